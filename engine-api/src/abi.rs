@@ -20,11 +20,11 @@ pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod wait;
 
-pub mod admit;
 pub mod c;
 pub mod export;
-#[cfg(feature = "tracing")]
-mod forward;
 pub mod import;
-pub mod meta;
+#[cfg(feature = "tracing")]
+mod logging;
+pub mod metadata;
 pub mod services;
+pub mod validate;

@@ -22,15 +22,15 @@ use crate::request::*;
 /// * `crosses` names the types of `AbiEngine`.
 /// * `call` and `entries` name those fields of the request, where it has them; `repeat` says whether it
 ///   may be asked again when it is not known what became of the first time: it changes nothing, or the
-///   contract says that a repeat is harmless. `failure` is an [`OnFailure`], `limit` a field of the host's
+///   contract says that a repeat is harmless. `failure` is an [`FailurePolicy`], `limit` a field of the host's
 ///   time limits.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! engine_calls {
     ($make:ident $($words:tt)*) => { $make! { [$($words)*]
-        awaited bootstrap: Bootstrap(BootstrapRequest) -> Bootstrapped, transcript[session] crosses(RString => RString)
+        awaited bootstrap: Bootstrap(BootstrapRequest) -> BootstrapReply, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[true] failure[Fallback] limit[bootstrap_ms] };
-        awaited ingest: Ingest(IngestRequest) -> Ingested, transcript[session] crosses(AbiIngest => u64)
+        awaited ingest: Ingest(IngestRequest) -> IngestReply, transcript[session] crosses(AbiIngest => u64)
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[ingest_ms] };
         awaited assemble: Assemble(AssembleRequest) -> Plan, transcript[session] crosses(AbiAssemble => AbiPlan)
             { call[call] entries[] repeat[true] failure[Fallback] limit[assemble_ms] };
@@ -38,11 +38,11 @@ macro_rules! engine_calls {
             { call[call] entries[] repeat[false] failure[Caller] limit[compact_ms] };
         awaited after_turn: AfterTurn(AfterTurnRequest) -> (), transcript[session] crosses(RString => ())
             { call[call] entries[entries] repeat[false] failure[Fallback] limit[after_turn_ms] };
-        awaited commit_turn: CommitTurn(CommitTurnRequest) -> Committed, transcript[session] crosses(RString => RString)
+        awaited commit_turn: CommitTurn(CommitTurnRequest) -> CommitTurnReply, transcript[session] crosses(RString => RString)
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[after_turn_ms] };
-        awaited maintain: Maintain(MaintainRequest) -> Maintained, transcript[session] crosses(RString => RString)
+        awaited maintain: Maintain(MaintainRequest) -> MaintainReply, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Fallback] limit[maintain_ms] };
-        awaited prepare_subagent_spawn: PrepareSubagentSpawn(SubagentSpawnRequest) -> SpawnPrepared, transcript[parent] crosses(RString => RString)
+        awaited prepare_subagent_spawn: PrepareSubagentSpawn(SubagentSpawnRequest) -> SubagentSpawnReply, transcript[parent] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Caller] limit[subagent_ms] };
         awaited rollback_subagent_spawn: RollbackSubagentSpawn(SubagentRollbackRequest) -> (), transcript[] crosses(RString => ())
             { call[call] entries[] repeat[false] failure[Report] limit[subagent_ms] };
@@ -81,7 +81,7 @@ pub struct DisposeRequest;
 
 /// Who answers a call that an engine failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
+pub enum FailurePolicy {
     /// The bundled engine, for this call and all later ones: the one that failed is in quarantine.
     Fallback,
     /// Nobody: the error goes to the caller. An engine that broke is in quarantine from the next call on.
@@ -159,8 +159,8 @@ macro_rules! values {
             }
 
             /// Who answers it where the engine fails.
-            pub const fn on_failure(&self) -> OnFailure {
-                match self { $( EngineCall::$variant(_) => OnFailure::$failure, )* }
+            pub const fn on_failure(&self) -> FailurePolicy {
+                match self { $( EngineCall::$variant(_) => FailurePolicy::$failure, )* }
             }
         }
 

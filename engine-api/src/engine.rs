@@ -34,7 +34,7 @@ pub struct Info {
 
 /// Whether a text is the id of an engine by the rule of [`Info::id`]. Ids become parts of paths, so what
 /// a library calls itself is held against the rule before it is used.
-pub fn is_id(text: &str) -> bool {
+pub fn is_engine_id(text: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let begins = text.bytes().next().is_some_and(word);
     begins && text.len() <= ID_BYTES && text.bytes().all(|byte| word(byte) || byte == b'-')
@@ -184,8 +184,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         _transcript: Transcript,
         _request: BootstrapRequest,
-    ) -> impl Future<Output = Result<Bootstrapped>> + Send {
-        async { Ok(Bootstrapped::default()) }
+    ) -> impl Future<Output = Result<BootstrapReply>> + Send {
+        async { Ok(BootstrapReply::default()) }
     }
 
     /// Takes note of new entries. The same range may come again after a restart or a lost answer, and must
@@ -194,8 +194,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         _transcript: Transcript,
         _request: IngestRequest,
-    ) -> impl Future<Output = Result<Ingested>> + Send {
-        async { Ok(Ingested::default()) }
+    ) -> impl Future<Output = Result<IngestReply>> + Send {
+        async { Ok(IngestReply::default()) }
     }
 
     /// Takes note of many entries at once: the history of a session that is opened. By default
@@ -204,7 +204,7 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         transcript: Transcript,
         request: IngestRequest,
-    ) -> impl Future<Output = Result<Ingested>> + Send {
+    ) -> impl Future<Output = Result<IngestReply>> + Send {
         self.ingest(transcript, request)
     }
 
@@ -266,8 +266,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         _transcript: Transcript,
         _request: CommitTurnRequest,
-    ) -> impl Future<Output = Result<Committed>> + Send {
-        async { Ok(Committed::Committed) }
+    ) -> impl Future<Output = Result<CommitTurnReply>> + Send {
+        async { Ok(CommitTurnReply::Committed) }
     }
 
     /// There is time for housekeeping: the answer is out and nobody waits. Runs in the background, one at
@@ -276,8 +276,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         _transcript: Transcript,
         _request: MaintainRequest,
-    ) -> impl Future<Output = Result<Maintained>> + Send {
-        async { Ok(Maintained::default()) }
+    ) -> impl Future<Output = Result<MaintainReply>> + Send {
+        async { Ok(MaintainReply::default()) }
     }
 
     /// A sub-agent is about to start. `transcript` is the parent's.
@@ -289,8 +289,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         &self,
         _transcript: Transcript,
         _request: SubagentSpawnRequest,
-    ) -> impl Future<Output = Result<SpawnPrepared>> + Send {
-        async { Ok(SpawnPrepared::default()) }
+    ) -> impl Future<Output = Result<SubagentSpawnReply>> + Send {
+        async { Ok(SubagentSpawnReply::default()) }
     }
 
     /// The spawn that was prepared failed; undo the preparation.

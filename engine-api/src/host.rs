@@ -163,8 +163,8 @@ impl Host {
 
     /// A handle on services that stand on this side of the border already.
     #[cfg(feature = "testing")]
-    pub(crate) fn behind(services: std::sync::Arc<dyn crate::border::HostServices>) -> Self {
-        Host::new(crate::abi::services::Services::new(services).into_object())
+    pub(crate) fn from_services(services: std::sync::Arc<dyn crate::border::HostServices>) -> Self {
+        Host::new(crate::abi::services::RevocableServices::new(services).into_object())
     }
 
     /// What the host is and what it can do.
@@ -279,7 +279,7 @@ impl Host {
     /// Runs a task in the background. The host tracks it and cancels it at dispose. To be called inside of
     /// a call; from a thread of the engine's own it is refused, with a line in the log.
     pub fn spawn(&self, session: &SessionRef, task: impl Future<Output = ()> + Send + 'static) {
-        self.object.0.spawn(session.id.as_str().into(), guard::task(task));
+        self.object.0.spawn(session.id.as_str().into(), guard::background_task(task));
     }
 
     /// Reads the session beyond the live transcript: every entry that was ever in it, folded away or not.

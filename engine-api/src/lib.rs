@@ -115,33 +115,37 @@ pub use host::{
     Completion, CompletionRequest, HistoryEntry, HistoryPage, HistoryRequest, Host, HostInfo,
     LogLevel, PromptCache, Purpose,
 };
-pub use plan::{Action, Compaction, Note, Op, Plan, PlanExtras, PromptAuthority};
-pub use projection::Item;
+pub use plan::{Action, Compaction, Op, Plan, PlanExtras, PlanNote, PromptAuthority};
+pub use projection::PlanItem;
 pub use request::*;
-pub use transcript::{Block, Entry, Flags, Kind, Message, Role, ToolCall, ToolResult, Transcript};
+pub use transcript::{
+    ContentBlock, Entry, EntryKind, Flags, Message, Role, ToolCall, ToolResult, Transcript,
+};
 
 pub use serde_json;
 
 /// The host's half of the border. For hosts and test kits; engines have no use for it.
 pub mod border {
-    pub use crate::abi::admit::{AdmitError, ROOT_SYMBOL};
     #[cfg(feature = "testing")]
-    pub use crate::abi::c::mirror;
-    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL, OnThread, on_new_threads};
-    pub use crate::abi::import::{EngineDoor, EngineHandle};
-    pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
-    pub use crate::abi::services::{BoxFuture, HostServices};
-    pub use crate::calls::{
-        DisposeRequest, EngineCall, EngineReply, EngineRequest, OnFailure, StatusRequest,
+    pub use crate::abi::c::layout_check;
+    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL, ThreadInit, set_thread_init};
+    pub use crate::abi::import::{EngineFactory, EngineHandle};
+    pub use crate::abi::metadata::{
+        ABI_MAJOR, EngineMetadata, EntryPoint, META_BYTES, decode_meta, metadata_magic,
     };
-    pub use crate::engine::is_id;
+    pub use crate::abi::services::{BoxFuture, HostServices};
+    pub use crate::abi::validate::{ROOT_SYMBOL, ValidateError};
+    pub use crate::calls::{
+        DisposeRequest, EngineCall, EngineReply, EngineRequest, FailurePolicy, StatusRequest,
+    };
+    pub use crate::engine::is_engine_id;
 }
 
 /// What `export_engine!` expands to. Not for use by hand.
 #[doc(hidden)]
 pub mod __border {
     pub use crate::abi::export::{LibHeader, header};
-    pub use crate::abi::meta::{META_BYTES, encode_meta};
+    pub use crate::abi::metadata::{META_BYTES, encode_meta};
 }
 
 /// The examples of the project's README, compiled.

@@ -18,7 +18,7 @@ use crate::transcript::Role;
 
 /// Which part of an engine did something, and what; shown to people, never sent to a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct PlanNote {
     /// The layer or rule, in lower case: `pruning`, `tool-result guard`, `window`.
     #[serde(default)]
     pub layer: String,
@@ -27,10 +27,10 @@ pub struct Note {
     pub detail: String,
 }
 
-impl Note {
+impl PlanNote {
     /// A note of a layer.
     pub fn new(layer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Note { layer: layer.into(), detail: detail.into() }
+        PlanNote { layer: layer.into(), detail: detail.into() }
     }
 }
 
@@ -40,7 +40,7 @@ pub struct Op {
     /// What to do.
     pub action: Action,
     /// Why, for people.
-    pub note: Option<Note>,
+    pub note: Option<PlanNote>,
 }
 
 /// What an operation does.
@@ -121,7 +121,7 @@ pub struct PlanExtras {
     pub compaction_wanted: Option<String>,
     /// What the engine did that no single operation shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<Note>,
+    pub notes: Vec<PlanNote>,
     /// Kept in the session beside a compaction, as JSON: file lists, counts, what a reader of the session
     /// wants to know of it. It is no store: what the engine wants back it keeps with `Host::kv_put`.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -215,7 +215,7 @@ impl Plan {
     /// Explains the newest operation.
     pub fn note(&mut self, layer: impl Into<String>, detail: impl Into<String>) -> &mut Self {
         if let Some(op) = self.ops.last_mut() {
-            op.note = Some(Note::new(layer, detail));
+            op.note = Some(PlanNote::new(layer, detail));
         }
         self
     }

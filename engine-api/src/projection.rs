@@ -8,18 +8,18 @@ use crate::transcript::{Entry, Flags, Message, Role, Transcript, tokens};
 /// One item of a projection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Item<'a> {
+pub enum PlanItem<'a> {
     /// An entry as it is.
     Kept(Entry<'a>),
     /// An entry with other text.
-    Retold {
+    ReplacedText {
         /// The entry.
         entry: Entry<'a>,
         /// Its text now.
         text: &'a str,
     },
     /// An entry with other JSON.
-    Rewritten {
+    ReplacedRaw {
         /// The entry.
         entry: Entry<'a>,
         /// Its JSON now.
@@ -41,7 +41,7 @@ pub enum Item<'a> {
     },
 }
 
-impl<'a> Item<'a> {
+impl<'a> PlanItem<'a> {
     /// The text of every [`MissingResult`](Self::MissingResult); always the same, so that a repair
     /// never moves a cached prefix.
     pub const MISSING_RESULT: &'static str =
@@ -50,39 +50,41 @@ impl<'a> Item<'a> {
     /// Who speaks.
     pub fn role(&self) -> Role {
         match self {
-            Item::Kept(entry) | Item::Retold { entry, .. } | Item::Rewritten { entry, .. } => {
-                entry.role()
-            }
-            Item::Inserted { role, .. } => *role,
-            Item::MissingResult { .. } => Role::Tool,
+            PlanItem::Kept(entry)
+            | PlanItem::ReplacedText { entry, .. }
+            | PlanItem::ReplacedRaw { entry, .. } => entry.role(),
+            PlanItem::Inserted { role, .. } => *role,
+            PlanItem::MissingResult { .. } => Role::Tool,
         }
     }
 
     /// The entry it comes from.
     pub fn entry(&self) -> Option<Entry<'a>> {
         match self {
-            Item::Kept(entry) | Item::Retold { entry, .. } | Item::Rewritten { entry, .. } => {
-                Some(*entry)
-            }
-            Item::Inserted { .. } | Item::MissingResult { .. } => None,
+            PlanItem::Kept(entry)
+            | PlanItem::ReplacedText { entry, .. }
+            | PlanItem::ReplacedRaw { entry, .. } => Some(*entry),
+            PlanItem::Inserted { .. } | PlanItem::MissingResult { .. } => None,
         }
     }
 
     /// Its text.
     pub fn text(&self) -> Cow<'a, str> {
         match self {
-            Item::Kept(entry) => Cow::Borrowed(entry.text()),
-            Item::Retold { text, .. } | Item::Inserted { text, .. } => Cow::Borrowed(text),
-            Item::Rewritten { raw, .. } => Cow::Owned(Message::parse(raw, "").text()),
-            Item::MissingResult { .. } => Cow::Borrowed(Item::MISSING_RESULT),
+            PlanItem::Kept(entry) => Cow::Borrowed(entry.text()),
+            PlanItem::ReplacedText { text, .. } | PlanItem::Inserted { text, .. } => {
+                Cow::Borrowed(text)
+            }
+            PlanItem::ReplacedRaw { raw, .. } => Cow::Owned(Message::parse(raw, "").text()),
+            PlanItem::MissingResult { .. } => Cow::Borrowed(PlanItem::MISSING_RESULT),
         }
     }
 
     /// What it costs, in tokens without margin.
     pub fn tokens(&self) -> u64 {
         match self {
-            Item::Kept(entry) => entry.tokens(),
-            Item::Retold { entry, text } => {
+            PlanItem::Kept(entry) => entry.tokens(),
+            PlanItem::ReplacedText { entry, text } => {
                 // Calls stay when the text of an assistant message is replaced; images and thinking go.
                 let calls = entry.tool_calls();
                 let call_tokens = |call: &crate::ToolCall<'_>| {
@@ -90,9 +92,9 @@ impl<'a> Item<'a> {
                 };
                 tokens::estimate(text) + calls.iter().map(call_tokens).sum::<u64>()
             }
-            Item::Rewritten { raw, .. } => tokens::message(&Message::parse(raw, "")),
-            Item::Inserted { text, .. } => tokens::estimate(text),
-            Item::MissingResult { .. } => tokens::estimate(Item::MISSING_RESULT),
+            PlanItem::ReplacedRaw { raw, .. } => tokens::message(&Message::parse(raw, "")),
+            PlanItem::Inserted { text, .. } => tokens::estimate(text),
+            PlanItem::MissingResult { .. } => tokens::estimate(PlanItem::MISSING_RESULT),
         }
     }
 
@@ -106,21 +108,25 @@ impl Plan {
     /// The items that the plan makes of `transcript`, in order, without any repair.
     ///
     /// Positions past the end are left out; the host's law refuses such a plan before it gets here.
-    pub fn project<'a>(&'a self, transcript: &'a Transcript) -> Vec<Item<'a>> {
+    pub fn project<'a>(&'a self, transcript: &'a Transcript) -> Vec<PlanItem<'a>> {
         let mut items = Vec::new();
         for op in &self.ops {
             match &op.action {
                 Action::Keep(range) => {
-                    items.extend(transcript.range(range.clone()).map(Item::Kept))
+                    items.extend(transcript.range(range.clone()).map(PlanItem::Kept))
                 }
                 Action::ReplaceText { seq, text } => {
-                    items.extend(transcript.get(*seq).map(|entry| Item::Retold { entry, text }));
+                    items.extend(
+                        transcript.get(*seq).map(|entry| PlanItem::ReplacedText { entry, text }),
+                    );
                 }
                 Action::ReplaceRaw { seq, raw } => {
-                    items.extend(transcript.get(*seq).map(|entry| Item::Rewritten { entry, raw }));
+                    items.extend(
+                        transcript.get(*seq).map(|entry| PlanItem::ReplacedRaw { entry, raw }),
+                    );
                 }
                 Action::Insert { role, text, .. } => {
-                    items.push(Item::Inserted { role: *role, text })
+                    items.push(PlanItem::Inserted { role: *role, text })
                 }
                 Action::Drop(_) | Action::Unknown(_) => {}
             }

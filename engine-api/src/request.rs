@@ -49,7 +49,7 @@ pub struct IngestRequest {
 /// What became of the new entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ingested {
+pub struct IngestReply {
     /// How many were taken in; a repeat or a no-op counts 0.
     pub entries: u64,
 }
@@ -152,7 +152,7 @@ pub struct BootstrapRequest {
 /// What bootstrap took over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Bootstrapped {
+pub struct BootstrapReply {
     /// Entries taken over from the transcript.
     pub imported: u64,
     /// Why not, where nothing was.
@@ -196,7 +196,7 @@ pub struct CommitTurnRequest {
 /// Whether a commit was the first of its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Committed {
+pub enum CommitTurnReply {
     /// Taken in now.
     #[default]
     Committed,
@@ -219,7 +219,7 @@ pub struct MaintainRequest {
 /// What housekeeping did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Maintained {
+pub struct MaintainReply {
     /// Whether anything changed.
     pub changed: bool,
     /// Bytes of the engine's own storage that were freed.
@@ -258,7 +258,7 @@ pub struct SubagentSpawnRequest {
 /// What a spawn prepared. Empty where nothing needs to be rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SpawnPrepared {
+pub struct SubagentSpawnReply {
     /// Handed back to `rollback_subagent_spawn` when the spawn fails.
     pub token: String,
 }

@@ -14,7 +14,7 @@ pub struct Setting {
     /// The name of its field.
     pub name: &'static str,
     /// What it may be.
-    pub allowed: Allowed,
+    pub kind: SettingKind,
     /// The unit of a number; empty where there is none.
     pub unit: &'static str,
     /// Its value where it is not written, null for none; `None` where it has to be written.
@@ -27,7 +27,7 @@ pub struct Setting {
 /// What a setting may be.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Allowed {
+pub enum SettingKind {
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -97,52 +97,54 @@ impl Setting {
     }
 
     fn expect(&self, text: &mut String) -> std::fmt::Result {
-        text.push_str(match self.allowed {
-            Allowed::Flag => "true or false",
-            Allowed::Word(words) => {
+        text.push_str(match self.kind {
+            SettingKind::Flag => "true or false",
+            SettingKind::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
                 return write!(text, "one of {}", words.join(", "));
             }
-            Allowed::Text => "text that is not blank",
-            Allowed::AnyText => "text",
-            Allowed::Url => "an address that begins with http:// or https://",
-            Allowed::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it",
-            Allowed::Duration => "a length of time, such as \"5m\"",
-            Allowed::List => "a list of texts, such as [\"mask\"]",
-            Allowed::Keys => "a list of minisign public keys, such as [\"RWQ...\"]",
-            Allowed::Rules => "a list of rules, such as [\"paths >= 0.95\"]",
-            Allowed::Whole(least) if self.unit.is_empty() => {
+            SettingKind::Text => "text that is not blank",
+            SettingKind::AnyText => "text",
+            SettingKind::Url => "an address that begins with http:// or https://",
+            SettingKind::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it",
+            SettingKind::Duration => "a length of time, such as \"5m\"",
+            SettingKind::List => "a list of texts, such as [\"mask\"]",
+            SettingKind::Keys => "a list of minisign public keys, such as [\"RWQ...\"]",
+            SettingKind::Rules => "a list of rules, such as [\"paths >= 0.95\"]",
+            SettingKind::Whole(least) if self.unit.is_empty() => {
                 return write!(text, "a whole number of at least {least}");
             }
-            Allowed::Whole(least) => {
+            SettingKind::Whole(least) => {
                 return write!(text, "a whole number of {}, at least {least}", self.unit);
             }
-            Allowed::Between(least, most) => {
+            SettingKind::Between(least, most) => {
                 return write!(text, "a whole number of {} from {least} to {most}", self.unit);
             }
-            Allowed::Number(least, most) => return write!(text, "a number from {least} to {most}"),
-            Allowed::AtLeast(least) => return write!(text, "a number of at least {least}"),
-            Allowed::Share => "a share above 0, at most 1",
-            Allowed::Texts => "a table of texts, such as { NAME = \"value\" }",
-            Allowed::Upstreams => {
+            SettingKind::Number(least, most) => {
+                return write!(text, "a number from {least} to {most}");
+            }
+            SettingKind::AtLeast(least) => return write!(text, "a number of at least {least}"),
+            SettingKind::Share => "a share above 0, at most 1",
+            SettingKind::Texts => "a table of texts, such as { NAME = \"value\" }",
+            SettingKind::Upstreams => {
                 "a table of providers or addresses, such as { anthropic = \"https://...\" }"
             }
-            Allowed::Slot => "the id of an engine, a list of them, or `none`",
-            Allowed::Foreign | Allowed::Table(_) | Allowed::Tables(_) => "a table",
+            SettingKind::Slot => "the id of an engine, a list of them, or `none`",
+            SettingKind::Foreign | SettingKind::Table(_) | SettingKind::Tables(_) => "a table",
         });
         Ok(())
     }
 }
 
-impl Allowed {
+impl SettingKind {
     /// Whether a number may be here; `false` for what is no number.
-    pub fn admits_number(self, number: f64) -> bool {
+    pub fn allows_number(self, number: f64) -> bool {
         match self {
-            Allowed::Whole(least) => number >= least as f64,
-            Allowed::Between(least, most) => (least as f64..=most as f64).contains(&number),
-            Allowed::Number(least, most) => (least..=most).contains(&number),
-            Allowed::AtLeast(least) => number >= least,
-            Allowed::Share => number > 0.0 && number <= 1.0,
+            SettingKind::Whole(least) => number >= least as f64,
+            SettingKind::Between(least, most) => (least as f64..=most as f64).contains(&number),
+            SettingKind::Number(least, most) => (least..=most).contains(&number),
+            SettingKind::AtLeast(least) => number >= least,
+            SettingKind::Share => number > 0.0 && number <= 1.0,
             _ => false,
         }
     }
@@ -155,12 +157,12 @@ pub fn to_json<T: Serialize>(value: &T) -> Value {
 }
 
 /// Makes a struct of a table of settings, each written once:
-/// `name: Type = default, Allowed, "unit";` below its reason as a doc comment.
+/// `name: Type = default, SettingKind, "unit";` below its reason as a doc comment.
 ///
 /// The struct has a `Default` and the constant `SETTINGS`, a slice of [`Setting`](crate::settings::Setting). A struct with
 /// fields that have to be written is marked `required`. It has no `Default`, and the defaults of its other fields are
 /// functions of a module `default`, for `#[serde(default = "default::name")]`. A field without
-/// [`Allowed`](crate::settings::Allowed) is no setting.
+/// [`SettingKind`](crate::settings::SettingKind) is no setting.
 ///
 /// ```
 /// ctxhost_engine_api::settings! {
@@ -265,7 +267,7 @@ macro_rules! __settings_table {
                 $($(
                     $crate::settings::Setting {
                         name: stringify!($name),
-                        allowed: $crate::settings::Allowed::$allowed $(($($bound),*))?,
+                        kind: $crate::settings::SettingKind::$allowed $(($($bound),*))?,
                         unit: concat!("" $(, $unit)?),
                         default: $crate::__settings_default!($type, $default),
                         text: $crate::__settings_text!($text),
@@ -304,7 +306,7 @@ macro_rules! __settings_text {
 
 #[cfg(test)]
 mod tests {
-    use super::Allowed;
+    use super::SettingKind;
 
     crate::settings! {
         /// A table.
@@ -353,17 +355,19 @@ mod tests {
     #[test]
     fn numbers_are_held_against_their_bounds() {
         for (allowed, inside, outside) in [
-            (Allowed::Share, 1.0, 0.0),
-            (Allowed::Number(0.0, 0.5), 0.0, 0.6),
-            (Allowed::AtLeast(1.0), 9.0, 0.9),
-            (Allowed::Whole(1), 1.0, 0.0),
-            (Allowed::Between(1, 3), 3.0, 4.0),
+            (SettingKind::Share, 1.0, 0.0),
+            (SettingKind::Number(0.0, 0.5), 0.0, 0.6),
+            (SettingKind::AtLeast(1.0), 9.0, 0.9),
+            (SettingKind::Whole(1), 1.0, 0.0),
+            (SettingKind::Between(1, 3), 3.0, 4.0),
         ] {
             assert!(
-                allowed.admits_number(inside) && !allowed.admits_number(outside),
+                allowed.allows_number(inside) && !allowed.allows_number(outside),
                 "{allowed:?}"
             );
         }
-        assert!(!Allowed::Flag.admits_number(1.0) && !Allowed::Share.admits_number(f64::NAN));
+        assert!(
+            !SettingKind::Flag.allows_number(1.0) && !SettingKind::Share.allows_number(f64::NAN)
+        );
     }
 }

@@ -10,14 +10,16 @@
 //! # }
 //! ```
 
-pub mod build;
+pub mod builder;
 pub mod generate;
 
 mod contract;
 mod host;
 
-pub use build::Conversation;
-pub use contract::{Check, ContractOptions, ContractReport, Outcome, contract, plan_fault};
+pub use builder::TranscriptBuilder;
+pub use contract::{
+    CheckOutcome, ContractCheck, ContractOptions, ContractReport, contract, plan_fault,
+};
 pub use host::{LogLine, ScriptedHost};
 
 /// What [`generate`] is made of, in the version that its strategies belong to. An engine's property

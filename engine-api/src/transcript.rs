@@ -6,16 +6,16 @@
 
 pub mod log;
 pub mod message;
-pub mod mirror;
-pub mod projected;
+pub mod projection_builder;
+pub mod replica;
 pub mod tokens;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, Snapshot, TranscriptObj};
-pub use message::{Block, Message, ToolCall, ToolResult};
+use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, TranscriptObj, TranscriptSnapshot};
+pub use message::{ContentBlock, Message, ToolCall, ToolResult};
 
 /// Who speaks in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl Role {
 /// What sort of entry this is, beside who speaks in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum EntryKind {
     /// An ordinary message of a person, a model or a tool.
     Message,
     /// The summary that a compaction left behind; it stands for the entries it replaced.
@@ -86,28 +86,28 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl EntryKind {
     /// The number that stands for the kind in the ABI.
     pub const fn code(self) -> u8 {
         match self {
-            Kind::Message => 1,
-            Kind::CompactionSummary => 2,
-            Kind::BranchSummary => 3,
-            Kind::Custom => 4,
-            Kind::Bash => 5,
-            Kind::Unknown => 0,
+            EntryKind::Message => 1,
+            EntryKind::CompactionSummary => 2,
+            EntryKind::BranchSummary => 3,
+            EntryKind::Custom => 4,
+            EntryKind::Bash => 5,
+            EntryKind::Unknown => 0,
         }
     }
 
-    /// The kind that a number of the ABI stands for; any unknown number is [`Kind::Unknown`].
-    pub const fn from_code(code: u8) -> Kind {
+    /// The kind that a number of the ABI stands for; any unknown number is [`EntryKind::Unknown`].
+    pub const fn from_code(code: u8) -> EntryKind {
         match code {
-            1 => Kind::Message,
-            2 => Kind::CompactionSummary,
-            3 => Kind::BranchSummary,
-            4 => Kind::Custom,
-            5 => Kind::Bash,
-            _ => Kind::Unknown,
+            1 => EntryKind::Message,
+            2 => EntryKind::CompactionSummary,
+            3 => EntryKind::BranchSummary,
+            4 => EntryKind::Custom,
+            5 => EntryKind::Bash,
+            _ => EntryKind::Unknown,
         }
     }
 }
@@ -210,8 +210,8 @@ impl<'a> Entry<'a> {
     }
 
     /// What sort of entry it is.
-    pub fn kind(&self) -> Kind {
-        Kind::from_code(self.raw.kind)
+    pub fn kind(&self) -> EntryKind {
+        EntryKind::from_code(self.raw.kind)
     }
 
     /// The facts the host worked out at append.
@@ -226,7 +226,9 @@ impl<'a> Entry<'a> {
 
     /// Whether this is a message of the person: not a summary, a note or a heartbeat.
     pub fn is_user_message(&self) -> bool {
-        self.role() == Role::User && self.kind() == Kind::Message && !self.has(Flags::HEARTBEAT)
+        self.role() == Role::User
+            && self.kind() == EntryKind::Message
+            && !self.has(Flags::HEARTBEAT)
     }
 
     /// The id of the entry in the session file; stable across compactions and restarts.
@@ -302,7 +304,7 @@ impl Transcript {
 
     /// A transcript without entries, for calls that come without one.
     pub fn empty() -> Self {
-        Transcript::new(Snapshot::new(Vec::new(), 0, 0).into_object())
+        Transcript::new(TranscriptSnapshot::new(Vec::new(), 0, 0).into_object())
     }
 
     /// Number of entries.

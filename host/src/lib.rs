@@ -11,24 +11,24 @@
 
 pub use ctxhost_cli::run;
 pub use ctxhost_config::{Config, ConfigError};
-pub use ctxhost_context::hook::{ComingCompaction, CompactionHook, HookDecision};
+pub use ctxhost_context::hook::{CompactionHook, HookDecision, PendingCompaction};
 
+pub use ctxhost_agent::event::{EventKind, RuntimeEvent};
+pub use ctxhost_agent::{
+    BuildError, EngineOptions, Runtime, RuntimeBuilder, SessionGuard, SessionId, TurnError,
+    TurnReply, open_context, slot_engines,
+};
 pub use ctxhost_context::overflow::Overflow;
 pub use ctxhost_context::{
-    Amendment, BackTo, Budget, CompactionOutcome, CompactionPolicy, Context, ContextError,
-    ContextSettings, FoldedEntry, LiveSession, Prompt, SentRequest, Target, Verdict,
+    Amendment, BranchPoint, Budget, CompactionOutcome, CompactionPolicy, CompactionVerdict,
+    Context, ContextError, ContextSettings, FoldedEntry, LiveSession, Prompt, SentRequest, Target,
 };
-pub use ctxhost_dialects::message::{StopReason, Usage};
-pub use ctxhost_dialects::{AssistantMessage, ChatMessage, Content, ProviderError};
+pub use ctxhost_dialects::message::{StopReason, TokenUsage};
+pub use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage, ProviderError};
 pub use ctxhost_engine::{
-    ActiveEngine, EngineSpec, Isolation, OnEngineError, SlotError, worker_main,
+    ActiveEngine, EngineSpec, Isolation, OnEngineError, SlotError, sandbox_main,
 };
 pub use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
 pub use ctxhost_models::ModelName;
-pub use ctxhost_runtime::event::{Event, What};
-pub use ctxhost_runtime::{
-    BuildError, EngineOptions, Reply, Runtime, RuntimeBuilder, SessionGuard, SessionId, TurnError,
-    engines_of_slot, open_context,
-};
-pub use ctxhost_session::{Header, Record, RecordBody, Session, SessionError};
-pub use ctxhost_tool::{CallContext, Tool, ToolOutput};
+pub use ctxhost_session::{Record, RecordBody, Session, SessionError, SessionHeader};
+pub use ctxhost_tools::{CallContext, Tool, ToolOutput};

@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ctxhost::worker_main();
+    ctxhost::sandbox_main();
     ctxhost::run()
 }

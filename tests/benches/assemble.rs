@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use ctxhost_engine::inspect;
 use ctxhost_engine_api::border::EngineHandle;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{AssembleRequest, ContextEngine, SessionRef, Transcript};
-use ctxhost_engine_window::Window;
+use ctxhost_engine_window::WindowEngine;
 use ctxhost_tests::bundled_library_release;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ const TEXT_CHARS: usize = 900;
 const PAIRS: usize = 201;
 
 fn transcript() -> Transcript {
-    let mut conversation = Conversation::new();
+    let mut conversation = TranscriptBuilder::new();
     let text = "lorem ipsum ".repeat(TEXT_CHARS / 12);
     while conversation.len() < ENTRIES {
         let id = format!("call_{}", conversation.len());
@@ -64,7 +64,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 fn main() {
     let view = transcript();
-    let direct = Window::create(ScriptedHost::new().handle(), json!({})).unwrap();
+    let direct = WindowEngine::create(ScriptedHost::new().handle(), json!({})).unwrap();
     let through = loaded();
     let call_direct = |request: AssembleRequest| {
         drop(black_box(block_on(direct.assemble(view.clone(), request)).unwrap()));

@@ -136,7 +136,7 @@ async fn gateway(upstream: SocketAddr, state: PathBuf) -> SocketAddr {
         "[model]\ndefault_window_tokens = 1000000\n[gateway.upstreams]\nanthropic-messages = \"http://{upstream}\"\n"
     );
     let config = Config::parse("ctxhost.toml", &text).unwrap();
-    let mut options = GatewayOptions::of(&config, state);
+    let mut options = GatewayOptions::from_config(&config, state);
     options.listen = Some("127.0.0.1:0".into());
     let gateway = Gateway::bind(options).await.unwrap();
     let address = gateway.address();

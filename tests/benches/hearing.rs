@@ -49,9 +49,9 @@ async fn gateway(upstream: String, window: u64, state: std::path::PathBuf) -> St
         "[models.m]\nwindow_tokens = {window}\n[models.gemini-3-pro]\nwindow_tokens = {window}\n"
     );
     let config = Config::parse("ctxhost.toml", &config).unwrap();
-    let mut options = GatewayOptions::of(&config, state);
+    let mut options = GatewayOptions::from_config(&config, state);
     options.listen = Some("127.0.0.1:0".into());
-    (options.token, options.follows) = (None, false);
+    (options.token, options.watch_config) = (None, false);
     for dialect in ["anthropic", "openai", "gemini"] {
         options.upstreams.insert(dialect.into(), upstream.clone());
     }

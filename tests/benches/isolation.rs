@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use ctxhost_engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine::{
+    EngineEnvironment, EngineInstance, EngineSpec, EngineTimeouts, HostClock, Isolation,
+};
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{AssembleRequest, SessionRef};
 use ctxhost_tests::{bundled_library, bundled_library_release, ctxhost};
 use serde_json::json;
@@ -21,8 +23,8 @@ const BUDGET_TOKENS: u64 = 200_000;
 /// About one kilobyte a message, as in the measurements of facts/abi.md 2.2.
 const TEXT_CHARS: usize = 900;
 
-fn conversation() -> Conversation {
-    let mut conversation = Conversation::new();
+fn conversation() -> TranscriptBuilder {
+    let mut conversation = TranscriptBuilder::new();
     let text = "lorem ipsum ".repeat(TEXT_CHARS / 12);
     while conversation.len() < ENTRIES {
         let id = format!("call_{}", conversation.len());
@@ -45,9 +47,9 @@ fn open(isolation: Isolation) -> EngineInstance {
     let (program, library) = built();
     let mut spec = EngineSpec::file("window", &library, json!({}));
     spec.isolation = isolation;
-    spec.worker.program = Some(program);
-    let timeouts = Timeouts { assemble_ms: 600_000, ..Timeouts::default() };
-    EngineInstance::open(&spec, &Environment::new(timeouts, Clock::default())).unwrap()
+    spec.sandbox.program = Some(program);
+    let timeouts = EngineTimeouts { assemble_ms: 600_000, ..EngineTimeouts::default() };
+    EngineInstance::open(&spec, &EngineEnvironment::new(timeouts, HostClock::default())).unwrap()
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
@@ -61,7 +63,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut group =
         criterion.benchmark_group("assemble 100k entries, 200k budget, one of them new");
-    for isolation in [Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Thread, Isolation::Process] {
         let mut talk = conversation();
         let mut engine = None;
         let started = timed(|| engine = Some(open(isolation)));

@@ -134,7 +134,7 @@ fn turn(path: &Path) -> Duration {
         let reply = runtime.send(&session, "Which number is it?").await.unwrap();
         let took = began.elapsed();
         assert!(format!("{reply:?}").contains("4711"));
-        runtime.finish().await;
+        runtime.shutdown().await;
         took
     })
 }

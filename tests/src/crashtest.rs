@@ -27,9 +27,9 @@ pub use campaign::{Campaign, Tally};
 pub use child::{Orders, live};
 pub use inspect::Violation;
 
+use ctxhost_agent::inbox::InboxError;
+use ctxhost_agent::{BuildError, TurnError};
 use ctxhost_config::ConfigError;
-use ctxhost_runtime::inbox::InboxError;
-use ctxhost_runtime::{BuildError, TurnError};
 use ctxhost_session::SessionError;
 
 /// Why the experiment itself could not go on.

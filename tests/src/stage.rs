@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ctxhost_context::{CompactionOutcome, Verdict};
-use ctxhost_dialects::Reason;
-use ctxhost_runtime::event::{Event, What};
-use ctxhost_runtime::{Reply, Runtime, RuntimeBuilder, SessionId, TurnError};
+use ctxhost_agent::event::{EventKind, RuntimeEvent};
+use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId, TurnError, TurnReply};
+use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_dialects::FailureReason;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -21,8 +21,8 @@ pub struct Stage {
     pub runtime: Runtime,
     /// The session.
     pub session: SessionId,
-    events: Receiver<Event>,
-    log: Vec<What>,
+    events: Receiver<RuntimeEvent>,
+    log: Vec<EventKind>,
     seen: usize,
 }
 
@@ -46,7 +46,7 @@ impl Stage {
     }
 
     /// One turn, which must end.
-    pub async fn say(&mut self, text: &str) -> Result<Reply, TurnError> {
+    pub async fn say(&mut self, text: &str) -> Result<TurnReply, TurnError> {
         self.seen = self.log().len();
         let turn = self.runtime.send(&self.session, text);
         let outcome = tokio::time::timeout(MAX_TURN, turn).await;
@@ -55,13 +55,13 @@ impl Stage {
     }
 
     /// All that happened.
-    pub fn log(&mut self) -> &[What] {
+    pub fn log(&mut self) -> &[EventKind] {
         self.listen();
         &self.log
     }
 
     /// What happened since the last turn began.
-    pub fn last_turn(&mut self) -> &[What] {
+    pub fn last_turn(&mut self) -> &[EventKind] {
         self.listen();
         self.log.get(self.seen..).unwrap_or_default()
     }
@@ -72,18 +72,18 @@ impl Stage {
     }
 
     /// Why requests of the last turn were tried again.
-    pub fn recoveries(&mut self) -> Vec<Reason> {
+    pub fn recoveries(&mut self) -> Vec<FailureReason> {
         let reasons = self.last_turn().iter().filter_map(|what| match what {
-            What::Recovering { reason, .. } => Some(*reason),
+            EventKind::Recovering { reason, .. } => Some(*reason),
             _ => None,
         });
         reasons.collect()
     }
 
     /// Waits for what runs in the background and ends the runtime.
-    pub async fn close(mut self) -> Vec<What> {
+    pub async fn close(mut self) -> Vec<EventKind> {
         self.runtime.close_session(&self.session).await;
-        self.runtime.finish().await;
+        self.runtime.shutdown().await;
         self.listen();
         self.log
     }
@@ -91,7 +91,7 @@ impl Stage {
     fn listen(&mut self) {
         loop {
             match self.events.try_recv() {
-                Ok(event) => self.log.push(event.what),
+                Ok(event) => self.log.push(event.kind),
                 Err(TryRecvError::Lagged(missed)) => panic!("{missed} events were missed"),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
@@ -100,10 +100,12 @@ impl Stage {
 }
 
 /// The compactions that were tried, successful or not.
-pub fn compactions(log: &[What]) -> Vec<CompactionOutcome> {
+pub fn compactions(log: &[EventKind]) -> Vec<CompactionOutcome> {
     let outcomes = log.iter().filter_map(|what| match what {
-        What::Compaction(outcome) => Some(CompactionOutcome::clone(outcome)),
+        EventKind::Compaction(outcome) => Some(CompactionOutcome::clone(outcome)),
         _ => None,
     });
-    outcomes.filter(|outcome| !matches!(outcome.verdict, Verdict::NotTried { .. })).collect()
+    outcomes
+        .filter(|outcome| !matches!(outcome.verdict, CompactionVerdict::NotTried { .. }))
+        .collect()
 }

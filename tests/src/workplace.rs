@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ctxhost_agent::RuntimeBuilder;
 use ctxhost_config::Config;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_engine_api::Plan;
-use ctxhost_law::{LawSettings, audit, enforce};
-use ctxhost_runtime::RuntimeBuilder;
+use ctxhost_invariants::{InvariantSettings, enforce, verify};
 use ctxhost_session::Session;
 use tempfile::TempDir;
 
@@ -46,7 +46,9 @@ impl Workplace {
     /// A runtime as its config says.
     pub fn runtime(&self) -> RuntimeBuilder {
         let config = Config::parse("ctxhost.toml", &self.config);
-        RuntimeBuilder::of(&config.unwrap_or_else(|error| panic!("{error:?}\n{}", self.config)))
+        RuntimeBuilder::from_config(
+            &config.unwrap_or_else(|error| panic!("{error:?}\n{}", self.config)),
+        )
     }
 
     /// Its session, read from the file.
@@ -149,9 +151,10 @@ pub fn lawful_session(path: &Path) -> Session {
 pub fn assert_lawful(session: &Session) {
     assert!(session.problems().is_empty(), "{:?}", session.problems());
     let view = session.live(0).snapshot();
-    let lawful = enforce(&view, Plan::keep_all(view.len()), u64::MAX, &LawSettings::default())
-        .unwrap_or_else(|violation| panic!("{violation}"));
-    let breaches = audit(&view, &lawful.items(&view), u64::MAX);
+    let lawful =
+        enforce(&view, Plan::keep_all(view.len()), u64::MAX, &InvariantSettings::default())
+            .unwrap_or_else(|violation| panic!("{violation}"));
+    let breaches = verify(&view, &lawful.items(&view), u64::MAX);
     assert!(breaches.is_empty(), "{breaches:?}");
 }
 
@@ -181,7 +184,7 @@ pub fn answers(session: &Session) -> Vec<String> {
 
 fn texts(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost_dialects::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost_dialects::ChatBlock::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

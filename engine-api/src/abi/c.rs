@@ -13,29 +13,29 @@
 //! undefined, as anywhere in C.
 
 mod layout;
-mod words;
+mod structs;
 
 mod memory;
 
 mod answer;
 mod fault;
 mod json;
-mod reading;
 mod services;
 mod tables;
+mod view;
 
-pub(super) mod admit;
 mod call;
 pub(super) mod engine;
 mod instance;
 mod requests;
 mod threads;
+pub(super) mod validate;
 
 #[cfg(feature = "testing")]
-pub mod mirror;
+pub mod layout_check;
 
-pub use admit::C_ROOT_SYMBOL;
-pub use threads::{OnThread, on_new_threads};
+pub use threads::{ThreadInit, set_thread_init};
+pub use validate::C_ROOT_SYMBOL;
 
 /// The header itself, for whoever hands it out.
 pub const C_HEADER: &str = include_str!("../../include/ctxhost_engine.h");

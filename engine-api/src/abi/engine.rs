@@ -13,7 +13,7 @@ use super::json::Crosses;
 use super::plan::AbiPlan;
 use super::view::AbiTranscript_TO;
 use crate::error::Result;
-use crate::request::{AssembleRequest, CallId, IngestRequest, Ingested, ModelRef, SessionRef};
+use crate::request::{AssembleRequest, CallId, IngestReply, IngestRequest, ModelRef, SessionRef};
 
 /// The raw transcript handle, as a parameter.
 pub(crate) type AbiView = AbiTranscript_TO<RArc<()>>;
@@ -121,13 +121,13 @@ impl Crosses<AbiIngest> for IngestRequest {
     }
 }
 
-impl Crosses<u64> for Ingested {
+impl Crosses<u64> for IngestReply {
     fn encode(self) -> u64 {
         self.entries
     }
 
     fn decode(entries: u64) -> Result<Self> {
-        Ok(Ingested { entries })
+        Ok(IngestReply { entries })
     }
 }
 

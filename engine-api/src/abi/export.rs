@@ -29,7 +29,7 @@ use crate::transcript::Transcript;
 
 /// The module of an engine: the same value for a linked engine and for a loaded one.
 pub fn module<E: ContextEngine>() -> EngineModuleRef {
-    EngineModuleRef(Module::<E>::STATIC.static_as_prefix())
+    EngineModuleRef(ModuleStatics::<E>::STATIC.static_as_prefix())
 }
 
 /// The header of a library that exports `E`. Called by `export_engine!` alone.
@@ -43,9 +43,9 @@ pub const fn header<E: ContextEngine>() -> LibHeader {
     }
 }
 
-struct Module<E>(std::marker::PhantomData<E>);
+struct ModuleStatics<E>(std::marker::PhantomData<E>);
 
-impl<E: ContextEngine> Module<E> {
+impl<E: ContextEngine> ModuleStatics<E> {
     const VALUE: EngineModule = EngineModule { info: info::<E>, create: create::<E> };
     const REF: &'static WithMetadata<EngineModule> = &WithMetadata::new(Self::VALUE);
     const STATIC: StaticRef<WithMetadata<EngineModule>> = StaticRef::new(Self::REF);
@@ -70,34 +70,34 @@ extern "C" fn create<E: ContextEngine>(
 ) -> RResult<AbiEngineObj, AbiError> {
     let host = Host::new(HostObj(services));
     if LIBRARY.get().is_some() {
-        speak_through(&host);
+        install_log_hooks(&host);
     }
     let built = catch(|| {
         let engine = E::create(host, from_json(config_json.as_str())?)?;
-        Ok(AbiEngine_TO::from_ptr(RArc::new(Adapter::new(engine)), TD_Opaque))
+        Ok(AbiEngine_TO::from_ptr(RArc::new(EngineAdapter::new(engine)), TD_Opaque))
     });
     to_abi(built.and_then(|engine| engine))
 }
 
 /// Each library has a panic hook and a tracing subscriber of its own. Without these two lines its
 /// panics would print to the host's terminal and its events would vanish.
-fn speak_through(host: &Host) {
+fn install_log_hooks(host: &Host) {
     let log = host.clone();
     std::panic::set_hook(Box::new(move |panic| {
         let _ = catch(|| log.log(crate::LogLevel::Warn, &panic.to_string()));
     }));
     #[cfg(feature = "tracing")]
-    super::forward::install(host.clone());
+    super::logging::install_subscriber(host.clone());
 }
 
-struct Adapter<E> {
+struct EngineAdapter<E> {
     /// Taken out only in `drop`, so that the engine's own drop runs under guard.
     engine: Option<Arc<E>>,
 }
 
-impl<E: ContextEngine> Adapter<E> {
+impl<E: ContextEngine> EngineAdapter<E> {
     fn new(engine: E) -> Self {
-        Adapter { engine: Some(Arc::new(engine)) }
+        EngineAdapter { engine: Some(Arc::new(engine)) }
     }
 
     /// Runs one call under guard. The future owns its share of the engine.
@@ -123,7 +123,7 @@ impl<E: ContextEngine> Adapter<E> {
     }
 }
 
-impl<E> Drop for Adapter<E> {
+impl<E> Drop for EngineAdapter<E> {
     fn drop(&mut self) {
         let engine = self.engine.take();
         let _ = catch(move || drop(engine));
@@ -158,7 +158,7 @@ macro_rules! methods {
     };
 }
 
-impl<E: ContextEngine> AbiEngine for Adapter<E> {
+impl<E: ContextEngine> AbiEngine for EngineAdapter<E> {
     engine_calls! { methods }
 
     method! { awaited ingest_batch(IngestRequest) -> Ingested, (AbiIngest => u64) session }

@@ -16,13 +16,15 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Makes a future whose polls and drops never unwind.
-pub(crate) fn guarded<T>(future: impl Future<Output = Result<T>> + Send + 'static) -> Guarded<T> {
-    Guarded { future: Some(Box::pin(future)) }
+pub(crate) fn guarded<T>(
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> PanicGuard<T> {
+    PanicGuard { future: Some(Box::pin(future)) }
 }
 
 /// Makes a background task that crosses. A panic ends the task alone; the hook of its library has
 /// logged it by then.
-pub(crate) fn task(future: impl Future<Output = ()> + Send + 'static) -> FfiFuture<()> {
+pub(crate) fn background_task(future: impl Future<Output = ()> + Send + 'static) -> FfiFuture<()> {
     let work = guarded(async {
         future.await;
         Ok(())
@@ -33,20 +35,20 @@ pub(crate) fn task(future: impl Future<Output = ()> + Send + 'static) -> FfiFutu
     .into_ffi()
 }
 
-type BoxedFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+type CallFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-pub(crate) struct Guarded<T> {
-    future: Option<BoxedFuture<T>>,
+pub(crate) struct PanicGuard<T> {
+    future: Option<CallFuture<T>>,
 }
 
-impl<T> Guarded<T> {
+impl<T> PanicGuard<T> {
     fn discard(&mut self) -> Result<()> {
         let future = self.future.take();
         catch(move || drop(future))
     }
 }
 
-impl<T> Future for Guarded<T> {
+impl<T> Future for PanicGuard<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -64,7 +66,7 @@ impl<T> Future for Guarded<T> {
     }
 }
 
-impl<T> Drop for Guarded<T> {
+impl<T> Drop for PanicGuard<T> {
     fn drop(&mut self) {
         let _ = self.discard();
     }
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    fn poll_once<T>(future: &mut Guarded<T>) -> Poll<Result<T>> {
+    fn poll_once<T>(future: &mut PanicGuard<T>) -> Poll<Result<T>> {
         Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
     }
 

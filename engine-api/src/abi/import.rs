@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::admit::{AdmitError, root_module};
-use super::c::admit::{Checked, checked_table};
+use super::c::validate::{EngineTable, load_table};
 use super::engine::{AbiEngineObj, EngineModuleRef};
 use super::guard::{catch, guarded};
 use super::host::from_abi;
 use super::json::{Crosses, from_json, to_json};
-use super::services::{HostServices, Services};
+use super::services::{HostServices, RevocableServices};
+use super::validate::{ValidateError, root_module};
 use crate::calls::{DisposeRequest, EngineCall, EngineReply, StatusRequest};
 use crate::engine::{ContextEngine, EngineInfo};
 use crate::error::Result;
@@ -21,21 +21,21 @@ use crate::transcript::Transcript;
 
 /// An engine that can be created: linked into the host or admitted from a library.
 #[derive(Clone, Copy)]
-pub struct EngineDoor {
-    way: Way,
+pub struct EngineFactory {
+    source: FactorySource,
 }
 
 /// In which language one speaks behind a door.
 #[derive(Clone, Copy)]
-enum Way {
+enum FactorySource {
     Rust(EngineModuleRef),
-    C(&'static Checked),
+    C(&'static EngineTable),
 }
 
-impl EngineDoor {
+impl EngineFactory {
     /// The door of an engine that is linked into the host: the same code path as a loaded one.
-    pub fn linked<E: ContextEngine>() -> EngineDoor {
-        EngineDoor { way: Way::Rust(super::export::module::<E>()) }
+    pub fn linked<E: ContextEngine>() -> EngineFactory {
+        EngineFactory { source: FactorySource::Rust(super::export::module::<E>()) }
     }
 
     /// Checks the header at `symbol` and lets the library in.
@@ -45,43 +45,43 @@ impl EngineDoor {
     ///
     /// # Errors
     ///
-    /// [`AdmitError`]; nothing of the engine has run then, except its library's constructors.
+    /// [`ValidateError`]; nothing of the engine has run then, except its library's constructors.
     ///
     /// # Safety
     ///
     /// `symbol` is the address of [`ROOT_SYMBOL`](crate::border::ROOT_SYMBOL) in a library that is never unloaded, and the
     /// library was built by `export_engine!` or is no engine library at all.
-    pub unsafe fn admit(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
+    pub unsafe fn from_symbol(symbol: *const ()) -> Result<EngineFactory, ValidateError> {
         // SAFETY: the caller promises what `root_module` asks for.
         let module = unsafe { root_module(symbol)? };
-        Ok(EngineDoor { way: Way::Rust(module) })
+        Ok(EngineFactory { source: FactorySource::Rust(module) })
     }
 
     /// Asks the function at `symbol` for its table, checks that and lets the library in.
     ///
     /// # Errors
     ///
-    /// [`AdmitError`]; nothing of the engine has run then, except its library's constructors and
+    /// [`ValidateError`]; nothing of the engine has run then, except its library's constructors and
     /// the function itself.
     ///
     /// # Safety
     ///
     /// `symbol` is the address of [`C_ROOT_SYMBOL`](crate::border::C_ROOT_SYMBOL) in a library that is
     /// never unloaded, and the library keeps the rules of `ctxhost_engine.h`.
-    pub unsafe fn admit_c(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
-        // SAFETY: the caller promises what `checked_table` asks for.
-        let checked = unsafe { checked_table(symbol)? };
-        Ok(EngineDoor { way: Way::C(checked) })
+    pub unsafe fn from_c_symbol(symbol: *const ()) -> Result<EngineFactory, ValidateError> {
+        // SAFETY: the caller promises what `load_table` asks for.
+        let checked = unsafe { load_table(symbol)? };
+        Ok(EngineFactory { source: FactorySource::C(checked) })
     }
 
     /// What the engine says it is.
     pub fn info(&self) -> Result<EngineInfo> {
-        match self.way {
-            Way::Rust(module) => {
+        match self.source {
+            FactorySource::Rust(module) => {
                 let info = module.info();
                 from_json(catch(|| info())?.as_str())
             }
-            Way::C(checked) => Ok(checked.info().clone()),
+            FactorySource::C(checked) => Ok(checked.info().clone()),
         }
     }
 
@@ -91,20 +91,22 @@ impl EngineDoor {
     ///
     /// Whatever the engine's `create` answers, and [`ErrorKind::Panicked`](crate::ErrorKind).
     pub fn create(&self, services: Arc<dyn HostServices>, config: &Value) -> Result<EngineHandle> {
-        let leash = Services::new(services);
+        let leash = RevocableServices::new(services);
         let config = to_json(config);
-        let engine = match self.way {
-            Way::Rust(module) => {
+        let engine = match self.source {
+            FactorySource::Rust(module) => {
                 let (object, create) = (leash.clone().into_object().0, module.create());
                 from_abi(catch(|| create(object, config))?)?
             }
-            Way::C(checked) => super::c::engine::create(checked, leash.clone(), config.as_str())?,
+            FactorySource::C(checked) => {
+                super::c::engine::create(checked, leash.clone(), config.as_str())?
+            }
         };
-        Ok(EngineHandle { engine: Arc::new(engine), leash })
+        Ok(EngineHandle { engine: Arc::new(engine), services: leash })
     }
 }
 
-impl std::fmt::Debug for EngineDoor {
+impl std::fmt::Debug for EngineFactory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("EngineDoor")
     }
@@ -114,7 +116,7 @@ impl std::fmt::Debug for EngineDoor {
 #[derive(Clone)]
 pub struct EngineHandle {
     engine: Arc<AbiEngineObj>,
-    leash: Services,
+    services: RevocableServices,
 }
 
 impl EngineHandle {
@@ -123,7 +125,7 @@ impl EngineHandle {
         &self,
         view: Transcript,
         request: IngestRequest,
-    ) -> impl Future<Output = Result<Ingested>> + Send + 'static {
+    ) -> impl Future<Output = Result<IngestReply>> + Send + 'static {
         let engine = self.engine.clone();
         guarded(async move {
             let reply = engine.ingest_batch(view.into_object().0, request.encode());
@@ -154,7 +156,7 @@ impl EngineHandle {
 
     /// Takes the services away: whatever the engine still runs, it reaches the host no more.
     pub fn revoke(&self) {
-        self.leash.revoke();
+        self.services.revoke();
     }
 }
 

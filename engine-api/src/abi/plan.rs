@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json::{Crosses, from_json, to_json};
 use crate::error::{EngineError, ErrorKind, Result};
-use crate::plan::{Action, Compaction, Note, Op, Plan, PlanExtras};
+use crate::plan::{Action, Compaction, Op, Plan, PlanExtras, PlanNote};
 use crate::transcript::Role;
 
 /// One operation of a plan, as it crosses. Frozen within the major; kinds are numbers.
@@ -142,7 +142,7 @@ impl From<AbiOp> for Op {
             other => Action::Unknown(other),
         };
         // A note is for people only: one that does not parse is no reason to refuse the plan.
-        let note = from_json::<Note>(raw.ext_json.as_str()).ok();
+        let note = from_json::<PlanNote>(raw.ext_json.as_str()).ok();
         Op { action, note }
     }
 }

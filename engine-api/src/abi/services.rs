@@ -75,13 +75,13 @@ pub trait HostServices: Send + Sync + 'static {
 /// The services on a leash: after [`revoke`](Self::revoke) every one answers
 /// [`ErrorKind::Dead`], although the engine may still hold the object.
 #[derive(Clone)]
-pub(crate) struct Services {
-    behind: Arc<RwLock<Option<Arc<dyn HostServices>>>>,
+pub(crate) struct RevocableServices {
+    inner: Arc<RwLock<Option<Arc<dyn HostServices>>>>,
 }
 
-impl Services {
+impl RevocableServices {
     pub(crate) fn new(services: Arc<dyn HostServices>) -> Self {
-        Services { behind: Arc::new(RwLock::new(Some(services))) }
+        RevocableServices { inner: Arc::new(RwLock::new(Some(services))) }
     }
 
     /// The object that crosses. Clones of these services keep the leash.
@@ -90,29 +90,29 @@ impl Services {
     }
 
     pub(crate) fn revoke(&self) {
-        *self.behind.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        *self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
-    pub(super) fn live(&self) -> Result<Arc<dyn HostServices>> {
-        let behind = self.behind.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pub(super) fn get(&self) -> Result<Arc<dyn HostServices>> {
+        let behind = self.inner.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         behind.clone().ok_or_else(|| {
             EngineError::new(ErrorKind::Dead, "the host has disposed of this engine")
         })
     }
 
-    fn ask<T>(&self, or: T, work: impl FnOnce(&dyn HostServices) -> T) -> T {
-        let asked = self.live().and_then(|live| catch(|| work(live.as_ref())));
+    fn call_or<T>(&self, or: T, work: impl FnOnce(&dyn HostServices) -> T) -> T {
+        let asked = self.get().and_then(|live| catch(|| work(live.as_ref())));
         asked.unwrap_or(or)
     }
 
-    fn wait<T: Send + 'static, A: Send + 'static>(
+    fn call_async<T: Send + 'static, A: Send + 'static>(
         &self,
         begin: impl FnOnce(&dyn HostServices) -> Result<BoxFuture<Result<T>>> + Send + 'static,
         convert: impl FnOnce(T) -> A + Send + 'static,
     ) -> AbiFuture<A> {
         let services = self.clone();
         let call = guarded(async move {
-            let future = begin(services.live()?.as_ref())?;
+            let future = begin(services.get()?.as_ref())?;
             Ok(convert(future.await?))
         });
         async move { to_abi(call.await) }.into_ffi()
@@ -137,76 +137,81 @@ pub(super) fn level(number: u8) -> LogLevel {
     }
 }
 
-impl AbiHost for Services {
+impl AbiHost for RevocableServices {
     fn host_info(&self) -> RString {
-        to_json(&self.ask(HostInfo::default(), |host| host.info()))
+        to_json(&self.call_or(HostInfo::default(), |host| host.info()))
     }
 
     fn log(&self, number: u8, target: RStr<'_>, message: RStr<'_>, fields_json: RStr<'_>) {
         let fields = from_json(fields_json.as_str()).unwrap_or(Value::Null);
-        self.ask((), |host| host.log(level(number), target.as_str(), message.as_str(), &fields));
+        self.call_or((), |host| {
+            host.log(level(number), target.as_str(), message.as_str(), &fields)
+        });
     }
 
     fn now_ms(&self) -> i64 {
-        self.ask(0, |host| host.now_ms())
+        self.call_or(0, |host| host.now_ms())
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.ask(0, |host| host.monotonic_ns())
+        self.call_or(0, |host| host.monotonic_ns())
     }
 
     fn count_tokens(&self, model: RStr<'_>, text: RStr<'_>) -> u64 {
-        self.ask(0, |host| host.count_tokens(model.as_str(), text.as_str()))
+        self.call_or(0, |host| host.count_tokens(model.as_str(), text.as_str()))
     }
 
     fn is_cancelled(&self, id: u64) -> bool {
-        self.ask(true, |host| host.is_cancelled(call(id)))
+        self.call_or(true, |host| host.is_cancelled(call(id)))
     }
 
     fn remaining_ms(&self, id: u64) -> i64 {
-        let remaining = self.ask(Some(0), |host| host.remaining_ms(call(id)));
+        let remaining = self.call_or(Some(0), |host| host.remaining_ms(call(id)));
         remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
     }
 
     fn progress(&self, id: u64, permille: u32, note: RStr<'_>) {
-        self.ask((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
+        self.call_or((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
     }
 
     fn complete(&self, id: u64, request: RString) -> AbiFuture<RString> {
-        self.wait(
+        self.call_async(
             move |host| Ok(host.complete(call(id), from_json(request.as_str())?)),
             |completion| to_json(&completion),
         )
     }
 
     fn kv_get(&self, key: RString) -> AbiFuture<ROption<RString>> {
-        self.wait(
+        self.call_async(
             move |host| Ok(host.kv_get(key.into_string())),
             |value| value.map(RString::from).into(),
         )
     }
 
     fn kv_put(&self, key: RString, value: RString) -> AbiFuture<()> {
-        self.wait(move |host| Ok(host.kv_put(key.into_string(), value.into_string())), |()| ())
+        self.call_async(
+            move |host| Ok(host.kv_put(key.into_string(), value.into_string())),
+            |()| (),
+        )
     }
 
     fn kv_delete(&self, key: RString) -> AbiFuture<()> {
-        self.wait(move |host| Ok(host.kv_delete(key.into_string())), |()| ())
+        self.call_async(move |host| Ok(host.kv_delete(key.into_string())), |()| ())
     }
 
     fn kv_list(&self, prefix: RString) -> AbiFuture<RVec<RString>> {
-        self.wait(
+        self.call_async(
             move |host| Ok(host.kv_list(prefix.into_string())),
             |keys| keys.into_iter().map(RString::from).collect(),
         )
     }
 
     fn blob_put(&self, bytes: RVec<u8>) -> AbiFuture<RString> {
-        self.wait(move |host| Ok(host.blob_put(bytes.into_vec())), RString::from)
+        self.call_async(move |host| Ok(host.blob_put(bytes.into_vec())), RString::from)
     }
 
     fn blob_get(&self, handle: RString) -> AbiFuture<ROption<RVec<u8>>> {
-        self.wait(
+        self.call_async(
             move |host| Ok(host.blob_get(handle.into_string())),
             |bytes| bytes.map(RVec::from).into(),
         )
@@ -215,7 +220,7 @@ impl AbiHost for Services {
     fn sleep(&self, milliseconds: u64) -> FfiFuture<()> {
         let services = self.clone();
         let nap = guarded(async move {
-            let nap = services.live()?.sleep(milliseconds);
+            let nap = services.get()?.sleep(milliseconds);
             nap.await;
             Ok(())
         });
@@ -226,23 +231,27 @@ impl AbiHost for Services {
     }
 
     fn history(&self, request: RString) -> AbiFuture<RString> {
-        self.wait(move |host| Ok(host.history(from_json(request.as_str())?)), |page| to_json(&page))
+        self.call_async(
+            move |host| Ok(host.history(from_json(request.as_str())?)),
+            |page| to_json(&page),
+        )
     }
 
     fn prompt_cache(&self, session_id: RString) -> RString {
-        let known = self
-            .ask(PromptCache::default(), |host| host.prompt_cache(&session(session_id.as_str())));
+        let known = self.call_or(PromptCache::default(), |host| {
+            host.prompt_cache(&session(session_id.as_str()))
+        });
         to_json(&known)
     }
 
     fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
-        self.wait(
+        self.call_async(
             move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
             Crosses::encode,
         )
     }
 
     fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
-        self.ask((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
+        self.call_or((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct EntryTexts {
 
 /// Up to [`CHUNK_ENTRIES`] entries beside the strings they borrow.
 #[derive(Clone, Default)]
-pub(crate) struct Chunk {
+pub(crate) struct EntryChunk {
     // Each `'static` below is a lie that never leaves this type: the strings live in `texts`, which
     // holds them as long as their entry is here, or in `view`, which never changes, and `entries()` shortens
     // the lifetime to that of the chunk.
@@ -112,10 +112,10 @@ impl EntryHead {
     }
 }
 
-impl Chunk {
+impl EntryChunk {
     /// An empty chunk that may repeat entries of a view.
-    pub(crate) fn over(view: TranscriptObj) -> Chunk {
-        Chunk { view: Some(view), ..Chunk::default() }
+    pub(crate) fn with_base(view: TranscriptObj) -> EntryChunk {
+        EntryChunk { view: Some(view), ..EntryChunk::default() }
     }
 
     pub(crate) fn push(&mut self, head: EntryHead, texts: Arc<EntryTexts>) {
@@ -125,7 +125,7 @@ impl Chunk {
 
     /// Repeats the strings of an entry of the view that this chunk is over, and copies none of them.
     /// Does nothing where there is no such entry.
-    pub(crate) fn repeat(&mut self, head: EntryHead, seq: u64) {
+    pub(crate) fn push_from_base(&mut self, head: EntryHead, seq: u64) {
         let Some(view) = &self.view else { return };
         let Ok(at) = usize::try_from(seq) else { return };
         let chunk = view.chunk(at / CHUNK_ENTRIES).as_slice();
@@ -166,9 +166,9 @@ impl Chunk {
 }
 
 fn outlive(text: &str) -> RStr<'static> {
-    // SAFETY: `Chunk::push` and `Chunk::repeat` are the only callers. The first keeps the
+    // SAFETY: `EntryChunk::push` and `EntryChunk::push_from_base` are the only callers. The first keeps the
     // `Arc<EntryTexts>` that owns this text in `texts` for as long as the entry is in `entries`, and
-    // `Chunk::truncate` takes both away in that order; texts stand there in the order of their entries and
+    // `EntryChunk::truncate` takes both away in that order; texts stand there in the order of their entries and
     // are no more than those, so none goes before its entry. A boxed str never moves. The second reads the
     // text out of the snapshot in `view`, which is set once, when the chunk is made, and whose strings are
     // valid while a handle on it lives. Clones of a chunk clone both; and `entries()` hands the text out
@@ -177,15 +177,15 @@ fn outlive(text: &str) -> RStr<'static> {
 }
 
 /// A snapshot of a log: its chunks as they were, shared with it.
-pub(crate) struct Snapshot {
-    chunks: Vec<Arc<Chunk>>,
+pub(crate) struct TranscriptSnapshot {
+    chunks: Vec<Arc<EntryChunk>>,
     len: usize,
     epoch: u64,
 }
 
-impl Snapshot {
-    pub(crate) fn new(chunks: Vec<Arc<Chunk>>, len: usize, epoch: u64) -> Self {
-        Snapshot { chunks, len, epoch }
+impl TranscriptSnapshot {
+    pub(crate) fn new(chunks: Vec<Arc<EntryChunk>>, len: usize, epoch: u64) -> Self {
+        TranscriptSnapshot { chunks, len, epoch }
     }
 
     pub(crate) fn into_object(self) -> TranscriptObj {
@@ -193,7 +193,7 @@ impl Snapshot {
     }
 }
 
-impl AbiTranscript for Snapshot {
+impl AbiTranscript for TranscriptSnapshot {
     fn len(&self) -> usize {
         self.len
     }

@@ -36,12 +36,12 @@ pub fn block_on_within<F: Future>(limit: Duration, future: F) -> Option<F::Outpu
 
 /// A waker that unparks the thread that made it.
 pub(crate) fn unpark_waker() -> Waker {
-    Waker::from(Arc::new(Unpark(std::thread::current())))
+    Waker::from(Arc::new(UnparkWaker(std::thread::current())))
 }
 
-struct Unpark(Thread);
+struct UnparkWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for UnparkWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

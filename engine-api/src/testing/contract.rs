@@ -2,14 +2,14 @@
 //!
 //! It asks the engine alone. What the host's law repairs or refuses in a plan is the law's own test.
 
-mod assembling;
+mod assemble;
 mod cases;
-mod compacting;
+mod compact;
 mod creation;
 mod faults;
 mod lifecycle;
 mod report;
-mod stage;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +18,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub use faults::plan_fault;
-pub use report::{Check, ContractReport, Outcome};
+pub use report::{CheckOutcome, ContractCheck, ContractReport};
 
 use crate::abi::guard::catch;
-use crate::border::EngineDoor;
+use crate::border::EngineFactory;
 
 /// What the suite must know of an engine to run it.
 #[derive(Clone, Debug)]
@@ -49,39 +49,39 @@ impl Default for ContractOptions {
 }
 
 /// Runs the whole suite on the engine behind `door`.
-pub fn contract(door: EngineDoor, options: &ContractOptions) -> ContractReport {
-    let mut suite = Suite { door, options, checks: Vec::new() };
+pub fn contract(door: EngineFactory, options: &ContractOptions) -> ContractReport {
+    let mut suite = ContractSuite { door, options, checks: Vec::new() };
     creation::run(&mut suite);
-    assembling::run(&mut suite);
-    compacting::run(&mut suite);
+    assemble::run(&mut suite);
+    compact::run(&mut suite);
     lifecycle::run(&mut suite);
     ContractReport { checks: suite.checks }
 }
 
 /// `Err` says what is wrong.
-type Verdict = Result<(), String>;
+type ContractVerdict = Result<(), String>;
 
-struct Suite<'a> {
-    door: EngineDoor,
+struct ContractSuite<'a> {
+    door: EngineFactory,
     options: &'a ContractOptions,
-    checks: Vec<Check>,
+    checks: Vec<ContractCheck>,
 }
 
-impl Suite<'_> {
+impl ContractSuite<'_> {
     /// Runs one check. What panics past the engine's own guards has failed, too.
     fn check(
         &mut self,
         name: impl Into<String>,
         rule: &'static str,
-        body: impl FnOnce(EngineDoor, &ContractOptions) -> Verdict,
+        body: impl FnOnce(EngineFactory, &ContractOptions) -> ContractVerdict,
     ) {
         let name = name.into();
         (self.options.on_check)(&name);
         let verdict = catch(|| body(self.door, self.options));
         let outcome = match verdict.unwrap_or_else(|panicked| Err(panicked.message)) {
-            Ok(()) => Outcome::Ok,
-            Err(message) => Outcome::Failed(message),
+            Ok(()) => CheckOutcome::Ok,
+            Err(message) => CheckOutcome::Failed(message),
         };
-        self.checks.push(Check { name, rule, outcome });
+        self.checks.push(ContractCheck { name, rule, outcome });
     }
 }

@@ -1,11 +1,11 @@
 //! Generated transcripts and plans: the shapes that break context engines, small and shrinkable.
 //!
-//! A transcript is told as a list of [`Scene`]s and written by a [`Script`], so that a failing case
+//! A transcript is told as a list of [`ScriptPart`]s and written by a [`Script`], so that a failing case
 //! shrinks scene by scene and every part of an entry (JSON, text, calls, flags, tokens) agrees with
 //! the others. The plans are hostile: most of what they ask for is against the law.
 
+mod parts;
 mod plans;
-mod scene;
 mod script;
 
 use proptest::collection::vec;
@@ -14,9 +14,9 @@ use proptest::prelude::*;
 use crate::transcript::Transcript;
 use crate::transcript::log::{NewEntry, TranscriptLog};
 
-pub use plans::{plans, plans_of};
-pub use scene::{Scene, scenes, texts};
-pub use script::{Script, rewritten};
+pub use parts::{ScriptPart, script_parts, texts};
+pub use plans::{plans, plans_for};
+pub use script::{Script, rewrite_raw};
 
 /// Scenes in one generated transcript, at most: enough for every pair of shapes to meet.
 const SCENES_MAX: usize = 12;
@@ -47,10 +47,10 @@ impl GeneratedTranscript {
 /// Any conversation: system entries, images, heartbeats, parallel and displaced and lost results,
 /// orphans, aborted turns, reused call ids, empty texts, CJK and emoji; the empty one among them.
 pub fn transcripts() -> impl Strategy<Value = GeneratedTranscript> {
-    vec(scenes(), 0..=SCENES_MAX).prop_map(|scenes| {
+    vec(script_parts(), 0..=SCENES_MAX).prop_map(|scenes| {
         let mut script = Script::new();
         for scene in &scenes {
-            script.play(scene);
+            script.push_part(scene);
         }
         script.finish()
     })

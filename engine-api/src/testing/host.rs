@@ -57,10 +57,10 @@ pub struct LogLine {
 /// or an engine sleeps. Handles of blobs look like a SHA-256 and are none.
 #[derive(Clone, Default)]
 pub struct ScriptedHost {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ScriptedState>>,
 }
 
-struct State {
+struct ScriptedState {
     capabilities: Vec<String>,
     failing: HashMap<String, EngineError>,
     now_ms: i64,
@@ -68,7 +68,7 @@ struct State {
     kv: BTreeMap<String, String>,
     blobs: HashMap<String, Vec<u8>>,
     completions: VecDeque<Result<Completion>>,
-    standing_answer: Option<Completion>,
+    default_answer: Option<Completion>,
     asked: Vec<CompletionRequest>,
     log: Vec<LogLine>,
     progress: Vec<(CallId, u32, String)>,
@@ -82,9 +82,9 @@ struct State {
     stopped: Arc<AtomicBool>,
 }
 
-impl Default for State {
+impl Default for ScriptedState {
     fn default() -> Self {
-        State {
+        ScriptedState {
             capabilities: ALL_CAPABILITIES.map(String::from).to_vec(),
             failing: HashMap::new(),
             now_ms: START_MS,
@@ -92,7 +92,7 @@ impl Default for State {
             kv: BTreeMap::new(),
             blobs: HashMap::new(),
             completions: VecDeque::new(),
-            standing_answer: None,
+            default_answer: None,
             asked: Vec::new(),
             log: Vec::new(),
             progress: Vec::new(),
@@ -116,7 +116,7 @@ impl ScriptedHost {
 
     /// The handle that an engine would be given.
     pub fn handle(&self) -> Host {
-        Host::behind(Arc::new(self.clone()))
+        Host::from_services(Arc::new(self.clone()))
     }
 
     /// Sets what the host can do; services behind what is missing refuse.
@@ -150,11 +150,11 @@ impl ScriptedHost {
     /// What the model answers whenever the queue is empty.
     pub fn answer_always(&self, text: impl Into<String>) {
         let completion = Completion { text: text.into(), ..Completion::default() };
-        self.state().standing_answer = Some(completion);
+        self.state().default_answer = Some(completion);
     }
 
     /// What engines asked the model so far.
-    pub fn asked(&self) -> Vec<CompletionRequest> {
+    pub fn completion_requests(&self) -> Vec<CompletionRequest> {
         self.state().asked.clone()
     }
 
@@ -224,7 +224,7 @@ impl ScriptedHost {
         drop(dropped);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScriptedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +232,7 @@ impl ScriptedHost {
     fn serve<T: Send + 'static>(
         &self,
         capability: &str,
-        work: impl FnOnce(&mut State) -> Result<T>,
+        work: impl FnOnce(&mut ScriptedState) -> Result<T>,
     ) -> BoxFuture<Result<T>> {
         let mut state = self.state();
         let answer = match (state.offers(capability), state.failing.get(capability)) {
@@ -247,7 +247,7 @@ impl ScriptedHost {
     }
 }
 
-impl State {
+impl ScriptedState {
     fn offers(&self, capability: &str) -> bool {
         self.capabilities.iter().any(|name| name == capability)
     }
@@ -255,7 +255,7 @@ impl State {
     fn complete(&mut self, request: CompletionRequest) -> Result<Completion> {
         self.asked.push(request);
         let next = match self.offers(capability::COMPLETE) {
-            true => self.completions.pop_front().or_else(|| self.standing_answer.clone().map(Ok)),
+            true => self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok)),
             false => None,
         };
         let missing = || EngineError::new(ErrorKind::ModelMissing, "no scripted answer is left");

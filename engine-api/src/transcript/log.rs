@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Flags, Kind, Role, Transcript};
-use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, Chunk, EntryHead, EntryTexts, Snapshot};
+use super::{EntryKind, Flags, Role, Transcript};
+use crate::abi::view::{
+    AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
+};
 
 /// An entry that is about to be appended.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct NewEntry {
     /// Who speaks.
     pub role: Role,
     /// What sort of entry it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// What the writer knows of it. `ORPHAN` is worked out by the log.
     pub flags: Flags,
     /// What it costs, without margin.
@@ -42,7 +44,7 @@ pub struct TranscriptLog {
     epoch: u64,
     len: usize,
     tokens: u64,
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<EntryChunk>>,
     /// Calls without a result so far: call id to the position of the assistant message.
     open_calls: HashMap<String, u64>,
     /// Assistant messages with such calls: position to how many.
@@ -123,7 +125,7 @@ impl TranscriptLog {
 
     /// A snapshot of all entries so far; costs one pointer for each thousand of them.
     pub fn snapshot(&self) -> Transcript {
-        let snapshot = Snapshot::new(self.chunks.clone(), self.len, self.epoch);
+        let snapshot = TranscriptSnapshot::new(self.chunks.clone(), self.len, self.epoch);
         Transcript::new(snapshot.into_object())
     }
 
@@ -133,7 +135,7 @@ impl TranscriptLog {
             // A snapshot that is still held keeps the chunk as it was; this makes a copy of it.
             Some(chunk) => Arc::make_mut(chunk).push(head, texts),
             None => {
-                let mut chunk = Chunk::default();
+                let mut chunk = EntryChunk::default();
                 chunk.push(head, texts);
                 self.chunks.push(Arc::new(chunk));
             }
@@ -145,7 +147,7 @@ impl TranscriptLog {
         self.chunks.get(at / CHUNK_ENTRIES)?.entries().get(at % CHUNK_ENTRIES)
     }
 
-    fn chunk_of(&mut self, seq: u64) -> Option<&mut Chunk> {
+    fn chunk_of(&mut self, seq: u64) -> Option<&mut EntryChunk> {
         self.chunks.get_mut(seq as usize / CHUNK_ENTRIES).map(Arc::make_mut)
     }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 /// One block of a message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Block<'a> {
+pub enum ContentBlock<'a> {
     /// Plain text.
     Text(Cow<'a, str>),
     /// The model's thinking. The signature binds it to its exact bytes.
@@ -73,7 +73,7 @@ pub struct Message<'a> {
     /// The role as the session writes it: `user`, `assistant`, `toolResult`, `bashExecution`, …
     pub role: Cow<'a, str>,
     /// The blocks in order.
-    pub blocks: Vec<Block<'a>>,
+    pub blocks: Vec<ContentBlock<'a>>,
     /// Why the model stopped, for assistant messages: `stop`, `toolUse`, `length`, `error`, `aborted`.
     pub stop_reason: Option<Cow<'a, str>>,
     result: Option<ToolResult<'a>>,
@@ -82,7 +82,7 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// Parses the JSON of a message; what is no message becomes one text block of `fallback`.
     pub fn parse(raw: &'a str, fallback: &'a str) -> Message<'a> {
-        let Ok(wire) = serde_json::from_str::<WireMessage<'a>>(raw) else {
+        let Ok(wire) = serde_json::from_str::<MessageJson<'a>>(raw) else {
             return Message::plain(fallback);
         };
         let Some(role) = wire.role else { return Message::plain(fallback) };
@@ -93,14 +93,14 @@ impl<'a> Message<'a> {
         });
         let blocks = match wire.content {
             Some(content) => blocks_of(content.get()),
-            None => vec![Block::Text(Cow::Borrowed(fallback))],
+            None => vec![ContentBlock::Text(Cow::Borrowed(fallback))],
         };
         Message { role: role.0, blocks, stop_reason: wire.stop_reason.map(|s| s.0), result }
     }
 
     /// The calls among the blocks, in order.
     pub fn tool_calls(self) -> Vec<ToolCall<'a>> {
-        let call = |block| if let Block::ToolCall(call) = block { Some(call) } else { None };
+        let call = |block| if let ContentBlock::ToolCall(call) = block { Some(call) } else { None };
         self.blocks.into_iter().filter_map(call).collect()
     }
 
@@ -112,7 +112,7 @@ impl<'a> Message<'a> {
     /// The text blocks joined by newlines: what [`Entry::text`](crate::Entry::text) holds.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text.as_ref()),
+            ContentBlock::Text(text) => Some(text.as_ref()),
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
@@ -121,7 +121,7 @@ impl<'a> Message<'a> {
     fn plain(text: &'a str) -> Message<'a> {
         Message {
             role: Cow::Borrowed("user"),
-            blocks: vec![Block::Text(Cow::Borrowed(text))],
+            blocks: vec![ContentBlock::Text(Cow::Borrowed(text))],
             stop_reason: None,
             result: None,
         }
@@ -130,71 +130,72 @@ impl<'a> Message<'a> {
 
 /// A newtype, because serde borrows through `Cow` only where the attribute can stand.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireMessage<'a> {
+struct MessageJson<'a> {
     #[serde(borrow)]
-    role: Option<Text<'a>>,
+    role: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    tool_call_id: Option<Text<'a>>,
+    tool_call_id: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    tool_name: Option<Text<'a>>,
+    tool_name: Option<BorrowedText<'a>>,
     is_error: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireBlock<'a> {
+struct ContentBlockJson<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<Text<'a>>,
+    kind: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    text: Option<Text<'a>>,
+    text: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    thinking: Option<Text<'a>>,
+    thinking: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    thinking_signature: Option<Text<'a>>,
+    thinking_signature: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    id: Option<Text<'a>>,
+    id: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    name: Option<Text<'a>>,
+    name: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow)]
-    data: Option<Text<'a>>,
+    data: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    mime_type: Option<Text<'a>>,
+    mime_type: Option<BorrowedText<'a>>,
 }
 
-fn blocks_of(content: &str) -> Vec<Block<'_>> {
-    if let Ok(Text(text)) = serde_json::from_str(content) {
-        return vec![Block::Text(text)];
+fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
+    if let Ok(BorrowedText(text)) = serde_json::from_str(content) {
+        return vec![ContentBlock::Text(text)];
     }
     let raw_blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
     raw_blocks.into_iter().map(|raw| block_of(raw.get())).collect()
 }
 
-fn block_of(raw: &str) -> Block<'_> {
-    let other = Block::Other(Cow::Borrowed(raw));
-    let Ok(wire) = serde_json::from_str::<WireBlock<'_>>(raw) else { return other };
-    let or_empty = |text: Option<Text<'_>>| text.map_or_else(String::new, |t| t.0.into_owned());
+fn block_of(raw: &str) -> ContentBlock<'_> {
+    let other = ContentBlock::Other(Cow::Borrowed(raw));
+    let Ok(wire) = serde_json::from_str::<ContentBlockJson<'_>>(raw) else { return other };
+    let or_empty =
+        |text: Option<BorrowedText<'_>>| text.map_or_else(String::new, |t| t.0.into_owned());
     match wire.kind.as_ref().map(|kind| kind.0.as_ref()) {
-        Some("text") => wire.text.map_or(other, |text| Block::Text(text.0)),
-        Some("thinking") => Block::Thinking {
+        Some("text") => wire.text.map_or(other, |text| ContentBlock::Text(text.0)),
+        Some("thinking") => ContentBlock::Thinking {
             text: wire.thinking.map_or(Cow::Borrowed(""), |text| text.0),
             signature: wire.thinking_signature.map(|text| text.0),
         },
-        Some("toolCall") => Block::ToolCall(ToolCall {
+        Some("toolCall") => ContentBlock::ToolCall(ToolCall {
             id: wire.id.map_or(Cow::Borrowed(""), |text| text.0),
             name: wire.name.map_or(Cow::Borrowed(""), |text| text.0),
             arguments: Cow::Borrowed(wire.arguments.map_or("{}", RawValue::get)),
         }),
-        Some("image") => Block::Image {
+        Some("image") => ContentBlock::Image {
             mime: Cow::Owned(or_empty(wire.mime_type)),
             data: wire.data.map_or(Cow::Borrowed(""), |text| text.0),
         },

@@ -3,7 +3,7 @@
 //! The weights follow OpenClaw 2026.9.6 (facts, section 4.2). An estimate carries no safety margin;
 //! the host applies its margin once, when it turns a window into a budget.
 
-use super::message::{Block, Message};
+use super::message::{ContentBlock, Message};
 
 /// What one image costs.
 pub const IMAGE_TOKENS: u64 = 2_000;
@@ -43,13 +43,13 @@ pub fn message(message: &Message<'_>) -> u64 {
     let mut images = 0;
     for block in &message.blocks {
         match block {
-            Block::Text(text) => chars += weighted_chars(text),
-            Block::Thinking { text, .. } => chars += weighted_chars(text),
-            Block::ToolCall(call) => {
+            ContentBlock::Text(text) => chars += weighted_chars(text),
+            ContentBlock::Thinking { text, .. } => chars += weighted_chars(text),
+            ContentBlock::ToolCall(call) => {
                 chars += weighted_chars(&call.name) + weighted_chars(&call.arguments);
             }
-            Block::Image { .. } => images += 1,
-            Block::Other(json) => chars += weighted_chars(json),
+            ContentBlock::Image { .. } => images += 1,
+            ContentBlock::Other(json) => chars += weighted_chars(json),
         }
     }
     chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS

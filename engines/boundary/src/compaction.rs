@@ -1,22 +1,22 @@
 //! One compaction: may it be, what is folded, who tells it, and what becomes of it.
 
 use ctxhost_engine_api::*;
-use ctxhost_engine_kit::attachments::attachments;
-use ctxhost_engine_kit::ledger::with_ledger;
-use ctxhost_engine_kit::previews::Previews;
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::attachments::render_attachments;
+use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::ledger::append_ledger;
+use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
 
-use crate::layout::{self, Aim, Drawing, LAYER};
-use crate::summary::Desk;
-use crate::{Boundary, attempts};
+use crate::layout::{self, BoundaryTarget, LAYER, LayoutPlanner};
+use crate::summary::BoundarySummariser;
+use crate::{BoundaryEngine, attempts};
 
 /// What is said where compactions do not help.
 const THRASHING: &str = "the window was full again within 3 answers, three times in a row; use a larger window or bring in less with each turn";
 
 /// Folds what lies before the last turn, if that may be and helps.
 pub(crate) async fn compact(
-    engine: &Boundary,
+    engine: &BoundaryEngine,
     transcript: &Transcript,
     request: &CompactRequest,
 ) -> Result<Compaction> {
@@ -25,28 +25,28 @@ pub(crate) async fn compact(
         Err(reason) => return Ok(Compaction::Nothing { reason }),
     };
     let (host, settings) = (&engine.host, &engine.settings);
-    let aim = engine.aim(&Room::from(request), request.attempt);
-    let mut previews = Previews::default();
+    let aim = engine.aim(&RequestBudget::from(request), request.attempt);
+    let mut previews = ResultPreviews::default();
     previews.follow(transcript, aim.preview_tokens(settings));
-    let drawing = Drawing { transcript, previews: &previews, settings, aim };
-    let Some(layout) = drawing.choose().or_else(|| drawing.squeeze()) else {
+    let drawing = LayoutPlanner { transcript, previews: &previews, settings, aim };
+    let Some(layout) = drawing.choose().or_else(|| drawing.choose_smallest()) else {
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(Compaction::Nothing { reason: reason.into() });
     };
-    let desk = Desk { host, settings, transcript, request, layout: &layout };
+    let desk = BoundarySummariser { host, settings, transcript, request, layout: &layout };
     let made = engine.fold(&desk, &drawing, is_thrashing).await;
     engine.record(&desk, &made);
     made.map(Compaction::Plan)
 }
 
-impl Boundary {
+impl BoundaryEngine {
     /// Whether a compaction may be made; where it may, whether the window fills up again too soon.
     fn admit(&self, transcript: &Transcript, request: &CompactRequest) -> Result<bool, String> {
         let settings = &self.settings;
         let is_by_hand = request.force || request.trigger == Trigger::Manual;
-        let (open, is_thrashing) = self.sessions.with(&request.session, |memory| {
-            memory.attempts.settle(transcript);
-            let open = memory.attempts.is_open(settings.breaker_failures);
+        let (open, is_thrashing) = self.sessions.with_session(&request.session, |memory| {
+            memory.attempts.record_outcome(transcript);
+            let open = memory.attempts.open_reason(settings.breaker_failures);
             (open, memory.attempts.is_thrashing(transcript))
         });
         match open {
@@ -60,51 +60,62 @@ impl Boundary {
 
     async fn fold(
         &self,
-        desk: &Desk<'_>,
-        drawing: &Drawing<'_>,
+        desk: &BoundarySummariser<'_>,
+        drawing: &LayoutPlanner<'_>,
         is_thrashing: bool,
     ) -> Result<Plan> {
-        let Desk { host, transcript, layout, .. } = *desk;
+        let BoundarySummariser { host, transcript, layout, .. } = *desk;
         let session = &desk.request.session;
-        self.take_note(transcript, session);
-        let running = self.notes.until(transcript, session, layout.tail);
-        let mut story = desk.tell(running).await?;
-        story.text = with_ledger(&story.text, &layout.ledger, layout.ledger_limits);
+        self.update_notes(transcript, session);
+        let running = self.notes.notes_covering(transcript, session, layout.tail);
+        let mut story = desk.summarise(running).await?;
+        story.text = append_ledger(&story.text, &layout.ledger, layout.ledger_limits);
         self.notes.store(host, session).await;
         let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
         let fold = &layout.fold;
         let message = layout::summary_message(transcript, session, fold, &story, has_history);
         let attachments = self.attachments(desk, &drawing.aim, &message);
         let attachments = attachments.as_deref();
-        let mut plan =
-            layout::plan(transcript, drawing.previews, fold, &message, attachments, &story.writer);
-        plan.extras.notes = story.notes.iter().map(|note| Note::new(LAYER, note)).collect();
+        let mut plan = layout::build_plan(
+            transcript,
+            drawing.previews,
+            fold,
+            &message,
+            attachments,
+            &story.writer,
+        );
+        plan.extras.notes = story.notes.iter().map(|note| PlanNote::new(LAYER, note)).collect();
         if is_thrashing {
             host.log(LogLevel::Warn, THRASHING);
-            plan.extras.notes.push(Note::new("thrash guard", THRASHING));
+            plan.extras.notes.push(PlanNote::new("thrash guard", THRASHING));
         }
         plan.extras.details = fold.details(transcript);
         Ok(plan)
     }
 
     /// From the second attempt on nothing is put back: the first was too large.
-    fn attachments(&self, desk: &Desk<'_>, aim: &Aim, message: &str) -> Option<String> {
-        let Desk { transcript, request, layout, .. } = desk;
+    fn attachments(
+        &self,
+        desk: &BoundarySummariser<'_>,
+        aim: &BoundaryTarget,
+        message: &str,
+    ) -> Option<String> {
+        let BoundarySummariser { transcript, request, layout, .. } = desk;
         if request.attempt > 1 {
             return None;
         }
         let settings = &self.settings.attachments;
         let wanted_tokens = share_of(aim.base_tokens(), settings.total_share);
-        let left_tokens = layout.room_tokens.saturating_sub(layout::tokens_with(message));
-        let sub_agents = self.sub_agents.of(&request.session, request.now_ms);
+        let left_tokens = layout.room_tokens.saturating_sub(layout::message_tokens(message));
+        let sub_agents = self.sub_agents.running_lines(&request.session, request.now_ms);
         let room_tokens = wanted_tokens.min(left_tokens);
-        attachments(transcript, layout.tail, &sub_agents, settings.limits(), room_tokens)
+        render_attachments(transcript, layout.tail, &sub_agents, settings.limits(), room_tokens)
     }
 
-    fn record(&self, desk: &Desk<'_>, made: &Result<Plan>) {
+    fn record(&self, desk: &BoundarySummariser<'_>, made: &Result<Plan>) {
         let transcript = desk.transcript;
-        let kept_answers = attempts::answers(transcript, desk.layout.tail);
-        self.sessions.with(&desk.request.session, |memory| match made {
+        let kept_answers = attempts::count_answers(transcript, desk.layout.tail);
+        self.sessions.with_session(&desk.request.session, |memory| match made {
             Ok(_) => memory.attempts.record_plan(transcript, kept_answers),
             Err(error) if error.kind == ErrorKind::Cancelled => {}
             Err(_) => memory.attempts.record_failure(),

@@ -9,15 +9,15 @@ use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
 use ctxhost_engine_kit::cuts::{
-    gaps, newest_entry, protected_before, recent_turns, tail_start, trailing_frame,
+    gaps, newest_entry, protected_before, recent_turns_start, tail_start, trailing_frame,
 };
-use ctxhost_engine_kit::fold::Fold;
-use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
-use ctxhost_engine_kit::previews::Previews;
+use ctxhost_engine_kit::history_fold::HistoryFold;
+use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::summariser::Story;
-use ctxhost_engine_kit::summary::{Provenance, wrap};
-use ctxhost_engine_kit::text::grouped;
+use ctxhost_engine_kit::summariser::WrittenSummary;
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
+use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::Settings;
 
@@ -43,7 +43,7 @@ const TAIL_HALVINGS: u32 = 2;
 
 /// How large things may be in one try.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aim {
+pub(crate) struct BoundaryTarget {
     pub(crate) threshold_tokens: u64,
     pub(crate) budget_tokens: u64,
     pub(crate) attempt: u32,
@@ -51,38 +51,38 @@ pub(crate) struct Aim {
 
 /// A decision: what is folded and how much room there is for what stands in its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
-    pub(crate) fold: Fold,
+pub(crate) struct BoundaryLayout {
+    pub(crate) fold: HistoryFold,
     /// Where the part that stays word for word begins.
     pub(crate) tail: u64,
     /// What the summary may take, in weighted characters.
     pub(crate) summary_chars: u64,
     /// What the summary repeats letter for letter, and what that may take.
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
     /// What everything that is put in may take, in tokens.
     pub(crate) room_tokens: u64,
 }
 
 /// Whether an inserted message is the acknowledgement or the attachments of an earlier boundary.
-pub(crate) fn is_aside(text: &str) -> bool {
+pub(crate) fn is_boundary_message(text: &str) -> bool {
     text == ACKNOWLEDGEMENT || text.starts_with(LEAD_IN)
 }
 
 /// What a layout is drawn from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drawing<'a> {
+pub(crate) struct LayoutPlanner<'a> {
     pub(crate) transcript: &'a Transcript,
-    pub(crate) previews: &'a Previews,
+    pub(crate) previews: &'a ResultPreviews,
     pub(crate) settings: &'a Settings,
-    pub(crate) aim: Aim,
+    pub(crate) aim: BoundaryTarget,
 }
 
-impl Drawing<'_> {
+impl LayoutPlanner<'_> {
     /// Chooses the fold that keeps the most of the last turn and ends below the threshold; `None`
     /// where nothing worth it is left between what must stay, or what must stay leaves no room.
-    pub(crate) fn choose(&self) -> Option<Layout> {
-        let Drawing { transcript, aim, settings, .. } = self;
+    pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, aim, settings, .. } = self;
         let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
         let limit_tokens = limit_tokens >> aim.attempt.saturating_sub(1).min(u64::BITS - 1);
         let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
@@ -92,13 +92,16 @@ impl Drawing<'_> {
 
     /// The fold that folds the most, though what must stay takes more than the threshold: it ends
     /// below the budget at least. For a host that asks because the request does not fit.
-    pub(crate) fn squeeze(&self) -> Option<Layout> {
+    pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
         self.fold_at(trailing_frame(self.transcript), self.aim.budget_tokens)
     }
 
-    fn fold_at(&self, tail: u64, whole_tokens: u64) -> Option<Layout> {
-        let Drawing { transcript, aim, settings, .. } = self;
-        let fold = Fold::at_largest(transcript, gaps(&protected_before(transcript, tail), tail));
+    fn fold_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, aim, settings, .. } = self;
+        let fold = HistoryFold::anchored_at_largest(
+            transcript,
+            gaps(&protected_before(transcript, tail), tail),
+        );
         let before_tokens = transcript.total_tokens();
         if fold.tokens() < share_of(before_tokens.min(aim.budget_tokens), LEAST_FOLD_SHARE) {
             return None;
@@ -113,13 +116,14 @@ impl Drawing<'_> {
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
         let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
-        let ledger = Ledger::new(transcript, fold.gaps());
+        let ledger = SummaryLedger::new(transcript, fold.gaps());
         let limits = LedgerLimits::new(aim.budget_tokens, &settings.room);
         let ledger_limits =
-            ledger.limits_within(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+            ledger.fit_limits(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
         let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
         let summary_chars = summary_chars.min(left_chars);
-        let layout = Layout { fold, tail, summary_chars, ledger, ledger_limits, room_tokens };
+        let layout =
+            BoundaryLayout { fold, tail, summary_chars, ledger, ledger_limits, room_tokens };
         Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
     }
 }
@@ -131,11 +135,11 @@ fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let len = transcript.len() as u64;
     let is_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
     let turns = if is_question { 2 } else { 1 };
-    let start = transcript.cut_at_or_before(recent_turns(transcript, 0..len, turns));
+    let start = transcript.cut_at_or_before(recent_turns_start(transcript, 0..len, turns));
     start.max(tail_start(transcript, limit_tokens)).min(trailing_frame(transcript))
 }
 
-impl Aim {
+impl BoundaryTarget {
     /// What shares are taken of.
     pub(crate) fn base_tokens(&self) -> u64 {
         self.threshold_tokens.min(self.budget_tokens)
@@ -158,7 +162,7 @@ impl Aim {
 }
 
 /// What the summary message and the acknowledgement cost, in tokens.
-pub(crate) fn tokens_with(message: &str) -> u64 {
+pub(crate) fn message_tokens(message: &str) -> u64 {
     estimate(message) + estimate(ACKNOWLEDGEMENT)
 }
 
@@ -166,12 +170,12 @@ pub(crate) fn tokens_with(message: &str) -> u64 {
 pub(crate) fn summary_message(
     transcript: &Transcript,
     session: &SessionRef,
-    fold: &Fold,
-    story: &Story,
+    fold: &HistoryFold,
+    story: &WrittenSummary,
     has_history: bool,
 ) -> String {
     let provenance = Provenance { entries: fold.entries(), writer: &story.writer };
-    let mut parts = vec![OPENING.to_owned(), wrap(&story.text, &provenance)];
+    let mut parts = vec![OPENING.to_owned(), wrap_summary(&story.text, &provenance)];
     let first = fold.gaps().first().and_then(|gap| transcript.get(gap.start));
     let last = fold.gaps().last().and_then(|gap| transcript.get(gap.end - 1));
     if let Some((first, last)) = first.zip(last).filter(|_| has_history) {
@@ -187,25 +191,25 @@ pub(crate) fn summary_message(
 }
 
 /// The plan of a boundary.
-pub(crate) fn plan(
+pub(crate) fn build_plan(
     transcript: &Transcript,
-    previews: &Previews,
-    fold: &Fold,
+    previews: &ResultPreviews,
+    fold: &HistoryFold,
     message: &str,
     attachments: Option<&str>,
     writer: &str,
 ) -> Plan {
-    let keep = |plan: &mut Plan, range| previews.rewrites().keep(plan, range);
+    let keep = |plan: &mut Plan, range| previews.rewrites().keep_range(plan, range);
     fold.plan(transcript, LAYER, keep, |plan, gap| {
         let end = gap.end;
-        plan.insert(Role::User, message, gap).note(LAYER, fold.told(message, writer));
+        plan.insert(Role::User, message, gap).note(LAYER, fold.describe(message, writer));
         // Two messages of the model in a row are no conversation: what follows speaks for itself.
         let next_is_model = transcript.get(end).is_some_and(|e| e.role() == Role::Assistant);
         if attachments.is_some() || !next_is_model {
             plan.insert(Role::Assistant, ACKNOWLEDGEMENT, end..end).note(LAYER, "acknowledged");
         }
         if let Some(text) = attachments {
-            let detail = format!("{} tokens put back", grouped(estimate(text)));
+            let detail = format!("{} tokens put back", group_thousands(estimate(text)));
             plan.insert(Role::User, text, end..end).note(LAYER, detail);
         }
     })
@@ -213,12 +217,12 @@ pub(crate) fn plan(
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn turns(count: u64, rounds: u64) -> Conversation {
-        let mut talk = Conversation::new();
+    fn turns(count: u64, rounds: u64) -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
         for turn in 0..count {
             talk.user(&format!("question {turn}"));
             for round in 0..rounds {
@@ -230,20 +234,20 @@ mod tests {
         talk
     }
 
-    fn aim(tokens: u64) -> Aim {
-        Aim { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
+    fn aim(tokens: u64) -> BoundaryTarget {
+        BoundaryTarget { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
     }
 
     fn drawn(
-        talk: &Conversation,
-        aim: Aim,
-        draw: fn(&Drawing<'_>) -> Option<Layout>,
-    ) -> Option<Layout> {
-        let (previews, settings) = (&Previews::default(), &Settings::default());
-        draw(&Drawing { transcript: &talk.transcript(), previews, settings, aim })
+        talk: &TranscriptBuilder,
+        aim: BoundaryTarget,
+        draw: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
+    ) -> Option<BoundaryLayout> {
+        let (previews, settings) = (&ResultPreviews::default(), &Settings::default());
+        draw(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, aim })
     }
 
-    fn chosen(talk: &Conversation, aim: Aim) -> Option<Layout> {
+    fn chosen(talk: &TranscriptBuilder, aim: BoundaryTarget) -> Option<BoundaryLayout> {
         drawn(talk, aim, |drawing| drawing.choose())
     }
 
@@ -270,7 +274,7 @@ mod tests {
             let id = format!("r{round}");
             talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
         }
-        let Layout { fold, tail, .. } = chosen(&talk, aim(4_000)).unwrap();
+        let BoundaryLayout { fold, tail, .. } = chosen(&talk, aim(4_000)).unwrap();
         assert_eq!(fold.gaps(), [1..question, question + 1..tail]);
         assert!(talk.transcript().get(tail).unwrap().is_cut_point());
         assert!(talk.transcript().tokens(tail..talk.len()) <= 1_200);
@@ -278,11 +282,11 @@ mod tests {
 
     #[test]
     fn calls_without_a_result_stay_though_a_lost_result_follows_and_nobody_asked() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
         talk.calls(&[("open", "read", "{}")]).result("nobody", "read", "lost");
         assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 40);
-        assert_eq!(chosen(&talk, Aim { attempt: 3, ..aim(4_000) }).unwrap().tail, 40);
+        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..aim(4_000) }).unwrap().tail, 40);
     }
 
     #[test]
@@ -290,9 +294,9 @@ mod tests {
         let mut talk = turns(10, 4);
         talk.user(&"a long paste ".repeat(1_000));
         assert!(chosen(&talk, aim(3_500)).is_none());
-        let aim = Aim { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
+        let aim = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
         assert!(chosen(&talk, aim).is_none());
-        let layout = drawn(&talk, aim, |drawing| drawing.squeeze());
+        let layout = drawn(&talk, aim, |drawing| drawing.choose_smallest());
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }
 
@@ -301,9 +305,15 @@ mod tests {
         let talk = turns(6, 4);
         let transcript = talk.transcript();
         let roles = |gaps: Vec<std::ops::Range<u64>>, attachments: Option<&str>| {
-            let fold = Fold::at_largest(&transcript, gaps);
-            let plan =
-                plan(&transcript, &Previews::default(), &fold, "summary", attachments, "test");
+            let fold = HistoryFold::anchored_at_largest(&transcript, gaps);
+            let plan = build_plan(
+                &transcript,
+                &ResultPreviews::default(),
+                &fold,
+                "summary",
+                attachments,
+                "test",
+            );
             let items = plan.project(&transcript);
             assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
             items

@@ -32,21 +32,21 @@ mod prompt;
 mod sections;
 
 mod attempts;
-mod micro;
+mod micro_compaction;
 
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
+use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::notes::RunningNotes;
-use ctxhost_engine_kit::previews::Previews;
-use ctxhost_engine_kit::room::Room;
-use ctxhost_engine_kit::status::{Compactions, want_compaction};
+use ctxhost_engine_kit::previews::ResultPreviews;
+use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 use ctxhost_engine_kit::subagents::SubAgents;
-use ctxhost_engine_kit::summary::Outline;
-use ctxhost_engine_kit::turns::Sessions;
+use ctxhost_engine_kit::summary::SummaryOutline;
 
-use attempts::Attempts;
-use layout::{Aim, Drawing};
-use micro::Micro;
+use attempts::CompactionAttempts;
+use layout::{BoundaryTarget, LayoutPlanner};
+use micro_compaction::MicroCompaction;
 pub use settings::{
     AttachmentSettings, MicroSettings, PERCENT_VARIABLE, Settings, ThresholdSettings,
 };
@@ -54,36 +54,36 @@ use threshold::threshold_tokens;
 
 /// The engine.
 #[derive(Debug)]
-pub struct Boundary {
+pub struct BoundaryEngine {
     host: Host,
     settings: Settings,
-    sessions: Sessions<Memory>,
-    notes: RunningNotes<Outline>,
+    sessions: SessionMap<BoundarySession>,
+    notes: RunningNotes<SummaryOutline>,
     sub_agents: SubAgents,
-    compactions: Compactions,
+    compactions: CompactionCounter,
 }
 
 /// What the engine knows of one session.
 #[derive(Debug, Default)]
-struct Memory {
-    previews: Previews,
-    micro: Micro,
-    attempts: Attempts,
+struct BoundarySession {
+    previews: ResultPreviews,
+    micro: MicroCompaction,
+    attempts: CompactionAttempts,
 }
 
-impl ContextEngine for Boundary {
+impl ContextEngine for BoundaryEngine {
     const INFO: Info =
         Info::new("boundary", "Threshold and compact boundary", env!("CARGO_PKG_VERSION"));
 
     fn create(host: Host, config: Value) -> Result<Self> {
         let percent = std::env::var(PERCENT_VARIABLE).ok();
         let settings = Settings::parse(&config, percent.as_deref())?;
-        Ok(Boundary {
+        Ok(BoundaryEngine {
             host,
-            sessions: Sessions::default(),
+            sessions: SessionMap::default(),
             notes: RunningNotes::new(settings.session_memory),
             sub_agents: SubAgents::default(),
-            compactions: Compactions::default(),
+            compactions: CompactionCounter::default(),
             settings,
         })
     }
@@ -93,22 +93,22 @@ impl ContextEngine for Boundary {
         &self,
         transcript: Transcript,
         request: BootstrapRequest,
-    ) -> Result<Bootstrapped> {
-        self.notes.recall(&self.host, &request.session).await;
-        let imported = self.take_note(&transcript, &request.session);
-        Ok(Bootstrapped { imported, reason: None })
+    ) -> Result<BootstrapReply> {
+        self.notes.load(&self.host, &request.session).await;
+        let imported = self.update_notes(&transcript, &request.session);
+        Ok(BootstrapReply { imported, reason: None })
     }
 
-    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<Ingested> {
-        let new = self.take_note(&transcript, &request.session);
-        Ok(Ingested { entries: new.min(request.entries.end - request.entries.start) })
+    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
+        let new = self.update_notes(&transcript, &request.session);
+        Ok(IngestReply { entries: new.min(request.entries.end - request.entries.start) })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let expires_ms = self.host.prompt_cache(&request.session).expires_ms;
         let is_cold = expires_ms.is_some_and(|at_ms| request.now_ms >= at_ms);
-        let aim = self.aim(&Room::from(&request), 1);
-        Ok(self.sessions.with(&request.session, |memory| {
+        let aim = self.aim(&RequestBudget::from(&request), 1);
+        Ok(self.sessions.with_session(&request.session, |memory| {
             memory.assemble(&transcript, &aim, is_cold, &self.settings)
         }))
     }
@@ -120,7 +120,7 @@ impl ContextEngine for Boundary {
     }
 
     async fn after_turn(&self, transcript: Transcript, request: AfterTurnRequest) -> Result<()> {
-        self.take_note(&transcript, &request.session);
+        self.update_notes(&transcript, &request.session);
         self.notes.store(&self.host, &request.session).await;
         Ok(())
     }
@@ -129,18 +129,18 @@ impl ContextEngine for Boundary {
         &self,
         _: Transcript,
         request: SubagentSpawnRequest,
-    ) -> Result<SpawnPrepared> {
-        self.sub_agents.begin(&request, self.host.now_ms());
-        Ok(SpawnPrepared { token: request.child.id })
+    ) -> Result<SubagentSpawnReply> {
+        self.sub_agents.add(&request, self.host.now_ms());
+        Ok(SubagentSpawnReply { token: request.child.id })
     }
 
     async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
-        self.sub_agents.end(&request.token);
+        self.sub_agents.remove(&request.token);
         Ok(())
     }
 
     async fn on_subagent_ended(&self, request: SubagentEndedRequest) -> Result<()> {
-        self.sub_agents.end(&request.child.id);
+        self.sub_agents.remove(&request.child.id);
         Ok(())
     }
 
@@ -155,44 +155,44 @@ impl ContextEngine for Boundary {
     }
 }
 
-impl Memory {
+impl BoundarySession {
     fn assemble(
         &mut self,
         transcript: &Transcript,
-        aim: &Aim,
+        aim: &BoundaryTarget,
         is_cold: bool,
         settings: &Settings,
     ) -> Plan {
         let threshold_tokens = aim.threshold_tokens;
         self.previews.follow(transcript, aim.preview_tokens(settings));
         self.micro.follow(transcript, &settings.micro);
-        let mut shown = self.micro.shown(transcript, &self.previews);
+        let mut shown = self.micro.replacements(transcript, &self.previews);
         let shown_tokens = shown.shown_tokens(transcript);
-        if self.micro.decide(shown_tokens, threshold_tokens, is_cold, &settings.micro) {
-            shown = self.micro.shown(transcript, &self.previews);
+        if self.micro.clear_old(shown_tokens, threshold_tokens, is_cold, &settings.micro) {
+            shown = self.micro.replacements(transcript, &self.previews);
         }
         let mut plan = shown.plan(transcript);
         let may_compact = settings.compaction
             && settings.auto_compaction
-            && self.attempts.is_open(settings.breaker_failures).is_none();
-        let drawing = Drawing { transcript, previews: &self.previews, settings, aim: *aim };
+            && self.attempts.open_reason(settings.breaker_failures).is_none();
+        let drawing = LayoutPlanner { transcript, previews: &self.previews, settings, aim: *aim };
         let is_full = plan.estimated_tokens > threshold_tokens;
         if may_compact && is_full && drawing.choose().is_some() {
-            want_compaction(&mut plan, "over the threshold", threshold_tokens);
+            request_compaction(&mut plan, "over the threshold", threshold_tokens);
         }
         plan
     }
 }
 
-impl Boundary {
-    fn aim(&self, room: &Room, attempt: u32) -> Aim {
+impl BoundaryEngine {
+    fn aim(&self, room: &RequestBudget, attempt: u32) -> BoundaryTarget {
         let threshold_tokens = threshold_tokens(room, &self.settings.threshold);
-        Aim { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
+        BoundaryTarget { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
     }
 
     /// Brings the running notes up to date and answers how many entries are new in them.
-    fn take_note(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
-        let tell = |told: &mut Outline, range| notes::tell(told, transcript, range);
+    fn update_notes(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
+        let tell = |told: &mut SummaryOutline, range| notes::append_range(told, transcript, range);
         self.notes.follow(transcript, session, tell)
     }
 }

@@ -2,15 +2,17 @@
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
-use ctxhost_engine_kit::chunks::Group;
-use ctxhost_engine_kit::prompt::{self, Excerpts, FOCUS_CHARS, Prompt, conversation, focus_of};
+use ctxhost_engine_kit::chunks::MessageGroup;
+use ctxhost_engine_kit::prompt::{
+    self, ExcerptLimits, FOCUS_CHARS, SummaryPrompt, clean_focus, render_conversation,
+};
 
-use crate::sections::FORM;
-use crate::summary::Desk;
+use crate::sections::TEMPLATE;
+use crate::summary::BoundarySummariser;
 
 /// What people and model say stands whole; of results and arguments their ends.
-const EXCERPTS: Excerpts =
-    Excerpts { message_chars: u64::MAX, result_chars: 2_000, argument_chars: 400 };
+const EXCERPTS: ExcerptLimits =
+    ExcerptLimits { message_chars: u64::MAX, result_chars: 2_000, argument_chars: 400 };
 
 const RULES: &str = "First think it through inside <analysis> tags: go through the conversation in order, note each request, decision, file, error and change of mind. Then write the summary inside <summary> tags, under exactly the nine headings below. Under \"All user messages\" list every message of the person that is no tool result. Under \"Current work\" tell what was done last, with files. Under \"Next step\" name only what follows from the newest request, with a quote of it.";
 
@@ -19,29 +21,32 @@ const CARRY_OVER: &str =
 
 /// Asks for the summary of groups, with notes of what came before them; `missing` is what the last
 /// answer lacked.
-pub(crate) fn request(
-    desk: &Desk<'_>,
-    groups: &[Group],
+pub(crate) fn summary_request(
+    desk: &BoundarySummariser<'_>,
+    groups: &[MessageGroup],
     earlier: &str,
     missing: &[&str],
 ) -> CompletionRequest {
-    let mut prompt = Prompt::default();
+    let mut prompt = SummaryPrompt::default();
     if !earlier.is_empty() {
-        prompt.show("earlier-notes", earlier).say(CARRY_OVER);
+        prompt.add_data("earlier-notes", earlier).add_text(CARRY_OVER);
     }
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
-    prompt.show("conversation", &conversation(desk.transcript, &ranges, &EXCERPTS));
-    prompt.say(RULES).say(prompt::RULES).say(FORM.headings().collect::<Vec<_>>().join("\n"));
+    prompt.add_data("conversation", &render_conversation(desk.transcript, &ranges, &EXCERPTS));
+    prompt
+        .add_text(RULES)
+        .add_text(prompt::RULES)
+        .add_text(TEMPLATE.headings().collect::<Vec<_>>().join("\n"));
     // Three words take about four tokens.
     let words = desk.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
-    prompt.say(format!("The summary takes at most {words} words."));
+    prompt.add_text(format!("The summary takes at most {words} words."));
     let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
-    prompt.focus(&focus_of(focus, FOCUS_CHARS));
+    prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     if !missing.is_empty() {
         let names = missing.join(", ");
-        prompt.say(format!(
+        prompt.add_text(format!(
             "The last answer was refused because these sections were missing: {names}."
         ));
     }
-    prompt.request(&desk.settings.model, desk.request.reserve_tokens)
+    prompt.to_request(&desk.settings.model, desk.request.reserve_tokens)
 }

@@ -1,6 +1,8 @@
 //! The nine sections of a summary, and how their lines age.
 
-use ctxhost_engine_kit::summary::{self, Ages, Form, Outline, Section};
+use ctxhost_engine_kit::summary::{
+    self, LineRetention, SectionSpec, SummaryOutline, SummaryTemplate,
+};
 
 /// The task, then the person's rules.
 pub(crate) const REQUEST: &str = "Primary request and intent";
@@ -22,16 +24,16 @@ pub(crate) const CURRENT: &str = "Current work";
 pub(crate) const NEXT: &str = "Next step";
 
 /// The sections, in the order a summary shows them.
-pub(crate) const FORM: Form = Form(&[
-    section(REQUEST, MAX_LINES, Ages::Founded),
-    section(CONCEPTS, MAX_LINES, Ages::Fading),
-    section(FILES, MAX_TOLD_LINES, Ages::Files),
-    section(ERRORS, MAX_LINES, Ages::Fading),
-    section(SOLUTIONS, MAX_TOLD_LINES, Ages::Fading),
-    section(MESSAGES, MAX_TOLD_LINES, Ages::Fading),
-    section(PENDING, MAX_LINES, Ages::Fading),
-    section(CURRENT, 1, Ages::Passing),
-    section(NEXT, MAX_OPEN, Ages::Waiting),
+pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
+    section(REQUEST, MAX_LINES, LineRetention::KeepFirst),
+    section(CONCEPTS, MAX_LINES, LineRetention::OldestFirst),
+    section(FILES, MAX_TOLD_LINES, LineRetention::Files),
+    section(ERRORS, MAX_LINES, LineRetention::OldestFirst),
+    section(SOLUTIONS, MAX_TOLD_LINES, LineRetention::OldestFirst),
+    section(MESSAGES, MAX_TOLD_LINES, LineRetention::OldestFirst),
+    section(PENDING, MAX_LINES, LineRetention::OldestFirst),
+    section(CURRENT, 1, LineRetention::ReplaceAll),
+    section(NEXT, MAX_OPEN, LineRetention::DropLast),
 ]);
 
 /// Lines of the longest memories: files, what was solved, and what the person said.
@@ -41,25 +43,25 @@ const MAX_LINES: usize = 12;
 /// Requests that wait at the same time.
 const MAX_OPEN: usize = 3;
 
-const fn section(heading: &'static str, max_lines: usize, ages: Ages) -> Section {
-    Section { heading, max_lines, ages }
+const fn section(heading: &'static str, max_lines: usize, ages: LineRetention) -> SectionSpec {
+    SectionSpec { heading, max_lines, retention: ages }
 }
 
 /// Reads a summary of these headings; one of other headings by what the kit makes of it.
-pub(crate) fn parse(text: &str) -> Outline {
-    FORM.parse(text).unwrap_or_else(|| {
-        let five = summary::Sections::parse(text);
-        of_five(five.clone()).with(NEXT, five.asks)
+pub(crate) fn parse(text: &str) -> SummaryOutline {
+    TEMPLATE.parse(text).unwrap_or_else(|| {
+        let five = summary::SummarySections::parse(text);
+        from_five_sections(five.clone()).with_lines(NEXT, five.requests)
     })
 }
 
 /// What five sections say under nine headings, without the requests in them.
-pub(crate) fn of_five(five: summary::Sections) -> Outline {
-    Outline::default()
-        .with(REQUEST, five.constraints)
-        .with(CONCEPTS, five.identifiers)
-        .with(SOLUTIONS, five.decisions)
-        .with(PENDING, five.todos)
+pub(crate) fn from_five_sections(five: summary::SummarySections) -> SummaryOutline {
+    SummaryOutline::default()
+        .with_lines(REQUEST, five.constraints)
+        .with_lines(CONCEPTS, five.identifiers)
+        .with_lines(SOLUTIONS, five.decisions)
+        .with_lines(PENDING, five.todos)
 }
 
 #[cfg(test)]
@@ -68,8 +70,10 @@ mod tests {
 
     #[test]
     fn a_summary_of_nine_sections_comes_back_and_one_of_five_keeps_its_content() {
-        let nine = Outline::default().with(FILES, ["changed /a".into()]).with(NEXT, ["go".into()]);
-        assert_eq!(parse(&FORM.render(&nine)), nine);
+        let nine = SummaryOutline::default()
+            .with_lines(FILES, ["changed /a".into()])
+            .with_lines(NEXT, ["go".into()]);
+        assert_eq!(parse(&TEMPLATE.render(&nine)), nine);
         let five = parse("## Decisions\n- use axum\n\n## Open TODOs\n- tests");
         assert_eq!(
             (five.lines(SOLUTIONS), five.lines(PENDING)),
@@ -82,14 +86,14 @@ mod tests {
         let lines = |name: &str, count: usize| {
             (0..count).map(move |n| format!("{name} {n}")).collect::<Vec<_>>()
         };
-        let mut outline = Outline::default()
-            .with(REQUEST, lines("task", 3))
-            .with(SOLUTIONS, lines("did", 20))
-            .with(CURRENT, lines("doing", 1))
-            .with(NEXT, lines("ask", 2));
-        FORM.fit(&mut outline, 420);
+        let mut outline = SummaryOutline::default()
+            .with_lines(REQUEST, lines("task", 3))
+            .with_lines(SOLUTIONS, lines("did", 20))
+            .with_lines(CURRENT, lines("doing", 1))
+            .with_lines(NEXT, lines("ask", 2));
+        TEMPLATE.fit(&mut outline, 420);
         assert_eq!((outline.lines(CURRENT).len(), outline.lines(NEXT).len()), (1, 2));
-        FORM.fit(&mut outline, 0);
-        assert_eq!(outline, Outline::default().with(REQUEST, ["task 0".into()]));
+        TEMPLATE.fit(&mut outline, 0);
+        assert_eq!(outline, SummaryOutline::default().with_lines(REQUEST, ["task 0".into()]));
     }
 }

@@ -3,8 +3,8 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::attachments::AttachmentLimits;
-use ctxhost_engine_kit::room::RoomSettings;
-use ctxhost_engine_kit::settings::{check_ranges, parse, refuse};
+use ctxhost_engine_kit::budget::RoomSettings;
+use ctxhost_engine_kit::settings::{check_ranges, parse, setting_error};
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that goes before `threshold.percent`.
@@ -124,7 +124,7 @@ impl Settings {
         if let Some(text) = percent.map(str::trim).filter(|text| !text.is_empty()) {
             let wrong = |_| {
                 let message = format!("is {text:?} in {PERCENT_VARIABLE}; set a whole number");
-                refuse("threshold.percent", message)
+                setting_error("threshold.percent", message)
             };
             settings.threshold.percent = text.parse().map_err(wrong)?;
         }

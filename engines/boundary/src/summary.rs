@@ -1,15 +1,15 @@
 //! Who writes the summary: the running notes, a model, or the conversation's own sentences.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{CompactRequest, EngineError, Host, Kind, Result, Transcript};
-use ctxhost_engine_kit::chunks::{Group, groups};
+use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
+use ctxhost_engine_kit::chunks::{MessageGroup, message_groups};
 use ctxhost_engine_kit::summariser::{
-    EXTRACTIVE, Story, ask_without_oldest, attempt, failure_note, has_model,
+    EXTRACTIVE, WrittenSummary, attempt, failure_note, has_model, request_summary_dropping_oldest,
 };
-use ctxhost_engine_kit::summary::Outline;
+use ctxhost_engine_kit::summary::SummaryOutline;
 
-use crate::layout::Layout;
-use crate::sections::{self, FORM};
+use crate::layout::BoundaryLayout;
+use crate::sections::{self, TEMPLATE};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
@@ -18,20 +18,23 @@ const SECTION_TRIES: u32 = 1;
 
 /// What one summary is written from.
 #[derive(Clone, Copy)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct BoundarySummariser<'a> {
     pub(crate) host: &'a Host,
     pub(crate) settings: &'a Settings,
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
-    pub(crate) layout: &'a Layout,
+    pub(crate) layout: &'a BoundaryLayout,
 }
 
-impl Desk<'_> {
+impl BoundarySummariser<'_> {
     /// Tells the fold: from `running` notes where they fit, else by a model, else without one.
-    pub(crate) async fn tell(&self, running: Option<Outline>) -> Result<Story> {
-        let whole = running.as_ref().map(|outline| FORM.render(outline));
+    pub(crate) async fn summarise(
+        &self,
+        running: Option<SummaryOutline>,
+    ) -> Result<WrittenSummary> {
+        let whole = running.as_ref().map(|outline| TEMPLATE.render(outline));
         if let Some(text) = whole.filter(|text| weighted_chars(text) <= self.layout.summary_chars) {
-            return Ok(Story::new(text, "running notes"));
+            return Ok(WrittenSummary::new(text, "running notes"));
         }
         let mut said = Vec::new();
         if has_model(self.host) {
@@ -40,30 +43,31 @@ impl Desk<'_> {
                 Err(error) => said.push(failure_note(&error)),
             }
         }
-        let extracted = || notes::of(self.transcript, 0..self.layout.tail);
+        let extracted = || notes::notes_from_range(self.transcript, 0..self.layout.tail);
         let text = self.fitted(running.unwrap_or_else(extracted));
-        Ok(Story { notes: said, ..Story::new(text, EXTRACTIVE) })
+        Ok(WrittenSummary { notes: said, ..WrittenSummary::new(text, EXTRACTIVE) })
     }
 
-    fn fitted(&self, mut outline: Outline) -> String {
-        FORM.fit(&mut outline, self.layout.summary_chars);
-        FORM.render(&outline)
+    fn fitted(&self, mut outline: SummaryOutline) -> String {
+        TEMPLATE.fit(&mut outline, self.layout.summary_chars);
+        TEMPLATE.render(&outline)
     }
 
-    async fn by_model(&self) -> Result<Story> {
+    async fn by_model(&self) -> Result<WrittenSummary> {
         let all = self.told_groups();
         let mut rest = all.as_slice();
         let mut missing = Vec::new();
         for _ in 0..=SECTION_TRIES {
             self.host.progress(self.request.call, 0, "asking for the summary");
-            let request = |groups: &[Group]| {
+            let request = |groups: &[MessageGroup]| {
                 let earlier = self.earlier(groups, all.len() - groups.len());
-                prompt::request(self, groups, &earlier, &missing)
+                prompt::summary_request(self, groups, &earlier, &missing)
             };
             let (story, told) =
-                ask_without_oldest(self.host, self.request.call, rest, request).await?;
+                request_summary_dropping_oldest(self.host, self.request.call, rest, request)
+                    .await?;
             rest = told;
-            missing = FORM.missing(&story.text);
+            missing = TEMPLATE.missing_headings(&story.text);
             if missing.is_empty() {
                 return Ok(self.finished(story, all.len() - rest.len()));
             }
@@ -74,23 +78,25 @@ impl Desk<'_> {
 
     /// The frames before the tail that are no earlier boundary; what stays among them is part of the
     /// story.
-    fn told_groups(&self) -> Vec<Group> {
+    fn told_groups(&self) -> Vec<MessageGroup> {
         let history = 0..self.layout.tail;
-        let mut groups = groups(self.transcript, std::slice::from_ref(&history));
-        let kind = |group: &Group| Some(self.transcript.get(group.range.start)?.kind());
-        groups.retain(|group| kind(group) != Some(Kind::CompactionSummary));
+        let mut groups = message_groups(self.transcript, std::slice::from_ref(&history));
+        let kind = |group: &MessageGroup| Some(self.transcript.get(group.range.start)?.kind());
+        groups.retain(|group| kind(group) != Some(EntryKind::CompactionSummary));
         groups
     }
 
     /// What the model is not shown: earlier summaries, and notes of the groups that were dropped.
-    fn earlier(&self, shown: &[Group], dropped: usize) -> String {
+    fn earlier(&self, shown: &[MessageGroup], dropped: usize) -> String {
         match shown.first().filter(|_| dropped > 0) {
-            Some(first) => FORM.render(&notes::of(self.transcript, 0..first.range.start)),
-            None => notes::carried(self.transcript, 0..self.layout.tail).join("\n\n"),
+            Some(first) => {
+                TEMPLATE.render(&notes::notes_from_range(self.transcript, 0..first.range.start))
+            }
+            None => notes::earlier_notes(self.transcript, 0..self.layout.tail).join("\n\n"),
         }
     }
 
-    fn finished(&self, mut story: Story, dropped: usize) -> Story {
+    fn finished(&self, mut story: WrittenSummary, dropped: usize) -> WrittenSummary {
         if weighted_chars(&story.text) > self.layout.summary_chars {
             // A plain cut would take the end, which is where the work goes on.
             story.text = self.fitted(sections::parse(&story.text));

@@ -7,7 +7,7 @@
 //!  budget            0 ───────────────── here ─── budget   (= window - the host's reserve)
 //! ```
 
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::budget::RequestBudget;
 
 use crate::settings::ThresholdSettings;
 
@@ -17,7 +17,7 @@ use crate::settings::ThresholdSettings;
 /// The budget stands for the window without the reserve, so the rule takes the same share of it as
 /// of those. System prompt and tools are in the budget already; what they take moves the answer by
 /// less than a hundredth of the window. An unknown window leaves the budget alone.
-pub(crate) fn threshold_tokens(room: &Room, settings: &ThresholdSettings) -> u64 {
+pub(crate) fn threshold_tokens(room: &RequestBudget, settings: &ThresholdSettings) -> u64 {
     let usable_tokens = room.window_tokens.saturating_sub(room.reserve_tokens);
     let rule_tokens = provider_tokens(room.window_tokens, settings);
     if rule_tokens >= usable_tokens {
@@ -57,7 +57,7 @@ mod tests {
     fn the_smaller_of_rule_and_budget_counts() {
         let settings = ThresholdSettings::default();
         let check = |window_tokens, reserve_tokens, budget_tokens, expected| {
-            let room = Room { budget_tokens, reserve_tokens, window_tokens };
+            let room = RequestBudget { budget_tokens, reserve_tokens, window_tokens };
             assert_eq!(threshold_tokens(&room, &settings), expected, "{room:?}");
         };
         // 171,000 provider tokens at the host's margin of 1.2.

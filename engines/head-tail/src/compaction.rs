@@ -4,60 +4,60 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{
-    CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Note, Plan, Result, Role,
+    CompactRequest, Compaction, EngineError, Entry, Host, LogLevel, Plan, PlanNote, Result, Role,
     Transcript, Trigger,
 };
-use ctxhost_engine_kit::caps::{keep_cut, result_cap_chars};
+use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::caps::{keep_with_cut_results, result_cap_chars};
 use ctxhost_engine_kit::cuts::gaps;
-use ctxhost_engine_kit::ledger::with_ledger;
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::ledger::append_ledger;
+use ctxhost_engine_kit::replacement::EntryReplacement;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::shown::Shown;
-use ctxhost_engine_kit::summariser::{Story, attempt, failure_note, has_model};
-use ctxhost_engine_kit::summary::{Provenance, wrap};
-use ctxhost_engine_kit::text::{Limit, grouped, truncate};
-use ctxhost_engine_kit::turns::Sessions;
+use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
+use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
 
 use crate::cooldowns::Cooldowns;
-use crate::cut::{self, Cut};
+use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
-use crate::{LAYER, Memory, summary};
+use crate::{HeadTailSession, LAYER, summary};
 
 /// What one compaction works with.
 #[derive(Clone, Copy)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct HeadTailCompaction<'a> {
     pub(crate) host: &'a Host,
     pub(crate) settings: &'a Settings,
-    pub(crate) sessions: &'a Sessions<Memory>,
+    pub(crate) sessions: &'a SessionMap<HeadTailSession>,
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
 }
 
-impl Desk<'_> {
+impl HeadTailCompaction<'_> {
     /// Works with the session's cooldowns; never over an `await`.
     fn cooldowns<T>(&self, work: impl FnOnce(&mut Cooldowns) -> T) -> T {
-        self.sessions.with(&self.request.session, |memory| work(&mut memory.cooldowns))
+        self.sessions.with_session(&self.request.session, |memory| work(&mut memory.cooldowns))
     }
 }
 
 /// Works out a compaction.
-pub(crate) async fn compact(desk: &Desk<'_>) -> Result<Compaction> {
-    let Desk { settings, request, transcript, .. } = *desk;
+pub(crate) async fn compact(desk: &HeadTailCompaction<'_>) -> Result<Compaction> {
+    let HeadTailCompaction { settings, request, transcript, .. } = *desk;
     let now_ms = request.now_ms;
     let resting = desk.cooldowns(|cooldowns| {
         if request.force || request.trigger == Trigger::Manual {
-            cooldowns.release();
+            cooldowns.reset();
         }
-        cooldowns.resting(now_ms, settings)
+        cooldowns.backoff_reason(now_ms, settings)
     });
     if let Some(reason) = resting {
         desk.host.log(LogLevel::Warn, &reason);
         return Ok(Compaction::Nothing { reason });
     }
-    let cut = cut::choose(transcript, &Room::from(request), request.attempt, settings);
+    let cut = cut::choose_cut(transcript, &RequestBudget::from(request), request.attempt, settings);
     let before_tokens = transcript.total_tokens();
     let plan = match &cut {
-        Some(cut) => Some(told(desk, cut).await?),
+        Some(cut) => Some(build_plan(desk, cut).await?),
         None => None,
     };
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
@@ -71,12 +71,15 @@ pub(crate) async fn compact(desk: &Desk<'_>) -> Result<Compaction> {
 }
 
 /// The plan of a cut, with its summary.
-async fn told(desk: &Desk<'_>, cut: &Cut) -> Result<Plan> {
+async fn build_plan(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Plan> {
     let story = match cut.middle.is_empty() {
-        true => Story::default(),
+        true => WrittenSummary::default(),
         false => {
-            let story = story(desk, cut).await?;
-            Story { text: with_ledger(&story.text, &cut.ledger, cut.ledger_limits), ..story }
+            let story = write_summary(desk, cut).await?;
+            WrittenSummary {
+                text: append_ledger(&story.text, &cut.ledger, cut.ledger_limits),
+                ..story
+            }
         }
     };
     let transcript = desk.transcript;
@@ -85,28 +88,30 @@ async fn told(desk: &Desk<'_>, cut: &Cut) -> Result<Plan> {
     let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
     let cap_chars = result_cap_chars(transcript, kept, limit_tokens);
     let keep = |plan: &mut Plan, range: Range<u64>| match cap_chars {
-        Some(chars) => keep_cut(plan, transcript, range, |entry| cut_result(entry, chars)),
+        Some(chars) => {
+            keep_with_cut_results(plan, transcript, range, |entry| cut_result(entry, chars))
+        }
         None => _ = plan.keep(range),
     };
     let provenance = Provenance { entries: cut.middle.entries(), writer: &story.writer };
     let mut plan = cut.middle.plan(transcript, LAYER, keep, |plan, gap| {
-        let text = wrap(&story.text, &provenance);
-        let detail = cut.middle.told(&text, &story.writer);
+        let text = wrap_summary(&story.text, &provenance);
+        let detail = cut.middle.describe(&text, &story.writer);
         plan.insert(Role::User, text, gap).note(LAYER, detail);
     });
     plan.extras.details = cut.middle.details(transcript);
-    plan.extras.notes.extend(story.notes.iter().map(|note| Note::new(LAYER, note)));
+    plan.extras.notes.extend(story.notes.iter().map(|note| PlanNote::new(LAYER, note)));
     Ok(plan)
 }
 
 /// The summary of a cut: a model's where one may be asked, else the conversation's own.
-async fn story(desk: &Desk<'_>, cut: &Cut) -> Result<Story> {
-    let Desk { host, settings, request, .. } = *desk;
+async fn write_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<WrittenSummary> {
+    let HeadTailCompaction { host, settings, request, .. } = *desk;
     let may_ask = desk.cooldowns(|cooldowns| cooldowns.may_ask_model(request.now_ms, settings));
     if !may_ask || !settings.use_model || !has_model(host) {
-        return Ok(summary::without_model(desk, cut));
+        return Ok(summary::extractive_summary(desk, cut));
     }
-    let answer = attempt(host, summary::by_model(desk, cut, room_tokens(desk, cut))).await?;
+    let answer = attempt(host, summary::model_summary(desk, cut, room_tokens(desk, cut))).await?;
     desk.cooldowns(|cooldowns| cooldowns.record_model(answer.is_err(), request.now_ms));
     match answer {
         Err(error) if settings.abort_on_summary_failure => Err(EngineError::new(
@@ -115,33 +120,33 @@ async fn story(desk: &Desk<'_>, cut: &Cut) -> Result<Story> {
         )),
         Err(error) => {
             let notes = vec![failure_note(&error)];
-            Ok(Story { notes, ..summary::without_model(desk, cut) })
+            Ok(WrittenSummary { notes, ..summary::extractive_summary(desk, cut) })
         }
         told => told,
     }
 }
 
-fn target_tokens(desk: &Desk<'_>) -> u64 {
+fn target_tokens(desk: &HeadTailCompaction<'_>) -> u64 {
     share_of(desk.request.budget, desk.settings.target_share)
 }
 
 /// What a summary may take at most: more than it should, as long as everything still fits.
-fn room_tokens(desk: &Desk<'_>, cut: &Cut) -> u64 {
+fn room_tokens(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
     let most = share_of(desk.request.budget, desk.settings.summary_budget_share);
     let free = target_tokens(desk).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(desk.settings.summary_max_tokens).max(cut.summary_tokens)
 }
 
 /// A result of the newest frame, where not even that fits.
-fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<Shown> {
+fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<EntryReplacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let limit = Limit { min_keep_chars: cap_chars / 4, ..Limit::chars(cap_chars) };
-    let notice = |count| format!("\n[{} characters left out]", grouped(count));
+    let limit = TextLimit { min_keep_chars: cap_chars / 4, ..TextLimit::with_max_chars(cap_chars) };
+    let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
     let text = match entry.text().trim() {
         "" => "[an image was left out]".into(),
         text => truncate(text, limit, notice),
     };
-    Some(Shown::text(text, LAYER, format!("cut to {cap_chars} chars")))
+    Some(EntryReplacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
 }

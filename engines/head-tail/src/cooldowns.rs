@@ -34,7 +34,7 @@ impl Cooldowns {
     }
 
     /// Why nothing is compacted now; `None` where it may be tried.
-    pub(crate) fn resting(&self, now_ms: i64, settings: &Settings) -> Option<String> {
+    pub(crate) fn backoff_reason(&self, now_ms: i64, settings: &Settings) -> Option<String> {
         let wait_ms = self.saving.open_ms(now_ms, MAX_WEAK, settings.cooldown_ms)?;
         Some(format!(
             "backing off: {} compactions in a row saved less than {:.0} %; the next try is in {} s",
@@ -61,7 +61,7 @@ impl Cooldowns {
     }
 
     /// A person asked: everything may be tried again.
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Cooldowns::default();
     }
 }
@@ -85,18 +85,18 @@ mod tests {
     fn two_weak_compactions_in_a_row_rest_and_say_so() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
         cooldowns.record_saving(1_000, 950, 0, &settings);
-        assert_eq!(cooldowns.resting(0, &settings), None);
+        assert_eq!(cooldowns.backoff_reason(0, &settings), None);
         cooldowns.record_saving(1_000, 900, 5, &settings);
         cooldowns.record_saving(1_000, 901, 10, &settings);
-        assert_eq!(cooldowns.resting(10, &settings), None, "the one between them helped");
+        assert_eq!(cooldowns.backoff_reason(10, &settings), None, "the one between them helped");
         cooldowns.record_saving(1_000, 1_000, 20, &settings);
-        let reason = cooldowns.resting(60_020, &settings).unwrap();
+        let reason = cooldowns.backoff_reason(60_020, &settings).unwrap();
         assert!(reason.contains("2 compactions in a row saved less than 10 %"), "{reason}");
         assert!(reason.ends_with("in 540 s"), "{reason}");
-        assert_eq!(cooldowns.resting(600_020, &settings), None);
+        assert_eq!(cooldowns.backoff_reason(600_020, &settings), None);
         cooldowns.record_saving(1_000, 1_000, 600_020, &settings);
-        assert!(cooldowns.resting(600_021, &settings).is_some());
-        cooldowns.release();
-        assert_eq!(cooldowns.resting(600_021, &settings), None);
+        assert!(cooldowns.backoff_reason(600_021, &settings).is_some());
+        cooldowns.reset();
+        assert_eq!(cooldowns.backoff_reason(600_021, &settings), None);
     }
 }

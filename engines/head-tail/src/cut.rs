@@ -1,11 +1,11 @@
 //! Where the middle lies: behind the head, before the tail, around what must stay.
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
-use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::cuts;
-use ctxhost_engine_kit::fold::Fold;
-use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::history_fold::HistoryFold;
+use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::settings::Settings;
@@ -17,43 +17,43 @@ const TAIL_HALVINGS: u32 = 2;
 
 /// A decision: what stays, what is told, and how much room the telling has.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct MiddleCut {
     /// What is told; empty where nothing is worth it. Its summary stands where the last of it was:
     /// it may tell of the newest request.
-    pub(crate) middle: Fold,
+    pub(crate) middle: HistoryFold,
     /// What stays, in tokens.
     pub(crate) kept_tokens: u64,
     /// What the summary should take with its envelope and without its ledger, in tokens.
     pub(crate) summary_tokens: u64,
     /// What it repeats letter for letter, and what that may take.
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
     /// What it takes at most, in tokens.
     pub(crate) ledger_tokens: u64,
 }
 
-impl Cut {
-    fn at(transcript: &Transcript, tail: u64, goal: &Goal<'_>) -> Cut {
+impl MiddleCut {
+    fn at(transcript: &Transcript, tail: u64, goal: &CutGoal<'_>) -> MiddleCut {
         let mut kept = cuts::protected_before(transcript, tail);
         let head = head_end(transcript, goal);
         kept.retain(|range| range.end > head);
         kept.insert(0, 0..head.min(tail));
-        let mut middle = Fold::at_last(transcript, cuts::gaps(&kept, tail));
+        let mut middle = HistoryFold::anchored_at_last(transcript, cuts::gaps(&kept, tail));
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
-            middle = Fold::default();
+            middle = HistoryFold::default();
         }
         let summary_tokens = goal.summary_tokens(middle.tokens());
-        let ledger = Ledger::new(transcript, middle.gaps());
+        let ledger = SummaryLedger::new(transcript, middle.gaps());
         let limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
         // What earlier summaries took may be taken again; of what is new less than half, so that every
         // summary makes the transcript smaller.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
         let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
-        let ledger_limits = ledger.limits_within(limits, left_chars);
+        let ledger_limits = ledger.fit_limits(limits, left_chars);
         let kept_tokens = transcript.total_tokens() - middle.tokens();
         let ledger_tokens = ledger.chars(ledger_limits).div_ceil(CHARS_PER_TOKEN);
-        Cut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
+        MiddleCut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
     }
 
     /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
@@ -63,13 +63,13 @@ impl Cut {
 }
 
 /// What a compaction is to reach.
-struct Goal<'a> {
+struct CutGoal<'a> {
     settings: &'a Settings,
     trigger_tokens: u64,
     budget_tokens: u64,
 }
 
-impl Goal<'_> {
+impl CutGoal<'_> {
     /// A share of what is told, within its limits; never more than half of it, so that every
     /// summary makes the transcript smaller.
     fn summary_tokens(&self, middle_tokens: u64) -> u64 {
@@ -84,28 +84,28 @@ impl Goal<'_> {
 /// Chooses the longest tail with which everything falls below trigger and target, in tokens. In a
 /// repeated try the tail is shorter from the start. `None` where nothing presses and no middle is
 /// worth a summary.
-pub(crate) fn choose(
+pub(crate) fn choose_cut(
     transcript: &Transcript,
-    room: &Room,
+    room: &RequestBudget,
     attempt: u32,
     settings: &Settings,
-) -> Option<Cut> {
-    let (trigger_tokens, budget_tokens) = (settings.trigger(room), room.budget_tokens);
-    let goal = Goal { settings, trigger_tokens, budget_tokens };
+) -> Option<MiddleCut> {
+    let (trigger_tokens, budget_tokens) = (settings.trigger_tokens(room), room.budget_tokens);
+    let goal = CutGoal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
     let aim_tokens = target_tokens.min(trigger_tokens);
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
-        let cut = Cut::at(transcript, tail, &goal);
+        let cut = MiddleCut::at(transcript, tail, &goal);
         if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
             return Some(cut);
         }
     }
     let is_pressed = transcript.total_tokens() > aim_tokens;
     let tail = cuts::trailing_frame(transcript);
-    let cut = is_pressed.then(|| Cut::at(transcript, tail, &goal))?;
+    let cut = is_pressed.then(|| MiddleCut::at(transcript, tail, &goal))?;
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
 }
 
@@ -130,9 +130,9 @@ pub(crate) fn tail_start(
 }
 
 /// Where the first messages end, as far as they fit their share and no compaction has been.
-fn head_end(transcript: &Transcript, goal: &Goal<'_>) -> u64 {
+fn head_end(transcript: &Transcript, goal: &CutGoal<'_>) -> u64 {
     // Kept for ever, the first steps would outlive the decisions that replaced them.
-    if transcript.iter().any(|entry| entry.kind() == Kind::CompactionSummary) {
+    if transcript.iter().any(|entry| entry.kind() == EntryKind::CompactionSummary) {
         return 0;
     }
     let limit_tokens = share_of(goal.trigger_tokens, goal.settings.head_share);
@@ -153,15 +153,15 @@ fn head_end(transcript: &Transcript, goal: &Goal<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
     const WORDS: &str = "word ";
 
     /// A task, its first answer, then rounds of a call and 1,000 tokens of result.
-    fn session(rounds: usize) -> Conversation {
-        let mut talk = Conversation::new();
+    fn session(rounds: usize) -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
         talk.system("be careful").user("task").assistant("plan");
         for round in 0..rounds {
             let id = format!("c{round}");
@@ -170,10 +170,10 @@ mod tests {
         talk
     }
 
-    fn chosen(talk: &Conversation, trigger: u64, attempt: u32) -> Option<Cut> {
+    fn chosen(talk: &TranscriptBuilder, trigger: u64, attempt: u32) -> Option<MiddleCut> {
         let settings = Settings { threshold_share: 0.5, ..Settings::default() };
-        let room = Room { budget_tokens: trigger * 2, ..Room::default() };
-        choose(&talk.transcript(), &room, attempt, &settings)
+        let room = RequestBudget { budget_tokens: trigger * 2, ..RequestBudget::default() };
+        choose_cut(&talk.transcript(), &room, attempt, &settings)
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn after_the_first_compaction_the_head_is_history() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("task").summary("## Decisions\n- one").assistant("plan");
         for round in 0..40 {
             let id = format!("c{round}");
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn nothing_is_cut_where_nothing_presses() {
         assert!(chosen(&session(2), 100_000, 1).is_none());
-        assert!(chosen(&Conversation::new(), 100, 1).is_none());
+        assert!(chosen(&TranscriptBuilder::new(), 100, 1).is_none());
     }
 
     #[test]
@@ -228,11 +228,11 @@ mod tests {
     #[test]
     fn a_summary_takes_a_fifth_within_its_limits() {
         let settings = Settings::default();
-        let goal = Goal { settings: &settings, trigger_tokens: 50_000, budget_tokens: 100_000 };
+        let goal = CutGoal { settings: &settings, trigger_tokens: 50_000, budget_tokens: 100_000 };
         for (middle, summary) in [(600, 300), (5_000, 2_000), (30_000, 6_000), (90_000, 12_000)] {
             assert_eq!(goal.summary_tokens(middle), summary);
         }
-        let small = Goal { budget_tokens: 4_000, ..goal };
+        let small = CutGoal { budget_tokens: 4_000, ..goal };
         assert_eq!(small.summary_tokens(30_000), 1_000);
     }
 }

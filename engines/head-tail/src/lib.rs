@@ -35,17 +35,17 @@ pub mod settings;
 
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::{
-    AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info, Note,
-    Plan, Result, Transcript,
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info, Plan,
+    PlanNote, Result, Transcript,
 };
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::status::{Compactions, want_compaction};
-use ctxhost_engine_kit::turns::Sessions;
+use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 
-use compaction::Desk;
+use compaction::HeadTailCompaction;
 use cooldowns::Cooldowns;
-use prune::Pruned;
+use prune::SessionPruning;
 use settings::Settings;
 
 /// The layer that notes about compactions name.
@@ -53,39 +53,40 @@ const LAYER: &str = "head-tail";
 
 /// The engine.
 #[derive(Debug)]
-pub struct HeadTail {
+pub struct HeadTailEngine {
     host: Host,
     settings: Settings,
-    sessions: Sessions<Memory>,
-    compactions: Compactions,
+    sessions: SessionMap<HeadTailSession>,
+    compactions: CompactionCounter,
 }
 
 /// What the engine knows of one session. A restart forgets it: what was pruned is then decided anew.
 #[derive(Debug, Default)]
-struct Memory {
-    pruned: Pruned,
+struct HeadTailSession {
+    pruned: SessionPruning,
     cooldowns: Cooldowns,
 }
 
-impl ContextEngine for HeadTail {
+impl ContextEngine for HeadTailEngine {
     const INFO: Info = Info::new("head-tail", "Head and tail", env!("CARGO_PKG_VERSION"));
 
     fn create(host: Host, config: Value) -> Result<Self> {
-        Ok(HeadTail {
+        Ok(HeadTailEngine {
             host,
             settings: Settings::from_config(&config)?,
-            sessions: Sessions::default(),
-            compactions: Compactions::default(),
+            sessions: SessionMap::default(),
+            compactions: CompactionCounter::default(),
         })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
-        let plan = |memory: &mut Memory| memory.plan(&transcript, &request, &self.settings);
-        Ok(self.sessions.with(&request.session, plan))
+        let plan =
+            |memory: &mut HeadTailSession| memory.plan(&transcript, &request, &self.settings);
+        Ok(self.sessions.with_session(&request.session, plan))
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let desk = Desk {
+        let desk = HeadTailCompaction {
             host: &self.host,
             settings: &self.settings,
             sessions: &self.sessions,
@@ -106,7 +107,7 @@ impl ContextEngine for HeadTail {
     }
 }
 
-impl Memory {
+impl HeadTailSession {
     /// Everything, pruned as far as there is pressure, and whether a compaction is wanted.
     fn plan(
         &mut self,
@@ -114,19 +115,19 @@ impl Memory {
         request: &AssembleRequest,
         settings: &Settings,
     ) -> Plan {
-        let room = Room::from(request);
+        let room = RequestBudget::from(request);
         self.pruned.follow(transcript);
         self.relieve(transcript, &room, settings);
         let mut plan = self.pruned.rewrites().plan(transcript);
-        if plan.estimated_tokens > settings.trigger(&room) {
+        if plan.estimated_tokens > settings.trigger_tokens(&room) {
             self.ask(transcript, request, settings, &mut plan);
         }
         plan
     }
 
     /// Prunes what is older than the tail, then what is older than its tokens alone.
-    fn relieve(&mut self, transcript: &Transcript, room: &Room, settings: &Settings) {
-        let trigger_tokens = settings.trigger(room);
+    fn relieve(&mut self, transcript: &Transcript, room: &RequestBudget, settings: &Settings) {
+        let trigger_tokens = settings.trigger_tokens(room);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
         for messages in [settings.tail_messages, 0] {
             let tokens = self.pruned.rewrites().shown_tokens(transcript);
@@ -134,7 +135,9 @@ impl Memory {
                 return;
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
-            if tokens > room.budget_tokens || self.pruned.is_due(transcript, tail, batch_tokens) {
+            if tokens > room.budget_tokens
+                || self.pruned.needs_pruning(transcript, tail, batch_tokens)
+            {
                 self.pruned.prune_until(transcript, tail, settings);
             }
         }
@@ -148,15 +151,15 @@ impl Memory {
         settings: &Settings,
         plan: &mut Plan,
     ) {
-        if let Some(reason) = self.cooldowns.resting(request.now_ms, settings) {
-            plan.extras.notes.push(Note::new(LAYER, reason));
+        if let Some(reason) = self.cooldowns.backoff_reason(request.now_ms, settings) {
+            plan.extras.notes.push(PlanNote::new(LAYER, reason));
             return;
         }
-        let room = Room::from(request);
-        let cut = cut::choose(transcript, &room, 1, settings);
+        let room = RequestBudget::from(request);
+        let cut = cut::choose_cut(transcript, &room, 1, settings);
         let worth_tokens = share_of(plan.estimated_tokens, 1.0 - settings.min_saving_share);
         if cut.is_some_and(|cut| cut.after_tokens() < worth_tokens) {
-            want_compaction(plan, "above the trigger", settings.trigger(&room));
+            request_compaction(plan, "above the trigger", settings.trigger_tokens(&room));
         }
     }
 }

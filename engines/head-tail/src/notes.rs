@@ -6,11 +6,14 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_kit::calls::{failure_line, open_failures};
-use ctxhost_engine_kit::fold::Fold;
+use ctxhost_engine_kit::calls::{open_failures, render_failure_line};
+use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::{Sections, Speaker, bullets, earlier, extract, merge, passages};
-use ctxhost_engine_kit::text::{cap, clip, one_line, prefix};
+use ctxhost_engine_kit::summary::{
+    ExcerptRole, SummarySections, earlier_summaries, extract_sections, merge, message_excerpts,
+    render_bullets,
+};
+use ctxhost_engine_kit::text::{cap_with_marker, clip, one_line, prefix};
 use regex::Regex;
 
 /// The headings of every summary, without or with a model. Files are put in by the engine itself.
@@ -50,39 +53,43 @@ static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Tells the middle in at most `limit_chars` weighted characters.
-pub(crate) fn write(transcript: &Transcript, middle: &Fold, limit_chars: u64) -> String {
-    let told = passages(transcript, middle.gaps());
-    let mut newer = extract(&told);
-    if newer.asks.is_empty() {
-        newer.asks.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
+pub(crate) fn write_notes(
+    transcript: &Transcript,
+    middle: &HistoryFold,
+    limit_chars: u64,
+) -> String {
+    let told = message_excerpts(transcript, middle.gaps());
+    let mut newer = extract_sections(&told);
+    if newer.requests.is_empty() {
+        newer.requests.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
     }
-    let mut sections = match previous(transcript, middle) {
-        Some(older) => merge(Sections::parse(&without(&older, &PASSING)), newer),
+    let mut sections = match previous_notes(transcript, middle) {
+        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &PASSING)), newer),
         None => newer,
     };
     let going_on = told.iter().rev().find(|passage| {
-        passage.speaker == Speaker::Assistant && passage.calls_tools && !passage.text.is_empty()
+        passage.role == ExcerptRole::Assistant && passage.calls_tools && !passage.text.is_empty()
     });
     let going_on: Vec<String> = going_on.map(|passage| line(&passage.text)).into_iter().collect();
     let failures = failures(transcript, middle);
-    let render = |sections: &Sections| {
-        with_files(&form(sections, &going_on, &failures), transcript, middle, limit_chars)
+    let render = |sections: &SummarySections| {
+        insert_files(&form(sections, &going_on, &failures), transcript, middle, limit_chars)
     };
-    sections.fit(limit_chars.saturating_sub(weighted_chars(&render(&Sections::default()))));
-    cap(&render(&sections), limit_chars).into_owned()
+    sections.fit(limit_chars.saturating_sub(weighted_chars(&render(&SummarySections::default()))));
+    cap_with_marker(&render(&sections), limit_chars).into_owned()
 }
 
 /// What earlier compactions left in the middle, oldest first, without their envelopes.
-pub(crate) fn previous(transcript: &Transcript, middle: &Fold) -> Option<String> {
-    let texts: Vec<String> = earlier(transcript, middle.gaps()).collect();
+pub(crate) fn previous_notes(transcript: &Transcript, middle: &HistoryFold) -> Option<String> {
+    let texts: Vec<String> = earlier_summaries(transcript, middle.gaps()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
 /// A summary with the files put in before its next steps.
-pub(crate) fn with_files(
+pub(crate) fn insert_files(
     summary: &str,
     transcript: &Transcript,
-    middle: &Fold,
+    middle: &HistoryFold,
     limit_chars: u64,
 ) -> String {
     let list_chars = (limit_chars / FILE_LIST_PART).min(FILE_LIST_CHARS);
@@ -96,7 +103,7 @@ pub(crate) fn with_files(
 }
 
 /// A summary without the sections of some headings.
-pub(crate) fn without(summary: &str, headings: &[&str]) -> String {
+pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     let mut is_left_out = false;
     let mut kept = String::new();
     for line in summary.lines() {
@@ -111,30 +118,30 @@ pub(crate) fn without(summary: &str, headings: &[&str]) -> String {
     kept
 }
 
-fn form(sections: &Sections, going_on: &[String], failures: &[String]) -> String {
+fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) -> String {
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
         sections.decisions.iter().filter(is_past).partition(is_decision);
     [
-        format!("## Goal\n{}", bullets(&sections.asks)),
-        format!("## Progress\n### Done\n{}", bullets(&done)),
-        format!("### In Progress\n{}", bullets(going_on)),
-        format!("### Blocked\n{}", bullets(failures)),
-        format!("## Key Decisions\n{}", bullets(&decided)),
-        format!("{NEXT_STEPS}\n{}", bullets(&sections.todos)),
-        format!("## Critical Context\n### Rules\n{}", bullets(&sections.constraints)),
-        format!("### Exact identifiers\n{}", bullets(&sections.identifiers)),
+        format!("## Goal\n{}", render_bullets(&sections.requests)),
+        format!("## Progress\n### Done\n{}", render_bullets(&done)),
+        format!("### In Progress\n{}", render_bullets(going_on)),
+        format!("### Blocked\n{}", render_bullets(failures)),
+        format!("## Key Decisions\n{}", render_bullets(&decided)),
+        format!("{NEXT_STEPS}\n{}", render_bullets(&sections.todos)),
+        format!("## Critical Context\n### Rules\n{}", render_bullets(&sections.constraints)),
+        format!("### Exact identifiers\n{}", render_bullets(&sections.identifiers)),
     ]
     .join("\n\n")
 }
 
 /// Calls that failed and did not succeed when the like was tried again, the newest of them.
-fn failures(transcript: &Transcript, middle: &Fold) -> Vec<String> {
+fn failures(transcript: &Transcript, middle: &HistoryFold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
     let told = open.iter().skip(skipped);
-    told.map(|open| failure_line(&open.call, &open.result, LINE_CHARS)).collect()
+    told.map(|open| render_failure_line(&open.call, &open.result, LINE_CHARS)).collect()
 }
 
 fn line(text: &str) -> String {
@@ -143,12 +150,12 @@ fn line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn session() -> Conversation {
-        let mut talk = Conversation::new();
+    fn session() -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
         talk.user("Fix the login in /srv/app/login.rs. Never touch the schema.");
         talk.calls(&[("a", "read", r#"{"path":"/srv/app/login.rs"}"#)]).result("a", "read", "x");
         talk.assistant("We go with a session table instead of cookies. Fixed the redirect.");
@@ -164,14 +171,14 @@ mod tests {
         talk
     }
 
-    fn whole(talk: &Conversation) -> Fold {
-        Fold::at_last(&talk.transcript(), vec![0..talk.len()])
+    fn whole(talk: &TranscriptBuilder) -> HistoryFold {
+        HistoryFold::anchored_at_last(&talk.transcript(), vec![0..talk.len()])
     }
 
     #[test]
     fn the_same_conversation_gives_the_same_form() {
         let talk = session();
-        let told = write(&talk.transcript(), &whole(&talk), 16_000);
+        let told = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         let expected = "\
 ## Goal
 - Now deploy it to /srv/app/live
@@ -210,10 +217,10 @@ mod tests {
     #[test]
     fn the_next_summary_takes_up_the_last_one_and_drops_what_has_passed() {
         let first = session();
-        let told = write(&first.transcript(), &whole(&first), 16_000);
-        let mut talk = Conversation::of_epoch(1);
+        let told = write_notes(&first.transcript(), &whole(&first), 16_000);
+        let mut talk = TranscriptBuilder::with_epoch(1);
         talk.summary(&told).user("Rename the table").assistant("Renamed the table to sessions.");
-        let again = write(&talk.transcript(), &whole(&talk), 16_000);
+        let again = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         for kept in [
             "Fixed the redirect.",
             "Never touch the schema.",
@@ -231,7 +238,7 @@ mod tests {
     fn a_small_room_is_kept_to() {
         let talk = session();
         for limit in [0, 100, 600, 900] {
-            let told = write(&talk.transcript(), &whole(&talk), limit);
+            let told = write_notes(&talk.transcript(), &whole(&talk), limit);
             assert!(weighted_chars(&told) <= limit, "{limit}");
         }
     }
@@ -239,7 +246,7 @@ mod tests {
     #[test]
     fn files_stand_before_the_next_steps_of_any_summary() {
         let talk = session();
-        let add = |summary| with_files(summary, &talk.transcript(), &whole(&talk), 16_000);
+        let add = |summary| insert_files(summary, &talk.transcript(), &whole(&talk), 16_000);
         assert!(
             add("## Goal\n- x\n\n## Next Steps\n- y").contains("</read-files>\n\n## Next Steps")
         );

@@ -2,11 +2,13 @@
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_kit::fold::Fold;
-use ctxhost_engine_kit::prompt::{self, Excerpts, FOCUS_CHARS, Prompt, conversation, focus_of};
+use ctxhost_engine_kit::history_fold::HistoryFold;
+use ctxhost_engine_kit::prompt::{
+    self, ExcerptLimits, FOCUS_CHARS, SummaryPrompt, clean_focus, render_conversation,
+};
 use ctxhost_engine_kit::settings::share_of;
 
-use crate::compaction::Desk;
+use crate::compaction::HeadTailCompaction;
 use crate::notes::{self, HEADINGS};
 
 /// Of a call's arguments the summariser sees so much, in weighted characters.
@@ -22,24 +24,28 @@ const RULES: &str = "Copy paths, ids, numbers, commands and error messages lette
 const UPDATE: &str = "Bring the earlier notes up to date with the conversation, which is newer: move what is finished to \"Done\", keep what still holds, drop what no longer matters.";
 
 /// Asks for the notes of the middle, or for the earlier ones brought up to date.
-pub(crate) fn request(desk: &Desk<'_>, middle: &Fold, summary_tokens: u64) -> CompletionRequest {
-    let mut prompt = Prompt::default();
-    prompt.show("conversation", &fitting(desk, middle));
-    match notes::previous(desk.transcript, middle) {
-        Some(previous) => prompt.show("earlier-notes", &previous).say(UPDATE),
-        None => prompt.say("Write the notes of this conversation."),
+pub(crate) fn summary_request(
+    desk: &HeadTailCompaction<'_>,
+    middle: &HistoryFold,
+    summary_tokens: u64,
+) -> CompletionRequest {
+    let mut prompt = SummaryPrompt::default();
+    prompt.add_data("conversation", &fitting(desk, middle));
+    match notes::previous_notes(desk.transcript, middle) {
+        Some(previous) => prompt.add_data("earlier-notes", &previous).add_text(UPDATE),
+        None => prompt.add_text("Write the notes of this conversation."),
     };
-    prompt.say(format!("Use exactly these headings, in this order:\n{}", HEADINGS.join("\n")));
-    prompt.say(prompt::RULES).say(RULES);
-    prompt.say(format!("Aim at {summary_tokens} tokens or less."));
+    prompt.add_text(format!("Use exactly these headings, in this order:\n{}", HEADINGS.join("\n")));
+    prompt.add_text(prompt::RULES).add_text(RULES);
+    prompt.add_text(format!("Aim at {summary_tokens} tokens or less."));
     let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
-    prompt.focus(&focus_of(focus, FOCUS_CHARS));
+    prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     // A hard limit would cut the notes in the middle of a section.
-    prompt.request(&desk.settings.model, 0)
+    prompt.to_request(&desk.settings.model, 0)
 }
 
 /// The middle as text. Where it would not fit, each message has less room.
-fn fitting(desk: &Desk<'_>, middle: &Fold) -> String {
+fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
     let limit_tokens = match desk.request.model.window_tokens {
         0 => u64::MAX,
         window_tokens => share_of(window_tokens, PROMPT_SHARE),
@@ -47,8 +53,9 @@ fn fitting(desk: &Desk<'_>, middle: &Fold) -> String {
     let mut message_chars = desk.settings.prompt_message_chars;
     loop {
         let result_chars = message_chars;
-        let excerpts = Excerpts { message_chars, result_chars, argument_chars: ARGUMENT_CHARS };
-        let text = conversation(desk.transcript, middle.gaps(), &excerpts);
+        let excerpts =
+            ExcerptLimits { message_chars, result_chars, argument_chars: ARGUMENT_CHARS };
+        let text = render_conversation(desk.transcript, middle.gaps(), &excerpts);
         if message_chars <= LEAST_MESSAGE_CHARS || tokens::estimate(&text) <= limit_tokens {
             return text;
         }
@@ -58,25 +65,26 @@ fn fitting(desk: &Desk<'_>, middle: &Fold) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::{Conversation, ScriptedHost};
+    use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
     use ctxhost_engine_api::{CompactRequest, ModelRef};
-    use ctxhost_engine_kit::turns::Sessions;
+    use ctxhost_engine_kit::sliding_window::SessionMap;
 
     use super::*;
     use crate::settings::Settings;
 
-    fn asked(talk: &Conversation, request: &CompactRequest) -> String {
+    fn asked(talk: &TranscriptBuilder, request: &CompactRequest) -> String {
         let (host, settings) = (ScriptedHost::new().handle(), Settings::default());
         let transcript = talk.transcript();
-        let (host, settings, sessions) = (&host, &settings, &Sessions::default());
-        let desk = Desk { host, settings, sessions, transcript: &transcript, request };
-        let middle = Fold::at_last(&transcript, vec![0..talk.len()]);
-        super::request(&desk, &middle, 2_000).prompt
+        let (host, settings, sessions) = (&host, &settings, &SessionMap::default());
+        let desk =
+            HeadTailCompaction { host, settings, sessions, transcript: &transcript, request };
+        let middle = HistoryFold::anchored_at_last(&transcript, vec![0..talk.len()]);
+        super::summary_request(&desk, &middle, 2_000).prompt
     }
 
     #[test]
     fn the_prompt_holds_the_conversation_the_headings_and_the_focus_as_data() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("use token=abcdef123456").thinking("hm", "I look.");
         talk.calls(&[("a", "bash", r#"{"command":"cat </conversation>"}"#)]);
         talk.result("a", "bash", &format!("{}THE END", "x".repeat(50_000)));
@@ -97,7 +105,7 @@ mod tests {
 
     #[test]
     fn earlier_notes_are_brought_up_to_date_and_messages_shrink_to_fit() {
-        let mut talk = Conversation::of_epoch(1);
+        let mut talk = TranscriptBuilder::with_epoch(1);
         talk.summary("## Goal\n- ship it");
         (0..40).for_each(|_| {
             talk.user(&"long words ".repeat(600));

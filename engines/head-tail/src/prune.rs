@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
-use ctxhost_engine_kit::shown::{Form, Rewrites, Shown};
-use ctxhost_engine_kit::text::{clip, grouped};
-use ctxhost_engine_kit::turns::Reading;
+use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
+use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
+use ctxhost_engine_kit::sliding_window::TranscriptCursor;
+use ctxhost_engine_kit::text::{clip, group_thousands};
 
 use crate::settings::Settings;
 
@@ -19,29 +19,34 @@ const LAYER: &str = "pruning";
 
 /// What is pruned of one session. A decision is made once.
 #[derive(Debug, Default)]
-pub(crate) struct Pruned {
-    reading: Reading,
+pub(crate) struct SessionPruning {
+    reading: TranscriptCursor,
     /// Entries before it have been decided.
     until: u64,
-    rewrites: Rewrites,
+    rewrites: ReplacementMap,
 }
 
-impl Pruned {
+impl SessionPruning {
     /// Keeps up with the transcript; after a compaction decisions move to where their entries are.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         let is_another = self.reading.advance(transcript).start == 0;
         if is_another && self.until > 0 {
-            self.until = self.rewrites.move_to(transcript);
+            self.until = self.rewrites.rebase(transcript);
         }
     }
 
     /// The entries that are shown as something else.
-    pub(crate) fn rewrites(&self) -> &Rewrites {
+    pub(crate) fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
     /// Whether the results between what is decided and `tail` are worth a new prefix.
-    pub(crate) fn is_due(&self, transcript: &Transcript, tail: u64, batch_tokens: u64) -> bool {
+    pub(crate) fn needs_pruning(
+        &self,
+        transcript: &Transcript,
+        tail: u64,
+        batch_tokens: u64,
+    ) -> bool {
         let undecided = transcript.range(self.until..tail).filter(|e| e.role() == Role::Tool);
         undecided.map(|entry| entry.tokens()).sum::<u64>() >= batch_tokens.max(1)
     }
@@ -57,7 +62,7 @@ impl Pruned {
                 Role::Tool => result(transcript, &entry, &newest, settings),
                 _ => arguments(&entry, settings),
             };
-            shown.into_iter().for_each(|shown| self.rewrites.show(&entry, shown));
+            shown.into_iter().for_each(|shown| self.rewrites.insert(&entry, shown));
         }
         self.until = tail;
     }
@@ -81,41 +86,41 @@ fn result(
     entry: &Entry<'_>,
     newest: &HashMap<&str, u64>,
     settings: &Settings,
-) -> Option<Shown> {
+) -> Option<EntryReplacement> {
     if !is_long(entry, settings) && !entry.has(Flags::IMAGES) {
         return None;
     }
     let is_repeated = newest.get(entry.text()).is_some_and(|&seq| seq > entry.seq());
-    let line = result_line(transcript, entry, is_repeated);
-    let before_chars = grouped(entry.text().chars().count() as u64);
+    let line = render_result_line(transcript, entry, is_repeated);
+    let before_chars = group_thousands(entry.text().chars().count() as u64);
     let detail = match is_repeated {
         true => format!("{before_chars} chars, printed again later"),
         false => format!("{before_chars} -> {} chars", line.chars().count()),
     };
-    Some(Shown::text(line, LAYER, detail))
+    Some(EntryReplacement::from_text(line, LAYER, detail))
 }
 
 /// A call with the texts in its long arguments shortened.
-fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<Shown> {
+fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<EntryReplacement> {
     let Settings { prune_arguments_chars, keep_argument_chars, .. } = *settings;
     let (raw, shortened) =
-        with_short_arguments(entry, prune_arguments_chars, |text| clip(text, keep_argument_chars))?;
+        shorten_arguments(entry, prune_arguments_chars, |text| clip(text, keep_argument_chars))?;
     let detail = format!("{shortened} arguments shortened");
-    Some(Shown { form: Form::Raw(raw), layer: LAYER, detail })
+    Some(EntryReplacement { body: ReplacementBody::Raw(raw), layer: LAYER, detail })
 }
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn seen(pruned: &Pruned, transcript: &Transcript) -> Vec<String> {
+    fn seen(pruned: &SessionPruning, transcript: &Transcript) -> Vec<String> {
         let plan = pruned.rewrites().plan(transcript);
         plan.project(transcript).iter().map(|item| item.text().into_owned()).collect()
     }
 
-    fn reads(talk: &mut Conversation, numbers: std::ops::Range<usize>) {
+    fn reads(talk: &mut TranscriptBuilder, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let id = format!("c{number}");
             talk.calls(&[(&id, "read", &format!(r#"{{"path":"src/{number}.rs"}}"#))]);
@@ -126,10 +131,10 @@ mod tests {
     #[test]
     fn old_results_are_lines_and_what_was_decided_stays_byte_for_byte() {
         let settings = Settings::default();
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("read");
         reads(&mut talk, 0..6);
-        let (mut pruned, first) = (Pruned::default(), talk.transcript());
+        let (mut pruned, first) = (SessionPruning::default(), talk.transcript());
         pruned.follow(&first);
         pruned.prune_until(&first, 9, &settings);
         let before = seen(&pruned, &first);
@@ -146,13 +151,13 @@ mod tests {
 
     #[test]
     fn of_equal_results_the_newest_is_kept() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go");
         for id in ["a", "b", "c"] {
             talk.calls(&[(id, "ls", "{}")]).result(id, "ls", &"same\n".repeat(100));
         }
         let transcript = talk.transcript();
-        let mut pruned = Pruned::default();
+        let mut pruned = SessionPruning::default();
         pruned.follow(&transcript);
         pruned.prune_until(&transcript, 5, &Settings::default());
         let seen = seen(&pruned, &transcript);
@@ -164,11 +169,11 @@ mod tests {
     #[test]
     fn arguments_stay_json_and_calls_keep_their_ids() {
         let long = format!(r#"{{"path":"a.rs","edits":[{{"new":"{}"}}]}}"#, "x".repeat(900));
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "edit", &long), ("b", "ls", "{}")]);
         talk.result("a", "edit", "ok").result("b", "ls", "ok").assistant("done");
         let transcript = talk.transcript();
-        let mut pruned = Pruned::default();
+        let mut pruned = SessionPruning::default();
         pruned.follow(&transcript);
         pruned.prune_until(&transcript, 4, &Settings::default());
         let plan = pruned.rewrites().plan(&transcript);
@@ -181,11 +186,11 @@ mod tests {
 
     #[test]
     fn decisions_follow_their_entries_into_a_new_epoch() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("read");
         reads(&mut talk, 0..6);
         let before = talk.transcript();
-        let mut pruned = Pruned::default();
+        let mut pruned = SessionPruning::default();
         pruned.follow(&before);
         pruned.prune_until(&before, 9, &Settings::default());
         let line = seen(&pruned, &before)[8].clone();
@@ -208,7 +213,7 @@ mod tests {
         let after = log.snapshot();
         pruned.follow(&after);
         assert_eq!(seen(&pruned, &after)[1], line);
-        assert!(!pruned.is_due(&after, 2, 1));
-        assert!(pruned.is_due(&after, 4, 1));
+        assert!(!pruned.needs_pruning(&after, 2, 1));
+        assert!(pruned.needs_pruning(&after, 4, 1));
     }
 }

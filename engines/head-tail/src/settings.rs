@@ -2,8 +2,8 @@
 
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
-use ctxhost_engine_kit::room::{Room, RoomSettings};
-use ctxhost_engine_kit::settings::{check_ranges, parse, refuse, share_of};
+use ctxhost_engine_kit::budget::{RequestBudget, RoomSettings};
+use ctxhost_engine_kit::settings::{check_ranges, parse, setting_error, share_of};
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
@@ -84,19 +84,19 @@ impl Settings {
     fn check(&self) -> Result<()> {
         self.room.check()?;
         if !(1.0..=3.0).contains(&self.tail_overrun) {
-            return Err(refuse("tail_overrun", "must be from 1 to 3"));
+            return Err(setting_error("tail_overrun", "must be from 1 to 3"));
         }
         check_ranges(self, Self::SETTINGS)?;
         if self.summary_min_tokens > self.summary_max_tokens {
-            return Err(refuse("summary_min_tokens", "must be at most summary_max_tokens"));
+            return Err(setting_error("summary_min_tokens", "must be at most summary_max_tokens"));
         }
         Ok(())
     }
 
     /// From how many tokens on the engine works: its share of the window, or of the budget where
     /// nobody knows the window.
-    pub(crate) fn trigger(&self, room: &Room) -> u64 {
-        let Room { window_tokens, budget_tokens, .. } = *room;
+    pub(crate) fn trigger_tokens(&self, room: &RequestBudget) -> u64 {
+        let RequestBudget { window_tokens, budget_tokens, .. } = *room;
         let whole_tokens = if window_tokens == 0 { budget_tokens } else { window_tokens };
         share_of(whole_tokens, self.threshold_share).min(budget_tokens)
     }
@@ -136,8 +136,8 @@ mod tests {
         for (window_tokens, budget_tokens, trigger) in
             [(200_000, 150_000, 100_000), (64_000, 20_000, 20_000), (0, 40_000, 20_000)]
         {
-            let room = Room { window_tokens, budget_tokens, ..Room::default() };
-            assert_eq!(settings.trigger(&room), trigger);
+            let room = RequestBudget { window_tokens, budget_tokens, ..RequestBudget::default() };
+            assert_eq!(settings.trigger_tokens(&room), trigger);
         }
     }
 }

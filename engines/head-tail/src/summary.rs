@@ -2,11 +2,11 @@
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
-use ctxhost_engine_kit::summariser::{self, EXTRACTIVE, Story};
-use ctxhost_engine_kit::text::cap;
+use ctxhost_engine_kit::summariser::{self, EXTRACTIVE, WrittenSummary};
+use ctxhost_engine_kit::text::cap_with_marker;
 
-use crate::compaction::Desk;
-use crate::cut::Cut;
+use crate::compaction::HeadTailCompaction;
+use crate::cut::MiddleCut;
 use crate::notes::{self, HEADINGS};
 use crate::prompt;
 
@@ -14,19 +14,23 @@ use crate::prompt;
 const ENVELOPE_CHARS: u64 = 240;
 
 /// Tells the middle of a cut in the conversation's own sentences.
-pub(crate) fn without_model(desk: &Desk<'_>, cut: &Cut) -> Story {
-    let text = notes::write(desk.transcript, &cut.middle, chars_of(cut.summary_tokens));
-    Story::new(text, EXTRACTIVE)
+pub(crate) fn extractive_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> WrittenSummary {
+    let text = notes::write_notes(desk.transcript, &cut.middle, chars_of(cut.summary_tokens));
+    WrittenSummary::new(text, EXTRACTIVE)
 }
 
 /// Has a model tell the middle of a cut; `room_tokens` is what its words may take at most.
-pub(crate) async fn by_model(desk: &Desk<'_>, cut: &Cut, room_tokens: u64) -> Result<Story> {
-    let request = prompt::request(desk, &cut.middle, cut.summary_tokens);
-    let mut story = summariser::ask(desk.host, desk.request.call, request).await?;
+pub(crate) async fn model_summary(
+    desk: &HeadTailCompaction<'_>,
+    cut: &MiddleCut,
+    room_tokens: u64,
+) -> Result<WrittenSummary> {
+    let request = prompt::summary_request(desk, &cut.middle, cut.summary_tokens);
+    let mut story = summariser::request_summary(desk.host, desk.request.call, request).await?;
     check(&story.text, cut.middle.tokens())?;
     let limit_chars = chars_of(room_tokens);
-    let whole = notes::with_files(&story.text, desk.transcript, &cut.middle, limit_chars);
-    story.text = cap(&whole, limit_chars).into_owned();
+    let whole = notes::insert_files(&story.text, desk.transcript, &cut.middle, limit_chars);
+    story.text = cap_with_marker(&whole, limit_chars).into_owned();
     Ok(story)
 }
 

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::{ContractOptions, ScriptedHost, block_on, contract, plan_fault};
 use ctxhost_engine_api::{
-    AssembleRequest, CompactRequest, Compaction, Flags, Item, ModelRef, Plan, Transcript,
+    AssembleRequest, CompactRequest, Compaction, Flags, ModelRef, Plan, PlanItem, Transcript,
 };
-use ctxhost_engine_head_tail::HeadTail;
+use ctxhost_engine_head_tail::HeadTailEngine;
 use proptest::prelude::*;
 
 /// Notes as a good model writes them.
@@ -20,7 +20,7 @@ const NOTES: &str = "## Goal\n- go on\n## Progress\n### Done\n- all\n### In Prog
 fn engine(config: Value) -> EngineHandle {
     let host = ScriptedHost::new();
     host.answer_always(NOTES);
-    EngineDoor::linked::<HeadTail>().create(Arc::new(host), &config).unwrap()
+    EngineFactory::linked::<HeadTailEngine>().create(Arc::new(host), &config).unwrap()
 }
 
 /// Settings under which even the smallest transcript is pruned and compacted.
@@ -39,7 +39,7 @@ fn keeps_the_contract() {
     {
         let completion = completion.map(str::to_owned);
         let options = ContractOptions { config, completion, ..ContractOptions::default() };
-        let report = contract(EngineDoor::linked::<HeadTail>(), &options);
+        let report = contract(EngineFactory::linked::<HeadTailEngine>(), &options);
         assert!(report.passed(), "{report}");
     }
 }
@@ -60,13 +60,13 @@ fn compacted(engine: &EngineHandle, transcript: &Transcript, budget: u64) -> Opt
 }
 
 fn cost(plan: &Plan, transcript: &Transcript) -> u64 {
-    plan.project(transcript).iter().map(Item::tokens).sum()
+    plan.project(transcript).iter().map(PlanItem::tokens).sum()
 }
 
 /// Positions that a plan shows word for word.
 fn word_for_word(plan: &Plan, transcript: &Transcript) -> Vec<u64> {
     let items = plan.project(transcript);
-    let kept = items.iter().filter(|item| matches!(item, Item::Kept(_)));
+    let kept = items.iter().filter(|item| matches!(item, PlanItem::Kept(_)));
     kept.filter_map(|item| Some(item.entry()?.seq())).collect()
 }
 
@@ -144,7 +144,7 @@ proptest! {
                 prop_assert_eq!(shown.as_ref(), Some(text));
             }
             lines = items.iter().filter_map(|item| match item {
-                Item::Retold { entry, text } => Some((entry.seq(), (*text).to_owned())),
+                PlanItem::ReplacedText { entry, text } => Some((entry.seq(), (*text).to_owned())),
                 _ => None,
             }).collect();
         }

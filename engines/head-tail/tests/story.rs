@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
-    Action, AssembleRequest, CompactRequest, Compaction, EngineError, ErrorKind, Item, ModelRef,
-    Plan, Role, capability,
+    Action, AssembleRequest, CompactRequest, Compaction, EngineError, ErrorKind, ModelRef, Plan,
+    PlanItem, Role, capability,
 };
-use ctxhost_engine_head_tail::HeadTail;
+use ctxhost_engine_head_tail::HeadTailEngine;
 
 const WINDOW: u64 = 32_000;
 const BUDGET: u64 = 24_000;
@@ -29,8 +29,9 @@ struct Stage {
 impl Stage {
     fn new(config: Value) -> Stage {
         let host = ScriptedHost::new();
-        let engine =
-            EngineDoor::linked::<HeadTail>().create(Arc::new(host.clone()), &config).unwrap();
+        let engine = EngineFactory::linked::<HeadTailEngine>()
+            .create(Arc::new(host.clone()), &config)
+            .unwrap();
         Stage { host, engine, now_ms: 1_000 }
     }
 
@@ -40,7 +41,7 @@ impl Stage {
         stage
     }
 
-    fn assemble(&self, talk: &Conversation) -> Plan {
+    fn assemble(&self, talk: &TranscriptBuilder) -> Plan {
         let model = ModelRef { window_tokens: WINDOW, ..ModelRef::default() };
         let now_ms = self.now_ms;
         let request = AssembleRequest { budget: BUDGET, model, now_ms, ..Default::default() };
@@ -49,7 +50,7 @@ impl Stage {
 
     fn try_compact(
         &self,
-        talk: &Conversation,
+        talk: &TranscriptBuilder,
         force: bool,
     ) -> ctxhost_engine_api::Result<Compaction> {
         let model = ModelRef { window_tokens: WINDOW, ..ModelRef::default() };
@@ -64,14 +65,14 @@ impl Stage {
         block_on(self.engine.compact(talk.transcript(), request))
     }
 
-    fn compact(&self, talk: &Conversation) -> Plan {
+    fn compact(&self, talk: &TranscriptBuilder) -> Plan {
         match self.try_compact(talk, false).unwrap() {
             Compaction::Plan(plan) => plan,
             other => panic!("{other:?}"),
         }
     }
 
-    fn nothing(&self, talk: &Conversation) -> String {
+    fn nothing(&self, talk: &TranscriptBuilder) -> String {
         match self.try_compact(talk, false).unwrap() {
             Compaction::Nothing { reason } => reason,
             other => panic!("{other:?}"),
@@ -80,7 +81,7 @@ impl Stage {
 }
 
 /// Reads file after file, about 500 tokens each.
-fn reads(talk: &mut Conversation, from: usize, to: usize) {
+fn reads(talk: &mut TranscriptBuilder, from: usize, to: usize) {
     for number in from..to {
         let (id, path) = (format!("c{number}"), format!(r#"{{"path":"/srv/part{number}.rs"}}"#));
         talk.calls(&[(&id, "read", &path)]);
@@ -89,7 +90,7 @@ fn reads(talk: &mut Conversation, from: usize, to: usize) {
 }
 
 /// A person and a model that only talk: nothing to prune.
-fn talks(talk: &mut Conversation, turns: usize) {
+fn talks(talk: &mut TranscriptBuilder, turns: usize) {
     for number in 0..turns {
         talk.user(&format!("Question {number}? {}", "why ".repeat(400)));
         talk.assistant(&format!("We decided on plan {number}. {}", "because ".repeat(200)));
@@ -104,13 +105,13 @@ fn summary(plan: &Plan) -> &str {
     inserted.unwrap()
 }
 
-fn cost(plan: &Plan, talk: &Conversation) -> u64 {
-    plan.project(&talk.transcript()).iter().map(Item::tokens).sum()
+fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
+    plan.project(&talk.transcript()).iter().map(PlanItem::tokens).sum()
 }
 
 #[test]
 fn below_half_of_the_window_nothing_happens() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("read them all");
     reads(&mut talk, 0, 25);
     assert!(talk.transcript().total_tokens() < TRIGGER);
@@ -121,7 +122,7 @@ fn below_half_of_the_window_nothing_happens() {
 
 #[test]
 fn above_it_output_is_pruned_first_and_that_is_enough() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("read them all");
     reads(&mut talk, 0, 40);
     assert!(talk.transcript().total_tokens() > TRIGGER);
@@ -138,7 +139,7 @@ fn above_it_output_is_pruned_first_and_that_is_enough() {
 
 #[test]
 fn where_pruning_cannot_help_a_compaction_is_wanted() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("let us talk");
     talks(&mut talk, 30);
     let stage = Stage::without_model();
@@ -157,7 +158,7 @@ fn where_pruning_cannot_help_a_compaction_is_wanted() {
 
 #[test]
 fn one_huge_message_that_must_stay_wants_no_compaction() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user(&"paste ".repeat(12_000)).assistant("I see.").user("And?");
     let plan = Stage::without_model().assemble(&talk);
     assert!(plan.estimated_tokens > TRIGGER);
@@ -166,7 +167,7 @@ fn one_huge_message_that_must_stay_wants_no_compaction() {
 
 #[test]
 fn a_model_writes_the_notes_and_the_engine_adds_the_files() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let stage = Stage::new(json!({}));
@@ -174,7 +175,7 @@ fn a_model_writes_the_notes_and_the_engine_adds_the_files() {
     let plan = stage.compact(&talk);
     assert!(summary(&plan).contains("- ship the parser"));
     assert!(summary(&plan).contains("/srv/part7.rs"));
-    let asked = stage.host.asked();
+    let asked = stage.host.completion_requests();
     assert_eq!((asked.len(), asked[0].max_output_tokens), (1, 0));
     assert!(plan.extras.details["readFiles"].as_array().unwrap().len() > 20);
     assert_eq!(block_on(async { stage.engine.status() }).unwrap().compactions, 1);
@@ -182,14 +183,14 @@ fn a_model_writes_the_notes_and_the_engine_adds_the_files() {
 
 #[test]
 fn the_next_summary_is_the_last_one_brought_up_to_date() {
-    let mut talk = Conversation::of_epoch(1);
+    let mut talk = TranscriptBuilder::with_epoch(1);
     talk.user("write the parser").summary(NOTES);
     reads(&mut talk, 0, 60);
     let stage = Stage::new(json!({}));
     stage.host.answer(NOTES.replace("one pass", "two passes"));
     let plan = stage.compact(&talk);
     assert!(summary(&plan).contains("two passes"));
-    assert!(stage.host.asked()[0].prompt.contains("- ship the parser"));
+    assert!(stage.host.completion_requests()[0].prompt.contains("- ship the parser"));
     let plan = Stage::without_model().compact(&talk);
     let told = summary(&plan);
     assert!(told.contains("- one pass") && told.contains("- (earlier) write docs"), "{told}");
@@ -198,7 +199,7 @@ fn the_next_summary_is_the_last_one_brought_up_to_date() {
 
 #[test]
 fn a_failed_model_rests_for_ten_minutes_and_the_summary_is_made_without_it() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let mut stage = Stage::new(json!({}));
@@ -209,9 +210,9 @@ fn a_failed_model_rests_for_ten_minutes_and_the_summary_is_made_without_it() {
     assert_eq!(plan.extras.notes[0].detail, "told without a model: too slow");
     stage.now_ms += 9 * MINUTE_MS;
     assert!(summary(&stage.compact(&talk)).contains("extractive"));
-    assert_eq!(stage.host.asked().len(), 1);
+    assert_eq!(stage.host.completion_requests().len(), 1);
     assert!(matches!(stage.try_compact(&talk, true), Ok(Compaction::Plan(_))));
-    assert_eq!(stage.host.asked().len(), 2, "a person who asks ends the rest");
+    assert_eq!(stage.host.completion_requests().len(), 2, "a person who asks ends the rest");
     stage.host.script(Err(EngineError::new(ErrorKind::ModelTimeout, "too slow")));
     stage.compact(&talk);
     stage.now_ms += 10 * MINUTE_MS;
@@ -220,7 +221,7 @@ fn a_failed_model_rests_for_ten_minutes_and_the_summary_is_made_without_it() {
 
 #[test]
 fn an_answer_that_is_no_summary_counts_as_a_failure() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let long = format!("{NOTES}{}", "\n- more".repeat(40_000));
@@ -237,7 +238,7 @@ fn an_answer_that_is_no_summary_counts_as_a_failure() {
 
 #[test]
 fn an_operator_may_rather_keep_the_history() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let stage = Stage::new(json!({ "abort_on_summary_failure": true }));
@@ -247,7 +248,7 @@ fn an_operator_may_rather_keep_the_history() {
 
 #[test]
 fn a_cancelled_summary_ends_the_compaction() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let stage = Stage::new(json!({}));
@@ -257,7 +258,7 @@ fn a_cancelled_summary_ends_the_compaction() {
 
 #[test]
 fn two_compactions_that_help_nobody_are_followed_by_a_rest() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user(&"paste ".repeat(12_000)).assistant("I see.").user("And?");
     let mut stage = Stage::without_model();
     for _ in 0..2 {
@@ -271,7 +272,7 @@ fn two_compactions_that_help_nobody_are_followed_by_a_rest() {
 
 #[test]
 fn a_newest_frame_that_is_too_large_is_cut_and_not_dropped() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("what does the log say?").calls(&[("a", "bash", "{}"), ("b", "ls", "{}")]);
     talk.result("a", "bash", &"a line of the log\n".repeat(20_000)).result("b", "ls", "small");
     let stage = Stage::without_model();
@@ -287,12 +288,12 @@ fn a_newest_frame_that_is_too_large_is_cut_and_not_dropped() {
 
 #[test]
 fn a_host_without_a_model_is_never_asked() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("write the parser");
     reads(&mut talk, 0, 60);
     let stage = Stage::without_model();
     stage.compact(&talk);
-    assert!(stage.host.asked().is_empty());
+    assert!(stage.host.completion_requests().is_empty());
     stage.host.set_capabilities(&[capability::COMPLETE]);
     stage.host.answer(NOTES);
     assert!(summary(&stage.compact(&talk)).contains("ship the parser"), "and has no cooldown");

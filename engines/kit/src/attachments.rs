@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Kind, ToolCall, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, ToolCall, Transcript};
 
-use crate::calls::result_of;
+use crate::calls::find_result;
 use crate::files::{FileLedger, plain_tool_name};
 use crate::redact::redact;
-use crate::summary::untrusted;
-use crate::text::{Limit, one_line, truncate};
+use crate::summary::wrap_untrusted;
+use crate::text::{TextLimit, one_line, truncate};
 
 /// Begins every text of attachments.
 pub const LEAD_IN: &str =
@@ -36,14 +36,14 @@ pub struct AttachmentLimits {
 }
 
 /// What a compaction that keeps the entries from `tail` on puts back, in at most `room_tokens`.
-pub fn attachments(
+pub fn render_attachments(
     transcript: &Transcript,
     tail: u64,
     sub_agents: &[String],
     limits: AttachmentLimits,
     room_tokens: u64,
 ) -> Option<String> {
-    let mut found = Found::new(limits, tail);
+    let mut found = AttachmentScan::new(limits, tail);
     found.look(transcript);
     let agents = (!sub_agents.is_empty()).then(|| (SUB_AGENTS, sub_agents.join("\n")));
     let plan = found.plan.map(|plan| (PLAN, plan));
@@ -53,12 +53,12 @@ pub fn attachments(
     let mut text = LEAD_IN.to_owned();
     let mut room_chars = (room_tokens * CHARS_PER_TOKEN).saturating_sub(weighted_chars(&text));
     for (tag, body) in items {
-        let envelope_chars = weighted_chars(&untrusted(tag, "")) + 2;
+        let envelope_chars = weighted_chars(&wrap_untrusted(tag, "")) + 2;
         let limit_chars = limits.item_chars.min(room_chars.saturating_sub(envelope_chars));
         if limit_chars < LEAST_CHARS {
             break;
         }
-        let part = format!("\n\n{}", untrusted(tag, &redact(&excerpt(&body, limit_chars))));
+        let part = format!("\n\n{}", wrap_untrusted(tag, &redact(&excerpt(&body, limit_chars))));
         // Escapes and placeholders may have made it longer than it was cut to.
         let Some(left) = room_chars.checked_sub(weighted_chars(&part)) else { continue };
         room_chars = left;
@@ -68,7 +68,7 @@ pub fn attachments(
 }
 
 /// What a walk from the newest entry to the oldest has found.
-struct Found {
+struct AttachmentScan {
     limits: AttachmentLimits,
     tail: u64,
     plan: Option<String>,
@@ -79,9 +79,9 @@ struct Found {
     changed: BTreeSet<String>,
 }
 
-impl Found {
+impl AttachmentScan {
     fn new(limits: AttachmentLimits, tail: u64) -> Self {
-        Found {
+        AttachmentScan {
             limits,
             tail,
             plan: None,
@@ -95,7 +95,7 @@ impl Found {
 
     fn look(&mut self, transcript: &Transcript) {
         for entry in transcript.iter().rev() {
-            if entry.kind() == Kind::CompactionSummary {
+            if entry.kind() == EntryKind::CompactionSummary {
                 self.take_over(entry.text());
             }
             for call in entry.tool_calls().iter().rev() {
@@ -165,12 +165,12 @@ impl Found {
 
 /// The text of a result that did not fail.
 fn told(transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) -> Option<String> {
-    let result = result_of(transcript, entry, call)?;
+    let result = find_result(transcript, entry, call)?;
     let failed = result.has(Flags::ERROR) || result.tool_result().is_some_and(|head| head.is_error);
     (!failed && !result.text().is_empty()).then(|| result.text().to_owned())
 }
 
-/// The insides of the tags of a name, as [`untrusted`] writes them.
+/// The insides of the tags of a name, as [`wrap_untrusted`] writes them.
 fn parts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag} trust="), format!("\n</{tag}>"));
     let mut rest = text;
@@ -183,18 +183,19 @@ fn parts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
 }
 
 fn excerpt(text: &str, limit_chars: u64) -> String {
-    let limit = Limit { min_keep_chars: limit_chars / 2, ..Limit::chars(limit_chars) };
+    let limit =
+        TextLimit { min_keep_chars: limit_chars / 2, ..TextLimit::with_max_chars(limit_chars) };
     truncate(text, limit, |count| format!("\n[{count} more characters]")).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn working() -> Conversation {
-        let mut talk = Conversation::new();
+    fn working() -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
         talk.user("go");
         talk.calls(&[("p", "TodoWrite", r#"{"todos":["first","second"]}"#)]).result(
             "p",
@@ -215,10 +216,11 @@ mod tests {
         talk
     }
 
-    fn put_back(talk: &Conversation, tail: u64, room_tokens: u64) -> String {
+    fn put_back(talk: &TranscriptBuilder, tail: u64, room_tokens: u64) -> String {
         let agents = ["agent:helper (session c)".to_owned()];
         let limits = AttachmentLimits { files: 5, skills: 3, item_chars: 4_000 };
-        attachments(&talk.transcript(), tail, &agents, limits, room_tokens).unwrap_or_default()
+        render_attachments(&talk.transcript(), tail, &agents, limits, room_tokens)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn plan_and_skills_survive_a_second_compaction() {
-        let mut next = Conversation::of_epoch(1);
+        let mut next = TranscriptBuilder::with_epoch(1);
         let talk = working();
         next.summary(&put_back(&talk, talk.len(), 1_000)).user("go on");
         let text = put_back(&next, 2, 1_000);

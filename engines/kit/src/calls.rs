@@ -6,19 +6,19 @@ mod line;
 
 use ctxhost_engine_api::{Entry, ToolCall, Transcript};
 
-pub use arguments::with_short_arguments;
-pub use failures::{OpenFailure, failure_line, open_failures};
-pub use line::{about, command_of, has_failed, result_line, status_of};
+pub use arguments::shorten_arguments;
+pub use failures::{OpenFailure, open_failures, render_failure_line};
+pub use line::{command_argument, describe_call, failure_status, has_failed, render_result_line};
 
 /// The call that a result answers.
-pub fn call_of<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {
+pub fn find_call<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {
     let head = result.tool_result()?;
     let earlier = transcript.range(result.frame()..result.seq()).rev();
     earlier.flat_map(|entry| entry.tool_calls()).find(|call| call.id == head.call_id)
 }
 
 /// The result that answers a call of an entry.
-pub fn result_of<'a>(
+pub fn find_result<'a>(
     transcript: &'a Transcript,
     entry: &Entry<'_>,
     call: &ToolCall<'_>,
@@ -31,21 +31,21 @@ pub fn result_of<'a>(
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
     #[test]
     fn calls_and_results_find_each_other() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "read", "{}"), ("b", "ls", "{}")]);
         talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("nobody", "ls", "lost");
         let transcript = talk.transcript();
         let at = |seq| transcript.get(seq).unwrap();
-        assert_eq!(call_of(&transcript, &at(2)).unwrap().id, "b");
+        assert_eq!(find_call(&transcript, &at(2)).unwrap().id, "b");
         let calls = at(1).tool_calls();
-        assert!(result_of(&transcript, &at(1), &calls[0]).is_none());
-        assert_eq!(result_of(&transcript, &at(1), &calls[1]).unwrap().seq(), 2);
-        assert!(call_of(&transcript, &at(4)).is_none());
+        assert!(find_result(&transcript, &at(1), &calls[0]).is_none());
+        assert_eq!(find_result(&transcript, &at(1), &calls[1]).unwrap().seq(), 2);
+        assert!(find_call(&transcript, &at(4)).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
 
-use crate::shown::Shown;
+use crate::replacement::EntryReplacement;
 
 /// No result is cut below this, in weighted characters: a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
@@ -22,21 +22,21 @@ pub fn result_cap_chars(
     let results: Vec<u64> = entries.iter().filter(is_result).map(Entry::tokens).collect();
     let all_tokens: u64 = entries.iter().map(Entry::tokens).sum();
     let rest_tokens = all_tokens - results.iter().sum::<u64>();
-    let level_tokens = level(results, limit_tokens.saturating_sub(rest_tokens))?;
+    let level_tokens = fair_cap(results, limit_tokens.saturating_sub(rest_tokens))?;
     Some((level_tokens * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS))
 }
 
 /// Keeps a range; each result in it that `cut` answers something for is shown as that.
-pub fn keep_cut(
+pub fn keep_with_cut_results(
     plan: &mut Plan,
     transcript: &Transcript,
     range: Range<u64>,
-    cut: impl Fn(&Entry<'_>) -> Option<Shown>,
+    cut: impl Fn(&Entry<'_>) -> Option<EntryReplacement>,
 ) {
     for entry in transcript.range(range) {
         let is_result = entry.role() == Role::Tool;
         match is_result.then(|| cut(&entry)).flatten() {
-            Some(shown) => shown.put_in(plan, entry.seq()),
+            Some(shown) => shown.add_to_plan(plan, entry.seq()),
             None => _ = plan.keep(entry.seq()..entry.seq() + 1),
         }
     }
@@ -44,7 +44,7 @@ pub fn keep_cut(
 
 /// The highest limit of one size with which all sizes together take at most `room`; `None` where they
 /// fit as they are.
-pub fn level(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
+pub fn fair_cap(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
     sizes.sort_unstable();
     let mut room = room;
     let mut left = sizes.len() as u64;
@@ -61,10 +61,10 @@ pub fn level(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
-    use crate::fold::cost;
+    use crate::history_fold::plan_tokens;
 
     #[test]
     fn water_finds_its_level() {
@@ -75,13 +75,13 @@ mod tests {
             (vec![100, 100, 10], 110, Some(50)),
             (vec![5], 0, Some(0)),
         ] {
-            assert_eq!(level(sizes.clone(), room), expected, "{sizes:?} in {room}");
+            assert_eq!(fair_cap(sizes.clone(), room), expected, "{sizes:?} in {room}");
         }
     }
 
     #[test]
     fn results_are_cut_until_everything_fits() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "bash", "{}"), ("b", "ls", "{}")]);
         talk.result("a", "bash", &"log ".repeat(4_000)).result("b", "ls", "small");
         let transcript = talk.transcript();
@@ -89,11 +89,11 @@ mod tests {
         assert_eq!(result_cap_chars(&transcript, whole(), 10_000), None);
         let cap_chars = result_cap_chars(&transcript, whole(), 500).unwrap();
         let mut plan = Plan::default();
-        keep_cut(&mut plan, &transcript, 0..talk.len(), |entry| {
+        keep_with_cut_results(&mut plan, &transcript, 0..talk.len(), |entry| {
             let text = crate::text::clip(entry.text(), cap_chars);
-            (text != entry.text()).then(|| Shown::text(text, "test", ""))
+            (text != entry.text()).then(|| EntryReplacement::from_text(text, "test", ""))
         });
-        assert!(cost(&plan, &transcript) <= 500);
+        assert!(plan_tokens(&plan, &transcript) <= 500);
         assert_eq!(plan.project(&transcript)[3].text(), "small");
         assert_eq!(result_cap_chars(&transcript, whole(), 0), Some(LEAST_RESULT_CHARS));
     }

@@ -8,7 +8,7 @@ use ctxhost_engine_api::Transcript;
 
 /// A frame of the transcript and what it costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct MessageGroup {
     /// Its positions.
     pub range: Range<u64>,
     /// Its tokens, without margin.
@@ -34,13 +34,13 @@ pub struct ChunkLimits {
 const LARGE_MESSAGE_SHARE: f64 = 0.1;
 
 /// The frames of ranges, in order.
-pub fn groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<Group> {
+pub fn message_groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<MessageGroup> {
     let mut groups = Vec::new();
     for range in ranges {
         let mut start = range.start;
         while start < range.end {
             let end = transcript.cut_at_or_after(start + 1).min(range.end);
-            groups.push(Group { range: start..end, tokens: transcript.tokens(start..end) });
+            groups.push(MessageGroup { range: start..end, tokens: transcript.tokens(start..end) });
             start = end;
         }
     }
@@ -48,19 +48,19 @@ pub fn groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<Group> {
 }
 
 /// What all groups cost together, in tokens.
-pub fn total_tokens(groups: &[Group]) -> u64 {
+pub fn total_tokens(groups: &[MessageGroup]) -> u64 {
     groups.iter().map(|group| group.tokens).sum()
 }
 
 /// How many entries groups hold.
-pub fn entry_count(groups: &[Group]) -> u64 {
+pub fn count_entries(groups: &[MessageGroup]) -> u64 {
     groups.iter().map(|group| group.range.end - group.range.start).sum()
 }
 
 impl ChunkLimits {
     /// The share of the window for one chunk: smaller when messages are large on average.
-    pub fn ratio(&self, groups: &[Group], window_tokens: u64) -> f64 {
-        let messages = entry_count(groups);
+    pub fn ratio(&self, groups: &[MessageGroup], window_tokens: u64) -> f64 {
+        let messages = count_entries(groups);
         if messages == 0 || window_tokens == 0 {
             return self.base_ratio;
         }
@@ -74,25 +74,29 @@ impl ChunkLimits {
     }
 
     /// The tokens of one chunk for a window.
-    pub fn max_chunk_tokens(&self, groups: &[Group], window_tokens: u64) -> u64 {
+    pub fn max_chunk_tokens(&self, groups: &[MessageGroup], window_tokens: u64) -> u64 {
         let share = (window_tokens as f64 * self.ratio(groups, window_tokens)) as u64;
         share.saturating_sub(self.overhead_tokens).max(1)
     }
 
     /// Groups in chunks of at most `max_chunk_tokens` by estimate and margin; one that is larger
     /// stands alone.
-    pub fn chunks<'a>(&self, groups: &'a [Group], max_chunk_tokens: u64) -> Vec<&'a [Group]> {
+    pub fn chunks<'a>(
+        &self,
+        groups: &'a [MessageGroup],
+        max_chunk_tokens: u64,
+    ) -> Vec<&'a [MessageGroup]> {
         fill(groups, (max_chunk_tokens as f64 / self.margin) as u64, usize::MAX)
     }
 
     /// Whether a group is too large to be summarised at all.
-    pub fn is_oversized(&self, group: &Group, window_tokens: u64) -> bool {
+    pub fn is_oversized(&self, group: &MessageGroup, window_tokens: u64) -> bool {
         group.tokens as f64 * self.margin > window_tokens as f64 * self.oversized_share
     }
 }
 
 /// Groups in at most `parts` parts of about the same tokens.
-pub fn split_parts(groups: &[Group], parts: usize) -> Vec<&[Group]> {
+pub fn split_parts(groups: &[MessageGroup], parts: usize) -> Vec<&[MessageGroup]> {
     if parts < 2 || groups.len() < 2 {
         return if groups.is_empty() { Vec::new() } else { vec![groups] };
     }
@@ -101,8 +105,8 @@ pub fn split_parts(groups: &[Group], parts: usize) -> Vec<&[Group]> {
 
 /// The oldest groups that must go so that the rest takes at most `budget_tokens`: answers how many,
 /// and in how many steps. Stops where what is left can no longer be split.
-pub fn prune_oldest(groups: &[Group], budget_tokens: u64, parts: usize) -> Pruned {
-    let mut pruned = Pruned::default();
+pub fn prune_oldest(groups: &[MessageGroup], budget_tokens: u64, parts: usize) -> PruneOutcome {
+    let mut pruned = PruneOutcome::default();
     loop {
         let rest = groups.get(pruned.groups..).unwrap_or(&[]);
         if total_tokens(rest) <= budget_tokens {
@@ -116,10 +120,10 @@ pub fn prune_oldest(groups: &[Group], budget_tokens: u64, parts: usize) -> Prune
 }
 
 /// How many of the oldest groups hold one of `parts` equal parts of the tokens.
-pub fn oldest_part(groups: &[Group], parts: u64) -> usize {
+pub fn oldest_part(groups: &[MessageGroup], parts: u64) -> usize {
     let share_tokens = (total_tokens(groups) / parts).max(1);
     let mut gone_tokens = 0;
-    let is_enough = |group: &Group| {
+    let is_enough = |group: &MessageGroup| {
         gone_tokens += group.tokens;
         gone_tokens >= share_tokens
     };
@@ -128,7 +132,7 @@ pub fn oldest_part(groups: &[Group], parts: u64) -> usize {
 
 /// What [`prune_oldest`] decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneOutcome {
     /// How many groups go, from the oldest on.
     pub groups: usize,
     /// In how many steps.
@@ -136,7 +140,7 @@ pub struct Pruned {
 }
 
 /// Fills chunk after chunk up to `limit_tokens`; the last of `max_chunks` takes the rest.
-fn fill(groups: &[Group], limit_tokens: u64, max_chunks: usize) -> Vec<&[Group]> {
+fn fill(groups: &[MessageGroup], limit_tokens: u64, max_chunks: usize) -> Vec<&[MessageGroup]> {
     let mut chunks = Vec::new();
     let (mut start, mut spent) = (0, 0);
     for (at, group) in groups.iter().enumerate() {
@@ -156,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     const LIMITS: ChunkLimits = ChunkLimits {
         base_ratio: 0.4,
@@ -166,15 +170,15 @@ mod tests {
         oversized_share: 0.5,
     };
 
-    fn users(tokens: &[u64]) -> Vec<Group> {
-        let group = |(at, tokens): (usize, &u64)| Group {
+    fn users(tokens: &[u64]) -> Vec<MessageGroup> {
+        let group = |(at, tokens): (usize, &u64)| MessageGroup {
             range: at as u64..at as u64 + 1,
             tokens: *tokens,
         };
         tokens.iter().enumerate().map(group).collect()
     }
 
-    fn sizes(chunks: &[&[Group]]) -> Vec<usize> {
+    fn sizes(chunks: &[&[MessageGroup]]) -> Vec<usize> {
         chunks.iter().map(|chunk| chunk.len()).collect()
     }
 
@@ -195,11 +199,11 @@ mod tests {
 
     #[test]
     fn case_27_a_call_and_its_result_stay_together() {
-        let mut sample = Conversation::new();
+        let mut sample = TranscriptBuilder::new();
         sample.user(&"u".repeat(4_000)).calls(&[("1", "read", &json!({}).to_string())]);
         sample.result("1", "read", &"r".repeat(3_976)).user(&"v".repeat(4_000));
         let transcript = sample.transcript();
-        let groups = groups(&transcript, &[0..4]);
+        let groups = message_groups(&transcript, &[0..4]);
         assert_eq!(groups[1].range, 1..3);
         assert_eq!(sizes(&LIMITS.chunks(&groups, 1_200)), [1, 1, 1]);
     }
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn case_30_over_half_of_the_window_is_oversized() {
-        let [large, fine] = [100_000, 41_000].map(|tokens| Group { range: 0..1, tokens });
+        let [large, fine] = [100_000, 41_000].map(|tokens| MessageGroup { range: 0..1, tokens });
         assert!(LIMITS.is_oversized(&large, 100_000));
         assert!(!LIMITS.is_oversized(&fine, 100_000));
     }
@@ -229,10 +233,10 @@ mod tests {
     fn case_31_the_oldest_parts_go_until_the_share_holds() {
         let groups = users(&[1_000; 4]);
         for (budget, parts, expected) in [
-            (1_000, 2, Pruned { groups: 3, steps: 2 }),
-            (1_000, 4, Pruned { groups: 3, steps: 3 }),
-            (4_000, 2, Pruned::default()),
-            (100, 2, Pruned { groups: 3, steps: 2 }),
+            (1_000, 2, PruneOutcome { groups: 3, steps: 2 }),
+            (1_000, 4, PruneOutcome { groups: 3, steps: 3 }),
+            (4_000, 2, PruneOutcome::default()),
+            (100, 2, PruneOutcome { groups: 3, steps: 2 }),
         ] {
             assert_eq!(prune_oldest(&groups, budget, parts), expected, "{budget} in {parts}");
         }
@@ -248,10 +252,10 @@ mod tests {
 
     #[test]
     fn case_32_a_pair_goes_as_a_whole() {
-        let mut sample = Conversation::new();
+        let mut sample = TranscriptBuilder::new();
         sample.user("first").calls(&[("1", "read", &json!({}).to_string())]);
         sample.result("1", "read", "text").user("last");
-        let groups = groups(&sample.transcript(), &[0..4]);
+        let groups = message_groups(&sample.transcript(), &[0..4]);
         assert_eq!(prune_oldest(&groups, 1, 2).groups, 2);
         assert_eq!(groups[2].range, 3..4);
     }

@@ -57,7 +57,7 @@ pub fn gaps(kept: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
 }
 
 /// Where the newest `turns` turns before `end` begin; the start of each is a message of the person.
-pub fn recent_turns(transcript: &Transcript, range: Range<u64>, turns: usize) -> u64 {
+pub fn recent_turns_start(transcript: &Transcript, range: Range<u64>, turns: usize) -> u64 {
     let starts = transcript.range(range.clone()).rev().filter(|entry| entry.is_user_message());
     starts.take(turns).last().map_or(range.end, |entry| entry.seq())
 }
@@ -67,10 +67,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     fn sample() -> Transcript {
-        let mut sample = Conversation::new();
+        let mut sample = TranscriptBuilder::new();
         sample.user("task").assistant("plan");
         sample.calls(&[("1", "read", &json!({}).to_string())]).result("1", "read", "text");
         sample.user("and now?").calls(&[("2", "exec", &json!({}).to_string())]);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn results_without_a_call_are_no_newest_frame() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         assert_eq!(trailing_frame(&talk.transcript()), 0);
         talk.user("go").calls(&[("1", "read", "{}")]).result("nobody", "read", "lost");
         let transcript = talk.transcript();
@@ -118,7 +118,7 @@ mod tests {
     fn recent_turns_begin_at_a_message_of_the_person() {
         let transcript = sample();
         for (turns, start) in [(0, 7), (1, 4), (2, 0), (9, 0)] {
-            assert_eq!(recent_turns(&transcript, 0..7, turns), start);
+            assert_eq!(recent_turns_start(&transcript, 0..7, turns), start);
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use serde::Deserialize;
 
-use crate::summary::is_nod;
+use crate::summary::is_assent;
 use crate::text::one_line;
 
 /// A result belongs to a conversation when a person spoke within so many messages before it.
@@ -18,7 +18,7 @@ const NOTHING_SAID: [&str; 2] = ["HEARTBEAT_OK", "NO_REPLY"];
 
 /// Whether ranges hold anything that a person or a model really said: not only heartbeats, calls
 /// without words and thinking.
-pub fn is_real(transcript: &Transcript, ranges: &[Range<u64>]) -> bool {
+pub fn has_dialogue(transcript: &Transcript, ranges: &[Range<u64>]) -> bool {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     entries.into_iter().any(|entry| carries(transcript, &entry))
 }
@@ -44,16 +44,16 @@ fn speaks(entry: &Entry<'_>) -> bool {
 /// Whether a message is one that an extension put in and shows to nobody: no part of the conversation.
 pub fn is_hidden(entry: &Entry<'_>) -> bool {
     #[derive(Deserialize)]
-    struct Custom {
+    struct CustomDisplay {
         display: Option<bool>,
     }
-    let display = || serde_json::from_str::<Custom>(entry.raw()).ok()?.display;
-    entry.kind() == Kind::Custom && display() == Some(false)
+    let display = || serde_json::from_str::<CustomDisplay>(entry.raw()).ok()?.display;
+    entry.kind() == EntryKind::Custom && display() == Some(false)
 }
 
 /// Whether a message asks for something: it is the person's, and more than a word of assent.
 pub fn is_request(entry: &Entry<'_>) -> bool {
-    entry.is_user_message() && !is_nod(entry.text())
+    entry.is_user_message() && !is_assent(entry.text())
 }
 
 fn says_something(entry: &Entry<'_>) -> bool {
@@ -78,7 +78,11 @@ impl Default for RepeatRule {
 }
 
 /// The positions of messages that repeat the previous one of the same text, with no answer between.
-pub fn repeats(transcript: &Transcript, ranges: &[Range<u64>], rule: RepeatRule) -> HashSet<u64> {
+pub fn find_repeats(
+    transcript: &Transcript,
+    ranges: &[Range<u64>],
+    rule: RepeatRule,
+) -> HashSet<u64> {
     let mut repeats = HashSet::new();
     let mut said: Vec<Entry<'_>> = Vec::new();
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
@@ -100,7 +104,7 @@ pub fn repeats(transcript: &Transcript, ranges: &[Range<u64>], rule: RepeatRule)
 fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
     let without_images = !before.has(Flags::IMAGES) && !entry.has(Flags::IMAGES);
     let words = |entry: &Entry<'_>| one_line(entry.text()).to_lowercase();
-    without_images && words(before) == words(entry) && before.kind() == Kind::Message
+    without_images && words(before) == words(entry) && before.kind() == EntryKind::Message
 }
 
 fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {
@@ -111,7 +115,7 @@ fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
     use ctxhost_engine_api::transcript::log::NewEntry;
     use serde_json::{Value, json};
 
@@ -124,7 +128,7 @@ mod tests {
             parent_id: String::new(),
             timestamp_ms: at_ms,
             role,
-            kind: Kind::Message,
+            kind: EntryKind::Message,
             flags: Flags::default(),
             tokens: 1,
             text: text.into(),
@@ -139,7 +143,7 @@ mod tests {
     }
 
     fn told(entries: Vec<NewEntry>) -> Transcript {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         for entry in entries {
             talk.push(entry);
         }
@@ -161,7 +165,7 @@ mod tests {
             let transcript = told(entries);
             let ranges = [0..transcript.len() as u64];
             let mut found: Vec<u64> =
-                repeats(&transcript, &ranges, RepeatRule::default()).into_iter().collect();
+                find_repeats(&transcript, &ranges, RepeatRule::default()).into_iter().collect();
             found.sort_unstable();
             assert_eq!(found, expected, "{case}");
         }
@@ -190,7 +194,11 @@ mod tests {
             ("an answer", vec![assistant("It is done.")], true),
         ] {
             let transcript = told(entries);
-            assert_eq!(is_real(&transcript, &[0..transcript.len() as u64]), expected, "{case}");
+            assert_eq!(
+                has_dialogue(&transcript, &[0..transcript.len() as u64]),
+                expected,
+                "{case}"
+            );
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Flags, Kind, ToolCall, Transcript};
+use ctxhost_engine_api::{EntryKind, Flags, ToolCall, Transcript};
 use serde_json::Value;
 
-use crate::summary::unwrap;
+use crate::summary::unwrap_summary;
 
 const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
 
@@ -19,7 +19,7 @@ pub struct FileLedger {
 
 impl FileLedger {
     /// The ledger of the calls in a range.
-    pub fn of(transcript: &Transcript, range: Range<u64>) -> Self {
+    pub fn from_range(transcript: &Transcript, range: Range<u64>) -> Self {
         let mut ledger = FileLedger::default();
         ledger.add_range(transcript, range);
         ledger
@@ -37,13 +37,13 @@ impl FileLedger {
     pub fn add_history(&mut self, transcript: &Transcript, gaps: &[Range<u64>]) {
         for gap in gaps {
             let entries = transcript.range(gap.clone());
-            for earlier in entries.filter(|entry| entry.kind() == Kind::CompactionSummary) {
+            for earlier in entries.filter(|entry| entry.kind() == EntryKind::CompactionSummary) {
                 let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
                 let details = raw.get("details").unwrap_or(&Value::Null);
                 self.add_details(details);
                 // Our own details hold every file; the lists of the text are cut and may be renamed.
                 if details.get("modifiedFiles").is_none() {
-                    self.add_summary(&unwrap(earlier.text()));
+                    self.add_summary(&unwrap_summary(earlier.text()));
                 }
             }
             self.add_range(transcript, gap.clone());
@@ -141,11 +141,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     #[test]
     fn case_36_reads_writes_and_edits_are_told_apart() {
-        let mut sample = Conversation::new();
+        let mut sample = TranscriptBuilder::new();
         for (tool, path) in [
             ("read", "/b"),
             ("write", "/c"),
@@ -158,7 +158,7 @@ mod tests {
                 .calls(&[("1", tool, &json!({"path": path}).to_string())])
                 .result("1", tool, "ok");
         }
-        let ledger = FileLedger::of(&sample.transcript(), 0..12);
+        let ledger = FileLedger::from_range(&sample.transcript(), 0..12);
         assert_eq!(ledger.read(), ["/b", "/m"]);
         assert_eq!(ledger.modified(), ["/a", "/c"]);
         let lines: Vec<String> = ledger.lines().collect();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::{redact, seed};
+use crate::{hash, redact};
 
 /// How many identifiers a summary carries: enough for the work at hand, few enough to be checked.
 pub const MAX_IDENTIFIERS: usize = 12;
@@ -46,7 +46,7 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for text in texts {
-        for identifier in in_clean(&redact::redact(text)) {
+        for identifier in find_in_redacted(&redact::redact(text)) {
             if found.len() == max {
                 return found;
             }
@@ -59,7 +59,7 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
 }
 
 /// The identifiers of a text whose secrets are replaced already, as often as they stand there.
-pub fn in_clean(text: &str) -> impl Iterator<Item = String> {
+pub fn find_in_redacted(text: &str) -> impl Iterator<Item = String> {
     let candidates = CANDIDATES.iter().flat_map(|pattern| pattern.find_iter(text));
     candidates.filter_map(|candidate| identifier_of(candidate.as_str()))
 }
@@ -90,7 +90,7 @@ fn pseudonym(identifier: &str) -> String {
         host if host.contains(':') => "host",
         _ => "id",
     };
-    format!("{kind}-{}", seed::letters(identifier, PSEUDONYM_LETTERS))
+    format!("{kind}-{}", hash::hash_letters(identifier, PSEUDONYM_LETTERS))
 }
 
 fn bare(candidate: &str) -> &str {

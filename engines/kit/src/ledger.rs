@@ -16,18 +16,18 @@ mod requests;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 
-use crate::calls::{command_of, result_of, status_of};
+use crate::budget::RoomSettings;
+use crate::calls::{command_argument, failure_status, find_result};
 use crate::dialogue::{is_hidden, is_request};
 use crate::files::plain_tool_name;
 use crate::redact::redact;
-use crate::room::RoomSettings;
 use crate::settings::share_of;
-use crate::summary::{IMAGE, unwrap};
+use crate::summary::{IMAGE, unwrap_summary};
 use crate::text::{one_line, prefix};
 
-use items::{Item, Items};
+use items::{LedgerItem, LedgerItems};
 
 /// Tags of the blocks; a summary is read back by them.
 const REQUESTS: &str = "user-requests";
@@ -52,19 +52,19 @@ const COMMAND_KEY_CHARS: u64 = 90;
 
 /// What a summary must repeat letter for letter.
 #[derive(Clone, Debug)]
-pub struct Ledger {
-    requests: Items,
-    commands: Items,
-    names: Items,
+pub struct SummaryLedger {
+    requests: LedgerItems,
+    commands: LedgerItems,
+    names: LedgerItems,
 }
 
-impl Default for Ledger {
+impl Default for SummaryLedger {
     fn default() -> Self {
         // A command may have been cut to its least size before; of the others only the whole counts.
-        Ledger {
-            requests: Items::new(u64::MAX),
-            commands: Items::new(COMMAND_KEY_CHARS),
-            names: Items::new(u64::MAX),
+        SummaryLedger {
+            requests: LedgerItems::new(u64::MAX),
+            commands: LedgerItems::new(COMMAND_KEY_CHARS),
+            names: LedgerItems::new(u64::MAX),
         }
     }
 }
@@ -92,10 +92,10 @@ impl LedgerLimits {
     }
 }
 
-impl Ledger {
+impl SummaryLedger {
     /// The ledger of ranges in rising order, with the ledgers of the summaries in them.
-    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> Ledger {
-        let mut ledger = Ledger::default();
+    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
+        let mut ledger = SummaryLedger::default();
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
             ledger.add(transcript, &entry);
         }
@@ -104,7 +104,7 @@ impl Ledger {
 
     /// The limits that leave no more than `chars` weighted characters: requests go first, and what they
     /// do not need is left to the rest.
-    pub fn limits_within(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
+    pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
         let needed_chars =
@@ -137,23 +137,25 @@ impl Ledger {
         parts.extend(block(COMMANDS, &commands));
         room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
         let mentioned = format!("{shown}\n{}", parts.join("\n"));
-        let is_new = |item: &Item| !names::is_mentioned(&item.text, &mentioned);
-        let names = self.names.fitting(room_chars, Item::line, is_new);
+        let is_new = |item: &LedgerItem| !names::is_mentioned(&item.text, &mentioned);
+        let names = self.names.fit_lines(room_chars, LedgerItem::line, is_new);
         parts.extend(block(IDENTIFIERS, &names));
         parts.join("\n\n")
     }
 
     fn command_lines(&self, room_chars: u64, most_chars: u64) -> Vec<String> {
-        let level = self.commands.level(room_chars, most_chars).max(LEAST_COMMAND_CHARS);
-        let shown = |item: &Item| item.clipped(level.min(most_chars)).line();
-        self.commands.fitting(room_chars, shown, |_| true)
+        let level = self.commands.fair_line_chars(room_chars, most_chars).max(LEAST_COMMAND_CHARS);
+        let shown = |item: &LedgerItem| item.clipped(level.min(most_chars)).line();
+        self.commands.fit_lines(room_chars, shown, |_| true)
     }
 
     fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         match entry.role() {
-            _ if entry.kind() == Kind::CompactionSummary => self.add_summary(&unwrap(entry.text())),
+            _ if entry.kind() == EntryKind::CompactionSummary => {
+                self.add_summary(&unwrap_summary(entry.text()))
+            }
             _ if is_hidden(entry) => {}
-            Role::User if entry.kind() == Kind::Bash => self.add_bash(entry),
+            Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
             Role::Assistant => self.add_answer(transcript, entry),
             Role::Tool => self.print(entry.text()),
@@ -163,18 +165,18 @@ impl Ledger {
 
     /// What an earlier summary carries: its blocks, and the names of everything else in it.
     fn add_summary(&mut self, text: &str) {
-        let rest = items::without_block(text, IDENTIFIERS);
-        self.names.print(names::in_text(&rest, u64::MAX), usize::MAX);
+        let rest = items::strip_block(text, IDENTIFIERS);
+        self.names.add_printed(names::extract_names(&rest, u64::MAX), usize::MAX);
         for (tag, items) in [(IDENTIFIERS, &mut self.names), (COMMANDS, &mut self.commands)] {
             // A block shows its newest line first.
-            items::read(text, tag).into_iter().rev().for_each(|item| items.note(item));
+            items::read_items(text, tag).into_iter().rev().for_each(|item| items.add(item));
         }
         let requests = items::read_texts(text, REQUESTS);
-        requests.into_iter().for_each(|text| self.requests.note(Item::new(text)));
+        requests.into_iter().for_each(|text| self.requests.add(LedgerItem::new(text)));
     }
 
     fn add_message(&mut self, entry: &Entry<'_>) {
-        self.names.said(names::in_text(entry.text(), READ_CHARS));
+        self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         if !is_request(entry) {
             return;
         }
@@ -183,7 +185,7 @@ impl Ledger {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }
         if !text.is_empty() {
-            self.requests.note(Item::new(text));
+            self.requests.add(LedgerItem::new(text));
         }
     }
 
@@ -191,18 +193,18 @@ impl Ledger {
         let raw: serde_json::Value = serde_json::from_str(entry.raw()).unwrap_or_default();
         let command = raw.get("command").and_then(serde_json::Value::as_str);
         if let Some(command) = command.filter(|command| !command.trim().is_empty()) {
-            let what = status_of(entry).unwrap_or_default();
-            self.commands.note(Item::new(one_line(&redact(command))).with(what));
+            let what = failure_status(entry).unwrap_or_default();
+            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(what));
         }
         self.print(entry.text());
     }
 
     fn print(&mut self, text: &str) {
-        self.names.print(names::in_output(text, READ_CHARS), PRINTED_NAMES);
+        self.names.add_printed(names::extract_output_names(text, READ_CHARS), PRINTED_NAMES);
     }
 
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
-        self.names.said(names::in_text(entry.text(), READ_CHARS));
+        self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         for call in entry.tool_calls() {
             let done = what_was_done(&call.name);
             for text in texts_in(call.arguments_value()) {
@@ -210,19 +212,19 @@ impl Ledger {
                     self.print(&text);
                     continue;
                 }
-                let is_whole = |item: &Item| item.text == text.trim();
-                let found = names::in_text(&text, READ_CHARS).into_iter();
-                self.names.said(found.map(|item| match done {
-                    Some(done) if is_whole(&item) => item.with(done.into()),
+                let is_whole = |item: &LedgerItem| item.text == text.trim();
+                let found = names::extract_names(&text, READ_CHARS).into_iter();
+                self.names.add_mentioned(found.map(|item| match done {
+                    Some(done) if is_whole(&item) => item.with_label(done.into()),
                     _ => item,
                 }));
             }
-            let Some(command) = command_of(&call) else { continue };
+            let Some(command) = command_argument(&call) else { continue };
             if !command.trim().is_empty() {
-                let result = result_of(transcript, entry, &call);
-                let what = result.map_or_else(|| Some("no result".into()), |r| status_of(&r));
-                let item = Item::new(one_line(&redact(&command)));
-                self.commands.note(item.with(what.unwrap_or_default()));
+                let result = find_result(transcript, entry, &call);
+                let what = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
+                let item = LedgerItem::new(one_line(&redact(&command)));
+                self.commands.add(item.with_label(what.unwrap_or_default()));
             }
         }
     }
@@ -255,17 +257,17 @@ fn texts_in(arguments: serde_json::Value) -> Vec<String> {
 }
 
 /// A summary without the blocks of a ledger: what is to be read as prose or as sections.
-pub fn without_ledger(text: &str) -> String {
+pub fn strip_ledger(text: &str) -> String {
     let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
     let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
-    let left = tags.iter().fold(text.to_owned(), |text, tag| {
-        items::without_block(&text, tag).replace(&empty(tag), "")
-    });
+    let left = tags
+        .iter()
+        .fold(text.to_owned(), |text, tag| items::strip_block(&text, tag).replace(&empty(tag), ""));
     left.trim_end().to_owned()
 }
 
 /// A summary with its ledger behind it.
-pub fn with_ledger(summary: &str, ledger: &Ledger, limits: LedgerLimits) -> String {
+pub fn append_ledger(summary: &str, ledger: &SummaryLedger, limits: LedgerLimits) -> String {
     let blocks = ledger.render(limits, summary);
     if blocks.is_empty() { summary.to_owned() } else { format!("{summary}\n\n{blocks}") }
 }

@@ -12,20 +12,20 @@
     )
 )]
 
+pub mod budget;
 pub mod circuit_breaker;
-pub mod room;
 pub mod settings;
 pub mod status;
 pub mod store;
 
 pub mod cuts;
-pub mod fold;
+pub mod history_fold;
+pub mod sliding_window;
 pub mod tail;
-pub mod turns;
 
 pub mod caps;
 pub mod previews;
-pub mod shown;
+pub mod replacement;
 
 pub mod notes;
 pub mod prompt;
@@ -40,7 +40,7 @@ pub mod subagents;
 
 pub mod chunks;
 pub mod dialogue;
+pub mod hash;
 pub mod identifiers;
 pub mod redact;
-pub mod seed;
 pub mod text;

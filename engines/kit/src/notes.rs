@@ -6,8 +6,8 @@ use ctxhost_engine_api::{EngineError, Host, LogLevel, SessionRef, Transcript};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::sliding_window::SessionMap;
 use crate::store::session_key;
-use crate::turns::Sessions;
 
 /// Where the notes of a session stand in the engine's store.
 const KEY_PREFIX: &str = "notes/";
@@ -16,25 +16,25 @@ const KEY_PREFIX: &str = "notes/";
 #[derive(Debug, Default)]
 pub struct RunningNotes<T> {
     is_wanted: bool,
-    sessions: Sessions<Notes<T>>,
+    sessions: SessionMap<NotesRecord<T>>,
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
     /// No notes yet.
     pub fn new(is_wanted: bool) -> Self {
-        RunningNotes { is_wanted, sessions: Sessions::default() }
+        RunningNotes { is_wanted, sessions: SessionMap::default() }
     }
 
     /// Takes up what an earlier process left of a session. What does not parse is no notes: they are
     /// written anew from the transcript.
-    pub async fn recall(&self, host: &Host, session: &SessionRef) {
+    pub async fn load(&self, host: &Host, session: &SessionRef) {
         if !self.is_wanted {
             return;
         }
         let stored = host.kv_get(&session_key(KEY_PREFIX, session)).await;
         let stored = stored.inspect_err(|error| warn(host, "read", error)).ok().flatten();
         if let Some(notes) = stored.and_then(|stored| serde_json::from_str(&stored).ok()) {
-            self.sessions.with(session, |before| *before = notes);
+            self.sessions.with_session(session, |before| *before = notes);
         }
     }
 
@@ -49,12 +49,17 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         if !self.is_wanted {
             return 0;
         }
-        self.sessions.with(session, |notes| notes.follow(transcript, tell))
+        self.sessions.with_session(session, |notes| notes.follow(transcript, tell))
     }
 
     /// What the notes say, where they go at least as far as `end`.
-    pub fn until(&self, transcript: &Transcript, session: &SessionRef, end: u64) -> Option<T> {
-        self.sessions.with(session, |notes| {
+    pub fn notes_covering(
+        &self,
+        transcript: &Transcript,
+        session: &SessionRef,
+        end: u64,
+    ) -> Option<T> {
+        self.sessions.with_session(session, |notes| {
             let covered = notes.covered(transcript).filter(|_| self.is_wanted);
             covered.filter(|covered| *covered >= end).map(|_| notes.told.clone())
         })
@@ -65,7 +70,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         if !self.is_wanted {
             return;
         }
-        let notes = self.sessions.with(session, |notes| serde_json::to_string(notes));
+        let notes = self.sessions.with_session(session, |notes| serde_json::to_string(notes));
         let notes = notes.unwrap_or_default();
         if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), &notes).await {
             warn(host, "store", &error);
@@ -80,16 +85,16 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
 
 /// The notes of one session and how far they go.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Notes<T> {
+struct NotesRecord<T> {
     /// The id of the newest entry in them.
     through_id: String,
     told: T,
 }
 
-impl<T: Default> Notes<T> {
+impl<T: Default> NotesRecord<T> {
     fn follow(&mut self, transcript: &Transcript, tell: impl FnOnce(&mut T, Range<u64>)) -> u64 {
         let from = self.covered(transcript).unwrap_or_else(|| {
-            *self = Notes::default();
+            *self = NotesRecord::default();
             0
         });
         let len = transcript.len() as u64;
@@ -112,7 +117,7 @@ fn warn(host: &Host, action: &str, error: &EngineError) {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+    use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 
     use super::*;
 
@@ -122,20 +127,20 @@ mod tests {
         SessionRef { id: "s".into(), ..SessionRef::default() }
     }
 
-    fn follow(notes: &Counted, talk: &Conversation) -> u64 {
+    fn follow(notes: &Counted, talk: &TranscriptBuilder) -> u64 {
         let transcript = talk.transcript();
         notes.follow(&transcript, &session(), |told, range| {
             told.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
         })
     }
 
-    fn until(notes: &Counted, talk: &Conversation) -> Option<Vec<String>> {
-        notes.until(&talk.transcript(), &session(), talk.len())
+    fn until(notes: &Counted, talk: &TranscriptBuilder) -> Option<Vec<String>> {
+        notes.notes_covering(&talk.transcript(), &session(), talk.len())
     }
 
     #[test]
     fn each_entry_is_taken_in_once() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         let notes = Counted::new(true);
         talk.user("first");
         assert_eq!(follow(&notes, &talk), 1);
@@ -150,16 +155,16 @@ mod tests {
 
     #[test]
     fn notes_survive_a_restart_and_another_branch_begins_anew() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         let notes = Counted::new(true);
         talk.user("go").assistant("done");
         follow(&notes, &talk);
         let host = ScriptedHost::new().handle();
         block_on(notes.store(&host, &session()));
         let again = Counted::new(true);
-        block_on(again.recall(&host, &session()));
+        block_on(again.load(&host, &session()));
         assert_eq!((follow(&again, &talk), until(&again, &talk)), (0, until(&notes, &talk)));
-        let mut other = Conversation::of_epoch(7);
+        let mut other = TranscriptBuilder::with_epoch(7);
         other.user("go on");
         assert_eq!(
             (follow(&again, &other), until(&again, &other)),
@@ -171,10 +176,10 @@ mod tests {
     fn what_does_not_parse_is_no_notes() {
         let host = ScriptedHost::new().handle();
         block_on(host.kv_put("notes/s", "nonsense")).unwrap();
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go");
         let notes = Counted::new(true);
-        block_on(notes.recall(&host, &session()));
+        block_on(notes.load(&host, &session()));
         assert_eq!(follow(&notes, &talk), 1);
     }
 }

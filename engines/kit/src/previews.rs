@@ -9,22 +9,22 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
-use crate::shown::{Rewrites, Shown};
-use crate::text::{Limit, grouped, truncate};
-use crate::turns::Reading;
+use crate::replacement::{EntryReplacement, ReplacementMap};
+use crate::sliding_window::TranscriptCursor;
+use crate::text::{TextLimit, group_thousands, truncate};
 
 /// The layer that notes of plans name.
 const LAYER: &str = "preview";
 
 /// The previews of one session.
 #[derive(Debug, Default)]
-pub struct Previews {
-    reading: Reading,
+pub struct ResultPreviews {
+    reading: TranscriptCursor,
     limit_tokens: u64,
-    rewrites: Rewrites,
+    rewrites: ReplacementMap,
 }
 
-impl Previews {
+impl ResultPreviews {
     /// Looks at what is new, once; at everything where the transcript or the limit is another one.
     pub fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
         let mut new = self.reading.advance(transcript);
@@ -44,7 +44,7 @@ impl Previews {
     }
 
     /// The results that are shown as previews.
-    pub fn rewrites(&self) -> &Rewrites {
+    pub fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
@@ -58,28 +58,33 @@ impl Previews {
         let share_tokens = self.limit_tokens / (results().count() as u64).max(1);
         for entry in results().filter(|entry| entry.tokens() > share_tokens) {
             if let Some(preview) = preview_of(&entry, share_tokens * CHARS_PER_TOKEN) {
-                self.rewrites.show(&entry, preview);
+                self.rewrites.insert(&entry, preview);
             }
         }
     }
 }
 
-fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<Shown> {
-    let limit = Limit { min_keep_chars: limit_chars / 4, ..Limit::chars(limit_chars) };
+fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<EntryReplacement> {
+    let limit =
+        TextLimit { min_keep_chars: limit_chars / 4, ..TextLimit::with_max_chars(limit_chars) };
     let notice = |count| format!("\n[{count} more characters; read the part you need]");
     let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
-    let detail = format!("{} -> {} tokens", grouped(entry.tokens()), grouped(estimate(&text)));
-    (!text.trim().is_empty()).then(|| Shown::text(text, LAYER, detail))
+    let detail = format!(
+        "{} -> {} tokens",
+        group_thousands(entry.tokens()),
+        group_thousands(estimate(&text))
+    );
+    (!text.trim().is_empty()).then(|| EntryReplacement::from_text(text, LAYER, detail))
 }
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn round(sizes: &[usize]) -> Conversation {
-        let mut talk = Conversation::new();
+    fn round(sizes: &[usize]) -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
         let ids: Vec<String> = (0..sizes.len()).map(|at| format!("c{at}")).collect();
         talk.user("read")
             .calls(&ids.iter().map(|id| (id.as_str(), "read", "{}")).collect::<Vec<_>>());
@@ -89,7 +94,11 @@ mod tests {
         talk
     }
 
-    fn shown_tokens(previews: &mut Previews, talk: &Conversation, limit_tokens: u64) -> Vec<u64> {
+    fn shown_tokens(
+        previews: &mut ResultPreviews,
+        talk: &TranscriptBuilder,
+        limit_tokens: u64,
+    ) -> Vec<u64> {
         let transcript = talk.transcript();
         previews.follow(&transcript, limit_tokens);
         let plan = previews.rewrites().plan(&transcript);
@@ -102,7 +111,7 @@ mod tests {
     #[test]
     fn the_results_of_a_round_share_its_limit() {
         let talk = round(&[800, 8_000, 40]);
-        let mut previews = Previews::default();
+        let mut previews = ResultPreviews::default();
         assert_eq!(shown_tokens(&mut previews, &talk, 20_000), [1_000, 10_000, 50]);
         let shown = shown_tokens(&mut previews, &talk, 3_000);
         assert!((900..=1_000).contains(&shown[1]), "{shown:?}");
@@ -112,10 +121,10 @@ mod tests {
     #[test]
     fn what_was_cut_is_cut_the_same_way_when_the_transcript_grows() {
         let mut talk = round(&[8_000]);
-        let mut previews = Previews::default();
+        let mut previews = ResultPreviews::default();
         shown_tokens(&mut previews, &talk, 1_000);
         let before = previews.rewrites().clone();
-        assert_ne!(before, Rewrites::default());
+        assert_ne!(before, ReplacementMap::default());
         talk.assistant("done").calls(&[("n", "ls", "{}")]).result("n", "ls", "a");
         shown_tokens(&mut previews, &talk, 1_000);
         assert_eq!(previews.rewrites(), &before);

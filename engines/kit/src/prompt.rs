@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{CompletionRequest, Entry, Flags, Kind, Purpose, Role, Transcript};
+use ctxhost_engine_api::{CompletionRequest, Entry, EntryKind, Flags, Purpose, Role, Transcript};
 
-use crate::dialogue::{RepeatRule, is_hidden, repeats};
+use crate::dialogue::{RepeatRule, find_repeats, is_hidden};
 use crate::redact::redact;
-use crate::summary::{IMAGE, untrusted};
-use crate::text::{clip, ends, one_line};
+use crate::summary::{IMAGE, wrap_untrusted};
+use crate::text::{clip, head_and_tail, one_line};
 
 /// What a person may ask a summary to look after, in code points.
 pub const FOCUS_CHARS: usize = 800;
@@ -23,33 +23,36 @@ const GAP: &str = "\n[…]\n";
 
 /// A prompt that grows part by part.
 #[derive(Clone, Debug, Default)]
-pub struct Prompt {
+pub struct SummaryPrompt {
     parts: Vec<String>,
 }
 
-impl Prompt {
+impl SummaryPrompt {
     /// Adds words of the engine.
-    pub fn say(&mut self, words: impl Into<String>) -> &mut Self {
+    pub fn add_text(&mut self, words: impl Into<String>) -> &mut Self {
         self.parts.push(words.into());
         self
     }
 
     /// Adds words of somebody else, in tags they cannot leave.
-    pub fn show(&mut self, tag: &str, text: &str) -> &mut Self {
-        self.say(untrusted(tag, text))
+    pub fn add_data(&mut self, tag: &str, text: &str) -> &mut Self {
+        self.add_text(wrap_untrusted(tag, text))
     }
 
     /// Adds what a person asked the summary to look after; nothing where nobody did.
-    pub fn focus(&mut self, words: &str) -> &mut Self {
+    pub fn add_focus(&mut self, words: &str) -> &mut Self {
         if words.is_empty() {
             return self;
         }
-        self.say(format!("Where it fits, look after this:\n{}", untrusted("focus", words)))
+        self.add_text(format!(
+            "Where it fits, look after this:\n{}",
+            wrap_untrusted("focus", words)
+        ))
     }
 
     /// The request for a summary. An empty model is the host's choice, 0 tokens are the model's own
     /// limit.
-    pub fn request(&self, model: &str, max_output_tokens: u64) -> CompletionRequest {
+    pub fn to_request(&self, model: &str, max_output_tokens: u64) -> CompletionRequest {
         CompletionRequest {
             purpose: Purpose::Summary,
             model: model.to_owned(),
@@ -62,13 +65,13 @@ impl Prompt {
 }
 
 /// What a person asked the summary to look after, as far as it may go into a prompt.
-pub fn focus_of(words: &str, limit_chars: usize) -> String {
+pub fn clean_focus(words: &str, limit_chars: usize) -> String {
     redact(&words.chars().take(limit_chars).collect::<String>()).into_owned()
 }
 
 /// How much of each message a summariser sees, in weighted characters.
 #[derive(Clone, Copy, Debug)]
-pub struct Excerpts {
+pub struct ExcerptLimits {
     /// Of what person and model say.
     pub message_chars: u64,
     /// Of what a tool answers.
@@ -79,11 +82,15 @@ pub struct Excerpts {
 
 /// Ranges as text. Thinking, what a tool noted beside its output, earlier summaries and what the
 /// person said twice are left out, secrets are replaced.
-pub fn conversation(transcript: &Transcript, ranges: &[Range<u64>], excerpts: &Excerpts) -> String {
-    let repeats = repeats(transcript, ranges, RepeatRule::default());
+pub fn render_conversation(
+    transcript: &Transcript,
+    ranges: &[Range<u64>],
+    excerpts: &ExcerptLimits,
+) -> String {
+    let repeats = find_repeats(transcript, ranges, RepeatRule::default());
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let is_told = |entry: &Entry<'_>| {
-        entry.kind() != Kind::CompactionSummary
+        entry.kind() != EntryKind::CompactionSummary
             && !is_hidden(entry)
             && !repeats.contains(&entry.seq())
     };
@@ -91,14 +98,14 @@ pub fn conversation(transcript: &Transcript, ranges: &[Range<u64>], excerpts: &E
     lines.collect::<Vec<_>>().join("\n\n")
 }
 
-fn told(entry: &Entry<'_>, excerpts: &Excerpts) -> Option<String> {
+fn told(entry: &Entry<'_>, excerpts: &ExcerptLimits) -> Option<String> {
     let (speaker, limit_chars) = match entry.role() {
         Role::Tool => ("Tool result", excerpts.result_chars),
         Role::Assistant => ("Assistant", excerpts.message_chars),
         Role::User => ("User", excerpts.message_chars),
         _ => ("Note", excerpts.message_chars),
     };
-    let text = ends(entry.text(), limit_chars / 3 * 2, limit_chars / 3, GAP);
+    let text = head_and_tail(entry.text(), limit_chars / 3 * 2, limit_chars / 3, GAP);
     let text = match (entry.has(Flags::IMAGES), text.trim().is_empty()) {
         (false, _) => text,
         (true, true) => IMAGE.into(),
@@ -124,21 +131,21 @@ fn calls(entry: &Entry<'_>, argument_chars: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    const EXCERPTS: Excerpts =
-        Excerpts { message_chars: 6_000, result_chars: 90, argument_chars: 20 };
+    const EXCERPTS: ExcerptLimits =
+        ExcerptLimits { message_chars: 6_000, result_chars: 90, argument_chars: 20 };
 
     #[test]
     fn a_conversation_is_told_without_thinking_secrets_and_summaries() {
-        let mut talk = Conversation::of_epoch(1);
+        let mut talk = TranscriptBuilder::with_epoch(1);
         talk.summary("## Decisions\n- one");
         talk.user("use token=abcdef123456").thinking("hm", "I look.");
         talk.calls(&[("a", "bash", r#"{"command":"a long command"}"#), ("b", "ls", "{}")]);
         talk.result("a", "bash", &format!("{}THE END", "x".repeat(5_000))).result("b", "ls", " ");
-        let text = conversation(&talk.transcript(), &[0..talk.len()], &EXCERPTS);
+        let text = render_conversation(&talk.transcript(), &[0..talk.len()], &EXCERPTS);
         let expected = format!(
             "[User]: use token=[redacted:credential]\n\n[Assistant]: I look.\n\n\
              [Assistant tool calls]: bash({{\"command\":\"a long…), ls({{}})\n\n\
@@ -151,15 +158,15 @@ mod tests {
 
     #[test]
     fn a_prompt_holds_its_parts_in_order_and_no_data_leaves_its_tags() {
-        let mut prompt = Prompt::default();
-        prompt.show("conversation", "a </conversation> b").say("Write.").focus("");
-        prompt.focus(&focus_of("</focus> token=abcdef123456", FOCUS_CHARS));
-        let request = prompt.request("m", 7);
+        let mut prompt = SummaryPrompt::default();
+        prompt.add_data("conversation", "a </conversation> b").add_text("Write.").add_focus("");
+        prompt.add_focus(&clean_focus("</focus> token=abcdef123456", FOCUS_CHARS));
+        let request = prompt.to_request("m", 7);
         assert_eq!((request.model.as_str(), request.max_output_tokens), ("m", 7));
         assert_eq!(request.prompt.matches("</conversation>").count(), 1);
         assert_eq!(request.prompt.matches("</focus>").count(), 1);
         assert!(request.prompt.contains("\n\nWrite.\n\nWhere it fits"));
         assert!(request.prompt.contains("[redacted:credential]"));
-        assert_eq!(focus_of("abcdef", 3), "abc");
+        assert_eq!(clean_focus("abcdef", 3), "abc");
     }
 }

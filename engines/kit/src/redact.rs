@@ -62,7 +62,7 @@ fn replaced(
 }
 
 /// Whether a text holds something that looks like a secret.
-pub fn holds_secret(text: &str) -> bool {
+pub fn contains_secret(text: &str) -> bool {
     REDACTIONS.iter().any(|(pattern, _)| pattern.is_match(text))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use ctxhost_engine_api::settings::{Allowed, Setting};
+use ctxhost_engine_api::settings::{Setting, SettingKind};
 use ctxhost_engine_api::{EngineError, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ pub fn parse<T: DeserializeOwned + Default>(config: &Value) -> Result<T> {
 }
 
 /// A value that the type allows and the engine cannot use.
-pub fn refuse(key: &str, message: impl Display) -> EngineError {
+pub fn setting_error(key: &str, message: impl Display) -> EngineError {
     EngineError::config(key, format!("{key} {message}"))
 }
 
@@ -39,7 +39,7 @@ pub fn refuse(key: &str, message: impl Display) -> EngineError {
 ///
 /// # Errors
 ///
-/// As [`refuse`], with the range that it may be in.
+/// As [`setting_error`], with the range that it may be in.
 pub fn check_ranges(settings: &impl Serialize, table: &[Setting]) -> Result<()> {
     check_numbers("", settings, table, range)
 }
@@ -49,12 +49,12 @@ pub fn check_ranges(settings: &impl Serialize, table: &[Setting]) -> Result<()> 
 ///
 /// # Errors
 ///
-/// As [`refuse`].
+/// As [`setting_error`].
 pub fn check_numbers(
     above: &str,
     settings: &impl Serialize,
     table: &[Setting],
-    rule: fn(Allowed) -> Option<String>,
+    rule: fn(SettingKind) -> Option<String>,
 ) -> Result<()> {
     // Settings come from JSON, so they have a form in it.
     let values = serde_json::to_value(settings).unwrap_or_default();
@@ -65,31 +65,31 @@ fn check_table(
     above: &str,
     values: &Value,
     table: &[Setting],
-    rule: fn(Allowed) -> Option<String>,
+    rule: fn(SettingKind) -> Option<String>,
 ) -> Result<()> {
     for setting in table {
         let Some(value) = values.get(setting.name) else { continue };
         let key = format!("{above}{}", setting.name);
-        if let Allowed::Table(inner) = setting.allowed {
+        if let SettingKind::Table(inner) = setting.kind {
             check_table(&format!("{key}."), value, inner, rule)?;
         }
         let Some(number) = value.as_f64() else { continue };
-        if !setting.allowed.admits_number(number)
-            && let Some(rule) = rule(setting.allowed)
+        if !setting.kind.allows_number(number)
+            && let Some(rule) = rule(setting.kind)
         {
-            return Err(refuse(&key, format_args!("is {number}; {rule}")));
+            return Err(setting_error(&key, format_args!("is {number}; {rule}")));
         }
     }
     Ok(())
 }
 
 /// What a number may be, as advice.
-fn range(allowed: Allowed) -> Option<String> {
+fn range(allowed: SettingKind) -> Option<String> {
     match allowed {
-        Allowed::Whole(least) => Some(format!("set {least} or more")),
-        Allowed::Between(least, most) => Some(format!("set {least} to {most}")),
-        Allowed::Number(least, most) => Some(format!("set {least:?} to {most:?}")),
-        Allowed::Share => Some("set a share above 0, at most 1".to_owned()),
+        SettingKind::Whole(least) => Some(format!("set {least} or more")),
+        SettingKind::Between(least, most) => Some(format!("set {least} to {most}")),
+        SettingKind::Number(least, most) => Some(format!("set {least:?} to {most:?}")),
+        SettingKind::Share => Some("set a share above 0, at most 1".to_owned()),
         _ => None,
     }
 }

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ctxhost_engine_api::{Compaction, EngineStatus, Plan, Result};
 use serde::Serialize;
 
-use crate::text::grouped;
+use crate::text::group_thousands;
 
 /// Says in a plan that a compaction is wanted: `1,200 tokens are over the threshold of 1,000`.
-pub fn want_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {
+pub fn request_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {
     plan.extras.compaction_wanted = Some(format!(
         "{} tokens are {words} of {}",
-        grouped(plan.estimated_tokens),
-        grouped(limit_tokens)
+        group_thousands(plan.estimated_tokens),
+        group_thousands(limit_tokens)
     ));
 }
 
 /// Compactions since the engine was created, over all sessions.
 #[derive(Debug, Default)]
-pub struct Compactions(AtomicU64);
+pub struct CompactionCounter(AtomicU64);
 
-impl Compactions {
+impl CompactionCounter {
     /// Counts an answer that is a plan.
     pub fn record(&self, answer: &Result<Compaction>) {
         if matches!(answer, Ok(Compaction::Plan(_))) {
@@ -47,14 +47,14 @@ mod tests {
     #[test]
     fn a_wanted_compaction_says_why() {
         let mut plan = Plan { estimated_tokens: 1_200, ..Plan::default() };
-        want_compaction(&mut plan, "over the threshold", 1_000);
+        request_compaction(&mut plan, "over the threshold", 1_000);
         let why = plan.extras.compaction_wanted.unwrap();
         assert_eq!(why, "1,200 tokens are over the threshold of 1,000");
     }
 
     #[test]
     fn plans_alone_count() {
-        let compactions = Compactions::default();
+        let compactions = CompactionCounter::default();
         compactions.record(&Ok(Compaction::Delegate));
         compactions.record(&Err(EngineError::failed("no")));
         compactions.record(&Ok(Compaction::Plan(Plan::default())));

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::{Host, SessionRef, capability};
 
-use crate::seed;
+use crate::hash;
 
 /// A longer session id is replaced by its hash: keys of a store are short.
 const LONGEST_ID_BYTES: usize = 60;
@@ -13,12 +13,12 @@ pub fn session_key(prefix: &str, session: &SessionRef) -> String {
     if id.len() <= LONGEST_ID_BYTES {
         format!("{prefix}{id}")
     } else {
-        format!("{prefix}#{:016x}", seed::of(id))
+        format!("{prefix}#{:016x}", hash::fnv1a(id))
     }
 }
 
 /// Whether the host keeps values for engines.
-pub fn keeps_values(host: &Host) -> bool {
+pub fn has_key_value_store(host: &Host) -> bool {
     host.info().capabilities.iter().any(|name| name == capability::KV)
 }
 

@@ -21,7 +21,7 @@ struct SubAgent {
 
 impl SubAgents {
     /// A sub-agent is about to start.
-    pub fn begin(&self, request: &SubagentSpawnRequest, now_ms: i64) {
+    pub fn add(&self, request: &SubagentSpawnRequest, now_ms: i64) {
         let ttl_ms = i64::try_from(request.ttl_ms).unwrap_or(i64::MAX);
         let agent = SubAgent {
             parent_id: request.parent.id.clone(),
@@ -32,12 +32,12 @@ impl SubAgents {
     }
 
     /// It ended, or never began.
-    pub fn end(&self, child_id: &str) {
+    pub fn remove(&self, child_id: &str) {
         self.alive().remove(child_id);
     }
 
     /// The living sub-agents of a session, one line each.
-    pub fn of(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
+    pub fn running_lines(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
         let alive = self.alive();
         let ours = alive.iter().filter(|(_, agent)| {
             agent.parent_id == parent.id && agent.expires_ms.is_none_or(|at| now_ms < at)
@@ -74,11 +74,11 @@ mod tests {
                 ttl_ms,
                 ..Default::default()
             };
-            agents.begin(&request, 0);
+            agents.add(&request, 0);
         }
-        agents.end("c");
-        agents.end("nobody");
-        let of = |id, now_ms| agents.of(&session(id), now_ms);
+        agents.remove("c");
+        agents.remove("nobody");
+        let of = |id, now_ms| agents.running_lines(&session(id), now_ms);
         assert_eq!(of("parent", 999), ["agent:a (session a)", "agent:b (session b)"]);
         assert_eq!(of("parent", 1_000).len(), 1);
         assert!(of("other", 0).is_empty());

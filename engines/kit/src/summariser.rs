@@ -7,7 +7,7 @@ use ctxhost_engine_api::{
     capability,
 };
 
-use crate::chunks::{Group, oldest_part};
+use crate::chunks::{MessageGroup, oldest_part};
 use crate::redact::redact;
 
 /// Tries after a prompt that was too long, each without the oldest groups.
@@ -20,7 +20,7 @@ pub const EXTRACTIVE: &str = "extractive";
 
 /// A summary and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct WrittenSummary {
     /// The text, without its envelope.
     pub text: String,
     /// [`EXTRACTIVE`], the name of a model, or what else it was made of.
@@ -29,10 +29,10 @@ pub struct Story {
     pub notes: Vec<String>,
 }
 
-impl Story {
+impl WrittenSummary {
     /// A story with nothing to note.
-    pub fn new(text: impl Into<String>, writer: impl Into<String>) -> Story {
-        Story { text: text.into(), writer: writer.into(), notes: Vec::new() }
+    pub fn new(text: impl Into<String>, writer: impl Into<String>) -> WrittenSummary {
+        WrittenSummary { text: text.into(), writer: writer.into(), notes: Vec::new() }
     }
 
     /// What a model answered, without its analysis, its envelope and secrets.
@@ -40,13 +40,13 @@ impl Story {
     /// # Errors
     ///
     /// [`ErrorKind::ModelEmpty`] where nothing is left.
-    pub fn of(answer: &Completion) -> Result<Story> {
+    pub fn from_completion(answer: &Completion) -> Result<WrittenSummary> {
         let text = redact(&summary_in(&answer.text)).trim().to_owned();
         if text.is_empty() {
             return Err(EngineError::new(ErrorKind::ModelEmpty, "the summariser answered nothing"));
         }
         let writer = if answer.model.is_empty() { "model" } else { &answer.model };
-        Ok(Story::new(text, writer))
+        Ok(WrittenSummary::new(text, writer))
     }
 }
 
@@ -64,9 +64,13 @@ pub fn is_final(error: &EngineError) -> bool {
 ///
 /// # Errors
 ///
-/// The host's, and those of [`Story::of`].
-pub async fn ask(host: &Host, call: CallId, request: CompletionRequest) -> Result<Story> {
-    Story::of(&host.complete(call, request).await?)
+/// The host's, and those of [`WrittenSummary::from_completion`].
+pub async fn request_summary(
+    host: &Host,
+    call: CallId,
+    request: CompletionRequest,
+) -> Result<WrittenSummary> {
+    WrittenSummary::from_completion(&host.complete(call, request).await?)
 }
 
 /// Asks for the summary of groups, and after a prompt that was too long again without the oldest of
@@ -74,17 +78,17 @@ pub async fn ask(host: &Host, call: CallId, request: CompletionRequest) -> Resul
 ///
 /// # Errors
 ///
-/// As [`ask`]; a prompt that stays too long is one.
-pub async fn ask_without_oldest<'a>(
+/// As [`request_summary`]; a prompt that stays too long is one.
+pub async fn request_summary_dropping_oldest<'a>(
     host: &Host,
     call: CallId,
-    groups: &'a [Group],
-    request: impl Fn(&[Group]) -> CompletionRequest,
-) -> Result<(Story, &'a [Group])> {
+    groups: &'a [MessageGroup],
+    request: impl Fn(&[MessageGroup]) -> CompletionRequest,
+) -> Result<(WrittenSummary, &'a [MessageGroup])> {
     let mut told = groups;
     let mut tries_left = OVERFLOW_TRIES;
     loop {
-        match ask(host, call, request(told)).await {
+        match request_summary(host, call, request(told)).await {
             Ok(story) => return Ok((story, told)),
             Err(error) => {
                 let oldest = oldest_part(told, OVERFLOW_PARTS);
@@ -137,10 +141,10 @@ mod tests {
 
     use super::*;
 
-    fn asked(answer: Result<&str>) -> Result<Story> {
+    fn asked(answer: Result<&str>) -> Result<WrittenSummary> {
         let host = ScriptedHost::new();
         host.script(answer.map(|text| Completion { text: text.into(), ..Completion::default() }));
-        block_on(ask(&host.handle(), CallId::default(), CompletionRequest::default()))
+        block_on(request_summary(&host.handle(), CallId::default(), CompletionRequest::default()))
     }
 
     #[test]
@@ -170,15 +174,17 @@ mod tests {
 
     #[test]
     fn a_prompt_too_long_goes_without_the_oldest_groups() {
-        let groups: Vec<Group> =
-            (0..10).map(|at| Group { range: at..at + 1, tokens: 10 }).collect();
-        let told = |overflows: usize, groups: &[Group]| {
+        let groups: Vec<MessageGroup> =
+            (0..10).map(|at| MessageGroup { range: at..at + 1, tokens: 10 }).collect();
+        let told = |overflows: usize, groups: &[MessageGroup]| {
             let host = ScriptedHost::new();
             let too_long = || Err(EngineError::new(ErrorKind::ModelOverflow, "too long"));
             (0..overflows).for_each(|_| host.script(too_long()));
             host.answer_always("told");
-            let (handle, request) = (host.handle(), |_: &[Group]| CompletionRequest::default());
-            let asked = ask_without_oldest(&handle, CallId::default(), groups, request);
+            let (handle, request) =
+                (host.handle(), |_: &[MessageGroup]| CompletionRequest::default());
+            let asked =
+                request_summary_dropping_oldest(&handle, CallId::default(), groups, request);
             block_on(asked).map(|(_, told)| told.len())
         };
         assert_eq!((told(0, &groups).unwrap(), told(3, &groups).unwrap()), (10, 4));

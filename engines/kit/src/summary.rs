@@ -3,32 +3,32 @@
 //! Deterministic: the same entries give the same bytes. It is what a fresh installation uses, and
 //! the rung on which every model-written summary falls back.
 
-mod asks;
 mod extract;
 mod merge;
 mod outline;
+mod requests;
 mod sections;
 mod sentences;
-mod similar;
+mod similarity;
 mod wrap;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
 
-pub use asks::{is_answered_line, is_nod};
-pub use extract::{extract, extract_before};
+pub use extract::{extract_sections, extract_sections_before};
 pub use merge::merge;
-pub use outline::{Ages, Form, Outline, Section};
-pub use sections::{HEADINGS, Sections};
-pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
+pub use outline::{LineRetention, SectionSpec, SummaryOutline, SummaryTemplate};
+pub use requests::{is_answered_line, is_assent};
+pub use sections::{HEADINGS, SummarySections};
+pub use wrap::{Provenance, escape_tag, unwrap_summary, wrap_summary, wrap_untrusted};
 
 use crate::dialogue::{self, RepeatRule};
-use crate::ledger::without_ledger;
+use crate::ledger::strip_ledger;
 use crate::redact::redact;
-use crate::text::ends;
+use crate::text::head_and_tail;
 
 /// Stands under a heading that has no lines.
 const NONE: &str = "None.";
@@ -42,7 +42,7 @@ pub const IMAGE: &str = "[an image]";
 
 /// Who speaks in a passage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum ExcerptRole {
     /// The person.
     User,
     /// The model.
@@ -54,11 +54,11 @@ pub enum Speaker {
 /// One message as a summariser reads it: length bounded, secrets replaced. The output of a tool is
 /// raw, because nothing quotes it.
 #[derive(Clone, Debug)]
-pub struct Passage<'a> {
+pub struct MessageExcerpt<'a> {
     /// Position in the transcript.
     pub seq: u64,
     /// Who speaks.
-    pub speaker: Speaker,
+    pub role: ExcerptRole,
     /// What is said.
     pub text: Cow<'a, str>,
     /// Whether the model goes on with tools after it: then it is no final answer.
@@ -67,51 +67,65 @@ pub struct Passage<'a> {
 
 /// The messages of ranges, oldest first, without earlier summaries and without what the person said
 /// twice.
-pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Passage<'a>> {
-    let repeats = dialogue::repeats(transcript, ranges, RepeatRule::default());
+pub fn message_excerpts<'a>(
+    transcript: &'a Transcript,
+    ranges: &[Range<u64>],
+) -> Vec<MessageExcerpt<'a>> {
+    let repeats = dialogue::find_repeats(transcript, ranges, RepeatRule::default());
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let told = entries.filter(|entry| {
-        let is_ours = entry.kind() == Kind::CompactionSummary;
+        let is_ours = entry.kind() == EntryKind::CompactionSummary;
         !is_ours && !dialogue::is_hidden(entry) && !repeats.contains(&entry.seq())
     });
     let passage = |entry: ctxhost_engine_api::Entry<'a>| {
         let speaker = match entry.role() {
-            Role::User if entry.is_user_message() => Speaker::User,
-            Role::Assistant => Speaker::Assistant,
-            _ => Speaker::Tool,
+            Role::User if entry.is_user_message() => ExcerptRole::User,
+            Role::Assistant => ExcerptRole::Assistant,
+            _ => ExcerptRole::Tool,
         };
-        let text = if speaker == Speaker::Tool {
-            ends(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
+        let text = if speaker == ExcerptRole::Tool {
+            head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
         } else {
             clean(whole_ends(entry.text()))
         };
         let text = if entry.has(Flags::IMAGES) { with_image(text) } else { text };
-        Passage { seq: entry.seq(), speaker, text, calls_tools: entry.has(Flags::TOOL_CALLS) }
+        MessageExcerpt {
+            seq: entry.seq(),
+            role: speaker,
+            text,
+            calls_tools: entry.has(Flags::TOOL_CALLS),
+        }
     };
     told.map(passage).collect()
 }
 
 /// What earlier compactions left in ranges, oldest first, without envelopes, ledgers and secrets.
-pub fn earlier(transcript: &Transcript, ranges: &[Range<u64>]) -> impl Iterator<Item = String> {
+pub fn earlier_summaries(
+    transcript: &Transcript,
+    ranges: &[Range<u64>],
+) -> impl Iterator<Item = String> {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let summaries = entries.filter(|entry| entry.kind() == Kind::CompactionSummary);
-    summaries.map(|entry| redact(&without_ledger(&unwrap(entry.text()))).into_owned())
+    let summaries = entries.filter(|entry| entry.kind() == EntryKind::CompactionSummary);
+    summaries.map(|entry| redact(&strip_ledger(&unwrap_summary(entry.text()))).into_owned())
 }
 
 /// The same, read and merged; `None` where there was none.
-pub fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> Option<Sections> {
-    earlier(transcript, ranges).map(|text| Sections::parse(&text)).reduce(merge)
+pub fn merge_earlier_summaries(
+    transcript: &Transcript,
+    ranges: &[Range<u64>],
+) -> Option<SummarySections> {
+    earlier_summaries(transcript, ranges).map(|text| SummarySections::parse(&text)).reduce(merge)
 }
 
 /// Lines as a summary shows them under a heading, `- None.` where there are none.
-pub fn bullets<T: AsRef<str>>(lines: &[T]) -> String {
+pub fn render_bullets<T: AsRef<str>>(lines: &[T]) -> String {
     if lines.is_empty() {
         return format!("- {NONE}");
     }
     lines.iter().map(|line| format!("- {}", line.as_ref())).collect::<Vec<_>>().join("\n")
 }
 
-/// What [`bullets`] of lines take, in weighted characters.
+/// What [`render_bullets`] of lines take, in weighted characters.
 fn list_chars(lines: &[String]) -> u64 {
     lines.iter().map(|line| weighted_chars(line) + 3).sum()
 }
@@ -120,7 +134,7 @@ fn list_chars(lines: &[String]) -> u64 {
 /// what nobody said.
 fn whole_ends(text: &str) -> Cow<'_, str> {
     const GAP: &str = "\n\n\u{0}\n\n";
-    let both = ends(text, HEAD_CHARS, END_CHARS, GAP);
+    let both = head_and_tail(text, HEAD_CHARS, END_CHARS, GAP);
     let Some((head, end)) = both.split_once(GAP) else { return both };
     let head_end = head.rfind('\n').max(head.rfind(". ").map(|at| at + 1)).unwrap_or(head.len());
     let next_line = end.find('\n').unwrap_or(end.len());
@@ -148,10 +162,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
-    fn sample() -> Conversation {
-        let mut sample = Conversation::new();
+    fn sample() -> TranscriptBuilder {
+        let mut sample = TranscriptBuilder::new();
         sample.user("Fix the login in /srv/app/login.rs. Never touch the schema. 必须保留日志。");
         sample.calls(&[("1", "read", &json!({"path": "/srv/app/login.rs"}).to_string())]);
         sample.result("1", "read", "commit deadbeefcafe");
@@ -163,8 +177,8 @@ mod tests {
     #[test]
     fn the_same_entries_give_the_same_bytes_in_five_sections() {
         let transcript = sample().transcript();
-        let once = extract(&passages(&transcript, &[0..5])).render();
-        assert_eq!(once, extract(&passages(&transcript, &[0..5])).render());
+        let once = extract_sections(&message_excerpts(&transcript, &[0..5])).render();
+        assert_eq!(once, extract_sections(&message_excerpts(&transcript, &[0..5])).render());
         let expected = "\
 ## Decisions
 - I decided to use a session table instead of cookies.
@@ -196,10 +210,10 @@ mod tests {
             }
             let transcript = sample.transcript();
             let ranges = [0..transcript.len() as u64];
-            let newer = extract(&passages(&transcript, &ranges));
-            let whole =
-                carried(&transcript, &ranges).map_or(newer.clone(), |old| merge(old, newer));
-            text = wrap(&whole.render(), &Provenance { entries: 5, writer: "extractive" });
+            let newer = extract_sections(&message_excerpts(&transcript, &ranges));
+            let whole = merge_earlier_summaries(&transcript, &ranges)
+                .map_or(newer.clone(), |old| merge(old, newer));
+            text = wrap_summary(&whole.render(), &Provenance { entries: 5, writer: "extractive" });
             assert_eq!(text.matches("<summary>").count(), 1, "round {round}");
             sizes.push(text.len());
         }
@@ -208,8 +222,8 @@ mod tests {
 
     #[test]
     fn nothing_said_gives_five_empty_sections() {
-        let text = extract(&[]).render();
+        let text = extract_sections(&[]).render();
         assert_eq!(text.matches("- None.").count(), 5);
-        assert_eq!(Sections::parse(&text), Sections::default());
+        assert_eq!(SummarySections::parse(&text), SummarySections::default());
     }
 }

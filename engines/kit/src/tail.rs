@@ -11,7 +11,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
-use crate::caps::{LEAST_RESULT_CHARS, level};
+use crate::caps::{LEAST_RESULT_CHARS, fair_cap};
 use crate::cuts::trailing_frame;
 
 /// Less room than this part of the whole is not worth a frame whose results are cut.
@@ -19,7 +19,7 @@ const LEAST_PART: u64 = 4;
 
 /// Where the part that stays begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
+pub struct TranscriptTail {
     /// Its first position.
     pub start: u64,
     /// Its first frame and what each result in it is cut to, in weighted characters; `None` where the
@@ -30,7 +30,11 @@ pub struct Tail {
 /// The newest frames that take at most `keep_tokens`, as `cost` counts an entry; the newest of all
 /// whatever it takes. Where much room is left before a frame that does not fit, its results are cut to
 /// what is left: one large output does not leave the tail empty.
-pub fn newest(transcript: &Transcript, keep_tokens: u64, cost: impl Fn(&Entry<'_>) -> u64) -> Tail {
+pub fn newest_within(
+    transcript: &Transcript,
+    keep_tokens: u64,
+    cost: impl Fn(&Entry<'_>) -> u64,
+) -> TranscriptTail {
     let mut start = trailing_frame(transcript);
     let all = |range: Range<u64>| transcript.range(range).map(|entry| cost(&entry)).sum::<u64>();
     let mut room = keep_tokens.saturating_sub(all(start..transcript.len() as u64));
@@ -38,12 +42,12 @@ pub fn newest(transcript: &Transcript, keep_tokens: u64, cost: impl Fn(&Entry<'_
         let frame = transcript.cut_at_or_before(start - 1)..start;
         let Some(left) = room.checked_sub(all(frame.clone())) else {
             return cut_into(transcript, frame, room, keep_tokens / LEAST_PART, &cost)
-                .unwrap_or(Tail { start, cut: None });
+                .unwrap_or(TranscriptTail { start, cut: None });
         };
         room = left;
         start = frame.start;
     }
-    Tail { start, cut: None }
+    TranscriptTail { start, cut: None }
 }
 
 /// A tail that begins with a frame of which the results are cut, if that leaves something of them.
@@ -53,7 +57,7 @@ fn cut_into(
     room_tokens: u64,
     least_tokens: u64,
     cost: &impl Fn(&Entry<'_>) -> u64,
-) -> Option<Tail> {
+) -> Option<TranscriptTail> {
     let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::IMAGES);
     let costs = |wanted: bool| {
         let entries = transcript.range(frame.clone());
@@ -65,19 +69,19 @@ fn cut_into(
     if results.is_empty() || room < least_results || room_tokens < least_tokens {
         return None;
     }
-    let cap_chars = level(results, room)? * CHARS_PER_TOKEN;
-    Some(Tail { start: frame.start, cut: Some((frame, cap_chars)) })
+    let cap_chars = fair_cap(results, room)? * CHARS_PER_TOKEN;
+    Some(TranscriptTail { start: frame.start, cut: Some((frame, cap_chars)) })
 }
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
     use proptest::prelude::*;
 
     use super::*;
 
     fn rounds(sizes: &[usize]) -> Transcript {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go");
         for (at, size) in sizes.iter().enumerate() {
             let id = at.to_string();
@@ -93,21 +97,30 @@ mod tests {
     #[test]
     fn a_large_result_is_cut_so_that_the_room_is_used() {
         let transcript = rounds(&[100, 9_000, 100]);
-        let tail = newest(&transcript, 2_000, tokens);
+        let tail = newest_within(&transcript, 2_000, tokens);
         let (frame, cap_chars) = tail.cut.clone().unwrap();
         assert_eq!((tail.start, frame), (3, 3..5));
         assert!((6_000..8_000).contains(&cap_chars), "{cap_chars}");
-        assert_eq!(newest(&transcript, 400, tokens).start, 3);
-        assert_eq!(newest(&transcript, 120, tokens), Tail { start: 5, cut: None });
-        assert_eq!(newest(&transcript, 90_000, tokens), Tail { start: 0, cut: None });
+        assert_eq!(newest_within(&transcript, 400, tokens).start, 3);
+        assert_eq!(newest_within(&transcript, 120, tokens), TranscriptTail { start: 5, cut: None });
+        assert_eq!(
+            newest_within(&transcript, 90_000, tokens),
+            TranscriptTail { start: 0, cut: None }
+        );
     }
 
     #[test]
     fn what_has_no_result_is_not_cut() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user(&"long ".repeat(2_000)).assistant("short");
-        assert_eq!(newest(&talk.transcript(), 1_000, tokens), Tail { start: 1, cut: None });
-        assert_eq!(newest(&Conversation::new().transcript(), 1_000, tokens), Tail::default());
+        assert_eq!(
+            newest_within(&talk.transcript(), 1_000, tokens),
+            TranscriptTail { start: 1, cut: None }
+        );
+        assert_eq!(
+            newest_within(&TranscriptBuilder::new().transcript(), 1_000, tokens),
+            TranscriptTail::default()
+        );
     }
 
     proptest! {
@@ -116,7 +129,7 @@ mod tests {
             sizes in prop::collection::vec(1usize..3_000, 1..30), keep in 400u64..20_000,
         ) {
             let transcript = rounds(&sizes);
-            let tail = newest(&transcript, keep, tokens);
+            let tail = newest_within(&transcript, keep, tokens);
             let cost = |entry: Entry<'_>| match &tail.cut {
                 Some((frame, chars)) if frame.contains(&entry.seq()) && entry.role() == Role::Tool => {
                     entry.tokens().min(chars / 4)

@@ -27,7 +27,7 @@ const NOTICE_ROUNDS: usize = 4;
 
 /// How large a text may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct TextLimit {
     /// The whole result, with its notice, in weighted characters.
     pub max_chars: u64,
     /// So much of the text is kept before a tail may take its place, in weighted characters.
@@ -36,10 +36,10 @@ pub struct Limit {
     pub min_weight: u64,
 }
 
-impl Limit {
+impl TextLimit {
     /// At most so many weighted characters, with V's least kept head of 2,000.
-    pub fn chars(max_chars: u64) -> Self {
-        Limit { max_chars, min_keep_chars: 2_000, min_weight: 1 }
+    pub fn with_max_chars(max_chars: u64) -> Self {
+        TextLimit { max_chars, min_keep_chars: 2_000, min_weight: 1 }
     }
 }
 
@@ -47,8 +47,12 @@ impl Limit {
 /// of characters left out. A text that fits is answered as it is.
 ///
 /// A pure function: the same text and limit give the same bytes.
-pub fn truncate<'a>(text: &'a str, limit: Limit, notice: impl Fn(u64) -> String) -> Cow<'a, str> {
-    let weigh = |text: &str| weighted(text, limit.min_weight);
+pub fn truncate<'a>(
+    text: &'a str,
+    limit: TextLimit,
+    notice: impl Fn(u64) -> String,
+) -> Cow<'a, str> {
+    let weigh = |text: &str| weighted_len(text, limit.min_weight);
     if weigh(text) <= limit.max_chars {
         return Cow::Borrowed(text);
     }
@@ -82,7 +86,7 @@ pub fn clip(text: &str, max_chars: u64) -> Cow<'_, str> {
 }
 
 /// A text in at most `max_chars` weighted characters, with [`CUT_MARKER`] where there is room for it.
-pub fn cap(text: &str, max_chars: u64) -> Cow<'_, str> {
+pub fn cap_with_marker(text: &str, max_chars: u64) -> Cow<'_, str> {
     if weighted_chars(text) <= max_chars {
         return Cow::Borrowed(text);
     }
@@ -98,7 +102,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// The weighted characters of a text when no character weighs less than `min_weight`.
-pub fn weighted(text: &str, min_weight: u64) -> u64 {
+pub fn weighted_len(text: &str, min_weight: u64) -> u64 {
     if min_weight <= 1 {
         return weighted_chars(text);
     }
@@ -132,7 +136,12 @@ pub fn suffix(text: &str, max_chars: u64, min_weight: u64) -> &str {
 
 /// The head of a long text and its end, where it mostly says how it came out, with `gap` between
 /// them. Sizes are in weighted characters.
-pub fn ends<'a>(text: &'a str, head_chars: u64, end_chars: u64, gap: &str) -> Cow<'a, str> {
+pub fn head_and_tail<'a>(
+    text: &'a str,
+    head_chars: u64,
+    end_chars: u64,
+    gap: &str,
+) -> Cow<'a, str> {
     let head = prefix(text, head_chars, 1);
     let rest = text.get(head.len()..).unwrap_or("");
     let end = suffix(rest, end_chars, 1);
@@ -156,7 +165,7 @@ pub fn has_important_tail(text: &str) -> bool {
 }
 
 /// Thousands separated by commas, for people: `48,210`.
-pub fn grouped(number: u64) -> String {
+pub fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {
@@ -169,9 +178,9 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// The kept text without its notice, and how many UTF-16 units of the original it holds.
-fn keep(text: &str, room_chars: u64, limit: Limit) -> (String, u64) {
+fn keep(text: &str, room_chars: u64, limit: TextLimit) -> (String, u64) {
     let min_keep = limit.min_keep_chars.min(room_chars);
-    let marker_chars = weighted(MIDDLE_MARKER, limit.min_weight);
+    let marker_chars = weighted_len(MIDDLE_MARKER, limit.min_weight);
     let tail_chars = (room_chars * TAIL_SHARE_PERCENT / 100).min(TAIL_LIMIT_CHARS);
     let head_chars = room_chars.saturating_sub(tail_chars + marker_chars);
     if room_chars > 2 * min_keep && head_chars > min_keep && has_important_tail(text) {
@@ -223,26 +232,29 @@ pub(crate) mod tests {
     #[test]
     fn case_2_weights_with_a_minimum_of_two() {
         for (text, chars) in [("abcd", 8), ("你好", 8), ("\u{1F600}", 4)] {
-            assert_eq!(weighted(text, 2), chars, "{text}");
+            assert_eq!(weighted_len(text, 2), chars, "{text}");
         }
     }
 
     #[test]
     fn case_15_and_16_a_text_is_cut_to_exactly_its_limit() {
         let text = "x".repeat(5_000);
-        let cut = |max| truncate(&text, Limit::chars(max), recorded).into_owned();
+        let cut = |max| truncate(&text, TextLimit::with_max_chars(max), recorded).into_owned();
         assert_eq!(cut(3_000).len(), 3_000);
         assert!(cut(3_000).ends_with("narrower args if needed]"));
         assert_eq!(cut(20), recorded(5_000)[..20]);
         assert_eq!(cut(1), "[");
         assert_eq!(cut(0), "");
-        assert!(matches!(truncate(&text, Limit::chars(5_000), recorded), Cow::Borrowed(_)));
+        assert!(matches!(
+            truncate(&text, TextLimit::with_max_chars(5_000), recorded),
+            Cow::Borrowed(_)
+        ));
     }
 
     #[test]
     fn case_17_an_important_tail_survives() {
         let text = format!("{}Error: boom", "line of a build log\n".repeat(2_000));
-        let cut = truncate(&text, Limit::chars(16_000), recorded);
+        let cut = truncate(&text, TextLimit::with_max_chars(16_000), recorded);
         assert!(cut.starts_with("line of a build log"));
         assert!(cut.contains("Error: boom"));
         assert!(weighted_chars(&cut) <= 16_000);
@@ -251,10 +263,10 @@ pub(crate) mod tests {
     #[test]
     fn case_18_and_19_weights_decide_and_pairs_stay_whole() {
         let cjk = "语".repeat(5_000);
-        let cut = truncate(&cjk, Limit::chars(3_000), recorded);
+        let cut = truncate(&cjk, TextLimit::with_max_chars(3_000), recorded);
         assert_eq!(utf16_len(&cut), 804);
         let mixed = format!("{}\u{1F600}{}", "a".repeat(439), "b".repeat(1_000));
-        let limit = Limit { min_weight: 2, ..Limit::chars(1_000) };
+        let limit = TextLimit { min_weight: 2, ..TextLimit::with_max_chars(1_000) };
         assert_eq!(utf16_len(&truncate(&mixed, limit, recorded)), 500);
     }
 
@@ -279,7 +291,7 @@ pub(crate) mod tests {
         let text = "s".repeat(17_000);
         assert_eq!(CUT_MARKER.len(), 46);
         for (max, kept) in [(16_000, 15_954), (60, 14), (40, 40), (17_000, 17_000)] {
-            let capped = cap(&text, max);
+            let capped = cap_with_marker(&text, max);
             assert_eq!(capped.matches('s').count() - capped.matches(CUT_MARKER).count() * 3, kept);
             assert!(capped.len() as u64 <= max);
         }
@@ -287,15 +299,15 @@ pub(crate) mod tests {
 
     #[test]
     fn head_and_end_of_a_long_text() {
-        assert_eq!(ends("0123456789", 4, 2, "…"), "0123…89");
-        assert_eq!(ends("0123456789", 8, 2, "…"), "0123456789");
-        assert_eq!(ends("", 0, 0, "…"), "");
+        assert_eq!(head_and_tail("0123456789", 4, 2, "…"), "0123…89");
+        assert_eq!(head_and_tail("0123456789", 8, 2, "…"), "0123456789");
+        assert_eq!(head_and_tail("", 0, 0, "…"), "");
     }
 
     #[test]
     fn numbers_for_people() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (48_210, "48,210")] {
-            assert_eq!(grouped(number), text);
+            assert_eq!(group_thousands(number), text);
         }
     }
 
@@ -305,9 +317,9 @@ pub(crate) mod tests {
         fn a_cut_text_fits_and_is_the_same_each_time(
             text in "[a-z 语\u{1F600}\n]{0,900}", max in 0u64..600, min_weight in 1u64..3,
         ) {
-            let limit = Limit { max_chars: max, min_keep_chars: 40, min_weight };
+            let limit = TextLimit { max_chars: max, min_keep_chars: 40, min_weight };
             let once = truncate(&text, limit, recorded);
-            prop_assert!(weighted(&once, min_weight) <= max);
+            prop_assert!(weighted_len(&once, min_weight) <= max);
             prop_assert_eq!(&once, &truncate(&text, limit, recorded));
         }
     }

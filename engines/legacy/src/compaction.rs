@@ -8,59 +8,59 @@
 //!  after    task  [summary]          newest request  [summary]     │ tail
 //! ```
 
-mod answers;
 mod appendix;
 mod chunks;
 mod cut;
-mod ladder;
+mod fallbacks;
+mod model_request;
 mod prompt;
 mod quality;
-mod summarise;
+mod summary;
 mod workspace;
 
 use std::borrow::Cow;
 
 use ctxhost_engine_api::{
-    Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
+    Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Plan, PlanNote, Result, Role,
     Transcript,
 };
-use ctxhost_engine_kit::caps::keep_cut;
+use ctxhost_engine_kit::caps::keep_with_cut_results;
 use ctxhost_engine_kit::files::FileLedger;
-use ctxhost_engine_kit::fold::{cost, leave_out};
+use ctxhost_engine_kit::history_fold::{leave_out, plan_tokens};
 use ctxhost_engine_kit::identifiers::anonymise;
 pub(crate) use ctxhost_engine_kit::summariser::EXTRACTIVE;
-use ctxhost_engine_kit::summary::{Provenance, wrap};
-use ctxhost_engine_kit::text::grouped;
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
+use ctxhost_engine_kit::text::group_thousands;
 use serde_json::{Value, json};
 
-use crate::memory::Memory;
+use crate::decisions::DecisionStore;
 use crate::settings::{IdentifierPolicy, Settings, share_of};
 use crate::tool_result_guard;
-use cut::{Cut, Fold, Segment};
-use summarise::Story;
+use cut::{CompactionCut, SummaryTask, TranscriptSegment};
+use summary::CheckedSummary;
 
 /// The name of the layer in notes.
 pub(crate) const LAYER: &str = "compaction";
 
 /// What one compaction works with.
 #[derive(Clone, Copy)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct LegacyCompaction<'a> {
     pub(crate) host: &'a Host,
     pub(crate) settings: &'a Settings,
-    pub(crate) memory: &'a Memory,
+    pub(crate) memory: &'a DecisionStore,
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
 }
 
-impl Desk<'_> {
+impl LegacyCompaction<'_> {
     /// Whether the conversation has to become smaller before the next request.
-    pub(crate) fn is_pressed(&self) -> bool {
+    pub(crate) fn is_over_target(&self) -> bool {
         let settings = &self.settings.compaction;
         self.transcript.total_tokens() > share_of(self.request.budget, settings.target_share)
     }
 
     /// A text as it may be told: under the policy `anonymize` without any exact name.
-    fn nameless<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    fn anonymised<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.settings.compaction.identifier_policy {
             IdentifierPolicy::Anonymize => anonymise(text),
             _ => Cow::Borrowed(text),
@@ -72,19 +72,19 @@ impl Desk<'_> {
 pub(crate) async fn compact(
     host: &Host,
     settings: &Settings,
-    memory: &Memory,
+    memory: &DecisionStore,
     transcript: &Transcript,
     request: &CompactRequest,
 ) -> Result<Compaction> {
-    let desk = Desk { host, settings, memory, transcript, request };
-    let Some(cut) = cut::choose(&desk) else {
+    let desk = LegacyCompaction { host, settings, memory, transcript, request };
+    let Some(cut) = cut::choose_cut(&desk) else {
         return Ok(nothing("no history lies before the cut"));
     };
     let mut stories = Vec::new();
     for fold in &cut.folds {
-        stories.push(summarise::tell(&desk, fold).await?);
+        stories.push(summary::summarise_fold(&desk, fold).await?);
     }
-    put_away(&desk, &cut).await;
+    store_originals(&desk, &cut).await;
     let plan = plan_of(&desk, &cut, &stories);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
@@ -98,7 +98,7 @@ pub(crate) async fn compact(
 }
 
 /// The writers of the summaries of a plan, in order.
-pub(crate) fn writers(plan: &Plan) -> impl Iterator<Item = &str> {
+pub(crate) fn summary_writers(plan: &Plan) -> impl Iterator<Item = &str> {
     let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
     inserted.filter_map(|op| Some(op.note.as_ref()?.detail.rsplit_once(", ")?.1))
 }
@@ -106,8 +106,8 @@ pub(crate) fn writers(plan: &Plan) -> impl Iterator<Item = &str> {
 fn cannot_fit(after_tokens: u64, limit_tokens: u64) -> EngineError {
     let message = format!(
         "what must stay takes {} tokens and a compaction must end at {}; choose a larger model, or shorten the newest message",
-        grouped(after_tokens),
-        grouped(limit_tokens)
+        group_thousands(after_tokens),
+        group_thousands(limit_tokens)
     );
     EngineError::new(ErrorKind::CannotFit, message)
 }
@@ -116,51 +116,65 @@ fn nothing(reason: &str) -> Compaction {
     Compaction::Nothing { reason: reason.into() }
 }
 
-fn plan_of(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Plan {
+fn plan_of(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Plan {
     let mut plan = Plan::default();
     for segment in &cut.segments {
         match segment {
-            Segment::Keep(range) => keep(desk, cut, range.clone(), &mut plan),
-            Segment::Fold { fold, range } => {
+            TranscriptSegment::Keep(range) => keep(desk, cut, range.clone(), &mut plan),
+            TranscriptSegment::Fold { fold, range } => {
                 let told = cut.folds.get(*fold).zip(stories.get(*fold));
                 if let Some((fold, story)) = told {
-                    put_in(fold, story, range.clone(), &mut plan);
+                    insert_summary(fold, story, range.clone(), &mut plan);
                 }
             }
         }
     }
-    plan.estimated_tokens = cost(&plan, desk.transcript);
+    plan.estimated_tokens = plan_tokens(&plan, desk.transcript);
     plan.extras.details = details(desk, cut, stories);
-    plan.extras.notes =
-        stories.iter().flat_map(|story| &story.notes).map(|note| Note::new(LAYER, note)).collect();
+    plan.extras.notes = stories
+        .iter()
+        .flat_map(|story| &story.notes)
+        .map(|note| PlanNote::new(LAYER, note))
+        .collect();
     plan
 }
 
 /// The summary stands at the largest gap of its fold; smaller gaps are told by it as well.
-fn put_in(fold: &Fold, story: &Story, range: std::ops::Range<u64>, plan: &mut Plan) {
+fn insert_summary(
+    fold: &SummaryTask,
+    story: &CheckedSummary,
+    range: std::ops::Range<u64>,
+    plan: &mut Plan,
+) {
     let (history, writer) = (&fold.history, &story.writer);
     if !history.is_anchor(&range) {
         leave_out(plan, range, LAYER);
         return;
     }
-    let text = wrap(&story.text, &Provenance { entries: history.entries(), writer });
-    let detail = history.told(&text, writer);
+    let text = wrap_summary(&story.text, &Provenance { entries: history.entries(), writer });
+    let detail = history.describe(&text, writer);
     plan.insert(Role::User, text, range).note(LAYER, detail);
 }
 
 /// Puts the large results away that stay and are cut for good.
-async fn put_away(desk: &Desk<'_>, cut: &Cut) {
+async fn store_originals(desk: &LegacyCompaction<'_>, cut: &CompactionCut) {
     let guard = &desk.settings.tool_results;
-    let cut_for_good = cut.kept(desk.transcript).filter(|entry| cut.caps.of(desk, entry).is_some());
-    let large = cut_for_good.filter(|entry| tool_result_guard::is_put_away(entry, guard));
-    desk.memory.put_away(desk.host, &desk.request.session, large).await;
+    let cut_for_good =
+        cut.kept_entries(desk.transcript).filter(|entry| cut.caps.limit_for(desk, entry).is_some());
+    let large = cut_for_good.filter(|entry| tool_result_guard::needs_stored_original(entry, guard));
+    desk.memory.store_originals(desk.host, &desk.request.session, large).await;
 }
 
 /// Keeps a range; results in it are cut to the cap of one result and to the room of the tail.
-fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan) {
-    keep_cut(plan, desk.transcript, range, |entry| {
-        let cap_chars = cut.caps.of(desk, entry)?;
-        let handle = desk.memory.handle(&desk.request.session, entry.id());
+fn keep(
+    desk: &LegacyCompaction<'_>,
+    cut: &CompactionCut,
+    range: std::ops::Range<u64>,
+    plan: &mut Plan,
+) {
+    keep_with_cut_results(plan, desk.transcript, range, |entry| {
+        let cap_chars = cut.caps.limit_for(desk, entry)?;
+        let handle = desk.memory.blob_handle(&desk.request.session, entry.id());
         let guard = &desk.settings.tool_results;
         let shown = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
         (shown.tokens() < entry.tokens()).then_some(shown)
@@ -168,7 +182,7 @@ fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan
 }
 
 /// What the session keeps beside the compaction, and the next one takes up again.
-fn details(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Value {
+fn details(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Value {
     let mut ledger = FileLedger::default();
     for fold in &cut.folds {
         ledger.add_history(desk.transcript, fold.history.gaps());

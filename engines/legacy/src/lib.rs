@@ -24,74 +24,81 @@ mod pruning;
 mod tool_result_guard;
 mod window_guard;
 
-mod memory;
+mod counters;
+mod decisions;
 mod results;
 pub mod settings;
-mod tally;
 
 use ctxhost_engine_api::{
-    AssembleRequest, BootstrapRequest, Bootstrapped, CompactRequest, Compaction, ContextEngine,
-    EngineError, EngineStatus, ErrorKind, Host, Info, LogLevel, ModelRef, Note, Plan, Result,
+    AssembleRequest, BootstrapReply, BootstrapRequest, CompactRequest, Compaction, ContextEngine,
+    EngineError, EngineStatus, ErrorKind, Host, Info, LogLevel, ModelRef, Plan, PlanNote, Result,
     Transcript,
 };
 use serde_json::Value;
 
-use memory::Memory;
-use pruning::{CacheClock, Pruning};
+use counters::LegacyCounters;
+use decisions::DecisionStore;
+use pruning::{CacheClock, PruningLayer};
 use results::ToolResults;
 use settings::Settings;
-use tally::Tally;
-use tool_result_guard::Scope;
-use window_guard::Verdict;
+use tool_result_guard::ReductionScope;
+use window_guard::WindowVerdict;
 
 /// The four-layer guard.
 #[derive(Debug)]
-pub struct Legacy {
+pub struct LegacyEngine {
     host: Host,
     settings: Settings,
-    pruning: Pruning,
-    memory: Memory,
-    tally: Tally,
+    pruning: PruningLayer,
+    memory: DecisionStore,
+    tally: LegacyCounters,
 }
 
-impl ContextEngine for Legacy {
+impl ContextEngine for LegacyEngine {
     const INFO: Info = Info::new("legacy", "Legacy four-layer guard", env!("CARGO_PKG_VERSION"));
 
     fn create(host: Host, config: Value) -> Result<Self> {
         let settings = Settings::from_config(&config)?;
-        let pruning = Pruning::new(&settings.pruning)?;
-        Ok(Legacy { host, settings, pruning, memory: Memory::default(), tally: Tally::default() })
+        let pruning = PruningLayer::new(&settings.pruning)?;
+        Ok(LegacyEngine {
+            host,
+            settings,
+            pruning,
+            memory: DecisionStore::default(),
+            tally: LegacyCounters::default(),
+        })
     }
 
     /// Reads what an earlier process decided, so that the first request repeats its bytes.
-    async fn bootstrap(&self, _: Transcript, request: BootstrapRequest) -> Result<Bootstrapped> {
-        self.memory.recall(&self.host, &request.session).await;
-        Ok(Bootstrapped::default())
+    async fn bootstrap(&self, _: Transcript, request: BootstrapRequest) -> Result<BootstrapReply> {
+        self.memory.load(&self.host, &request.session).await;
+        Ok(BootstrapReply::default())
     }
 
     /// Layers 1, 4 and 2.
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let warning = self.check_window(&request.model)?;
-        self.memory.recall(&self.host, &request.session).await;
+        self.memory.load(&self.host, &request.session).await;
         let guard = &self.settings.tool_results;
         if guard.spill_chars > 0 {
-            let large = transcript.iter().filter(|e| tool_result_guard::is_put_away(e, guard));
-            self.memory.put_away(&self.host, &request.session, large).await;
+            let large =
+                transcript.iter().filter(|e| tool_result_guard::needs_stored_original(e, guard));
+            self.memory.store_originals(&self.host, &request.session, large).await;
         }
         let mut plan = self.reduce_results(&transcript, &request);
-        self.memory.keep(&self.host, &request.session).await;
-        self.tally.assembled(&plan);
-        plan.extras.notes.extend(warning.map(|sentence| Note::new("window guard", sentence)));
+        self.memory.store(&self.host, &request.session).await;
+        self.tally.record_plan(&plan);
+        plan.extras.notes.extend(warning.map(|sentence| PlanNote::new("window guard", sentence)));
         Ok(plan)
     }
 
     /// Layer 3.
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let Legacy { host, settings, memory, .. } = self;
-        memory.recall(host, &request.session).await;
+        let LegacyEngine { host, settings, memory, .. } = self;
+        memory.load(host, &request.session).await;
         let answer = compaction::compact(host, settings, memory, &transcript, &request).await;
-        memory.keep(host, &request.session).await;
-        self.tally.compacted(&answer);
+        memory.store(host, &request.session).await;
+        self.tally.record_compaction(&answer);
         answer
     }
 
@@ -104,16 +111,16 @@ impl ContextEngine for Legacy {
     }
 }
 
-impl Legacy {
+impl LegacyEngine {
     /// Layer 1. Answers a warning for the report; it is logged the first time only.
     fn check_window(&self, model: &ModelRef) -> Result<Option<String>> {
-        match window_guard::check(model, &self.settings.window) {
-            Verdict::Clear => Ok(None),
-            Verdict::Warn(sentence) => {
+        match window_guard::check_window(model, &self.settings.window) {
+            WindowVerdict::Clear => Ok(None),
+            WindowVerdict::Warn(sentence) => {
                 self.warn_once(&sentence);
                 Ok(Some(sentence))
             }
-            Verdict::Block(sentence) => {
+            WindowVerdict::Block(sentence) => {
                 self.warn_once(&sentence);
                 Err(EngineError::new(ErrorKind::WindowTooSmall, sentence))
             }
@@ -123,22 +130,22 @@ impl Legacy {
     /// Layers 4 and 2. Pruning goes first: a result it has cleared needs no cut.
     fn reduce_results(&self, transcript: &Transcript, request: &AssembleRequest) -> Plan {
         let window_tokens =
-            tool_result_guard::window_in_force(request.model.window_tokens, request.budget);
+            tool_result_guard::effective_window_tokens(request.model.window_tokens, request.budget);
         let guard = &self.settings.tool_results;
         let clock = CacheClock {
             now_ms: request.now_ms,
             last_touch_ms: self.host.prompt_cache(&request.session).last_touch_ms,
         };
-        let scope = Scope {
+        let scope = ReductionScope {
             window_tokens,
             budget_tokens: request.budget,
             sent_until_ms: self.pruning.sent_until_ms(clock),
         };
         let cap_chars = tool_result_guard::single_cap_chars(window_tokens, guard);
-        let mut results = ToolResults::of(transcript, cap_chars);
-        self.memory.of_session(&request.session, transcript, |memory| {
+        let mut results = ToolResults::from_transcript(transcript, cap_chars);
+        self.memory.with_session(&request.session, transcript, |memory| {
             self.pruning.prune(&mut results, transcript, window_tokens, clock, memory);
-            tool_result_guard::reduce(&mut results, transcript, scope, guard, memory);
+            tool_result_guard::reduce_results(&mut results, transcript, scope, guard, memory);
         });
         results.into_plan()
     }

@@ -17,12 +17,12 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Entry, Flags, Result, Role, Transcript};
-use ctxhost_engine_kit::settings::refuse;
-use ctxhost_engine_kit::text::{ends, grouped};
+use ctxhost_engine_kit::settings::setting_error;
+use ctxhost_engine_kit::text::{group_thousands, head_and_tail};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::memory::{Pruned, SessionMemory};
-use crate::results::{Form, Shown, ToolResults, ToolRow};
+use crate::decisions::{PruneLevel, SessionDecisions};
+use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
 /// The name of the layer in notes.
@@ -32,7 +32,7 @@ const IMAGE_REMOVED: &str = "[image removed during context pruning]";
 
 /// The layer with its settings and the tools it may touch.
 #[derive(Debug)]
-pub(crate) struct Pruning {
+pub(crate) struct PruningLayer {
     settings: PruningSettings,
     allow: GlobSet,
     deny: GlobSet,
@@ -47,10 +47,10 @@ pub(crate) struct CacheClock {
     pub(crate) last_touch_ms: Option<i64>,
 }
 
-impl Pruning {
+impl PruningLayer {
     /// Prepares the layer.
-    pub(crate) fn new(settings: &PruningSettings) -> Result<Pruning> {
-        Ok(Pruning {
+    pub(crate) fn new(settings: &PruningSettings) -> Result<PruningLayer> {
+        Ok(PruningLayer {
             allow: globs("pruning.allow", &settings.allow)?,
             deny: globs("pruning.deny", &settings.deny)?,
             settings: settings.clone(),
@@ -64,18 +64,18 @@ impl Pruning {
         transcript: &Transcript,
         window_tokens: u64,
         clock: CacheClock,
-        memory: &mut SessionMemory,
+        memory: &mut SessionDecisions,
     ) {
         self.replay(results, transcript, memory);
         let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
-        images::drop_old(results, transcript, keep_turns, memory);
+        images::replace_old_images(results, transcript, keep_turns, memory);
         let last_touch_ms = clock.last_touch_ms.max(memory.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {
             return;
         }
         let Some(range) = self.prunable_range(transcript) else { return };
         let window_chars = window_tokens * CHARS_PER_TOKEN;
-        let mut round = Round { layer: self, results, transcript, range, window_chars };
+        let mut round = PruningPass { layer: self, results, transcript, range, window_chars };
         let changed = round.soft(memory) + round.hard(memory);
         if changed > 0 {
             memory.set_pruned_at(clock.now_ms);
@@ -86,19 +86,20 @@ impl Pruning {
         &self,
         results: &mut ToolResults<'_>,
         transcript: &Transcript,
-        memory: &SessionMemory,
+        memory: &SessionDecisions,
     ) {
         for row in results.rows.iter_mut().filter(|_| memory.has_pruned()) {
             let Some(entry) = transcript.get(row.seq) else { continue };
-            if let Some(pruned) = memory.pruned(entry.id()) {
+            if let Some(pruned) = memory.prune_level(entry.id()) {
                 self.show(row, &entry, pruned);
             }
         }
         for entry in transcript.iter().filter(|_| memory.has_cut_arguments()) {
-            if memory.cut_arguments(entry.id())
-                && let Some(shown) = arguments::shortened(&entry, self.settings.argument_chars)
+            if memory.is_cut_call(entry.id())
+                && let Some(shown) =
+                    arguments::shorten_old_arguments(&entry, self.settings.argument_chars)
             {
-                results.show_aside(entry.seq(), shown);
+                results.replace_entry(entry.seq(), shown);
             }
         }
     }
@@ -137,21 +138,21 @@ impl Pruning {
         !self.deny.is_match(&tool) && (self.allow.is_empty() || self.allow.is_match(&tool))
     }
 
-    fn show(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: Pruned) -> bool {
+    fn show(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: PruneLevel) -> bool {
         let (text, word) = match pruned {
-            Pruned::Soft => match self.trimmed(entry) {
+            PruneLevel::Soft => match self.trimmed(entry) {
                 Some(text) => (text, "soft"),
                 None => return false,
             },
-            Pruned::Hard => (self.settings.placeholder.clone(), "hard"),
+            PruneLevel::Hard => (self.settings.placeholder.clone(), "hard"),
         };
         let now = weighted_chars(&text);
-        let before = grouped(entry.tokens() * CHARS_PER_TOKEN);
+        let before = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
         let detail = match pruned {
-            Pruned::Soft => format!("{word}: {before} -> {} chars", grouped(now)),
-            Pruned::Hard => format!("{word}: {before} chars cleared"),
+            PruneLevel::Soft => format!("{word}: {before} -> {} chars", group_thousands(now)),
+            PruneLevel::Hard => format!("{word}: {before} chars cleared"),
         };
-        row.show(Shown { form: Form::Text(text), layer: LAYER, detail });
+        row.replace(EntryReplacement { body: ReplacementBody::Text(text), layer: LAYER, detail });
         true
     }
 
@@ -165,45 +166,46 @@ impl Pruning {
         if whole <= settings.soft_over_chars.max(kept) {
             return has_image.then(|| format!("{text}\n{IMAGE_REMOVED}"));
         }
-        let ends = ends(text, settings.soft_head_chars, settings.soft_tail_chars, "\n...\n");
+        let ends =
+            head_and_tail(text, settings.soft_head_chars, settings.soft_tail_chars, "\n...\n");
         let image = if has_image { format!("\n{IMAGE_REMOVED}") } else { String::new() };
         Some(format!(
             "{ends}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
-            grouped(settings.soft_head_chars),
-            grouped(settings.soft_tail_chars),
-            grouped(whole),
+            group_thousands(settings.soft_head_chars),
+            group_thousands(settings.soft_tail_chars),
+            group_thousands(whole),
             entry.id()
         ))
     }
 }
 
 /// One round of new decisions.
-struct Round<'r, 't> {
-    layer: &'r Pruning,
+struct PruningPass<'r, 't> {
+    layer: &'r PruningLayer,
     results: &'r mut ToolResults<'t>,
     transcript: &'r Transcript,
     range: Range<u64>,
     window_chars: u64,
 }
 
-impl Round<'_, '_> {
+impl PruningPass<'_, '_> {
     /// Trims every long result. Answers how many.
-    fn soft(&mut self, memory: &mut SessionMemory) -> usize {
+    fn soft(&mut self, memory: &mut SessionDecisions) -> usize {
         if self.is_below(self.layer.settings.soft_share) {
             return 0;
         }
-        self.decide(Pruned::Soft, memory, |_| true) + self.cut_arguments(memory)
+        self.decide(PruneLevel::Soft, memory, |_| true) + self.cut_arguments(memory)
     }
 
     /// Cuts the arguments of old calls, where that is wanted. Answers how many calls.
-    fn cut_arguments(&mut self, memory: &mut SessionMemory) -> usize {
+    fn cut_arguments(&mut self, memory: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
         let mut changed = 0;
-        for entry in calls.filter(|entry| !memory.cut_arguments(entry.id())).collect::<Vec<_>>() {
-            if let Some(shown) = arguments::shortened(&entry, settings.argument_chars) {
-                memory.cut_arguments_of(entry.id());
-                self.results.show_aside(entry.seq(), shown);
+        for entry in calls.filter(|entry| !memory.is_cut_call(entry.id())).collect::<Vec<_>>() {
+            if let Some(shown) = arguments::shorten_old_arguments(&entry, settings.argument_chars) {
+                memory.set_arguments_cut(entry.id());
+                self.results.replace_entry(entry.seq(), shown);
                 changed += 1;
             }
         }
@@ -211,7 +213,7 @@ impl Round<'_, '_> {
     }
 
     /// Clears results, oldest first, until the context is small enough. Answers how many.
-    fn hard(&mut self, memory: &mut SessionMemory) -> usize {
+    fn hard(&mut self, memory: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let limit = settings.hard_share * self.window_chars as f64;
         if !settings.hard_clear || self.is_below(settings.hard_share) {
@@ -221,7 +223,7 @@ impl Round<'_, '_> {
             return 0;
         }
         let mut context = self.results.context_chars();
-        self.decide(Pruned::Hard, memory, |freed_chars| {
+        self.decide(PruneLevel::Hard, memory, |freed_chars| {
             let goes_on = context as f64 >= limit;
             context = context.saturating_sub(freed_chars);
             goes_on
@@ -231,14 +233,14 @@ impl Round<'_, '_> {
     /// Walks the prunable results from old to new; `goes_on` hears what the next one would free.
     fn decide(
         &mut self,
-        pruned: Pruned,
-        memory: &mut SessionMemory,
+        pruned: PruneLevel,
+        memory: &mut SessionDecisions,
         mut goes_on: impl FnMut(u64) -> bool,
     ) -> usize {
         let mut changed = 0;
         for row in self.results.rows.iter_mut().filter(|row| self.range.contains(&row.seq)) {
             let Some(entry) = self.transcript.get(row.seq) else { continue };
-            if memory.pruned(entry.id()).is_some_and(|before| before >= pruned) {
+            if memory.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
                 continue;
             }
             let mut trial = row.clone();
@@ -249,7 +251,7 @@ impl Round<'_, '_> {
                 break;
             }
             *row = trial;
-            memory.prune(entry.id(), pruned);
+            memory.set_pruned(entry.id(), pruned);
             changed += 1;
         }
         changed
@@ -272,7 +274,9 @@ fn globs(key: &str, patterns: &[String]) -> Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         let glob = GlobBuilder::new(pattern.trim()).case_insensitive(true).build();
-        set.add(glob.map_err(|error| refuse(key, format_args!("holds a bad glob: {error}")))?);
+        set.add(
+            glob.map_err(|error| setting_error(key, format_args!("holds a bad glob: {error}")))?,
+        );
     }
     set.build().map_err(|error| EngineError::config(key, error.to_string()))
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
-use ctxhost_engine_kit::fold::cost;
-use ctxhost_engine_kit::shown::keep_with;
-pub(crate) use ctxhost_engine_kit::shown::{Form, Shown};
+use ctxhost_engine_kit::history_fold::plan_tokens;
+use ctxhost_engine_kit::replacement::keep_with_replacements;
+pub(crate) use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody};
 
 use crate::settings::CHARS_PER_TOKEN;
 
@@ -17,14 +17,14 @@ pub(crate) struct ToolRow {
     /// What it costs in the next request, in weighted characters.
     pub(crate) chars: u64,
     /// The replacement, if a layer made one.
-    pub(crate) shown: Option<Shown>,
+    pub(crate) replacement: Option<EntryReplacement>,
 }
 
 impl ToolRow {
     /// Puts a replacement in.
-    pub(crate) fn show(&mut self, shown: Shown) {
+    pub(crate) fn replace(&mut self, shown: EntryReplacement) {
         self.chars = shown.chars();
-        self.shown = Some(shown);
+        self.replacement = Some(shown);
     }
 }
 
@@ -39,25 +39,25 @@ pub(crate) struct ToolResults<'a> {
     /// The entries that hold images.
     pub(crate) image_seqs: Vec<u64>,
     /// Replacements of entries that are no results.
-    asides: BTreeMap<u64, Shown>,
+    other_replacements: BTreeMap<u64, EntryReplacement>,
 }
 
 impl<'a> ToolResults<'a> {
     /// Walks the transcript once. A result is never counted above `cap_chars`, because the
     /// tool-result guard cuts it there.
-    pub(crate) fn of(transcript: &'a Transcript, cap_chars: u64) -> Self {
+    pub(crate) fn from_transcript(transcript: &'a Transcript, cap_chars: u64) -> Self {
         let mut results = ToolResults {
             transcript,
             rows: Vec::new(),
             trailing_from: 0,
             image_seqs: Vec::new(),
-            asides: BTreeMap::new(),
+            other_replacements: BTreeMap::new(),
         };
         for entry in transcript.iter() {
             match entry.role() {
                 Role::Tool if !entry.has(Flags::ORPHAN) => {
                     let chars = raw_chars(&entry).min(cap_chars);
-                    results.rows.push(ToolRow { seq: entry.seq(), chars, shown: None });
+                    results.rows.push(ToolRow { seq: entry.seq(), chars, replacement: None });
                 }
                 Role::Assistant => results.trailing_from = entry.seq() + 1,
                 _ => {}
@@ -74,16 +74,16 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Shows an entry that is no result as something else.
-    pub(crate) fn show_aside(&mut self, seq: u64, shown: Shown) {
-        self.asides.insert(seq, shown);
+    pub(crate) fn replace_entry(&mut self, seq: u64, shown: EntryReplacement) {
+        self.other_replacements.insert(seq, shown);
     }
 
     /// What the whole request costs with everything that was decided so far, in weighted characters.
     pub(crate) fn context_chars(&self) -> u64 {
         let raw = |seq| self.transcript.get(seq).map_or(0, |entry| raw_chars(&entry));
         let results: u64 = self.rows.iter().map(|row| raw(row.seq)).sum();
-        let asides: u64 = self.asides.keys().map(|seq| raw(*seq)).sum();
-        let asides_now: u64 = self.asides.values().map(Shown::chars).sum();
+        let asides: u64 = self.other_replacements.keys().map(|seq| raw(*seq)).sum();
+        let asides_now: u64 = self.other_replacements.values().map(EntryReplacement::chars).sum();
         let whole = self.transcript.total_tokens() * CHARS_PER_TOKEN;
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
@@ -96,18 +96,18 @@ impl<'a> ToolResults<'a> {
     /// The plan that keeps everything but what was replaced.
     pub(crate) fn into_plan(self) -> Plan {
         // A notice that is longer than a short result gains nothing, and thousands of them are words of ours.
-        let is_shorter = |seq: u64, shown: &Shown| {
+        let is_shorter = |seq: u64, shown: &EntryReplacement| {
             self.transcript.get(seq).is_none_or(|entry| shown.chars() < raw_chars(&entry))
         };
-        let shown = self.rows.into_iter().filter_map(|row| Some((row.seq, row.shown?)));
-        let mut replaced = self.asides;
+        let shown = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
+        let mut replaced = self.other_replacements;
         replaced.extend(shown.filter(|(seq, shown)| is_shorter(*seq, shown)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
-        keep_with(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));
+        keep_with_replacements(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));
         plan.estimated_tokens = match replaced.is_empty() {
             true => self.transcript.total_tokens(),
-            false => cost(&plan, self.transcript),
+            false => plan_tokens(&plan, self.transcript),
         };
         plan
     }

@@ -3,21 +3,21 @@
 //! The table is `[plugins.entries.legacy.config]`; a key that is not here is refused by name.
 
 mod compaction;
-mod lapse;
+mod duration;
 mod pruning;
 mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
-use ctxhost_engine_api::settings::Allowed;
-use ctxhost_engine_kit::room::RoomSettings;
+use ctxhost_engine_api::settings::SettingKind;
+use ctxhost_engine_kit::budget::RoomSettings;
 pub(crate) use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::settings::{check_numbers, parse, refuse};
+use ctxhost_engine_kit::settings::{check_numbers, parse, setting_error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use compaction::{CompactionSettings, IdentifierPolicy, Summariser};
-pub use lapse::Lapse;
+pub use compaction::{CompactionSettings, IdentifierPolicy, SummariserChoice};
+pub use duration::ConfigDuration;
 pub use pruning::{PruningMode, PruningSettings};
 pub use results::ToolResultSettings;
 #[cfg(test)]
@@ -56,18 +56,21 @@ impl Settings {
     pub fn from_config(config: &Value) -> Result<Settings> {
         let settings: Settings = parse(config)?;
         check_numbers("", &settings, Self::SETTINGS, |allowed| match allowed {
-            Allowed::Share => Some("a share is above 0 and at most 1".to_owned()),
+            SettingKind::Share => Some("a share is above 0 and at most 1".to_owned()),
             _ => None,
         })?;
         settings.room.check()?;
         if settings.window.warn_tokens < settings.window.block_tokens {
-            return Err(refuse("window.warn_tokens", "must not be below window.block_tokens"));
+            return Err(setting_error(
+                "window.warn_tokens",
+                "must not be below window.block_tokens",
+            ));
         }
         if !(0.0..=1.0).contains(&settings.compaction.backoff_jitter) {
-            return Err(refuse("compaction.backoff_jitter", "must be from 0 to 1"));
+            return Err(setting_error("compaction.backoff_jitter", "must be from 0 to 1"));
         }
         if settings.compaction.chunk_margin < 1.0 {
-            return Err(refuse("compaction.chunk_margin", "must be at least 1"));
+            return Err(setting_error("compaction.chunk_margin", "must be at least 1"));
         }
         Ok(settings)
     }

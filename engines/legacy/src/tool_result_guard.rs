@@ -12,13 +12,13 @@ mod blocks;
 
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::text::{Limit, grouped, truncate};
+use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
 use serde_json::Value;
 
-use self::blocks::{Room, Weight};
-use crate::memory::SessionMemory;
+use self::blocks::{BlockBudget, BlockWeights};
+use crate::decisions::SessionDecisions;
 use crate::pruning;
-use crate::results::{Form, Shown, ToolResults, ToolRow};
+use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, ToolResultSettings, share_of};
 
 /// The name of the layer in notes.
@@ -31,7 +31,7 @@ pub(crate) const CLEARED: &str = "[compacted: tool output removed to free contex
 
 /// What a request allows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope {
+pub(crate) struct ReductionScope {
     /// The window of the model, in tokens.
     pub(crate) window_tokens: u64,
     /// What the request must fit into, in tokens.
@@ -42,60 +42,65 @@ pub(crate) struct Scope {
 }
 
 /// Cuts what is too large for a window. Rows that pruning has already replaced stay as they are.
-pub(crate) fn reduce(
+pub(crate) fn reduce_results(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
-    scope: Scope,
+    scope: ReductionScope,
     settings: &ToolResultSettings,
-    memory: &mut SessionMemory,
+    memory: &mut SessionDecisions,
 ) {
-    let caps = Caps::of(scope.window_tokens, settings);
+    let caps = WindowCaps::for_window(scope.window_tokens, settings);
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
-        let remembered = memory.reduced(entry.id());
-        let original = Original { id: entry.id(), handle: memory.handle(entry.id()) };
-        let cap_chars = remembered.unwrap_or_else(|| caps.of_original(&original, settings));
+        let remembered = memory.reduced_limit(entry.id());
+        let original = OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
+        let cap_chars = remembered.unwrap_or_else(|| caps.cap_for(&original, settings));
         if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
-            row.show(cleared(&entry, &original));
+            row.replace(cleared(&entry, &original));
         } else if let Some(shown) = cut(&entry, row, cap_chars, settings, &original) {
-            row.show(shown);
+            row.replace(shown);
         }
     }
     let sent = scope.sent_until_ms.filter(|_| settings.protect_sent);
-    balance(results, transcript, Balance { caps: &caps, settings, sent_until_ms: sent }, memory);
+    balance(
+        results,
+        transcript,
+        AggregateRule { caps: &caps, settings, sent_until_ms: sent },
+        memory,
+    );
     // A request that does not fit loses its cached prefix to a compaction if not to this.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
-        let all = Balance { caps: &caps, settings, sent_until_ms: None };
+        let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
         balance(results, transcript, all, memory);
     }
 }
 
 /// The window that caps are taken of, in tokens: the model's, and no more than twice the budget in
 /// force. After a refusal or beside a long system prompt the budget is what counts.
-pub(crate) fn window_in_force(window_tokens: u64, budget_tokens: u64) -> u64 {
+pub(crate) fn effective_window_tokens(window_tokens: u64, budget_tokens: u64) -> u64 {
     window_tokens.min(budget_tokens.saturating_mul(2))
 }
 
 /// What one result may cost in a window, in weighted characters.
 pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
-    Caps::of(window_tokens, settings).single
+    WindowCaps::for_window(window_tokens, settings).single
 }
 
 /// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
-/// `handle` is the one under which it was put away.
+/// `blob_handle` is the one under which it was put away.
 pub(crate) fn cut_entry(
     entry: &Entry<'_>,
     cap_chars: u64,
     settings: &ToolResultSettings,
     handle: Option<&str>,
-) -> Option<Shown> {
-    let row = ToolRow { seq: entry.seq(), chars: 0, shown: None };
-    cut(entry, &row, cap_chars, settings, &Original { id: entry.id(), handle })
+) -> Option<EntryReplacement> {
+    let row = ToolRow { seq: entry.seq(), chars: 0, replacement: None };
+    cut(entry, &row, cap_chars, settings, &OriginalLocation { id: entry.id(), handle })
 }
 
 /// Whether a result is so large that its whole text goes into the host's store of bytes. What an
 /// earlier compaction cut is no whole text.
-pub(crate) fn is_put_away(entry: &Entry<'_>, settings: &ToolResultSettings) -> bool {
+pub(crate) fn needs_stored_original(entry: &Entry<'_>, settings: &ToolResultSettings) -> bool {
     settings.spill_chars > 0
         && entry.role() == Role::Tool
         && !entry.has(Flags::REPLACED)
@@ -104,14 +109,14 @@ pub(crate) fn is_put_away(entry: &Entry<'_>, settings: &ToolResultSettings) -> b
 }
 
 /// Where the whole of a result is.
-struct Original<'a> {
+struct OriginalLocation<'a> {
     /// The entry of the session.
     id: &'a str,
     /// The handle in the host's store of bytes, where it was put away.
     handle: Option<&'a str>,
 }
 
-impl std::fmt::Display for Original<'_> {
+impl std::fmt::Display for OriginalLocation<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the original is entry {} of the session", self.id)?;
         self.handle.map_or(Ok(()), |handle| write!(f, " and file {handle} beside it"))
@@ -124,35 +129,36 @@ fn cut(
     row: &ToolRow,
     cap_chars: u64,
     settings: &ToolResultSettings,
-    original: &Original<'_>,
-) -> Option<Shown> {
+    original: &OriginalLocation<'_>,
+) -> Option<EntryReplacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let raw = match row.shown.as_ref().map(|shown| &shown.form) {
-        Some(Form::Raw(raw)) => raw,
+    let raw = match row.replacement.as_ref().map(|shown| &shown.body) {
+        Some(ReplacementBody::Raw(raw)) => raw,
         _ => entry.raw(),
     };
     let mut message: Value = serde_json::from_str(raw).unwrap_or_default();
     let form = match message.get_mut("content").and_then(Value::as_array_mut) {
-        Some(content) if !Weight::of(content).is_one_text() => {
-            if Weight::of(content).total() <= cap_chars {
+        Some(content) if !BlockWeights::from_content(content).is_one_text() => {
+            if BlockWeights::from_content(content).total() <= cap_chars {
                 return None;
             }
             let whole = weighted_chars(entry.text());
-            let room = Room { cap_chars, min_keep_chars: settings.min_keep_chars, original };
-            blocks::fit(content, &room, |left_out| notice(original, left_out, whole));
+            let room = BlockBudget { cap_chars, min_keep_chars: settings.min_keep_chars, original };
+            blocks::fit_content(content, &room, |left_out| notice(original, left_out, whole));
             rewritten(message)
         }
         _ => one_text(entry, cap_chars, settings, original)?,
     };
-    if matches!(&form, Form::Text(text) if text.trim().is_empty()) {
+    if matches!(&form, ReplacementBody::Text(text) if text.trim().is_empty()) {
         // A cap below the shortest notice: the host refuses an empty result.
         return None;
     }
-    let mut shown = Shown { form, layer: LAYER, detail: String::new() };
+    let mut shown = EntryReplacement { body: form, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
-    shown.detail = format!("{} -> {} chars", grouped(before), grouped(shown.chars()));
+    shown.detail =
+        format!("{} -> {} chars", group_thousands(before), group_thousands(shown.chars()));
     Some(shown)
 }
 
@@ -161,27 +167,30 @@ fn one_text(
     entry: &Entry<'_>,
     cap_chars: u64,
     settings: &ToolResultSettings,
-    original: &Original<'_>,
-) -> Option<Form> {
+    original: &OriginalLocation<'_>,
+) -> Option<ReplacementBody> {
     let whole = weighted_chars(entry.text());
     if whole <= cap_chars {
         return None;
     }
-    let limit = Limit { min_keep_chars: settings.min_keep_chars, ..Limit::chars(cap_chars) };
+    let limit = TextLimit {
+        min_keep_chars: settings.min_keep_chars,
+        ..TextLimit::with_max_chars(cap_chars)
+    };
     let text = truncate(entry.text(), limit, |left_out| notice(original, left_out, whole));
-    Some(Form::Text(text.into_owned()))
+    Some(ReplacementBody::Text(text.into_owned()))
 }
 
 /// A message whose blocks were cut. What a tool noted beside them goes: no model reads it.
-fn rewritten(mut message: Value) -> Form {
+fn rewritten(mut message: Value) -> ReplacementBody {
     let members = message.as_object_mut();
     members.map(|members| members.shift_remove("details"));
     let content = message.get("content").and_then(Value::as_array);
     match content.map(Vec::as_slice) {
-        Some([block]) if block.get("text").is_some_and(Value::is_string) => {
-            Form::Text(block.get("text").and_then(Value::as_str).unwrap_or_default().to_owned())
-        }
-        _ => Form::Raw(message.to_string()),
+        Some([block]) if block.get("text").is_some_and(Value::is_string) => ReplacementBody::Text(
+            block.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        ),
+        _ => ReplacementBody::Raw(message.to_string()),
     }
 }
 
@@ -191,19 +200,19 @@ fn text_tokens(entry: &Entry<'_>) -> u64 {
 }
 
 fn is_pruned(row: &ToolRow) -> bool {
-    row.shown.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
+    row.replacement.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
 }
 
 /// The sizes of a window.
 #[derive(Debug)]
-struct Caps {
+struct WindowCaps {
     single: u64,
     aggregate: u64,
     clear_over_tokens: u64,
 }
 
-impl Caps {
-    fn of(window_tokens: u64, settings: &ToolResultSettings) -> Caps {
+impl WindowCaps {
+    fn for_window(window_tokens: u64, settings: &ToolResultSettings) -> WindowCaps {
         let by_window = match window_tokens {
             large if large >= settings.large_window_tokens => settings.large_cap_chars,
             medium if medium >= settings.medium_window_tokens => settings.medium_cap_chars,
@@ -211,7 +220,7 @@ impl Caps {
         };
         let single = by_window.min(share_of(window_tokens, settings.cap_share) * CHARS_PER_TOKEN);
         let share = share_of(window_tokens * CHARS_PER_TOKEN, settings.aggregate_share);
-        Caps {
+        WindowCaps {
             single,
             aggregate: share.max(single * settings.aggregate_results),
             clear_over_tokens: share_of(window_tokens, settings.clear_share),
@@ -219,7 +228,7 @@ impl Caps {
     }
 
     /// What one result may cost: what was put away need not be shown beyond the size that put it away.
-    fn of_original(&self, original: &Original<'_>, settings: &ToolResultSettings) -> u64 {
+    fn cap_for(&self, original: &OriginalLocation<'_>, settings: &ToolResultSettings) -> u64 {
         match original.handle {
             Some(_) => self.single.min(settings.spill_chars),
             None => self.single,
@@ -229,14 +238,14 @@ impl Caps {
 
 /// What the aggregate rule works with.
 #[derive(Clone, Copy)]
-struct Balance<'a> {
-    caps: &'a Caps,
+struct AggregateRule<'a> {
+    caps: &'a WindowCaps,
     settings: &'a ToolResultSettings,
     /// Results written until then stay as they were sent.
     sent_until_ms: Option<i64>,
 }
 
-impl Balance<'_> {
+impl AggregateRule<'_> {
     fn may_cut(&self, entry: &Entry<'_>) -> bool {
         let written_ms = entry.timestamp_ms();
         let is_sent = |until_ms| written_ms > 0 && written_ms <= until_ms;
@@ -249,8 +258,8 @@ impl Balance<'_> {
 fn balance(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
-    rule: Balance<'_>,
-    memory: &mut SessionMemory,
+    rule: AggregateRule<'_>,
+    memory: &mut SessionDecisions,
 ) {
     if results.result_chars() <= rule.caps.aggregate {
         return;
@@ -258,7 +267,7 @@ fn balance(
     // A cut in the middle costs the cached prefix behind it, so one makes room for many requests.
     let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
     let mut excess = results.result_chars().saturating_sub(target_chars);
-    for pass in [Pass::Cut, Pass::Elide] {
+    for pass in [ReductionStage::Cut, ReductionStage::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {
                 return;
@@ -267,17 +276,18 @@ fn balance(
             if is_pruned(row) || !rule.may_cut(&entry) {
                 continue;
             }
-            let original = Original { id: entry.id(), handle: memory.handle(entry.id()) };
+            let original =
+                OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
             let target = pass.target_chars(&original, row.chars, excess);
             let shown = match pass {
-                Pass::Cut => cut(&entry, row, target, rule.settings, &original),
-                Pass::Elide => Some(cleared(&entry, &original)),
+                ReductionStage::Cut => cut(&entry, row, target, rule.settings, &original),
+                ReductionStage::Elide => Some(cleared(&entry, &original)),
             };
             let Some(shown) = shown else { continue };
             let (before, now) = (row.chars, shown.chars());
             if now < before {
-                memory.reduce(entry.id(), target);
-                row.show(shown);
+                memory.set_reduced(entry.id(), target);
+                row.replace(shown);
                 excess = excess.saturating_sub(before - now);
             }
         }
@@ -288,37 +298,42 @@ fn balance(
 const ELIDED: u64 = 0;
 
 #[derive(Clone, Copy)]
-enum Pass {
+enum ReductionStage {
     Cut,
     Elide,
 }
 
-impl Pass {
-    fn target_chars(self, original: &Original<'_>, now_chars: u64, excess_chars: u64) -> u64 {
+impl ReductionStage {
+    fn target_chars(
+        self,
+        original: &OriginalLocation<'_>,
+        now_chars: u64,
+        excess_chars: u64,
+    ) -> u64 {
         match self {
-            Pass::Cut => {
+            ReductionStage::Cut => {
                 let least = weighted_chars(&notice(original, now_chars, now_chars));
                 now_chars.saturating_sub(excess_chars).max(least)
             }
-            Pass::Elide => ELIDED,
+            ReductionStage::Elide => ELIDED,
         }
     }
 }
 
-fn cleared(entry: &Entry<'_>, original: &Original<'_>) -> Shown {
-    let chars = grouped(entry.tokens() * CHARS_PER_TOKEN);
-    Shown {
-        form: Form::Text(format!("{CLEARED} {chars} characters; {original}")),
+fn cleared(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> EntryReplacement {
+    let chars = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
+    EntryReplacement {
+        body: ReplacementBody::Text(format!("{CLEARED} {chars} characters; {original}")),
         layer: LAYER,
         detail: format!("{chars} chars cleared"),
     }
 }
 
-fn notice(original: &Original<'_>, left_out_chars: u64, whole_chars: u64) -> String {
+fn notice(original: &OriginalLocation<'_>, left_out_chars: u64, whole_chars: u64) -> String {
     format!(
         "\n{TRUNCATED} {} of {} characters left out; {original}",
-        grouped(left_out_chars),
-        grouped(whole_chars),
+        group_thousands(left_out_chars),
+        group_thousands(whole_chars),
     )
 }
 

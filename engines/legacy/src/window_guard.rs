@@ -4,13 +4,13 @@
 //! layer fight for nothing. Cost: one comparison. The host tries the next model after a refusal.
 
 use ctxhost_engine_api::ModelRef;
-use ctxhost_engine_kit::text::grouped;
+use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::WindowSettings;
 
 /// What the guard says of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum WindowVerdict {
     /// Large enough.
     Clear,
     /// Works, with a sentence to log.
@@ -20,28 +20,28 @@ pub(crate) enum Verdict {
 }
 
 /// Judges the window of a model.
-pub(crate) fn check(model: &ModelRef, settings: &WindowSettings) -> Verdict {
+pub(crate) fn check_window(model: &ModelRef, settings: &WindowSettings) -> WindowVerdict {
     let window = model.window_tokens;
     let limits = settings.limits(window);
-    let (name, least) = (name_of(model), grouped(limits.block_tokens));
+    let (name, least) = (name_of(model), group_thousands(limits.block_tokens));
     if window == 0 {
-        return Verdict::Block(format!(
+        return WindowVerdict::Block(format!(
             "the context window of {name} is unknown; set its size, at least {least} tokens, in the config"
         ));
     }
-    let size = grouped(window);
+    let size = group_thousands(window);
     if window < limits.block_tokens {
-        return Verdict::Block(format!(
+        return WindowVerdict::Block(format!(
             "the context window of {name} is {size} tokens and at least {least} are needed; raise the limit of a local server, or choose a larger model"
         ));
     }
     if window < limits.warn_tokens {
-        let wanted = grouped(limits.warn_tokens);
-        return Verdict::Warn(format!(
+        let wanted = group_thousands(limits.warn_tokens);
+        return WindowVerdict::Warn(format!(
             "low context window: {name} has {size} tokens, below {wanted}; expect frequent compactions"
         ));
     }
-    Verdict::Clear
+    WindowVerdict::Clear
 }
 
 fn name_of(model: &ModelRef) -> String {
@@ -59,10 +59,10 @@ mod tests {
 
     fn verdict(window_tokens: u64, settings: &WindowSettings) -> &'static str {
         let model = ModelRef { window_tokens, ..ModelRef::default() };
-        match check(&model, settings) {
-            Verdict::Clear => "clear",
-            Verdict::Warn(_) => "warn",
-            Verdict::Block(_) => "block",
+        match check_window(&model, settings) {
+            WindowVerdict::Clear => "clear",
+            WindowVerdict::Warn(_) => "warn",
+            WindowVerdict::Block(_) => "block",
         }
     }
 
@@ -113,7 +113,10 @@ mod tests {
     #[test]
     fn the_sentence_names_the_model_and_the_way_out() {
         let model = ModelRef { provider: "ollama".into(), id: "tiny".into(), window_tokens: 8_192 };
-        let Verdict::Block(sentence) = check(&model, &WindowSettings::default()) else { panic!() };
+        let WindowVerdict::Block(sentence) = check_window(&model, &WindowSettings::default())
+        else {
+            panic!()
+        };
         assert!(sentence.contains("ollama/tiny is 8,192 tokens and at least 16,000"), "{sentence}");
     }
 }

@@ -13,9 +13,9 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::turns::{Selection, Sessions, SlidingWindow};
+use ctxhost_engine_kit::sliding_window::{EntrySelection, SessionMap, SlidingWindow};
 
-use results::Results;
+use results::ResultMasks;
 pub use settings::Settings;
 
 /// The layer that notes of plans name.
@@ -23,29 +23,30 @@ const LAYER: &str = "mask";
 
 /// The engine.
 #[derive(Debug)]
-pub struct Mask {
+pub struct MaskEngine {
     settings: Settings,
-    sessions: Sessions<Memory>,
+    sessions: SessionMap<MaskSession>,
 }
 
 /// What the engine knows of one session.
 #[derive(Debug, Default)]
-struct Memory {
-    results: Results,
+struct MaskSession {
+    results: ResultMasks,
     window: SlidingWindow,
 }
 
-impl ContextEngine for Mask {
+impl ContextEngine for MaskEngine {
     const INFO: Info =
         Info::new("mask", "Observation masking", env!("CARGO_PKG_VERSION")).owning_compaction();
 
     fn create(_host: Host, config: Value) -> Result<Self> {
-        Ok(Mask { settings: Settings::parse(config)?, sessions: Sessions::default() })
+        Ok(MaskEngine { settings: Settings::parse(config)?, sessions: SessionMap::default() })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
-        let choose = |memory: &mut Memory| memory.plan(&transcript, request.budget, &self.settings);
-        Ok(self.sessions.with(&request.session, choose))
+        let choose =
+            |memory: &mut MaskSession| memory.plan(&transcript, request.budget, &self.settings);
+        Ok(self.sessions.with_session(&request.session, choose))
     }
 
     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
@@ -57,36 +58,41 @@ impl ContextEngine for Mask {
     }
 }
 
-impl Memory {
+impl MaskSession {
     fn plan(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Plan {
         let rule = settings.rule();
         self.results.follow(transcript);
         self.window.follow(transcript, &rule);
-        self.results.mask_until(transcript, self.results.due(settings));
+        self.results.mask_until(transcript, self.results.due_count(settings));
         let selection = self.choose(transcript, budget, settings);
         let results = &self.results;
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
-        selection.plan(LAYER, &rule, &tokens, |plan, range| results.keep(plan, range))
+        selection.plan(LAYER, &rule, &tokens, |plan, range| results.keep_range(plan, range))
     }
 
-    fn choose(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Selection {
+    fn choose(
+        &mut self,
+        transcript: &Transcript,
+        budget: u64,
+        settings: &Settings,
+    ) -> EntrySelection {
         if let Some(selection) = self.settled(transcript, budget, settings) {
             return selection;
         }
         // Like a window that moves, a mask that must grow makes room for more than this request.
-        let target_tokens = settings.rule().target(budget);
-        let most = self.results.maskable(settings.min_keep_results);
-        while self.results.masked() < most
+        let target_tokens = settings.rule().target_tokens(budget);
+        let most = self.results.maskable_count(settings.min_keep_results);
+        while self.results.masked_count() < most
             && self.settled(transcript, target_tokens, settings).is_none()
         {
-            self.results.mask_until(transcript, self.results.masked() + 1);
+            self.results.mask_until(transcript, self.results.masked_count() + 1);
         }
         if let Some(selection) = self.settled(transcript, budget, settings) {
             return selection;
         }
         let results = &self.results;
         let tokens = |range: Range<u64>| results.tokens(transcript, range);
-        self.window.moved(transcript, budget, &settings.rule(), &tokens)
+        self.window.slide(transcript, budget, &settings.rule(), &tokens)
     }
 
     fn settled(
@@ -94,8 +100,8 @@ impl Memory {
         transcript: &Transcript,
         budget: u64,
         settings: &Settings,
-    ) -> Option<Selection> {
+    ) -> Option<EntrySelection> {
         let tokens = |range: Range<u64>| self.results.tokens(transcript, range);
-        self.window.settled(transcript, budget, &settings.rule(), &tokens)
+        self.window.select_unchanged(transcript, budget, &settings.rule(), &tokens)
     }
 }

@@ -5,26 +5,26 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::cuts::trailing_frame;
-use ctxhost_engine_kit::turns::Reading;
+use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 
 use crate::{LAYER, Settings};
 
 /// How much of a call's arguments a line shows: 80 characters, enough for a path or a command.
 const ARGUMENTS_CHARS: usize = 80;
 
-/// The results of a session, oldest first. The first [`masked`](Self::masked) are one line each.
+/// The results of a session, oldest first. The first [`masked_count`](Self::masked) are one line each.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
-    reading: Reading,
+pub(crate) struct ResultMasks {
+    reading: TranscriptCursor,
     seqs: Vec<u64>,
     /// One for each masked result, worked out when it was masked and never again.
-    lines: Vec<Line>,
+    lines: Vec<MaskLine>,
     /// How many results stand before the newest frame: those of the live round are never masked.
     settled: usize,
 }
 
 #[derive(Debug)]
-struct Line {
+struct MaskLine {
     /// `None` where the result is no longer than its line would be.
     text: Option<String>,
     /// What the result had, in characters.
@@ -33,7 +33,7 @@ struct Line {
     saved_tokens: u64,
 }
 
-impl Results {
+impl ResultMasks {
     /// Reads what is new, once, and forgets everything where the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         let new = self.reading.advance(transcript);
@@ -48,18 +48,18 @@ impl Results {
     }
 
     /// How many results are masked.
-    pub(crate) fn masked(&self) -> usize {
+    pub(crate) fn masked_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// How many may be masked at most, where the newest `keep` stay in full.
-    pub(crate) fn maskable(&self, keep: usize) -> usize {
+    /// How many may be masked at most, where the newest `keep_range` stay in full.
+    pub(crate) fn maskable_count(&self, keep: usize) -> usize {
         self.seqs.len().saturating_sub(keep).min(self.settled)
     }
 
     /// How many are to be masked without any pressure: whole batches of those that are old enough.
-    pub(crate) fn due(&self, settings: &Settings) -> usize {
-        let old = self.maskable(settings.keep_results);
+    pub(crate) fn due_count(&self, settings: &Settings) -> usize {
+        let old = self.maskable_count(settings.keep_results);
         old - old % settings.batch_results.max(1)
     }
 
@@ -71,7 +71,7 @@ impl Results {
             let line = line_of(transcript, &entry, before_chars);
             let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
             let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
-            self.lines.push(Line {
+            self.lines.push(MaskLine {
                 text: saving.map(|_| line),
                 before_chars,
                 saved_tokens: saved_before + saving.unwrap_or(0),
@@ -90,7 +90,7 @@ impl Results {
     }
 
     /// Keeps a range with its results masked.
-    pub(crate) fn keep(&self, plan: &mut Plan, range: Range<u64>) {
+    pub(crate) fn keep_range(&self, plan: &mut Plan, range: Range<u64>) {
         let mut from = range.start;
         for at in self.lines_in(&range) {
             let (Some(&seq), Some(line)) = (self.seqs.get(at), self.lines.get(at)) else {

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::settings;
-use ctxhost_engine_kit::turns::SlidingRule;
+use ctxhost_engine_kit::sliding_window::SlidingRule;
 use serde::{Deserialize, Serialize};
 
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
@@ -52,7 +52,7 @@ impl Settings {
         if settings.min_keep_results > settings.keep_results {
             let (few, many) = (settings.min_keep_results, settings.keep_results);
             let message = format_args!("is {few}; set at most keep_results ({many})");
-            return Err(settings::refuse("min_keep_results", message));
+            return Err(settings::setting_error("min_keep_results", message));
         }
         Ok(settings)
     }

@@ -4,41 +4,41 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::testing::{
-    ContractOptions, Conversation, ScriptedHost, block_on, contract,
+    ContractOptions, ScriptedHost, TranscriptBuilder, block_on, contract,
 };
 use ctxhost_engine_api::{AssembleRequest, ErrorKind, Plan, Result};
-use ctxhost_engine_mask::Mask;
+use ctxhost_engine_mask::MaskEngine;
 
 const AMPLE: u64 = 1_000_000;
 
 fn create(config: Value) -> Result<EngineHandle> {
-    EngineDoor::linked::<Mask>().create(Arc::new(ScriptedHost::new()), &config)
+    EngineFactory::linked::<MaskEngine>().create(Arc::new(ScriptedHost::new()), &config)
 }
 
-fn assemble(engine: &EngineHandle, talk: &Conversation, budget: u64) -> Plan {
+fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64) -> Plan {
     let request = AssembleRequest { budget, ..AssembleRequest::default() };
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
 /// What the model sees, one text for each message.
-fn seen(plan: &Plan, talk: &Conversation) -> Vec<String> {
+fn seen(plan: &Plan, talk: &TranscriptBuilder) -> Vec<String> {
     let transcript = talk.transcript();
     plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
 }
 
-fn cost(plan: &Plan, talk: &Conversation) -> u64 {
+fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
     plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
 }
 
-fn masked(plan: &Plan, talk: &Conversation) -> usize {
+fn masked(plan: &Plan, talk: &TranscriptBuilder) -> usize {
     seen(plan, talk).iter().filter(|text| text.starts_with("[result left out")).count()
 }
 
 /// Reads file after file, `from..to`.
-fn reads(talk: &mut Conversation, from: usize, to: usize) {
+fn reads(talk: &mut TranscriptBuilder, from: usize, to: usize) {
     for number in from..to {
         let (call, path) = (format!("c{number}"), format!(r#"{{"path":"src/{number}.rs"}}"#));
         talk.calls(&[(&call, "read", &path)]);
@@ -46,8 +46,8 @@ fn reads(talk: &mut Conversation, from: usize, to: usize) {
     }
 }
 
-fn reading(results: usize) -> Conversation {
-    let mut talk = Conversation::new();
+fn reading(results: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("read everything");
     reads(&mut talk, 0, results);
     talk
@@ -59,7 +59,7 @@ fn keeps_the_contract() {
         json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1, "slack_share": 0.0 });
     for config in [json!({}), tight, json!({ "leave_out_note": false })] {
         let options = ContractOptions { config, ..ContractOptions::default() };
-        let report = contract(EngineDoor::linked::<Mask>(), &options);
+        let report = contract(EngineFactory::linked::<MaskEngine>(), &options);
         assert!(report.passed(), "{report}");
     }
 }
@@ -67,7 +67,7 @@ fn keeps_the_contract() {
 #[test]
 fn a_mask_tells_tool_arguments_status_and_size() {
     let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(200));
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("a", "bash", &long), ("b", "ls", "{}")]);
     talk.result("a", "bash", &"línea\n".repeat(100)).failure("b", "ls", &"no\n".repeat(100));
     talk.assistant("done");
@@ -137,7 +137,7 @@ fn turns_go_when_masks_are_not_enough() {
 
 #[test]
 fn the_live_round_is_never_masked() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     let calls: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
     talk.user("all at once");
     talk.calls(&calls.iter().map(|id| (id.as_str(), "read", "{}")).collect::<Vec<_>>());

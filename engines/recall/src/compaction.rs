@@ -3,12 +3,14 @@
 //! Rules and names become the summary, what was found stays in its place, and the newest entries follow.
 //! The next epoch reads its rules back from the summary.
 
-use ctxhost_engine_api::{Action, CompactRequest, Compaction, Entry, Kind, Plan, Role, Transcript};
+use ctxhost_engine_api::{
+    Action, CompactRequest, Compaction, Entry, EntryKind, Plan, Role, Transcript,
+};
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::summary::{Provenance, wrap};
+use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-use crate::layout::Layout;
-use crate::memory::Memory;
+use crate::layout::RequestLayout;
+use crate::session::RecallSession;
 use crate::settings::Settings;
 
 /// What a compaction leaves of the smaller of budget and history.
@@ -18,7 +20,7 @@ const WRITER: &str = "recall";
 const OWN_SUMMARY: &str = ", recall. Untrusted";
 const ANY_SUMMARY: &str = ". Untrusted notes of what was said";
 
-impl Memory {
+impl RecallSession {
     /// A plan that makes the live transcript smaller; nothing where all of it must stay.
     pub(crate) fn compact(
         &mut self,
@@ -33,12 +35,13 @@ impl Memory {
         // All of the aim is used: a compaction makes its room by the smaller budget.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
-        let ranked = self.rank(&self.query(transcript, focus));
+        let ranked = self.rank(&self.build_query(transcript, focus));
         // The new summary takes up what an earlier one of this engine said.
-        let always = self.always.clone();
-        self.always.retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
-        let layout = self.moved(transcript, aim_tokens, &ranked, &lasting);
-        self.always = always;
+        let always = self.must_stay.clone();
+        self.must_stay
+            .retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
+        let layout = self.new_layout(transcript, aim_tokens, &ranked, &lasting);
+        self.must_stay = always;
         let missing =
             layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
         if missing == 0 {
@@ -57,13 +60,15 @@ impl Memory {
 fn is_own_summary(entry: &Entry<'_>) -> bool {
     let text = entry.text();
     let own = text.matches(OWN_SUMMARY).count();
-    entry.kind() == Kind::CompactionSummary && own > 0 && own == text.matches(ANY_SUMMARY).count()
+    entry.kind() == EntryKind::CompactionSummary
+        && own > 0
+        && own == text.matches(ANY_SUMMARY).count()
 }
 
 /// The plan with the rules and names as a summary of what is left out.
 fn lasting_plan(
     transcript: &Transcript,
-    mut layout: Layout,
+    mut layout: RequestLayout,
     missing: u64,
     settings: &Settings,
 ) -> Plan {
@@ -76,7 +81,7 @@ fn lasting_plan(
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect();
-    let summary = wrap(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
+    let summary = wrap_summary(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
     layout.head.clear();
     layout.excerpt.clear();
     let mut plan = layout.plan(transcript, settings);

@@ -7,7 +7,7 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Role, Transcript};
 use ctxhost_engine_kit::redact::replace_secrets;
 
-use crate::memory::Memory;
+use crate::session::RecallSession;
 
 /// What stands between two slices that do not follow each other.
 const GAP: &str = "[…]";
@@ -20,9 +20,9 @@ const HEAD_TOKENS: u64 = 14;
 pub(crate) const GAP_TOKENS: u64 = 4;
 
 /// Slices by the position of their entry.
-pub(crate) type Chosen = BTreeMap<u64, Vec<u32>>;
+pub(crate) type SliceSelection = BTreeMap<u64, Vec<u32>>;
 
-impl Memory {
+impl RecallSession {
     /// The text of some slices of an entry, with marks where parts are missing; `None` where all of its
     /// text is chosen.
     pub(crate) fn partial_text(&self, entry: &Entry<'_>, numbers: &[u32]) -> Option<String> {
@@ -54,7 +54,11 @@ impl Memory {
     }
 
     /// The message that shows the chosen slices; empty for none.
-    pub(crate) fn excerpt(&self, transcript: &Transcript, chosen: &Chosen) -> String {
+    pub(crate) fn render_excerpt(
+        &self,
+        transcript: &Transcript,
+        chosen: &SliceSelection,
+    ) -> String {
         let mut parts = Vec::new();
         for (seq, numbers) in chosen {
             let Some(entry) = transcript.get(*seq) else { continue };
@@ -73,7 +77,7 @@ impl Memory {
     }
 
     /// What a slice adds to an excerpt, in tokens, where its entry is, or is not, in it yet.
-    pub(crate) fn excerpt_tokens(&self, number: u32, chosen: &Chosen) -> u64 {
+    pub(crate) fn excerpt_tokens(&self, number: u32, chosen: &SliceSelection) -> u64 {
         let Some(slice) = self.slices.get(number as usize) else { return 0 };
         let is_in = chosen.contains_key(&u64::from(slice.entry));
         u64::from(slice.tokens) + GAP_TOKENS + if is_in { 0 } else { HEAD_TOKENS }

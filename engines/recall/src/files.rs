@@ -34,7 +34,7 @@ struct FileRead {
 }
 
 /// What a call does to the file that it names; empty for any other call.
-pub(crate) fn what_is_done(call: &ToolCall<'_>) -> &'static str {
+pub(crate) fn file_operation(call: &ToolCall<'_>) -> &'static str {
     let name = plain_tool_name(&call.name).to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match () {
@@ -45,15 +45,15 @@ pub(crate) fn what_is_done(call: &ToolCall<'_>) -> &'static str {
 }
 
 /// The path that a call names.
-pub(crate) fn path_of(call: &ToolCall<'_>) -> Option<String> {
+pub(crate) fn path_argument(call: &ToolCall<'_>) -> Option<String> {
     call.string_argument(&PATH_ARGUMENTS).filter(|path| !path.trim().is_empty())
 }
 
 impl FileReads {
     /// A call was made.
-    pub(crate) fn note_call(&mut self, call: &ToolCall<'_>) {
-        let what = what_is_done(call);
-        let Some(path) = path_of(call).filter(|_| !what.is_empty()) else { return };
+    pub(crate) fn record_call(&mut self, call: &ToolCall<'_>) {
+        let what = file_operation(call);
+        let Some(path) = path_argument(call).filter(|_| !what.is_empty()) else { return };
         let arguments = call.arguments_value();
         let number = |name: &str| arguments.get(name).map(ToString::to_string).unwrap_or_default();
         let part = format!("{}+{}", number("offset"), number("limit"));
@@ -62,7 +62,7 @@ impl FileReads {
     }
 
     /// A result came.
-    pub(crate) fn note_result(&mut self, seq: u64, result: &ToolResult<'_>) {
+    pub(crate) fn record_result(&mut self, seq: u64, result: &ToolResult<'_>) {
         let Some(call) = self.open.remove(result.call_id.as_ref()) else { return };
         if result.is_error {
             return;
@@ -89,20 +89,20 @@ impl FileReads {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
     fn outdated(calls: &[(&str, &str)]) -> Vec<u64> {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         for (at, (tool, arguments)) in calls.iter().enumerate() {
             let id = format!("c{at}");
             talk.calls(&[(&id, tool, arguments)]).result(&id, tool, "text");
         }
         let mut reads = FileReads::default();
         for entry in talk.transcript().iter() {
-            entry.tool_calls().iter().for_each(|call| reads.note_call(call));
-            entry.tool_result().iter().for_each(|result| reads.note_result(entry.seq(), result));
+            entry.tool_calls().iter().for_each(|call| reads.record_call(call));
+            entry.tool_result().iter().for_each(|result| reads.record_result(entry.seq(), result));
         }
         (0..talk.len()).filter(|seq| reads.is_outdated(*seq)).collect()
     }

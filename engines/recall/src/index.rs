@@ -19,7 +19,7 @@ const QUERY_POSTINGS: u32 = 50_000;
 
 /// The inverted index of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct TermIndex {
     postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
     /// How many terms each slice has.
     lengths: Vec<u16>,
@@ -58,13 +58,13 @@ impl Hasher for TermHasher {
 
 /// The scores of one query.
 #[derive(Debug, Default)]
-pub(crate) struct Scores {
+pub(crate) struct SliceScores {
     by_slice: Vec<f32>,
     /// The slices with a score above 0, each once.
     hits: Vec<u32>,
 }
 
-impl Scores {
+impl SliceScores {
     pub(crate) fn get(&self, slice: u32) -> f32 {
         self.by_slice.get(slice as usize).copied().unwrap_or(0.0)
     }
@@ -82,7 +82,7 @@ impl Scores {
     }
 }
 
-impl Index {
+impl TermIndex {
     /// Adds a slice with the terms that `fill` answers, and answers its number.
     pub(crate) fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
         let slice = self.lengths.len() as u32;
@@ -105,8 +105,8 @@ impl Index {
     }
 
     /// Scores every slice that shares a term with the query. Terms come with their weight.
-    pub(crate) fn search(&self, query: &[(u64, f32)]) -> Scores {
-        let mut scores = Scores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
+    pub(crate) fn search(&self, query: &[(u64, f32)]) -> SliceScores {
+        let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
         let found = query.iter().filter_map(|(term, weight)| {
@@ -138,7 +138,7 @@ impl Index {
     }
 
     /// What the index takes, in bytes, allocations included.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         let postings = self.postings.values().map(|postings| postings.bytes.capacity());
         let row = size_of::<u64>() + size_of::<Postings>() + 1;
         postings.sum::<usize>() + self.postings.capacity() * row + self.lengths.capacity() * 2
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn rare_terms_count_more_and_short_slices_before_long_ones() {
-        let mut index = Index::default();
+        let mut index = TermIndex::default();
         for terms in [vec![1, 2], vec![1, 3, 4, 5, 6, 7, 8, 9], vec![1], vec![2, 3]] {
             index.add(|pending| pending.extend(terms));
         }

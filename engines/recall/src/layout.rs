@@ -14,14 +14,14 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Plan, Role, Transcript};
-use ctxhost_engine_kit::shown::Rewrites;
+use ctxhost_engine_kit::replacement::ReplacementMap;
 
 use crate::LAYER;
 use crate::settings::Settings;
 
 /// What the model sees.
 #[derive(Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct RequestLayout {
     /// The budget it was made for.
     pub(crate) budget_tokens: u64,
     /// How many rules had been replaced.
@@ -35,14 +35,14 @@ pub(crate) struct Layout {
     /// Where the newest entries begin.
     pub(crate) cut: u64,
     /// Old results and calls among the newest entries.
-    pub(crate) masked: Rewrites,
+    pub(crate) masked: ReplacementMap,
     /// What prompts found, by the position of the prompt.
     pub(crate) notes: BTreeMap<u64, String>,
 }
 
-impl Layout {
+impl RequestLayout {
     /// Whether it still is about this transcript and this budget. A small rise moves nothing.
-    pub(crate) fn holds(
+    pub(crate) fn is_valid_for(
         &self,
         transcript: &Transcript,
         budget_tokens: u64,
@@ -78,7 +78,7 @@ impl Layout {
     }
 
     /// Forgets the oldest note, if it is not that of the prompt at hand or nothing else is left.
-    pub(crate) fn drop_note(&mut self) -> bool {
+    pub(crate) fn drop_oldest_note(&mut self) -> bool {
         self.notes.pop_first().is_some()
     }
 
@@ -88,7 +88,7 @@ impl Layout {
     }
 
     /// The positions before the cut that are kept in some form, and all behind it.
-    pub(crate) fn shown(&self, len: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn shown_positions(&self, len: u64) -> impl Iterator<Item = u64> {
         self.kept.keys().copied().chain(self.cut..len)
     }
 
@@ -128,11 +128,11 @@ impl Layout {
         }
         let mut from = self.cut;
         for (seq, note) in self.notes.range(self.cut..len) {
-            self.masked.keep(&mut plan, from..*seq);
+            self.masked.keep_range(&mut plan, from..*seq);
             insert(&mut plan, note, *seq, "found by the prompt");
             from = *seq;
         }
-        self.masked.keep(&mut plan, from..len);
+        self.masked.keep_range(&mut plan, from..len);
         plan
     }
 

@@ -15,18 +15,18 @@ mod excerpt;
 mod files;
 mod index;
 mod layout;
-mod ledger;
 mod mask;
-mod memory;
-mod moving;
+mod name_ledger;
 mod names;
 mod ranking;
 mod rules;
-mod saved;
+mod session;
 mod settings;
 mod slices;
+mod stored_layout;
 mod terms;
 mod tools;
+mod window_move;
 
 use std::cell::OnceCell;
 
@@ -34,16 +34,16 @@ use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info,
-    IngestRequest, Ingested, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
+    IngestReply, IngestRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
     Transcript,
 };
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::store::{keeps_values, session_key};
-use ctxhost_engine_kit::turns::Sessions;
+use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 
-use layout::Layout;
-use memory::Memory;
-use ranking::Ranked;
+use layout::RequestLayout;
+use ranking::RankedSlice;
+use session::RecallSession;
 pub use settings::Settings;
 
 /// The layer that notes of plans name.
@@ -60,45 +60,45 @@ const OWN_SHARE: f64 = 0.48;
 
 /// The engine.
 #[derive(Debug)]
-pub struct Recall {
+pub struct RecallEngine {
     host: Host,
     settings: Settings,
-    sessions: Sessions<Memory>,
+    sessions: SessionMap<RecallSession>,
     index_bytes: std::sync::atomic::AtomicUsize,
 }
 
-impl ContextEngine for Recall {
+impl ContextEngine for RecallEngine {
     const INFO: Info = Info::new("recall", "Recall", env!("CARGO_PKG_VERSION")).owning_compaction();
 
     fn create(host: Host, config: Value) -> Result<Self> {
         let settings = Settings::parse(&config)?;
-        Ok(Recall {
+        Ok(RecallEngine {
             host,
             settings,
-            sessions: Sessions::default(),
+            sessions: SessionMap::default(),
             index_bytes: Default::default(),
         })
     }
 
-    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<Ingested> {
-        let entries = self.sessions.with(&request.session, |memory| {
+    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
+        let entries = self.sessions.with_session(&request.session, |memory| {
             let new = memory.follow(&transcript);
             let asked = request.entries;
             self.index_bytes.store(memory.index_bytes(), std::sync::atomic::Ordering::Relaxed);
             new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
-        Ok(Ingested { entries })
+        Ok(IngestReply { entries })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.restore(&transcript, &request.session).await;
-        let plan = |memory: &mut Memory| {
+        let plan = |memory: &mut RecallSession| {
             let plan = memory.plan(&transcript, &request, &self.settings);
             let is_new = std::mem::take(&mut memory.is_layout_new);
-            (plan, is_new.then(|| saved::to_json(memory.layout.as_ref(), &transcript)))
+            (plan, is_new.then(|| stored_layout::to_json(memory.layout.as_ref(), &transcript)))
         };
-        let (plan, layout) = self.sessions.with(&request.session, plan);
-        if let Some(layout) = layout.filter(|_| keeps_values(&self.host)) {
+        let (plan, layout) = self.sessions.with_session(&request.session, plan);
+        if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
             // What is not stored is worked out anew after a restart.
             let _ = self.host.kv_put(&session_key(KEY, &request.session), &layout).await;
         }
@@ -106,13 +106,13 @@ impl ContextEngine for Recall {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        Ok(self
-            .sessions
-            .with(&request.session, |memory| memory.compact(&transcript, &request, &self.settings)))
+        Ok(self.sessions.with_session(&request.session, |memory| {
+            memory.compact(&transcript, &request, &self.settings)
+        }))
     }
 
     fn tools(&self, _session: SessionRef) -> Vec<ToolSpec> {
-        if self.settings.tools { tools::specs() } else { Vec::new() }
+        if self.settings.tools { tools::tool_specs() } else { Vec::new() }
     }
 
     async fn call_tool(
@@ -120,7 +120,7 @@ impl ContextEngine for Recall {
         transcript: Transcript,
         request: ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        self.sessions.with(&request.session, |memory| {
+        self.sessions.with_session(&request.session, |memory| {
             memory.follow(&transcript);
             memory.call_tool(&transcript, &request)
         })
@@ -141,23 +141,23 @@ impl ContextEngine for Recall {
     }
 }
 
-impl Recall {
+impl RecallEngine {
     /// Takes up the layout that was stored before a restart, once for each session.
     async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
-        let is_unknown = self.sessions.with(session, |memory| {
+        let is_unknown = self.sessions.with_session(session, |memory| {
             memory.follow(transcript);
             !std::mem::replace(&mut memory.is_restored, true) && memory.layout.is_none()
         });
-        if !is_unknown || !keeps_values(&self.host) {
+        if !is_unknown || !has_key_value_store(&self.host) {
             return;
         }
         let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
-        let layout = stored.and_then(|json| saved::from_json(&json, transcript));
-        self.sessions.with(session, |memory| memory.layout = layout);
+        let layout = stored.and_then(|json| stored_layout::from_json(&json, transcript));
+        self.sessions.with_session(session, |memory| memory.layout = layout);
     }
 }
 
-impl Memory {
+impl RecallSession {
     /// The whole history where it fits; else the layout as it is, or a new one.
     fn plan(
         &mut self,
@@ -171,22 +171,24 @@ impl Memory {
             self.is_layout_new |= self.layout.take().is_some();
             return whole(transcript);
         }
-        let replaced = self.rules.replaced();
-        let kept =
-            self.layout.take().filter(|it| it.holds(transcript, budget_tokens, replaced, settings));
+        let replaced = self.rules.replaced_count();
+        let kept = self
+            .layout
+            .take()
+            .filter(|it| it.is_valid_for(transcript, budget_tokens, replaced, settings));
         // One search for each request at most, and none where nothing moves and no prompt is new.
         let cell = OnceCell::new();
-        let query = || self.query(transcript, &request.prompt);
+        let query = || self.build_query(transcript, &request.prompt);
         let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
-        let move_window = || self.moved(transcript, budget_tokens, ranked(), settings);
+        let move_window = || self.new_layout(transcript, budget_tokens, ranked(), settings);
         let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(move_window);
         let notes = layout.notes.len();
         if let Some(newest) = self.asks_anew(transcript, request, &layout) {
-            self.look_up(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
+            self.add_note(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
             is_new = true;
         }
-        while layout.tokens(transcript, settings) > budget_tokens && layout.drop_note() {}
+        while layout.tokens(transcript, settings) > budget_tokens && layout.drop_oldest_note() {}
         if layout.tokens(transcript, settings) > budget_tokens {
             layout = move_window();
             is_new = true;
@@ -207,7 +209,7 @@ impl Memory {
         &self,
         transcript: &Transcript,
         request: &AssembleRequest,
-        layout: &Layout,
+        layout: &RequestLayout,
     ) -> Option<u64> {
         let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
         let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
@@ -216,30 +218,32 @@ impl Memory {
     }
 
     /// Puts what a new prompt finds in front of it, as far as there is room.
-    fn look_up(
+    fn add_note(
         &self,
         transcript: &Transcript,
         newest: u64,
         budget_tokens: u64,
-        ranked: &[Ranked],
+        ranked: &[RankedSlice],
         settings: &Settings,
-        layout: &mut Layout,
+        layout: &mut RequestLayout,
     ) {
-        let is_agent = self.is_agent(transcript);
+        let is_agent = self.uses_tools(transcript);
         let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
         let name_share = if is_agent { settings.name_note_share } else { 0.0 };
         let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
-        let free =
-            |layout: &Layout| most_tokens.saturating_sub(layout.tokens(transcript, settings));
+        let free = |layout: &RequestLayout| {
+            most_tokens.saturating_sub(layout.tokens(transcript, settings))
+        };
         let name_tokens = share_of(budget_tokens, name_share);
         let room_tokens = share_of(budget_tokens, share) + name_tokens;
-        while free(layout) < room_tokens && layout.drop_note() {}
+        while free(layout) < room_tokens && layout.drop_oldest_note() {}
         let own_tokens = share_of(budget_tokens, OWN_SHARE).saturating_sub(layout.own_tokens());
         let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
-        let found = self.note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
+        let found =
+            self.render_note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
         let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
         let names = match is_agent {
-            true => self.further_names(transcript, ranked, &found, left_tokens, layout),
+            true => self.render_further_names(transcript, ranked, &found, left_tokens, layout),
             false => String::new(),
         };
         let parts = [found, names].into_iter().filter(|part| !part.is_empty());

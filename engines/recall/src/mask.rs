@@ -2,14 +2,14 @@
 //! long texts in their arguments.
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
+use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::shown::{Form, Shown};
-use ctxhost_engine_kit::text::{clip, grouped};
+use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody};
+use ctxhost_engine_kit::text::{clip, group_thousands};
 use serde_json::Value;
 
 use crate::LAYER;
-use crate::memory::Memory;
+use crate::session::RecallSession;
 
 /// The names of a result that its line keeps, in weighted characters: about five paths.
 const NAME_CHARS: u64 = 160;
@@ -18,10 +18,14 @@ const ARGUMENT_CHARS: u64 = 160;
 /// A replacement that saves less than this many tokens is not worth its place.
 const LEAST_SAVED_TOKENS: u64 = 24;
 
-impl Memory {
+impl RecallSession {
     /// How an old entry is shown; `None` for one that is better kept as it is. Worked out once, so that it
     /// is the same in every later request, and because a move asks for hundreds of them.
-    pub(crate) fn mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Shown> {
+    pub(crate) fn masked_view(
+        &self,
+        transcript: &Transcript,
+        entry: &Entry<'_>,
+    ) -> Option<EntryReplacement> {
         if let Some(known) = self.masks.borrow().get(&entry.seq()) {
             return known.clone();
         }
@@ -30,7 +34,7 @@ impl Memory {
         shown
     }
 
-    fn new_mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Shown> {
+    fn new_mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<EntryReplacement> {
         if entry.has(Flags::PINNED) || entry.has(Flags::ORPHAN) {
             return None;
         }
@@ -42,21 +46,25 @@ impl Memory {
         (shown.tokens() + LEAST_SAVED_TOKENS <= entry.tokens()).then_some(shown)
     }
 
-    fn masked_result(&self, transcript: &Transcript, entry: &Entry<'_>) -> Shown {
-        let mut line = result_line(transcript, entry, false);
-        let names = self.names.heaviest_of(entry.seq(), NAME_CHARS);
+    fn masked_result(&self, transcript: &Transcript, entry: &Entry<'_>) -> EntryReplacement {
+        let mut line = render_result_line(transcript, entry, false);
+        let names = self.names.heaviest_names(entry.seq(), NAME_CHARS);
         let new: Vec<&str> = names.into_iter().filter(|name| !line.contains(name)).collect();
         if !new.is_empty() {
             line.pop();
             line = format!("{line}; names: {}]", new.join(" "));
         }
-        Shown::text(redact(&line), LAYER, format!("{} tokens → a line", grouped(entry.tokens())))
+        EntryReplacement::from_text(
+            redact(&line),
+            LAYER,
+            format!("{} tokens → a line", group_thousands(entry.tokens())),
+        )
     }
 }
 
 /// A message without its thinking, and with short texts in the arguments of its calls.
-fn short_call(entry: &Entry<'_>) -> Option<Shown> {
-    let short = with_short_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
+fn short_call(entry: &Entry<'_>) -> Option<EntryReplacement> {
+    let short = shorten_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
     let count = short.as_ref().map_or(0, |(_, count)| *count);
     let raw = short.map_or_else(|| entry.raw().to_owned(), |(raw, _)| raw);
     let thoughtless = if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
@@ -65,7 +73,11 @@ fn short_call(entry: &Entry<'_>) -> Option<Shown> {
         (0, true) => "thinking left out".to_owned(),
         (count, _) => format!("{count} long arguments of a call cut"),
     };
-    Some(Shown { form: Form::Raw(thoughtless.unwrap_or(raw)), layer: LAYER, detail })
+    Some(EntryReplacement {
+        body: ReplacementBody::Raw(thoughtless.unwrap_or(raw)),
+        layer: LAYER,
+        detail,
+    })
 }
 
 /// The JSON of a message without its thinking blocks; `None` where nothing would be left.

@@ -182,7 +182,7 @@ fn is_secret(name: &str, previous: &str) -> bool {
     let is_mixed = name.bytes().any(|byte| byte.is_ascii_digit()) || name.len() > 24;
     let is_told =
         ["assword", "ecret", "oken", "earer", "passwd"].iter().any(|word| previous.contains(word));
-    (is_mixed && !name.contains('/') && redact::holds_secret(name)) || (is_told && is_mixed)
+    (is_mixed && !name.contains('/') && redact::contains_secret(name)) || (is_told && is_mixed)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::index::Scores;
-use crate::memory::Memory;
+use crate::index::SliceScores;
+use crate::session::RecallSession;
 use crate::terms::for_each_term;
 
 /// How much the best neighbour and the best of the segment add. A hit beside counts as half a hit.
@@ -25,13 +25,13 @@ const CONTEXT_WEIGHT: f32 = 0.3;
 
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query {
+pub(crate) struct SearchQuery {
     terms: Vec<(u64, f32)>,
 }
 
-impl Query {
+impl SearchQuery {
     /// The words of a prompt, and with less weight those of what is worked on.
-    pub(crate) fn new(prompt: &str, context: &str) -> Query {
+    pub(crate) fn new(prompt: &str, context: &str) -> SearchQuery {
         let mut seen = HashSet::new();
         let mut terms = Vec::new();
         for (text, weight) in [(prompt, 1.0), (context, CONTEXT_WEIGHT)] {
@@ -41,16 +41,16 @@ impl Query {
                 }
             });
         }
-        Query { terms }
+        SearchQuery { terms }
     }
 }
 
 /// A slice by its number, and what it is worth for its tokens.
-pub(crate) type Ranked = (u32, f32);
+pub(crate) type RankedSlice = (u32, f32);
 
-impl Memory {
+impl RecallSession {
     /// The slices that answer a query, the best first.
-    pub(crate) fn rank(&self, query: &Query) -> Vec<Ranked> {
+    pub(crate) fn rank(&self, query: &SearchQuery) -> Vec<RankedSlice> {
         let scores = self.index.search(&query.terms);
         let best = self.best_entries(&scores);
         let mut by_segment: HashMap<u32, (u32, f32)> = HashMap::new();
@@ -70,7 +70,13 @@ impl Memory {
         ranked
     }
 
-    fn rank_entry(&self, seq: u32, segment_score: f32, scores: &Scores, ranked: &mut Vec<Ranked>) {
+    fn rank_entry(
+        &self,
+        seq: u32,
+        segment_score: f32,
+        scores: &SliceScores,
+        ranked: &mut Vec<RankedSlice>,
+    ) {
         let Some(facts) = self.entries.get(seq as usize) else { return };
         let neighbours = [seq.checked_sub(1), Some(seq + 1)].into_iter().flatten();
         let beside = neighbours.filter(|beside| self.segment_of(*beside) == Some(facts.segment));
@@ -89,7 +95,7 @@ impl Memory {
     }
 
     /// The entries with the best slices.
-    fn best_entries(&self, scores: &Scores) -> Vec<(u32, f32)> {
+    fn best_entries(&self, scores: &SliceScores) -> Vec<(u32, f32)> {
         let mut best: HashMap<u32, f32> = HashMap::new();
         let mut hits: Vec<u32> = scores.hits().to_vec();
         // Several slices of an entry may be among the best; four for each are enough to find them.
@@ -111,7 +117,7 @@ impl Memory {
         best
     }
 
-    fn entry_score(&self, seq: u32, scores: &Scores) -> f32 {
+    fn entry_score(&self, seq: u32, scores: &SliceScores) -> f32 {
         let facts = self.entries.get(seq as usize);
         facts.map_or(0.0, |facts| facts.slices().map(|slice| scores.get(slice)).fold(0.0, f32::max))
     }

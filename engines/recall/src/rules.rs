@@ -46,15 +46,15 @@ static CHANGED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGES).o
 
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct RuleBook {
-    rules: Vec<Rule>,
+pub(crate) struct UserRules {
+    rules: Vec<UserRule>,
     /// How many were replaced so far.
     replaced: u64,
 }
 
 /// One rule.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct UserRule {
     /// The entry it stands in.
     pub(crate) seq: u64,
     /// The sentence, on one line.
@@ -65,9 +65,9 @@ pub(crate) struct Rule {
     subject: Vec<u64>,
 }
 
-impl RuleBook {
+impl UserRules {
     /// Takes note of the rules in a message of the person.
-    pub(crate) fn read(&mut self, seq: u64, text: &str) {
+    pub(crate) fn read_message(&mut self, seq: u64, text: &str) {
         let end = text.floor_char_boundary(text.len().min(READ_BYTES));
         for sentence in sentences(text.get(..end).unwrap_or_default()) {
             self.add(seq, sentence);
@@ -91,29 +91,29 @@ impl RuleBook {
             (share >= least).then_some((rule, share))
         });
         // A change is of one rule, the nearest; what says the same again stands for all that said it.
-        let mut about: Vec<(&mut Rule, f32)> = about.collect();
+        let mut about: Vec<(&mut UserRule, f32)> = about.collect();
         about.sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
         let count = if is_change { 1 } else { about.len() };
         for (earlier, _) in about.into_iter().take(count) {
             earlier.is_replaced = true;
             self.replaced += 1;
         }
-        self.rules.push(Rule { seq, text: line, is_replaced: false, subject });
+        self.rules.push(UserRule { seq, text: line, is_replaced: false, subject });
     }
 
     /// How many rules were replaced so far: where it rises, what was pinned may be out of date.
-    pub(crate) fn replaced(&self) -> u64 {
+    pub(crate) fn replaced_count(&self) -> u64 {
         self.replaced
     }
 
     /// All rules that hold, or all that hold no longer.
-    pub(crate) fn texts(&self, is_replaced: bool) -> impl Iterator<Item = &str> {
+    pub(crate) fn rule_texts(&self, is_replaced: bool) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(move |rule| rule.is_replaced == is_replaced);
         rules.map(|rule| rule.text.as_str())
     }
 
     /// The sentences of an entry that hold no longer.
-    pub(crate) fn replaced_in(&self, seq: u64) -> impl Iterator<Item = &str> {
+    pub(crate) fn replaced_texts_of(&self, seq: u64) -> impl Iterator<Item = &str> {
         let first = self.rules.partition_point(|rule| rule.seq < seq);
         let of_entry = self.rules.get(first..).unwrap_or_default().iter();
         let of_entry = of_entry.take_while(move |rule| rule.seq == seq);
@@ -124,7 +124,7 @@ impl RuleBook {
     /// line last. Those of entries that `is_shown` are left out.
     pub(crate) fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
-        let holds = |rule: &&Rule| !rule.is_replaced && !is_shown(rule.seq);
+        let holds = |rule: &&UserRule| !rule.is_replaced && !is_shown(rule.seq);
         let mut lines: Vec<String> = Vec::new();
         for rule in self.rules.iter().rev().filter(holds) {
             let Some(rest) = room.checked_sub(weighted_chars(&rule.text) + 3) else { break };
@@ -184,7 +184,7 @@ fn subject_of(line: &str) -> Vec<u64> {
     };
     let plain = without(&without(line, &RULES), &CHANGED);
     let words = plain.split_whitespace().filter(|word| !is_value(word));
-    terms::distinct(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
+    terms::distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
 
 /// A name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
 
     fn holding(texts: &[&str]) -> Vec<String> {
-        let mut book = RuleBook::default();
+        let mut book = UserRules::default();
         for (seq, text) in texts.iter().enumerate() {
-            book.read(seq as u64, text);
+            book.read_message(seq as u64, text);
         }
         let lines = book.render(10_000, |_| false);
         lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
@@ -256,22 +256,22 @@ mod tests {
 
     #[test]
     fn a_block_is_read_back() {
-        let mut book = RuleBook::default();
-        book.read(0, "Always deploy to eu-1. I prefer tea.");
+        let mut book = UserRules::default();
+        book.read_message(0, "Always deploy to eu-1. I prefer tea.");
         let block = book.render(1_000, |_| false);
-        let mut again = RuleBook::default();
+        let mut again = UserRules::default();
         again.read_summary(0, &format!("before\n{block}\nafter"));
         assert_eq!(again.render(1_000, |_| false), block);
-        again.read(5, "From now on, deploy to eu-2.");
-        assert_eq!(again.replaced_in(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
-        assert_eq!(again.replaced(), 1);
+        again.read_message(5, "From now on, deploy to eu-2.");
+        assert_eq!(again.replaced_texts_of(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
+        assert_eq!(again.replaced_count(), 1);
     }
 
     #[test]
     fn room_is_for_the_newest() {
-        let mut book = RuleBook::default();
+        let mut book = UserRules::default();
         (0..50).for_each(|number| {
-            book.read(number, &format!("Always do thing{number} well{number}."))
+            book.read_message(number, &format!("Always do thing{number} well{number}."))
         });
         let block = book.render(BLOCK_CHARS + 80, |_| false);
         assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");

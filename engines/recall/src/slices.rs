@@ -6,7 +6,7 @@ use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
 
 /// Cuts a text into parts of about `most_tokens`: whole lines where they are short enough, else sentences,
 /// else what fits. The parts follow each other without a gap.
-pub(crate) fn cut(text: &str, most_tokens: u64) -> Vec<Range<usize>> {
+pub(crate) fn split_into_slices(text: &str, most_tokens: u64) -> Vec<Range<usize>> {
     let most_chars = most_tokens * CHARS_PER_TOKEN;
     let mut slices: Vec<Range<usize>> = Vec::new();
     let mut chars = 0;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn parts(text: &str, tokens: u64) -> Vec<&str> {
-        cut(text, tokens).into_iter().map(|range| &text[range]).collect()
+        split_into_slices(text, tokens).into_iter().map(|range| &text[range]).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A term is the hash of a lower-case word, with English endings cut off. `parseHttp_body` gives its
 //! parts and itself. Scripts without blanks between words give pairs of characters.
 
-use ctxhost_engine_kit::seed;
+use ctxhost_engine_kit::hash;
 
 /// A longer run of letters is data, such as base64, in bytes.
 const LONGEST_WORD_BYTES: usize = 48;
@@ -42,7 +42,7 @@ pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
 }
 
 /// The terms of a text, each once, in the order they first occur.
-pub(crate) fn distinct(text: &str) -> Vec<u64> {
+pub(crate) fn distinct_terms(text: &str) -> Vec<u64> {
     let mut terms = Vec::new();
     for_each_term(text, |term| {
         if !terms.contains(&term) {
@@ -62,7 +62,7 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
             if let Some((start, _)) = pair.take()
                 && !is_paired
             {
-                found(seed::of(run.get(start..at).unwrap_or_default()));
+                found(hash::fnv1a(run.get(start..at).unwrap_or_default()));
             }
             continue;
         }
@@ -73,7 +73,7 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
             }
             Some((start, _)) => {
                 let end = at + character.len_utf8();
-                found(seed::of(run.get(start..end).unwrap_or_default()));
+                found(hash::fnv1a(run.get(start..end).unwrap_or_default()));
                 is_paired = true;
             }
         }
@@ -81,7 +81,7 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
         word_start = at + character.len_utf8();
     }
     match pair {
-        Some((start, _)) if !is_paired => found(seed::of(run.get(start..).unwrap_or_default())),
+        Some((start, _)) if !is_paired => found(hash::fnv1a(run.get(start..).unwrap_or_default())),
         _ => {}
     }
     add_word(run.get(word_start..).unwrap_or_default(), buffer, found);
@@ -117,7 +117,7 @@ fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     }
     if parts > 1 {
         lower(word, buffer);
-        found(seed::of(buffer));
+        found(hash::fnv1a(buffer));
     }
 }
 
@@ -126,7 +126,7 @@ fn add_part(part: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     if STOP_WORDS.contains(&buffer.as_str()) {
         return;
     }
-    found(seed::of(stem(buffer)));
+    found(hash::fnv1a(stem(buffer)));
 }
 
 fn lower(word: &str, buffer: &mut String) {
@@ -148,14 +148,14 @@ mod tests {
     use super::*;
 
     fn shared(left: &str, right: &str) -> usize {
-        let right = distinct(right);
-        distinct(left).iter().filter(|term| right.contains(term)).count()
+        let right = distinct_terms(right);
+        distinct_terms(left).iter().filter(|term| right.contains(term)).count()
     }
 
     #[test]
     fn endings_and_case_do_not_count() {
         assert_eq!(shared("Booking flights", "the flight was booked"), 2);
-        assert_eq!(distinct("the of and I"), Vec::<u64>::new());
+        assert_eq!(distinct_terms("the of and I"), Vec::<u64>::new());
     }
 
     #[test]
@@ -163,17 +163,17 @@ mod tests {
         for query in ["parse", "http", "body", "parseHttp_body"] {
             assert!(shared("call parseHttp_body()", query) >= 1, "{query}");
         }
-        assert_eq!(distinct("parseHttp_body").len(), 4);
+        assert_eq!(distinct_terms("parseHttp_body").len(), 4);
         assert_eq!(shared("src/main.rs", "open main"), 1);
     }
 
     #[test]
     fn scripts_without_blanks_give_pairs() {
-        assert_eq!(distinct("数据库端口").len(), 4);
+        assert_eq!(distinct_terms("数据库端口").len(), 4);
         assert_eq!(shared("数据库端口是八千", "端口"), 1);
-        assert_eq!(distinct("你").len(), 1);
+        assert_eq!(distinct_terms("你").len(), 1);
         assert_eq!(shared("使用redis缓存", "redis"), 1);
-        assert_eq!(distinct("redis缓存v2").len(), 3);
+        assert_eq!(distinct_terms("redis缓存v2").len(), 3);
     }
 
     #[test]
@@ -184,6 +184,6 @@ mod tests {
 
     #[test]
     fn data_is_no_word() {
-        assert_eq!(distinct(&"a1B".repeat(100)), Vec::<u64>::new());
+        assert_eq!(distinct_terms(&"a1B".repeat(100)), Vec::<u64>::new());
     }
 }

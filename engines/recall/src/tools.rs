@@ -6,8 +6,8 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::text::{clip, one_line};
 
-use crate::memory::Memory;
-use crate::ranking::Query;
+use crate::ranking::SearchQuery;
+use crate::session::RecallSession;
 
 /// The names of the tools.
 const SEARCH: &str = "context_search";
@@ -23,7 +23,7 @@ const EXPAND_CHARS: u64 = 8_000;
 const MOST_AROUND: u64 = 5;
 
 /// What the model is told of them.
-pub(crate) fn specs() -> Vec<ToolSpec> {
+pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
         ToolSpec {
             name: SEARCH.into(),
@@ -52,7 +52,7 @@ pub(crate) fn specs() -> Vec<ToolSpec> {
     ]
 }
 
-impl Memory {
+impl RecallSession {
     /// Answers a call of the model.
     pub(crate) fn call_tool(
         &self,
@@ -81,7 +81,7 @@ impl Memory {
         if query.trim().is_empty() {
             return failure("query is empty; give words, names or paths to look for");
         }
-        let ranked = self.rank(&Query::new(query, ""));
+        let ranked = self.rank(&SearchQuery::new(query, ""));
         let mut lines = Vec::new();
         for (number, score) in ranked.iter().take(limit as usize) {
             let Some(slice) = self.slices.get(*number as usize).filter(|_| *score > 0.0) else {

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::{
-    ContractOptions, Conversation, ScriptedHost, block_on, contract, plan_fault,
+    ContractOptions, ScriptedHost, TranscriptBuilder, block_on, contract, plan_fault,
 };
 use ctxhost_engine_api::{AssembleRequest, CompactRequest, Compaction, Plan, ToolCallRequest};
-use ctxhost_engine_recall::Recall;
+use ctxhost_engine_recall::RecallEngine;
 use proptest::prelude::*;
 
 #[test]
@@ -19,7 +19,7 @@ fn keeps_the_contract() {
     let tight = json!({ "slack_share": 0.0, "agent_tail_share": 0.05, "full_share": 0.05 });
     for config in [json!({}), tight, json!({ "leave_out_note": false, "tools": false })] {
         let options = ContractOptions { config, ..ContractOptions::default() };
-        let report = contract(EngineDoor::linked::<Recall>(), &options);
+        let report = contract(EngineFactory::linked::<RecallEngine>(), &options);
         assert!(report.passed(), "{report}");
     }
 }
@@ -27,28 +27,28 @@ fn keeps_the_contract() {
 const BUDGET: u64 = 2_000;
 
 fn create() -> EngineHandle {
-    let door = EngineDoor::linked::<Recall>();
+    let door = EngineFactory::linked::<RecallEngine>();
     door.create(Arc::new(ScriptedHost::new()), &json!({})).unwrap()
 }
 
-fn assemble(engine: &EngineHandle, talk: &Conversation, budget: u64, prompt: &str) -> Plan {
+fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64, prompt: &str) -> Plan {
     let request = AssembleRequest { budget, prompt: prompt.into(), ..AssembleRequest::default() };
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
-fn seen(plan: &Plan, talk: &Conversation) -> String {
+fn seen(plan: &Plan, talk: &TranscriptBuilder) -> String {
     let transcript = talk.transcript();
     let texts = plan.project(&transcript).into_iter().map(|item| item.text().into_owned());
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn cost(plan: &Plan, talk: &Conversation) -> u64 {
+fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
     plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
 }
 
 /// Talk about nothing in particular, with one fact, one rule and its change far back.
-fn long_talk() -> Conversation {
-    let mut talk = Conversation::new();
+fn long_talk() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("Help me plan the year.").assistant("Gladly.");
     talk.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
     talk.user("Always book trains with the carrier AVE-1.").assistant("Understood.");

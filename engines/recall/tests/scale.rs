@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::serde_json::json;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{AssembleRequest, IngestRequest};
-use ctxhost_engine_recall::Recall;
+use ctxhost_engine_recall::RecallEngine;
 
 const ENTRIES: u64 = 100_000;
 /// Limits: the 99th percentile of assemble, which is a window that moves, and the index.
@@ -34,8 +34,8 @@ fn sentence(seed: u64, words: u64) -> String {
     (0..words).map(|_| word(next() >> 11)).collect::<Vec<_>>().join(" ")
 }
 
-fn told(entries: u64) -> Conversation {
-    let mut talk = Conversation::new();
+fn told(entries: u64) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for number in 0..entries / 4 {
         let (id, path) =
             (format!("c{number}"), format!(r#"{{"path":"src/m{}/f{number}.rs"}}"#, number % 40));
@@ -49,10 +49,11 @@ fn told(entries: u64) -> Conversation {
 #[test]
 #[ignore = "takes a minute; run it with --release"]
 fn a_hundred_thousand_entries() {
-    let engine =
-        EngineDoor::linked::<Recall>().create(Arc::new(ScriptedHost::new()), &json!({})).unwrap();
+    let engine = EngineFactory::linked::<RecallEngine>()
+        .create(Arc::new(ScriptedHost::new()), &json!({}))
+        .unwrap();
     let mut talk = told(ENTRIES);
-    let ingest = |talk: &Conversation, from: u64| {
+    let ingest = |talk: &TranscriptBuilder, from: u64| {
         let begun = cpu_us();
         let request = IngestRequest { entries: from..talk.len(), ..IngestRequest::default() };
         block_on(engine.ingest(talk.transcript(), request)).unwrap();

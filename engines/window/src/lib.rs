@@ -13,7 +13,7 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::turns::{Sessions, SlidingRule, SlidingWindow};
+use ctxhost_engine_kit::sliding_window::{SessionMap, SlidingRule, SlidingWindow};
 
 pub use settings::Settings;
 
@@ -22,23 +22,23 @@ const LAYER: &str = "window";
 
 /// The engine.
 #[derive(Debug)]
-pub struct Window {
+pub struct WindowEngine {
     rule: SlidingRule,
-    sessions: Sessions<SlidingWindow>,
+    sessions: SessionMap<SlidingWindow>,
 }
 
-impl ContextEngine for Window {
+impl ContextEngine for WindowEngine {
     const INFO: Info =
         Info::new("window", "Sliding window", env!("CARGO_PKG_VERSION")).owning_compaction();
 
     fn create(_host: Host, config: Value) -> Result<Self> {
         let rule = Settings::parse(config)?.rule();
-        Ok(Window { rule, sessions: Sessions::default() })
+        Ok(WindowEngine { rule, sessions: SessionMap::default() })
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let choose = |window: &mut SlidingWindow| self.choose(window, &transcript, request.budget);
-        Ok(self.sessions.with(&request.session, choose))
+        Ok(self.sessions.with_session(&request.session, choose))
     }
 
     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
@@ -50,13 +50,13 @@ impl ContextEngine for Window {
     }
 }
 
-impl Window {
+impl WindowEngine {
     fn choose(&self, window: &mut SlidingWindow, transcript: &Transcript, budget: u64) -> Plan {
         let tokens = |range: Range<u64>| transcript.tokens(range);
         window.follow(transcript, &self.rule);
-        let settled = window.settled(transcript, budget, &self.rule, &tokens);
+        let settled = window.select_unchanged(transcript, budget, &self.rule, &tokens);
         let selection =
-            settled.unwrap_or_else(|| window.moved(transcript, budget, &self.rule, &tokens));
+            settled.unwrap_or_else(|| window.slide(transcript, budget, &self.rule, &tokens));
         selection.plan(LAYER, &self.rule, &tokens, |plan, range| {
             plan.keep(range);
         })

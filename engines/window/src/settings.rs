@@ -3,7 +3,7 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::settings;
-use ctxhost_engine_kit::turns::SlidingRule;
+use ctxhost_engine_kit::sliding_window::SlidingRule;
 use serde::{Deserialize, Serialize};
 
 /// The largest share that makes sense: with more, hardly anything would stay after a move.

@@ -4,31 +4,31 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::testing::{
-    ContractOptions, Conversation, ScriptedHost, block_on, contract,
+    ContractOptions, ScriptedHost, TranscriptBuilder, block_on, contract,
 };
 use ctxhost_engine_api::{AssembleRequest, ErrorKind, Plan, Result};
-use ctxhost_engine_window::Window;
+use ctxhost_engine_window::WindowEngine;
 
 fn create(config: Value) -> Result<EngineHandle> {
-    EngineDoor::linked::<Window>().create(Arc::new(ScriptedHost::new()), &config)
+    EngineFactory::linked::<WindowEngine>().create(Arc::new(ScriptedHost::new()), &config)
 }
 
-fn assemble(engine: &EngineHandle, talk: &Conversation, budget: u64) -> Plan {
+fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64) -> Plan {
     let request = AssembleRequest { budget, ..AssembleRequest::default() };
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
 /// What the model sees, one text for each message.
-fn seen(plan: &Plan, talk: &Conversation) -> Vec<String> {
+fn seen(plan: &Plan, talk: &TranscriptBuilder) -> Vec<String> {
     let transcript = talk.transcript();
     plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
 }
 
-fn chat(turns: u64) -> Conversation {
-    let mut talk = Conversation::new();
+fn chat(turns: u64) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for turn in 0..turns {
         talk.user(&format!("question {turn}")).assistant(&format!("answer {turn}"));
     }
@@ -40,7 +40,7 @@ fn keeps_the_contract() {
     let config = json!({ "keep_first_task": true, "leave_out_note": true, "slack_share": 0.25 });
     for config in [json!({}), config, json!({ "leave_out_note": false, "slack_share": 0.0 })] {
         let options = ContractOptions { config, ..ContractOptions::default() };
-        let report = contract(EngineDoor::linked::<Window>(), &options);
+        let report = contract(EngineFactory::linked::<WindowEngine>(), &options);
         assert!(report.passed(), "{report}");
     }
 }
@@ -58,7 +58,7 @@ fn the_task_a_note_and_the_newest_turns_stay() {
 
 #[test]
 fn requests_stay_in_front_of_the_newest_turns() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     for turn in 0..40 {
         talk.user(&format!("question {turn}")).assistant(&"a long answer ".repeat(20)).user("ok");
     }

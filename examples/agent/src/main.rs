@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use ctxhost::{Config, EngineSpec, RuntimeBuilder, What};
+use ctxhost::{Config, EngineSpec, EventKind, RuntimeBuilder};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
@@ -35,12 +35,12 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let words = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
     let config = Config::load("ctxhost.toml")?;
     let engine = EngineSpec::linked::<Newest>(json!({}));
-    let runtime = RuntimeBuilder::of(&config).engine_spec(engine).build().await?;
+    let runtime = RuntimeBuilder::from_config(&config).engine_spec(engine).build().await?;
 
     let mut events = runtime.subscribe();
     tokio::spawn(async move {
         while let Ok(event) = events.recv().await {
-            if let What::Text(text) = event.what {
+            if let EventKind::Text(text) = event.kind {
                 print!("{text}");
             }
         }
@@ -48,7 +48,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
 
     let session = runtime.create_session("agent.jsonl".as_ref(), ".".as_ref())?;
     let reply = runtime.send(&session, &words).await?;
-    runtime.finish().await;
+    runtime.shutdown().await;
     println!("\n[{} shaped {} requests]", reply.engine, reply.requests);
     Ok(())
 }

@@ -43,6 +43,6 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
     let prompt = context.prepare(&target).await?;
     let (kept, all) = (prompt.items().len(), prompt.view.len());
-    println!("{} keeps {kept} of {all} messages: {} tokens", prompt.engine, prompt.lawful.tokens);
+    println!("{} keeps {kept} of {all} messages: {} tokens", prompt.engine, prompt.checked.tokens);
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::io::stdin;
 use std::path::Path;
 
 use ctxhost::{
-    Config, Context, RecordBody, Session, StopReason, Target, Usage, engines_of_slot, open_context,
+    Config, Context, RecordBody, Session, StopReason, Target, TokenUsage, open_context,
+    slot_engines,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         true => Session::open(path)?,
         false => Session::create(path, "/", None)?,
     };
-    let mut context = open_context(&config, &engines_of_slot(&config)?, session)?;
+    let mut context = open_context(&config, &slot_engines(&config)?, session)?;
     let target = Target { window_tokens, output_tokens: 1_000, ..Target::default() };
     for line in stdin().lines() {
         append(&mut context, json!({ "role": "user", "content": line? }))?;
@@ -56,8 +57,8 @@ async fn ask(
     // What the provider counted makes the next prompt fit better.
     let counted = |name: &str| answer["usage"][name].as_u64().unwrap_or_default();
     let (input, output) = (counted("prompt_tokens"), counted("completion_tokens"));
-    let sent = context.sent(target, prompt.lawful.tokens);
-    let usage = Usage { input, output, ..Usage::default() };
+    let sent = context.sent_request(target, prompt.checked.tokens);
+    let usage = TokenUsage { input, output, ..TokenUsage::default() };
     context.record_usage(target, &sent, &usage, StopReason::Stop);
     Ok(answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned())
 }

@@ -10,12 +10,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::bench::Bench;
-use super::fault::{Fault, Verdict};
-use super::history::Cut;
+use super::fault::{CaseVerdict, CheckFault};
+use super::harness::CaseHarness;
+use super::history::HistoryCut;
 use super::settings::CHILD_BYTES;
-use super::trace::{Place, Trace};
-use super::{CheckError, Group, cannot};
+use super::trace::{CallTrace, TraceRecord};
+use super::{CheckError, CheckGroup, cannot};
 use ctxhost_engine::inspect;
 
 /// What a child is to do, in the kit's words.
@@ -23,21 +23,21 @@ pub(super) const JOB_FILE: &str = "job.json";
 /// What it found, a line for each case.
 pub(super) const VERDICTS_FILE: &str = "verdicts.jsonl";
 /// The folder it stands in. It is deep, so that a path that climbs out is still caught.
-pub(super) const YARD: &str = "yard/a/b/c/d/e/f";
+pub(super) const WORK_DIR: &str = "yard/a/b/c/d/e/f";
 /// The top of that folder.
-pub(super) const YARD_TOP: &str = "yard";
+pub(super) const WORK_DIR_TOP: &str = "yard";
 /// Where the private copy of the library stands while it is loaded.
 const COPIES: &str = "copies";
 
 /// What a child is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Job {
+pub(super) struct ChildJob {
     pub(super) file: PathBuf,
     pub(super) sha256: String,
     pub(super) config: Value,
-    pub(super) group: Group,
+    pub(super) group: CheckGroup,
     pub(super) cases: Vec<u64>,
-    pub(super) cut: Cut,
+    pub(super) cut: HistoryCut,
     pub(super) call_limit_ms: u64,
 }
 
@@ -50,15 +50,15 @@ pub(super) struct Job {
 pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let folder = folder.canonicalize().map_err(cannot("find the folder of a child"))?;
     let text = fs::read(folder.join(JOB_FILE)).map_err(cannot("read the job of a child"))?;
-    let job: Job = serde_json::from_slice(&text)
+    let job: ChildJob = serde_json::from_slice(&text)
         .map_err(|error| CheckError::BadJob { reason: error.to_string() })?;
     limit_memory();
-    let trace = Trace::create(&folder).map_err(cannot("trace a child"))?;
+    let trace = CallTrace::create(&folder).map_err(cannot("trace a child"))?;
     let verdicts = OpenOptions::new().append(true).create(true).open(folder.join(VERDICTS_FILE));
     let verdicts = Arc::new(verdicts.map_err(cannot("write verdicts"))?);
     watch(&trace, &job, &verdicts)?;
 
-    let loading = trace.call("the library's own start");
+    let loading = trace.start_call("the library's own start");
     let door = inspect(&job.file)
         .and_then(|inspected| inspected.expect_hash(Some(&job.sha256)))
         .and_then(|inspected| inspected.load(&folder.join(COPIES)));
@@ -66,32 +66,32 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let door = match door {
         Ok(door) => door,
         Err(error) => {
-            let outcome = Err(Fault::new(Fault::LOAD, error.to_string()));
-            return write(&verdicts, &Verdict { case: 0, outcome });
+            let outcome = Err(CheckFault::new(CheckFault::LOAD, error.to_string()));
+            return write(&verdicts, &CaseVerdict { case: 0, outcome });
         }
     };
     for &case in &job.cases {
-        trace.case(case);
-        let bench = Bench {
-            door,
+        trace.start_case(case);
+        let bench = CaseHarness {
+            factory: door,
             config: &job.config,
             trace: &trace,
             call_limit: Duration::from_millis(job.call_limit_ms),
             cut: &job.cut,
             file: &job.file,
-            yard: &folder.join(YARD),
+            work_dir: &folder.join(WORK_DIR),
         };
         let outcome = job.group.run(case, &bench);
-        write(&verdicts, &Verdict { case, outcome })?;
+        write(&verdicts, &CaseVerdict { case, outcome })?;
     }
     Ok(())
 }
 
 /// A call that does not come back is the last thing this process does.
-fn watch(trace: &Arc<Trace>, job: &Job, verdicts: &Arc<File>) -> Result<(), CheckError> {
+fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result<(), CheckError> {
     let verdicts = verdicts.clone();
-    let late = move |place: Place, limit: Duration| {
-        let (Place { case, call, service }, limit_ms) = (place, limit.as_millis());
+    let late = move |place: TraceRecord, limit: Duration| {
+        let (TraceRecord { case, call, service }, limit_ms) = (place, limit.as_millis());
         let message = match service.as_str() {
             "" => format!("the engine did not come back from {call} within {limit_ms} ms"),
             service => format!(
@@ -99,14 +99,17 @@ fn watch(trace: &Arc<Trace>, job: &Job, verdicts: &Arc<File>) -> Result<(), Chec
                  {limit_ms} ms: a call that waits like this cannot be cancelled"
             ),
         };
-        let _ = write(&verdicts, &Verdict { case, outcome: Err(Fault::new(Fault::HANG, message)) });
+        let _ = write(
+            &verdicts,
+            &CaseVerdict { case, outcome: Err(CheckFault::new(CheckFault::HANG, message)) },
+        );
         std::process::exit(0);
     };
     let limit = Duration::from_millis(job.call_limit_ms);
     trace.watch(limit, late, || std::process::exit(0)).map_err(cannot("watch a child"))
 }
 
-fn write(mut verdicts: &File, verdict: &Verdict) -> Result<(), CheckError> {
+fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {
     let mut line = serde_json::to_vec(verdict).unwrap_or_default();
     line.push(b'\n');
     verdicts.write_all(&line).map_err(cannot("write verdicts"))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A group of cases about one promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Group {
+pub enum CheckGroup {
     /// The file is an engine, says what it is, and can be let go of.
     Load,
     /// The contract suite of the engine API.
@@ -34,43 +34,43 @@ pub enum Group {
     Security,
 }
 
-impl Group {
+impl CheckGroup {
     /// All of them, in order.
-    pub const ALL: [Group; 12] = [
-        Group::Load,
-        Group::Contract,
-        Group::Transcript,
-        Group::Progress,
-        Group::Determinism,
-        Group::Restart,
-        Group::Limits,
-        Group::Cancellation,
-        Group::Services,
-        Group::Isolation,
-        Group::Resources,
-        Group::Security,
+    pub const ALL: [CheckGroup; 12] = [
+        CheckGroup::Load,
+        CheckGroup::Contract,
+        CheckGroup::Transcript,
+        CheckGroup::Progress,
+        CheckGroup::Determinism,
+        CheckGroup::Restart,
+        CheckGroup::Limits,
+        CheckGroup::Cancellation,
+        CheckGroup::Services,
+        CheckGroup::Isolation,
+        CheckGroup::Resources,
+        CheckGroup::Security,
     ];
 
     /// Its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Group::Load => "load",
-            Group::Contract => "contract",
-            Group::Transcript => "transcript",
-            Group::Progress => "progress",
-            Group::Determinism => "determinism",
-            Group::Restart => "restart",
-            Group::Limits => "limits",
-            Group::Cancellation => "cancellation",
-            Group::Services => "services",
-            Group::Isolation => "isolation",
-            Group::Resources => "resources",
-            Group::Security => "security",
+            CheckGroup::Load => "load",
+            CheckGroup::Contract => "contract",
+            CheckGroup::Transcript => "transcript",
+            CheckGroup::Progress => "progress",
+            CheckGroup::Determinism => "determinism",
+            CheckGroup::Restart => "restart",
+            CheckGroup::Limits => "limits",
+            CheckGroup::Cancellation => "cancellation",
+            CheckGroup::Services => "services",
+            CheckGroup::Isolation => "isolation",
+            CheckGroup::Resources => "resources",
+            CheckGroup::Security => "security",
         }
     }
 }
 
-impl std::fmt::Display for Group {
+impl std::fmt::Display for CheckGroup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -78,17 +78,17 @@ impl std::fmt::Display for Group {
 
 /// A name that is no group's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no group {name:?}; the groups are {}", Group::ALL.map(Group::name).join(", "))]
-pub struct UnknownGroup {
+#[error("there is no group {name:?}; the groups are {}", CheckGroup::ALL.map(CheckGroup::name).join(", "))]
+pub struct GroupError {
     /// The name.
     pub name: String,
 }
 
-impl FromStr for Group {
-    type Err = UnknownGroup;
+impl FromStr for CheckGroup {
+    type Err = GroupError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Group::ALL.into_iter().find(|group| group.name() == name);
-        found.ok_or_else(|| UnknownGroup { name: name.to_owned() })
+        let found = CheckGroup::ALL.into_iter().find(|group| group.name() == name);
+        found.ok_or_else(|| GroupError { name: name.to_owned() })
     }
 }

@@ -10,9 +10,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::provider::Family;
+use super::provider::ProviderFamily;
 use super::settings::{SEED, WORK_EVERY};
-use super::working;
+use super::workload;
 
 /// Characters that are left of a text that was cut.
 const CUT_CHARS: usize = 8;
@@ -22,34 +22,34 @@ const SHOWN_CHARS: usize = 56;
 
 /// Entries, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct CaseHistory {
     entries: Vec<NewEntry>,
 }
 
 /// What was taken away from a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Cut {
+pub(super) struct HistoryCut {
     /// Positions of entries that are left out, in the history as it was generated.
     pub(super) without: Vec<usize>,
     /// Positions of entries whose text is cut short.
     pub(super) short: Vec<usize>,
 }
 
-impl History {
+impl CaseHistory {
     /// The history of a number, as a session of this family's models holds it.
-    pub(super) fn generated(number: u64, family: Family) -> History {
+    pub(super) fn generate(number: u64, family: ProviderFamily) -> CaseHistory {
         let script = match number % WORK_EVERY {
-            0 => working::script(number, 4 + number % 13).finish().entries,
+            0 => workload::script(number, 4 + number % 13).finish().entries,
             _ => any(number),
         };
         let mut entries = script;
-        entries.iter_mut().for_each(|entry| dress(entry, family));
-        History { entries }
+        entries.iter_mut().for_each(|entry| apply_family(entry, family));
+        CaseHistory { entries }
     }
 
     /// The same after a cut.
-    pub(super) fn after(mut self, cut: &Cut) -> History {
+    pub(super) fn apply_cut(mut self, cut: &HistoryCut) -> CaseHistory {
         for &at in &cut.short {
             if let Some(entry) = self.entries.get_mut(at) {
                 shorten(entry);
@@ -91,7 +91,7 @@ impl History {
     /// Its messages for a person: `[1] assistant  tool_use t1`.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(at, entry): (usize, &NewEntry)| {
-            format!("[{at}] {:<10} {}", entry.role.name(), said(entry))
+            format!("[{at}] {:<10} {}", entry.role.name(), describe_entry(entry))
         };
         self.entries.iter().enumerate().map(line).collect()
     }
@@ -111,13 +111,13 @@ fn any(number: u64) -> Vec<NewEntry> {
 }
 
 /// The JSON of a message, taken apart.
-type Members = Map<String, Value>;
+type MessageMembers = Map<String, Value>;
 
 /// Gives an entry the names, call ids and signatures that models of a family leave in a session.
-fn dress(entry: &mut NewEntry, family: Family) {
-    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
+fn apply_family(entry: &mut NewEntry, family: ProviderFamily) {
+    let Ok(mut message) = serde_json::from_str::<MessageMembers>(&entry.raw) else { return };
     if entry.role == Role::Assistant {
-        for (name, value) in ["api", "provider", "model"].into_iter().zip(family.speaker()) {
+        for (name, value) in ["api", "provider", "model"].into_iter().zip(family.wire_names()) {
             message.insert(name.to_owned(), value.into());
         }
     }
@@ -126,7 +126,7 @@ fn dress(entry: &mut NewEntry, family: Family) {
             let id = block.get("id").and_then(Value::as_str).unwrap_or_default();
             let id = renamed(id, family);
             block.insert("id".to_owned(), id.into());
-            if family == Family::Gemini {
+            if family == ProviderFamily::Gemini {
                 block.insert("thoughtSignature".to_owned(), "c2lnbmVk".into());
             }
         }
@@ -140,23 +140,23 @@ fn dress(entry: &mut NewEntry, family: Family) {
 }
 
 /// The id of a call as a family writes it.
-fn renamed(id: &str, family: Family) -> String {
+fn renamed(id: &str, family: ProviderFamily) -> String {
     match family {
-        Family::OpenaiResponses => format!("{id}|fc_{id}"),
+        ProviderFamily::OpenaiResponses => format!("{id}|fc_{id}"),
         _ => id.to_owned(),
     }
 }
 
 /// Leaves the beginning of every text of an entry.
 fn shorten(entry: &mut NewEntry) {
-    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
+    let Ok(mut message) = serde_json::from_str::<MessageMembers>(&entry.raw) else { return };
     message.get_mut("content").into_iter().for_each(cut_text);
     for block in blocks(&mut message) {
         if is_of(block, "text") {
             block.get_mut("text").into_iter().for_each(cut_text);
         }
         if is_of(block, "toolCall") {
-            block.insert("arguments".to_owned(), Members::new().into());
+            block.insert("arguments".to_owned(), MessageMembers::new().into());
         }
     }
     rewrite(entry, message);
@@ -170,29 +170,29 @@ fn cut_text(text: &mut Value) {
 }
 
 /// The content of a message that has blocks.
-fn blocks(message: &mut Members) -> impl Iterator<Item = &mut Members> {
+fn blocks(message: &mut MessageMembers) -> impl Iterator<Item = &mut MessageMembers> {
     let content = message.get_mut("content").and_then(Value::as_array_mut);
     content.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-fn is_of(block: &Members, kind: &str) -> bool {
+fn is_of(block: &MessageMembers, kind: &str) -> bool {
     block.get("type").is_some_and(|found| found == kind)
 }
 
-fn rewrite(entry: &mut NewEntry, message: Members) {
+fn rewrite(entry: &mut NewEntry, message: MessageMembers) {
     entry.raw = Value::Object(message).to_string();
     let parsed = Message::parse(&entry.raw, "");
     (entry.text, entry.tokens) = (parsed.text(), tokens::message(&parsed));
 }
 
 /// What an entry says or does, on one line.
-fn said(entry: &NewEntry) -> String {
+fn describe_entry(entry: &NewEntry) -> String {
     let mut parts = Vec::new();
     if let Some(id) = &entry.answers {
         parts.push(format!("tool_result {id}"));
     }
     if !entry.text.is_empty() && entry.answers.is_none() {
-        parts.push(quoted(&entry.text));
+        parts.push(quote(&entry.text));
     }
     if entry.flags.contains(Flags::IMAGES) {
         parts.push("(with images)".to_owned());
@@ -202,7 +202,7 @@ fn said(entry: &NewEntry) -> String {
 }
 
 /// A text in quotes, on one line, no longer than a line.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
         shown.push('…');
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn a_number_is_a_history_and_a_cut_of_it_still_one() {
         for number in 0..12 {
-            for family in Family::ALL {
-                let history = History::generated(number, family);
-                let again = History::generated(number, family);
+            for family in ProviderFamily::ALL {
+                let history = CaseHistory::generate(number, family);
+                let again = CaseHistory::generate(number, family);
                 assert_eq!(history.lines(), again.lines(), "{number}");
                 for entry in history.transcript().iter() {
                     let (raw, text) = (entry.raw().to_owned(), entry.text().to_owned());
@@ -227,10 +227,10 @@ mod tests {
                 }
             }
         }
-        let work = History::generated(0, Family::OpenaiResponses);
+        let work = CaseHistory::generate(0, ProviderFamily::OpenaiResponses);
         assert!(work.lines()[1].contains("tool_use r0a|fc_r0a"), "{:?}", work.lines());
-        let cut = Cut { without: vec![2, 3, 4], short: vec![0] };
-        let small = work.clone().after(&cut).transcript();
+        let cut = HistoryCut { without: vec![2, 3, 4], short: vec![0] };
+        let small = work.clone().apply_cut(&cut).transcript();
         assert_eq!(small.len() + 3, work.len());
         assert_eq!(small.get(0).unwrap().text(), "Please r");
         assert!(small.get(1).unwrap().has(Flags::UNANSWERED));
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn every_family_leaves_its_marks() {
-        let raw = |family| History::generated(0, family).entries[1].raw.clone();
-        assert!(raw(Family::Gemini).contains("thoughtSignature"));
-        assert!(raw(Family::OpenaiChat).contains("openai-completions"));
-        assert!(raw(Family::Anthropic).contains("claude"));
+        let raw = |family| CaseHistory::generate(0, family).entries[1].raw.clone();
+        assert!(raw(ProviderFamily::Gemini).contains("thoughtSignature"));
+        assert!(raw(ProviderFamily::OpenaiChat).contains("openai-completions"));
+        assert!(raw(ProviderFamily::Anthropic).contains("claude"));
     }
 }

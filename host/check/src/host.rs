@@ -13,17 +13,17 @@ use ctxhost_engine_api::{
 use serde_json::Value;
 
 use super::settings::SERVICE_CALLS_MAX;
-use super::trace::Trace;
+use super::trace::CallTrace;
 
 /// Bytes of an answer that is far too long.
 const HUGE_BYTES: usize = 1 << 20;
 
 /// How the host behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(super) enum HostBehaviour {
     /// As its contract says.
     #[default]
-    Honest,
+    Correct,
     /// The request of this number, from 0, is never answered.
     PendingAt(u64),
     /// Every request fails with this kind.
@@ -40,44 +40,44 @@ pub(super) enum Mood {
 
 /// A host in memory. Clones share everything.
 #[derive(Clone)]
-pub(super) struct KitHost {
+pub(super) struct FaultyHost {
     /// What an honest host would do.
-    pub(super) honest: ScriptedHost,
-    shared: Arc<Shared>,
+    pub(super) inner: ScriptedHost,
+    shared: Arc<FaultyHostState>,
 }
 
-struct Shared {
-    mood: Mutex<Mood>,
-    /// Requests to services that are waited for, since the last [`KitHost::begin`].
+struct FaultyHostState {
+    mood: Mutex<HostBehaviour>,
+    /// Requests to services that are waited for, since the last [`FaultyHost::reset_requests`].
     asked: AtomicU64,
     /// Whether a request is waiting that is never answered.
     stuck: AtomicBool,
     /// Times the clock was read.
-    glances: AtomicU64,
-    trace: Arc<Trace>,
+    clock_reads: AtomicU64,
+    trace: Arc<CallTrace>,
 }
 
-impl KitHost {
-    pub(super) fn new(trace: &Arc<Trace>) -> Self {
-        let shared = Shared {
+impl FaultyHost {
+    pub(super) fn new(trace: &Arc<CallTrace>) -> Self {
+        let shared = FaultyHostState {
             mood: Mutex::default(),
             asked: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
-            glances: AtomicU64::new(0),
+            clock_reads: AtomicU64::new(0),
             trace: trace.clone(),
         };
         let honest = ScriptedHost::new();
         honest.run_tasks_on_threads();
-        KitHost { honest, shared: Arc::new(shared) }
+        FaultyHost { inner: honest, shared: Arc::new(shared) }
     }
 
-    pub(super) fn set_mood(&self, mood: Mood) {
+    pub(super) fn set_behaviour(&self, mood: HostBehaviour) {
         *self.shared.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
-        self.begin();
+        self.reset_requests();
     }
 
     /// A call begins: requests are counted from here.
-    pub(super) fn begin(&self) {
+    pub(super) fn reset_requests(&self) {
         self.shared.asked.store(0, Ordering::Relaxed);
         self.shared.stuck.store(false, Ordering::Relaxed);
     }
@@ -88,11 +88,11 @@ impl KitHost {
     }
 
     /// Requests of the call that is under way.
-    pub(super) fn asked(&self) -> u64 {
+    pub(super) fn request_count(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
     }
 
-    fn mood(&self) -> Mood {
+    fn behaviour(&self) -> HostBehaviour {
         *self.shared.mood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,24 +101,26 @@ impl KitHost {
         &self,
         service: &'static str,
         honest: impl FnOnce() -> BoxFuture<Result<T>>,
-        lie: impl FnOnce(Mood) -> Option<Result<T>>,
+        lie: impl FnOnce(HostBehaviour) -> Option<Result<T>>,
     ) -> BoxFuture<Result<T>> {
         let number = self.shared.asked.fetch_add(1, Ordering::Relaxed);
         if number > SERVICE_CALLS_MAX {
             let message = format!("{service} was asked {number} times in one call");
             return ready(Err(EngineError::failed(message)));
         }
-        let mood = self.mood();
+        let mood = self.behaviour();
         match mood {
-            Mood::Honest => honest(),
-            Mood::PendingAt(at) if at == number => {
-                self.shared.trace.waits_for(service);
+            HostBehaviour::Correct => honest(),
+            HostBehaviour::PendingAt(at) if at == number => {
+                self.shared.trace.set_service(service);
                 self.shared.stuck.store(true, Ordering::Relaxed);
                 Box::pin(std::future::pending())
             }
-            Mood::PendingAt(_) => honest(),
-            Mood::Failing(kind) => ready(Err(EngineError::new(kind, format!("{service} failed")))),
-            Mood::Late => Box::pin(too_late(service)),
+            HostBehaviour::PendingAt(_) => honest(),
+            HostBehaviour::Failing(kind) => {
+                ready(Err(EngineError::new(kind, format!("{service} failed"))))
+            }
+            HostBehaviour::Late => Box::pin(too_late(service)),
             lying => lie(lying).map_or_else(honest, ready),
         }
     }
@@ -146,113 +148,115 @@ fn huge() -> String {
     "Lorem ipsum. ".repeat(HUGE_BYTES / 13)
 }
 
-impl HostServices for KitHost {
+impl HostServices for FaultyHost {
     fn info(&self) -> HostInfo {
-        self.honest.info()
+        self.inner.info()
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
-        self.honest.log(level, target, message, fields);
+        self.inner.log(level, target, message, fields);
     }
 
     fn now_ms(&self) -> i64 {
-        match self.mood() {
-            Mood::Forgetful => {
-                let back = self.shared.glances.fetch_add(1, Ordering::Relaxed);
-                self.honest.now_ms() - i64::try_from(back).unwrap_or(0) * 3_600_000
+        match self.behaviour() {
+            HostBehaviour::Forgetful => {
+                let back = self.shared.clock_reads.fetch_add(1, Ordering::Relaxed);
+                self.inner.now_ms() - i64::try_from(back).unwrap_or(0) * 3_600_000
             }
-            _ => self.honest.now_ms(),
+            _ => self.inner.now_ms(),
         }
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.honest.monotonic_ns()
+        self.inner.monotonic_ns()
     }
 
     fn count_tokens(&self, model: &str, text: &str) -> u64 {
-        match self.mood() {
-            Mood::Huge => u64::MAX,
-            Mood::Forgetful => 0,
-            _ => self.honest.count_tokens(model, text),
+        match self.behaviour() {
+            HostBehaviour::Huge => u64::MAX,
+            HostBehaviour::Forgetful => 0,
+            _ => self.inner.count_tokens(model, text),
         }
     }
 
     fn is_cancelled(&self, call: CallId) -> bool {
-        self.honest.is_cancelled(call)
+        self.inner.is_cancelled(call)
     }
 
     fn remaining_ms(&self, call: CallId) -> Option<u64> {
-        match self.mood() {
-            Mood::Late => Some(0),
-            _ => self.honest.remaining_ms(call),
+        match self.behaviour() {
+            HostBehaviour::Late => Some(0),
+            _ => self.inner.remaining_ms(call),
         }
     }
 
     fn progress(&self, call: CallId, permille: u32, note: &str) {
-        self.honest.progress(call, permille, note);
+        self.inner.progress(call, permille, note);
     }
 
     fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
         let text = |text: String| Ok(Completion { text, ..Completion::default() });
         let lie = |mood| match mood {
-            Mood::Garbage => Some(text("\u{0}\u{fffd}</summary>{\"role\":\"system\"}".into())),
-            Mood::Huge => Some(text(huge())),
-            Mood::Forgetful => Some(text(" \n".into())),
+            HostBehaviour::Garbage => {
+                Some(text("\u{0}\u{fffd}</summary>{\"role\":\"system\"}".into()))
+            }
+            HostBehaviour::Huge => Some(text(huge())),
+            HostBehaviour::Forgetful => Some(text(" \n".into())),
             _ => None,
         };
-        self.answer("complete", || self.honest.complete(call, request), lie)
+        self.answer("complete", || self.inner.complete(call, request), lie)
     }
 
     fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
         let lie = |mood| match mood {
-            Mood::Garbage => Some(Ok(Some("{\"not\": [\"what\", 1, \"stored".into()))),
-            Mood::Huge => Some(Ok(Some(huge()))),
-            Mood::Forgetful => Some(Ok(None)),
+            HostBehaviour::Garbage => Some(Ok(Some("{\"not\": [\"what\", 1, \"stored".into()))),
+            HostBehaviour::Huge => Some(Ok(Some(huge()))),
+            HostBehaviour::Forgetful => Some(Ok(None)),
             _ => None,
         };
-        self.answer("kv_get", || self.honest.kv_get(key), lie)
+        self.answer("kv_get", || self.inner.kv_get(key), lie)
     }
 
     fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
-        self.answer("kv_put", || self.honest.kv_put(key, value), |_| None)
+        self.answer("kv_put", || self.inner.kv_put(key, value), |_| None)
     }
 
     fn kv_delete(&self, key: String) -> BoxFuture<Result<()>> {
-        self.answer("kv_delete", || self.honest.kv_delete(key), |_| None)
+        self.answer("kv_delete", || self.inner.kv_delete(key), |_| None)
     }
 
     fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
         let lie = |mood| match mood {
-            Mood::Garbage => Some(Ok(vec![String::new(), format!("{prefix}\u{0}nobody")])),
-            Mood::Huge => Some(Ok((0..1_000).map(|at| format!("{prefix}{at}")).collect())),
-            Mood::Forgetful => Some(Ok(Vec::new())),
+            HostBehaviour::Garbage => Some(Ok(vec![String::new(), format!("{prefix}\u{0}nobody")])),
+            HostBehaviour::Huge => Some(Ok((0..1_000).map(|at| format!("{prefix}{at}")).collect())),
+            HostBehaviour::Forgetful => Some(Ok(Vec::new())),
             _ => None,
         };
         let asked = prefix.clone();
-        self.answer("kv_list", || self.honest.kv_list(asked), lie)
+        self.answer("kv_list", || self.inner.kv_list(asked), lie)
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
         let lie = |mood| match mood {
-            Mood::Garbage => Some(Ok("../../etc/passwd".into())),
-            Mood::Huge => Some(Ok("f".repeat(HUGE_BYTES))),
+            HostBehaviour::Garbage => Some(Ok("../../etc/passwd".into())),
+            HostBehaviour::Huge => Some(Ok("f".repeat(HUGE_BYTES))),
             _ => None,
         };
-        self.answer("blob_put", || self.honest.blob_put(bytes), lie)
+        self.answer("blob_put", || self.inner.blob_put(bytes), lie)
     }
 
     fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
         let lie = |mood| match mood {
-            Mood::Garbage => Some(Ok(Some(vec![0xff, 0xfe, 0]))),
-            Mood::Huge => Some(Ok(Some(vec![b'x'; HUGE_BYTES]))),
-            Mood::Forgetful => Some(Ok(None)),
+            HostBehaviour::Garbage => Some(Ok(Some(vec![0xff, 0xfe, 0]))),
+            HostBehaviour::Huge => Some(Ok(Some(vec![b'x'; HUGE_BYTES]))),
+            HostBehaviour::Forgetful => Some(Ok(None)),
             _ => None,
         };
-        self.answer("blob_get", || self.honest.blob_get(handle), lie)
+        self.answer("blob_get", || self.inner.blob_get(handle), lie)
     }
 
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
-        self.honest.sleep(milliseconds)
+        self.inner.sleep(milliseconds)
     }
 
     fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {
@@ -261,24 +265,24 @@ impl HostServices for KitHost {
             Some(Ok(HistoryPage { entries: vec![entry], more: true }))
         };
         let lie = |mood| match mood {
-            Mood::Garbage => endless("the same again".into()),
-            Mood::Huge => endless(huge()),
-            Mood::Forgetful => Some(Ok(HistoryPage::default())),
+            HostBehaviour::Garbage => endless("the same again".into()),
+            HostBehaviour::Huge => endless(huge()),
+            HostBehaviour::Forgetful => Some(Ok(HistoryPage::default())),
             _ => None,
         };
-        self.answer("history", || self.honest.history(request), lie)
+        self.answer("history", || self.inner.history(request), lie)
     }
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
-        match self.mood() {
-            Mood::Garbage | Mood::Huge => PromptCache {
+        match self.behaviour() {
+            HostBehaviour::Garbage | HostBehaviour::Huge => PromptCache {
                 last_touch_ms: Some(i64::MAX),
                 expires_ms: Some(i64::MIN),
                 read_tokens: u64::MAX,
                 write_tokens: u64::MAX,
                 broke: true,
             },
-            _ => self.honest.prompt_cache(session),
+            _ => self.inner.prompt_cache(session),
         }
     }
 
@@ -287,10 +291,10 @@ impl HostServices for KitHost {
         call: CallId,
         request: CompactRequest,
     ) -> BoxFuture<Result<Compaction>> {
-        self.answer("delegate_compact", || self.honest.delegate_compact(call, request), |_| None)
+        self.answer("delegate_compact", || self.inner.delegate_compact(call, request), |_| None)
     }
 
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
-        self.honest.spawn(session, task);
+        self.inner.spawn(session, task);
     }
 }

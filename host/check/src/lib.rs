@@ -22,13 +22,13 @@ mod group;
 mod groups;
 
 mod history;
-mod judge;
+mod plan_check;
 mod provider;
-mod working;
+mod workload;
 
-mod bench;
+mod harness;
 mod host;
-mod stage;
+mod session;
 mod trace;
 
 mod child;
@@ -36,34 +36,34 @@ mod fault;
 mod process;
 mod shrink;
 
-mod campaign;
 mod report;
+mod runner;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
-pub use campaign::groups;
 pub use child::serve;
-pub use group::{Group, UnknownGroup};
+pub use group::{CheckGroup, GroupError};
 pub use report::{
-    CheckedEngine, CheckedFile, CheckedHost, Failure, GroupReport, MethodTime, REPORT_FILE, Report,
-    ReportError,
+    CheckFailure, CheckReport, GroupReport, MethodTime, REPORT_FILE, ReportEngine, ReportError,
+    ReportHost, ReportLibrary,
 };
+pub use runner::groups;
 pub use settings::CALL_LIMIT;
 
 use ctxhost_engine::LoadError;
 
 /// What to check and how to start a child.
 #[derive(Clone, Debug)]
-pub struct Kit {
+pub struct ConformanceSuite {
     /// The library, as the person named it.
     pub file: PathBuf,
     /// The engine's own settings; `{}` for none.
     pub config: Value,
     /// The groups to run; all of them where it is empty.
-    pub only: Vec<Group>,
+    pub groups: Vec<CheckGroup>,
     /// The one case to run, by its number in each group.
     pub case: Option<u64>,
     /// How long one call of the engine may take.
@@ -74,7 +74,7 @@ pub struct Kit {
     pub arguments: Vec<String>,
     /// The command that runs all of this once more, as a shell takes it. A failure shows it with its own
     /// group and case behind it.
-    pub again: String,
+    pub rerun_command: String,
 }
 
 /// Why a library could not be checked. It says nothing about whether it conforms.
@@ -119,14 +119,14 @@ fn cannot(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> CheckErro
     move |source| CheckError::Io { action, source }
 }
 
-impl Kit {
+impl ConformanceSuite {
     /// Runs the kit; `done` is told of each group as it ends.
     ///
     /// # Errors
     ///
     /// [`CheckError`], where the library cannot be loaded or the system does not play along. An engine
     /// that breaks a rule is no error: the report says so.
-    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<Report, CheckError> {
-        campaign::run(self, done)
+    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
+        runner::run(self, done)
     }
 }

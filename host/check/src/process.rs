@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::child::{JOB_FILE, Job, VERDICTS_FILE, YARD};
-use super::fault::{Fault, Verdict};
-use super::settings::{CHILD_LIFE, CHILD_START};
-use super::trace::Place;
-use super::{CheckError, Kit, cannot};
+use super::child::{ChildJob, JOB_FILE, VERDICTS_FILE, WORK_DIR};
+use super::fault::{CaseVerdict, CheckFault};
+use super::settings::{CHILD_LIMIT, CHILD_START};
+use super::trace::TraceRecord;
+use super::{CheckError, ConformanceSuite, cannot};
 
 /// How often a child is looked after.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -20,45 +20,50 @@ const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
 
 /// What came of a child.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ChildExit {
     /// What it found, case by case.
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<CaseVerdict>,
     /// The verdict over the case at which it died.
-    pub(super) death: Option<Verdict>,
+    pub(super) death: Option<CaseVerdict>,
 }
 
 /// Runs a child to its end.
-pub(super) fn run(kit: &Kit, job: &Job) -> Result<Ended, CheckError> {
+pub(super) fn run(kit: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit, CheckError> {
     let folder = tempfile::Builder::new().prefix("ctxhost-check-").tempdir();
     let folder = folder.map_err(cannot("make the folder of a child"))?;
-    let status = live(kit, job, folder.path())?;
+    let status = run_child(kit, job, folder.path())?;
     let text = fs::read_to_string(folder.path().join(VERDICTS_FILE)).unwrap_or_default();
-    let verdicts: Vec<Verdict> =
+    let verdicts: Vec<CaseVerdict> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let death = match status {
         Some(status) if status.success() && has_finished(&verdicts, job) => None,
         ended => {
-            let place = Place::read(folder.path());
-            let fault = Fault::new(Fault::DEATH, death(ended, &place));
-            Some(Verdict { case: place.case, outcome: Err(fault) })
+            let place = TraceRecord::read(folder.path());
+            let fault = CheckFault::new(CheckFault::DEATH, describe_death(ended, &place));
+            Some(CaseVerdict { case: place.case, outcome: Err(fault) })
         }
     };
-    Ok(Ended { verdicts, death })
+    Ok(ChildExit { verdicts, death })
 }
 
 /// Whether a child ended because it was done. One whose engine ends the process with success was not.
-fn has_finished(verdicts: &[Verdict], job: &Job) -> bool {
+fn has_finished(verdicts: &[CaseVerdict], job: &ChildJob) -> bool {
     let gave_up = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
-    let gave_up =
-        gave_up.into_iter().any(|fault| [Fault::HANG, Fault::LOAD].contains(&&*fault.rule));
+    let gave_up = gave_up
+        .into_iter()
+        .any(|fault| [CheckFault::HANG, CheckFault::LOAD].contains(&&*fault.rule));
     gave_up || verdicts.len() >= job.cases.len()
 }
 
 /// Starts a child and waits for it; `None` where it had to be killed.
-fn live(kit: &Kit, job: &Job, folder: &Path) -> Result<Option<ExitStatus>, CheckError> {
+fn run_child(
+    kit: &ConformanceSuite,
+    job: &ChildJob,
+    folder: &Path,
+) -> Result<Option<ExitStatus>, CheckError> {
     let text = serde_json::to_vec(job).unwrap_or_default();
     fs::write(folder.join(JOB_FILE), text).map_err(cannot("write the job of a child"))?;
-    let yard = folder.join(YARD);
+    let yard = folder.join(WORK_DIR);
     fs::create_dir_all(&yard).map_err(cannot("make the folder of a child"))?;
     let errors = File::create(folder.join("stderr")).map_err(cannot("make a file for a child"))?;
     let child = Command::new(&kit.program)
@@ -76,7 +81,7 @@ fn live(kit: &Kit, job: &Job, folder: &Path) -> Result<Option<ExitStatus>, Check
 }
 
 fn wait(mut child: Child, call_limit: Duration) -> Result<Option<ExitStatus>, CheckError> {
-    let life = CHILD_START + CHILD_LIFE.max(call_limit * 4);
+    let life = CHILD_START + CHILD_LIMIT.max(call_limit * 4);
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(cannot("wait for a child"))? {
@@ -92,7 +97,7 @@ fn wait(mut child: Child, call_limit: Duration) -> Result<Option<ExitStatus>, Ch
 }
 
 /// How a child died, as a sentence that names the call.
-fn death(status: Option<ExitStatus>, place: &Place) -> String {
+fn describe_death(status: Option<ExitStatus>, place: &TraceRecord) -> String {
     let at = match place.call.as_str() {
         "" => "between two calls".to_owned(),
         call => format!("in {call}"),
@@ -118,18 +123,18 @@ mod tests {
 
     #[test]
     fn a_death_names_the_call_and_the_way() {
-        let place = Place { case: 3, call: "compact".into(), service: String::new() };
+        let place = TraceRecord { case: 3, call: "compact".into(), service: String::new() };
         let abort = Some(ExitStatus::from_raw(6));
         assert_eq!(
-            death(abort, &place),
+            describe_death(abort, &place),
             "engine aborted the process in compact (signal 6); host unaffected"
         );
-        let crash = death(Some(ExitStatus::from_raw(11)), &Place::default());
+        let crash = describe_death(Some(ExitStatus::from_raw(11)), &TraceRecord::default());
         assert_eq!(
             crash,
             "engine crashed the process between two calls (signal 11); host unaffected"
         );
-        let exit = death(Some(ExitStatus::from_raw(7 << 8)), &place);
+        let exit = describe_death(Some(ExitStatus::from_raw(7 << 8)), &place);
         assert!(exit.contains("ended the process in compact (exit code 7)"), "{exit}");
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A family of providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Family {
+pub(super) enum ProviderFamily {
     Anthropic,
     OpenaiChat,
     OpenaiResponses,
@@ -14,72 +14,76 @@ pub(super) enum Family {
 
 /// How a call and its result can be torn apart. Each names the id of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Torn {
+pub(super) enum PairingFault {
     /// The result is there, its call is not.
-    NoCall(String),
+    MissingCall(String),
     /// The call is there, its result is not.
-    NoResult(String),
+    MissingResult(String),
     /// Something that the engine put in stands between them.
-    Apart(String),
+    Separated(String),
 }
 
-impl Family {
-    pub(super) const ALL: [Family; 4] =
-        [Family::Anthropic, Family::OpenaiChat, Family::OpenaiResponses, Family::Gemini];
+impl ProviderFamily {
+    pub(super) const ALL: [ProviderFamily; 4] = [
+        ProviderFamily::Anthropic,
+        ProviderFamily::OpenaiChat,
+        ProviderFamily::OpenaiResponses,
+        ProviderFamily::Gemini,
+    ];
 
     /// The name in reports.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Family::Anthropic => "anthropic",
-            Family::OpenaiChat => "openai-chat",
-            Family::OpenaiResponses => "openai-responses",
-            Family::Gemini => "gemini",
+            ProviderFamily::Anthropic => "anthropic",
+            ProviderFamily::OpenaiChat => "openai-chat",
+            ProviderFamily::OpenaiResponses => "openai-responses",
+            ProviderFamily::Gemini => "gemini",
         }
     }
 
     /// The names that sessions give its wire, its provider and one of its models.
-    pub(super) const fn speaker(self) -> [&'static str; 3] {
+    pub(super) const fn wire_names(self) -> [&'static str; 3] {
         match self {
-            Family::Anthropic => ["anthropic-messages", "anthropic", "claude-sonnet-4-5"],
-            Family::OpenaiChat => ["openai-completions", "openai", "gpt-4.1"],
-            Family::OpenaiResponses => ["openai-responses", "openai", "gpt-5"],
-            Family::Gemini => ["google-generative-ai", "google", "gemini-3-pro"],
+            ProviderFamily::Anthropic => ["anthropic-messages", "anthropic", "claude-sonnet-4-5"],
+            ProviderFamily::OpenaiChat => ["openai-completions", "openai", "gpt-4.1"],
+            ProviderFamily::OpenaiResponses => ["openai-responses", "openai", "gpt-5"],
+            ProviderFamily::Gemini => ["google-generative-ai", "google", "gemini-3-pro"],
         }
     }
 
     /// The status and the words that such a provider refuses the request with; `None` where it takes
     /// even that. Responses looks for calls and results anywhere, so that nothing between them matters.
-    pub(super) fn refusal(self, torn: &Torn) -> Option<String> {
+    pub(super) fn refusal(self, torn: &PairingFault) -> Option<String> {
         let words = match (self, torn) {
-            (Family::Anthropic, Torn::NoCall(_)) => {
+            (ProviderFamily::Anthropic, PairingFault::MissingCall(_)) => {
                 "unexpected `tool_use_id` found in `tool_result` blocks".to_owned()
             }
-            (Family::Anthropic, Torn::NoResult(id) | Torn::Apart(id)) => {
+            (ProviderFamily::Anthropic, PairingFault::MissingResult(id) | PairingFault::Separated(id)) => {
                 format!("`tool_use` ids were found without `tool_result` blocks immediately after: {id}")
             }
-            (Family::OpenaiChat, Torn::NoCall(_)) => {
+            (ProviderFamily::OpenaiChat, PairingFault::MissingCall(_)) => {
                 "messages with role 'tool' must be a response to a preceeding message with \
                  'tool_calls'"
                     .to_owned()
             }
-            (Family::OpenaiChat, Torn::NoResult(id) | Torn::Apart(id)) => format!(
+            (ProviderFamily::OpenaiChat, PairingFault::MissingResult(id) | PairingFault::Separated(id)) => format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding \
                  to each 'tool_call_id'. The following tool_call_ids did not have response messages: \
                  {id}"
             ),
-            (Family::OpenaiResponses, Torn::NoCall(id)) => {
+            (ProviderFamily::OpenaiResponses, PairingFault::MissingCall(id)) => {
                 format!("No tool call found for function call output with call_id {id}.")
             }
-            (Family::OpenaiResponses, Torn::NoResult(id)) => {
+            (ProviderFamily::OpenaiResponses, PairingFault::MissingResult(id)) => {
                 format!("No tool output found for function call {id}.")
             }
-            (Family::OpenaiResponses, Torn::Apart(_)) => return None,
-            (Family::Gemini, Torn::NoCall(_)) => {
+            (ProviderFamily::OpenaiResponses, PairingFault::Separated(_)) => return None,
+            (ProviderFamily::Gemini, PairingFault::MissingCall(_)) => {
                 "Please ensure that function response turn comes immediately after a function call \
                  turn."
                     .to_owned()
             }
-            (Family::Gemini, Torn::NoResult(_) | Torn::Apart(_)) => {
+            (ProviderFamily::Gemini, PairingFault::MissingResult(_) | PairingFault::Separated(_)) => {
                 "Please ensure that the number of function response parts is equal to the number of \
                  function call parts of the function call turn."
                     .to_owned()
@@ -95,13 +99,16 @@ mod tests {
 
     #[test]
     fn every_family_refuses_half_a_pair_in_words_of_its_own() {
-        for torn in [Torn::NoCall("t1".into()), Torn::NoResult("t1".into())] {
-            let mut said: Vec<_> = Family::ALL.iter().filter_map(|f| f.refusal(&torn)).collect();
+        for torn in
+            [PairingFault::MissingCall("t1".into()), PairingFault::MissingResult("t1".into())]
+        {
+            let mut said: Vec<_> =
+                ProviderFamily::ALL.iter().filter_map(|f| f.refusal(&torn)).collect();
             assert_eq!(said.len(), 4);
             said.dedup();
             assert_eq!(said.len(), 4);
         }
-        let apart = Torn::Apart("t1".into());
-        assert_eq!(Family::ALL.iter().filter(|f| f.refusal(&apart).is_none()).count(), 1);
+        let apart = PairingFault::Separated("t1".into());
+        assert_eq!(ProviderFamily::ALL.iter().filter(|f| f.refusal(&apart).is_none()).count(), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::Group;
+use super::CheckGroup;
 
 /// The file that a whole run leaves beside the current folder.
 pub const REPORT_FILE: &str = "conformance.json";
@@ -15,15 +15,15 @@ const FORMAT: u32 = 1;
 
 /// What the kit found of one library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct CheckReport {
     /// The version of this format.
     pub format: u32,
     /// What was checked.
-    pub engine: CheckedEngine,
+    pub engine: ReportEngine,
     /// The very bytes that were checked.
-    pub file: CheckedFile,
+    pub file: ReportLibrary,
     /// Who checked.
-    pub host: CheckedHost,
+    pub host: ReportHost,
     /// When, in milliseconds since 1970.
     pub checked_at_ms: i64,
     /// The config that the engine was created with, as JSON.
@@ -48,7 +48,7 @@ pub struct Report {
 
 /// What a library says it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckedEngine {
+pub struct ReportEngine {
     /// Its id.
     pub id: String,
     /// Its version.
@@ -59,7 +59,7 @@ pub struct CheckedEngine {
 
 /// The bytes of a library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckedFile {
+pub struct ReportLibrary {
     /// Their SHA-256, in hex.
     pub sha256: String,
     /// How many.
@@ -68,7 +68,7 @@ pub struct CheckedFile {
 
 /// The host that checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckedHost {
+pub struct ReportHost {
     /// Its version.
     pub version: String,
     /// The engine API it was built with.
@@ -79,7 +79,7 @@ pub struct CheckedHost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
     /// The group.
-    pub name: Group,
+    pub name: CheckGroup,
     /// Whether nothing failed in it.
     pub ok: bool,
     /// How long it took, in seconds.
@@ -89,18 +89,20 @@ pub struct GroupReport {
     /// Checks that were made.
     pub checks: u64,
     /// What failed; a group stops after a few.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<CheckFailure>,
 }
 
 /// A rule that the engine broke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct CheckFailure {
     /// The number of the case in its group.
     pub case: u64,
     /// Other cases in which the same rule was broken.
-    pub also: Vec<u64>,
+    #[serde(rename = "also")]
+    pub other_cases: Vec<u64>,
     /// What the case tried.
-    pub tried: String,
+    #[serde(rename = "tried")]
+    pub scenario: String,
     /// The rule, in a word.
     pub rule: String,
     /// What happened, as one sentence.
@@ -108,7 +110,8 @@ pub struct Failure {
     /// The smallest history at which it happens, a line for each message; empty where none matters.
     pub history: Vec<String>,
     /// The command that repeats it.
-    pub again: String,
+    #[serde(rename = "again")]
+    pub rerun_command: String,
 }
 
 /// How long a call took.
@@ -174,13 +177,13 @@ pub enum ReportError {
     },
 }
 
-impl Report {
+impl CheckReport {
     /// Reads a report.
     ///
     /// # Errors
     ///
     /// [`ReportError`], where it cannot be read or is of another format.
-    pub fn read(path: &Path) -> Result<Report, ReportError> {
+    pub fn read(path: &Path) -> Result<CheckReport, ReportError> {
         let text = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES)
             .map_err(|source| ReportError::Unreadable { path: path.into(), source })?;
         let nonsense = |error: serde_json::Error| ReportError::NotAReport {
@@ -209,8 +212,8 @@ impl Report {
             let (reported, found) = (self.file.sha256.clone(), sha256.to_owned());
             return Err(ReportError::OtherFile { reported, found });
         }
-        let ran = |group: &Group| self.groups.iter().any(|told| told.name == *group);
-        if !self.complete || !Group::ALL.iter().all(ran) {
+        let ran = |group: &CheckGroup| self.groups.iter().any(|told| told.name == *group);
+        if !self.complete || !CheckGroup::ALL.iter().all(ran) {
             return Err(ReportError::Incomplete);
         }
         let is_sound = self.groups.iter().all(|group| group.ok && group.failures.is_empty());
@@ -249,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    fn report(sha256: &str) -> Report {
+    fn report(sha256: &str) -> CheckReport {
         let group = |name| GroupReport {
             name,
             ok: true,
@@ -258,11 +261,11 @@ mod tests {
             checks: 2,
             failures: Vec::new(),
         };
-        Report {
+        CheckReport {
             format: FORMAT,
-            engine: CheckedEngine { id: "a".into(), version: "0.1.0".into(), api: "1.0.0".into() },
-            file: CheckedFile { sha256: sha256.into(), bytes: 3 },
-            host: CheckedHost { version: "0.1.0".into(), api: "1.0.0".into() },
+            engine: ReportEngine { id: "a".into(), version: "0.1.0".into(), api: "1.0.0".into() },
+            file: ReportLibrary { sha256: sha256.into(), bytes: 3 },
+            host: ReportHost { version: "0.1.0".into(), api: "1.0.0".into() },
             checked_at_ms: 0,
             config: serde_json::json!({}),
             complete: true,
@@ -270,7 +273,7 @@ mod tests {
             checks: 24,
             failed: 0,
             seconds: 1.2,
-            groups: Group::ALL.map(group).to_vec(),
+            groups: CheckGroup::ALL.map(group).to_vec(),
             methods: Vec::new(),
             peak_bytes: 0,
         }
@@ -284,7 +287,7 @@ mod tests {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let path = folder.path().join(REPORT_FILE);
         fs::write(&path, report(abc).to_json()).unwrap();
-        let read = Report::read(&path).unwrap();
+        let read = CheckReport::read(&path).unwrap();
         assert_eq!(read, report(abc));
         read.verify_file(&library).unwrap();
         fs::write(&library, b"abd").unwrap();
@@ -306,10 +309,10 @@ mod tests {
     fn other_files_are_no_reports() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(REPORT_FILE);
-        assert!(matches!(Report::read(&path), Err(ReportError::Unreadable { .. })));
+        assert!(matches!(CheckReport::read(&path), Err(ReportError::Unreadable { .. })));
         fs::write(&path, "{}").unwrap();
-        assert!(matches!(Report::read(&path), Err(ReportError::NotAReport { .. })));
+        assert!(matches!(CheckReport::read(&path), Err(ReportError::NotAReport { .. })));
         fs::write(&path, r#"{"format": 9}"#).unwrap();
-        assert!(matches!(Report::read(&path), Err(ReportError::OtherFormat { format: 9 })));
+        assert!(matches!(CheckReport::read(&path), Err(ReportError::OtherFormat { format: 9 })));
     }
 }

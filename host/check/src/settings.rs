@@ -34,7 +34,7 @@ pub(super) const SHRINK_STEPS: usize = 200;
 pub(super) const SHRINK_TIME: Duration = Duration::from_secs(20);
 
 /// How long a child may live in all, beside the limit of its single calls.
-pub(super) const CHILD_LIFE: Duration = Duration::from_secs(180);
+pub(super) const CHILD_LIMIT: Duration = Duration::from_secs(180);
 
 /// How long a child may take from its start to its first case: loading, hashing, a busy machine.
 pub(super) const CHILD_START: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub(super) const GIANT_BYTES: usize = 8 << 20;
 pub(super) const MEASURED_ENTRIES: u64 = 10_000;
 
 /// How often an engine is created and let go of while its memory is watched.
-pub(super) const LIVES: u64 = 100;
+pub(super) const ENGINE_LIVES: u64 = 100;
 
 /// What those lives may leave behind, in bytes: an allocator keeps some, a leak of each life is more.
 pub(super) const LEFT_BEHIND_BYTES: u64 = 16 << 20;

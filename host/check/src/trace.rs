@@ -22,7 +22,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Where a child is, or was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Place {
+pub(super) struct TraceRecord {
     /// The case; 0 before the first.
     pub(super) case: u64,
     /// The call of the engine that is under way; empty between two.
@@ -31,9 +31,9 @@ pub(super) struct Place {
     pub(super) service: String,
 }
 
-impl Place {
+impl TraceRecord {
     /// The place that a child wrote last.
-    pub(super) fn read(folder: &Path) -> Place {
+    pub(super) fn read(folder: &Path) -> TraceRecord {
         let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
         serde_json::from_str(text.trim_end()).unwrap_or_default()
     }
@@ -41,35 +41,38 @@ impl Place {
 
 /// The writing side.
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(super) struct CallTrace {
     file: File,
-    state: Mutex<State>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    place: Place,
+struct TraceState {
+    place: TraceRecord,
     /// When the call that is under way began.
     began: Option<Instant>,
     /// How many times the limit it may take; 0 for once.
     calls: u32,
 }
 
-impl Trace {
-    pub(super) fn create(folder: &Path) -> std::io::Result<Arc<Trace>> {
+impl CallTrace {
+    pub(super) fn create(folder: &Path) -> std::io::Result<Arc<CallTrace>> {
         let file =
             OpenOptions::new().write(true).create(true).truncate(true).open(folder.join(FILE))?;
-        Ok(Arc::new(Trace { file, state: Mutex::default() }))
+        Ok(Arc::new(CallTrace { file, state: Mutex::default() }))
     }
 
-    pub(super) fn case(&self, case: u64) {
+    pub(super) fn start_case(&self, case: u64) {
         let mut state = self.state();
-        *state = State { place: Place { case, ..Place::default() }, ..State::default() };
+        *state = TraceState {
+            place: TraceRecord { case, ..TraceRecord::default() },
+            ..TraceState::default()
+        };
         self.write(&state.place);
     }
 
     /// A call begins; it ends when the answer is dropped.
-    pub(super) fn call(self: &Arc<Self>, call: &str) -> Calling {
+    pub(super) fn start_call(self: &Arc<Self>, call: &str) -> CallScope {
         let mut state = self.state();
         state.place.call = call.to_owned();
         state.place.service.clear();
@@ -77,11 +80,11 @@ impl Trace {
         state.calls = 1;
         self.write(&state.place);
         drop(state);
-        Calling { trace: self.clone() }
+        CallScope { trace: self.clone() }
     }
 
     /// A whole check of somebody else's suite begins, of so many calls; it ends when the next one does.
-    pub(super) fn check(&self, check: &str, calls: u32) {
+    pub(super) fn start_check(&self, check: &str, calls: u32) {
         let mut state = self.state();
         state.place.call = check.to_owned();
         state.began = Some(Instant::now());
@@ -90,7 +93,7 @@ impl Trace {
     }
 
     /// The call that is under way waits for a service that will not answer.
-    pub(super) fn waits_for(&self, service: &str) {
+    pub(super) fn set_service(&self, service: &str) {
         let mut state = self.state();
         state.place.service = service.to_owned();
         self.write(&state.place);
@@ -101,7 +104,7 @@ impl Trace {
     pub(super) fn watch(
         self: &Arc<Self>,
         limit: Duration,
-        late: impl FnOnce(Place, Duration) + Send + 'static,
+        late: impl FnOnce(TraceRecord, Duration) + Send + 'static,
         orphaned: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<()> {
         let trace = self.clone();
@@ -124,24 +127,24 @@ impl Trace {
         Ok(())
     }
 
-    fn write(&self, place: &Place) {
+    fn write(&self, place: &TraceRecord) {
         let mut record = serde_json::to_vec(place).unwrap_or_default();
         record.resize(RECORD_BYTES, b' ');
         // Without a trace a death is still a death; only its place is unknown.
         let _ = self.file.write_all_at(&record, 0);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TraceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that is under way.
-pub(super) struct Calling {
-    trace: Arc<Trace>,
+pub(super) struct CallScope {
+    trace: Arc<CallTrace>,
 }
 
-impl Drop for Calling {
+impl Drop for CallScope {
     fn drop(&mut self) {
         let mut state = self.trace.state();
         state.place.call.clear();
@@ -157,15 +160,15 @@ mod tests {
     #[test]
     fn the_place_of_a_call_is_read_by_somebody_else() {
         let folder = tempfile::tempdir().unwrap();
-        let trace = Trace::create(folder.path()).unwrap();
-        trace.case(17);
-        let calling = trace.call("compact");
-        trace.waits_for("kv_get");
-        let place = Place { case: 17, call: "compact".into(), service: "kv_get".into() };
-        assert_eq!(Place::read(folder.path()), place);
+        let trace = CallTrace::create(folder.path()).unwrap();
+        trace.start_case(17);
+        let calling = trace.start_call("compact");
+        trace.set_service("kv_get");
+        let place = TraceRecord { case: 17, call: "compact".into(), service: "kv_get".into() };
+        assert_eq!(TraceRecord::read(folder.path()), place);
         drop(calling);
-        let _next = trace.call("assemble");
-        assert_eq!(Place::read(folder.path()).service, "");
-        assert_eq!(Place::read(&folder.path().join("nobody")), Place::default());
+        let _next = trace.start_call("assemble");
+        assert_eq!(TraceRecord::read(folder.path()).service, "");
+        assert_eq!(TraceRecord::read(&folder.path().join("nobody")), TraceRecord::default());
     }
 }

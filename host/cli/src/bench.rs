@@ -6,24 +6,24 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
-use super::failure::Failure;
-use super::opening::unlisted;
+use super::engine_open::registry_error;
+use super::error::CliError;
 use super::output::Output;
 use super::render;
-use super::setup;
+use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_config::Config;
 use ctxhost_quality::report::QualityReport;
 use ctxhost_quality::{
-    Question, RuleOptions, Subject, measure_evidence, measure_recording, measure_rules,
-    parse_questions,
+    BenchSubject, LabelledQuestion, RuleOptions, measure_evidence, measure_recording,
+    measure_rules, parse_questions,
 };
-use ctxhost_session::recording;
+use ctxhost_session::import;
 
 /// Measurements of engines.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Bench {
-    Quality(Quality),
+pub(super) enum BenchCommand {
+    Quality(QualityArgs),
 }
 
 /// Measure how much of what will be needed each engine keeps.
@@ -34,7 +34,7 @@ pub(super) enum Bench {
 /// compacted five times. Baselines stand beside engines by their names: tail, bm25, bm25-neighbours, whole.
 /// No model is asked.
 #[derive(Debug, clap::Args)]
-pub(super) struct Quality {
+pub(super) struct QualityArgs {
     /// Files of questions and recorded sessions.
     #[arg(value_name = "FILE", required_unless_present = "rules")]
     files: Vec<PathBuf>,
@@ -77,30 +77,30 @@ pub(super) struct Quality {
 }
 
 /// A larger file is no data set, in bytes.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_INPUT_BYTES: u64 = 1 << 30;
 
 /// What a file holds.
-enum Material {
-    Questions(Vec<Question>),
-    Recording(Box<recording::Recorded>),
+enum BenchInput {
+    Questions(Vec<LabelledQuestion>),
+    Recording(Box<import::ImportedSession>),
 }
 
-impl Bench {
+impl BenchCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         match self {
-            Bench::Quality(command) => command.run(config_path, output),
+            BenchCommand::Quality(command) => command.run(config_path, output),
         }
     }
 }
 
-impl Quality {
-    fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, Failure> {
+impl QualityArgs {
+    fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
         let beside = self.files.first().cloned().unwrap_or_default();
-        let config = setup::find_config(config_path, &beside, output)?;
+        let config = run_setup::find_config(config_path, &beside, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut report = runtime.block_on(self.measure(&config, output))?;
         if self.no_timings {
@@ -109,7 +109,7 @@ impl Quality {
         match (self.json, self.markdown) {
             (true, _) => {
                 let json = serde_json::to_string_pretty(&report);
-                let json = json.map_err(|error| Failure::internal(error.to_string()))?;
+                let json = json.map_err(|error| CliError::internal(error.to_string()))?;
                 output.print_bytes(format!("{json}\n").as_bytes())?;
             }
             (_, true) => output.print(&render::quality::markdown(&report))?,
@@ -123,25 +123,25 @@ impl Quality {
         &self,
         config: &Config,
         output: &mut Output,
-    ) -> Result<QualityReport, Failure> {
+    ) -> Result<QualityReport, CliError> {
         let mut report = QualityReport::default();
-        let files: Result<Vec<(String, Material)>, Failure> =
+        let files: Result<Vec<(String, BenchInput)>, CliError> =
             self.files.iter().map(|path| read(path)).collect();
         let files = files?;
         for name in &self.engines {
-            let subject =
-                Subject::parse(name, config).map_err(|error| unlisted(config, name, error))?;
+            let subject = BenchSubject::parse(name, config)
+                .map_err(|error| registry_error(config, name, error))?;
             let bar = progress(output, name);
-            let broken = |error: ctxhost_quality::QualityError| Failure::caller(error.to_string());
+            let broken = |error: ctxhost_quality::QualityError| CliError::user(error.to_string());
             for (file, material) in &files {
                 let step = |count| bar.inc(count);
                 match material {
-                    Material::Questions(questions) => report.evidence.extend(
+                    BenchInput::Questions(questions) => report.evidence.extend(
                         measure_evidence(file, questions, &subject, &self.budgets, config, step)
                             .await
                             .map_err(broken)?,
                     ),
-                    Material::Recording(recorded) => report.recordings.extend(
+                    BenchInput::Recording(recorded) => report.recordings.extend(
                         measure_recording(
                             file,
                             &recorded.session,
@@ -171,17 +171,17 @@ impl Quality {
 }
 
 /// Questions by their content, anything else as a recording.
-fn read(path: &Path) -> Result<(String, Material), Failure> {
+fn read(path: &Path) -> Result<(String, BenchInput), CliError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let shown = path.display().to_string();
-    let bytes = ctxhost_files::read(path, MOST_BYTES)
-        .map_err(|error| Failure::caller(format!("{shown}: {error}")))?;
+    let bytes = ctxhost_files::read(path, MAX_INPUT_BYTES)
+        .map_err(|error| CliError::user(format!("{shown}: {error}")))?;
     match parse_questions(&bytes) {
-        Ok(questions) => Ok((name, Material::Questions(questions))),
-        Err(not_questions) => match recording::open(&shown, &bytes) {
-            Ok(recorded) => Ok((name, Material::Recording(Box::new(recorded)))),
+        Ok(questions) => Ok((name, BenchInput::Questions(questions))),
+        Err(not_questions) => match import::open_bytes(&shown, &bytes) {
+            Ok(recorded) => Ok((name, BenchInput::Recording(Box::new(recorded)))),
             Err(error) => {
-                let failure = Failure::caller(error.to_string());
+                let failure = CliError::user(error.to_string());
                 Err(failure.hint(format!("it holds no questions either: {not_questions}")))
             }
         },
@@ -189,8 +189,11 @@ fn read(path: &Path) -> Result<(String, Material), Failure> {
 }
 
 fn progress(output: &Output, engine: &str) -> ProgressBar {
-    let target =
-        if output.watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if output.is_watched() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_message(engine.to_owned());
     bar

@@ -5,18 +5,18 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::failure::Failure;
-use super::named::for_shell;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::clean;
-use ctxhost_history::{Compacted, Fate, Place, Search, bisect};
-use ctxhost_session::recording;
+use super::render::format::one_line;
+use super::session_arg::shell_quote;
+use ctxhost_history::{BisectResult, BranchCompaction, TextFate, TextLocation, bisect};
+use ctxhost_session::import;
 
 /// Find out which compaction lost a text, and how to bring it back.
 ///
 /// Upper case and white space do not count. Exit code 1 where nothing in the session says it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Bisect {
+pub(super) struct BisectArgs {
     /// The session, or a recording of another agent.
     session: PathBuf,
     /// What was said.
@@ -26,9 +26,9 @@ pub(super) struct Bisect {
     json: bool,
 }
 
-impl Bisect {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
-        let session = recording::read(&self.session)?.session;
+impl BisectArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        let session = import::open_file(&self.session)?.session;
         let search = bisect(&session, &self.text)?;
         let commands = commands(&search, &self.session);
         let text = match self.json {
@@ -36,19 +36,19 @@ impl Bisect {
                 let value = json!({ "text": self.text, "found": search, "commands": commands });
                 format!("{value:#}\n")
             }
-            false => told(&self.text, &search, &commands),
+            false => describe_search(&self.text, &search, &commands),
         };
         output.print(&text)?;
-        let is_there = search.fate != Fate::NeverSaid;
+        let is_there = search.fate != TextFate::NeverAppeared;
         Ok(if is_there { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 /// What brings it back, the most of it first.
-fn commands(search: &Search, session: &Path) -> Vec<String> {
-    let session = for_shell(session);
+fn commands(search: &BisectResult, session: &Path) -> Vec<String> {
+    let session = shell_quote(session);
     let mut commands = Vec::new();
-    if let Fate::Lost { by, .. } = &search.fate {
+    if let TextFate::Lost { by, .. } = &search.fate {
         commands.push(format!("ctxhost undo {session}@{}", by.number));
     }
     if let Some(first) = search.first.as_ref().filter(|_| !is_in_context(search)) {
@@ -61,27 +61,31 @@ fn commands(search: &Search, session: &Path) -> Vec<String> {
     commands
 }
 
-fn is_in_context(search: &Search) -> bool {
-    matches!(search.fate, Fate::InContext { .. })
+fn is_in_context(search: &BisectResult) -> bool {
+    matches!(search.fate, TextFate::InContext { .. })
 }
 
-fn told(text: &str, search: &Search, commands: &[String]) -> String {
+fn describe_search(text: &str, search: &BisectResult, commands: &[String]) -> String {
     let mut lines = vec![match &search.first {
-        Some(first) => format!("first said        {}", place(first)),
-        None if search.fate == Fate::NeverSaid => format!("{:?} was never said", clean(text)),
+        Some(first) => format!("first said        {}", format_location(first)),
+        None if search.fate == TextFate::NeverAppeared => {
+            format!("{:?} was never said", one_line(text))
+        }
         None => "said by a summary only".to_owned(),
     }];
     match &search.fate {
-        Fate::NeverSaid => {}
-        Fate::InContext { at } => lines.push(format!("still in context  {}", place(at))),
-        Fate::Lost { by, last_seen } => {
-            lines.push(format!("last in context   {}", place(last_seen)));
-            lines.push(format!("lost by           {}", lost_by(by)));
+        TextFate::NeverAppeared => {}
+        TextFate::InContext { at } => {
+            lines.push(format!("still in context  {}", format_location(at)))
         }
-        Fate::OnAnotherBranch => {
+        TextFate::Lost { by, last_seen } => {
+            lines.push(format!("last in context   {}", format_location(last_seen)));
+            lines.push(format!("lost by           {}", describe_loss(by)));
+        }
+        TextFate::OnAnotherBranch => {
             lines.push("not on this branch, which no compaction changes".into())
         }
-        Fate::LeftOut => {
+        TextFate::LeftOut => {
             lines.push(
                 "no compaction lost it: an edit took it out, or it was never in context".into(),
             );
@@ -94,12 +98,12 @@ fn told(text: &str, search: &Search, commands: &[String]) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-fn place(place: &Place) -> String {
+fn format_location(place: &TextLocation) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     let turn = place.turn.map(|turn| format!(", turn {turn}")).unwrap_or_default();
-    format!("entry {} ({}{line}{turn})", place.entry, clean(&place.speaker))
+    format!("entry {} ({}{line}{turn})", place.entry, one_line(&place.speaker))
 }
 
-fn lost_by(by: &Compacted) -> String {
-    clean(&by.to_string())
+fn describe_loss(by: &BranchCompaction) -> String {
+    one_line(&by.to_string())
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::chat::media_home;
-use super::failure::Failure;
-use super::moment::now_ms;
-use super::named::Named;
+use super::chat::blob_dirs;
+use super::clock::now_ms;
+use super::error::CliError;
 use super::output::Output;
-use ctxhost_history::{HistoryError, Until, fork};
-use ctxhost_runtime::originals;
+use super::session_arg::SessionArg;
+use ctxhost_agent::originals;
+use ctxhost_history::{ForkPoint, HistoryError, fork_session};
 use ctxhost_session::Session;
 
 /// Fork a session: a new file with all that was said up to a moment. Prints its path.
@@ -17,10 +17,10 @@ use ctxhost_session::Session;
 /// The original stays as it is, byte for byte; the fork names it as its parent, as Pi does. Without a
 /// moment it is forked where it stands.
 #[derive(Debug, clap::Args)]
-pub(super) struct Branch {
+pub(super) struct BranchArgs {
     /// The session; `session.jsonl@2` ends just before its second compaction.
     #[arg(value_name = "SESSION[@N]")]
-    session: Named,
+    session: SessionArg,
     /// End with this entry, of whatever branch of the file.
     #[arg(long, value_name = "ID", conflicts_with = "turn")]
     at: Option<String>,
@@ -32,26 +32,26 @@ pub(super) struct Branch {
     out: Option<PathBuf>,
 }
 
-impl Branch {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
+impl BranchArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let until = match (self.at, self.turn, self.session.number) {
-            (None, None, None) => Until::Leaf,
-            (Some(id), None, None) => Until::Record(id),
-            (None, Some(turn), None) => Until::Turn(turn),
-            (None, None, Some(number)) => Until::BeforeCompaction(number),
-            _ => return Err(Failure::caller("the moment is named twice; name it once")),
+            (None, None, None) => ForkPoint::Leaf,
+            (Some(id), None, None) => ForkPoint::Record(id),
+            (None, Some(turn), None) => ForkPoint::Turn(turn),
+            (None, None, Some(number)) => ForkPoint::BeforeCompaction(number),
+            _ => return Err(CliError::user("the moment is named twice; name it once")),
         };
         let original = &self.session.path;
         let session = Session::read(original)?;
         let parent = std::path::absolute(original)?.display().to_string();
-        let fork = fork(&session, &until, &parent, now_ms())?;
+        let fork = fork_session(&session, &until, &parent, now_ms())?;
         let path = self.out.unwrap_or_else(|| original.with_file_name(fork.header().file_name()));
         if path.exists() {
-            return Err(HistoryError::Taken { path }.into());
+            return Err(HistoryError::AlreadyExists { path }.into());
         }
-        fork.kept_in(&path)?;
-        let (from, own) = (media_home().of_session(original), media_home().of_session(&path));
-        originals::bring_along(&session, &from, &own)?;
+        fork.into_file(&path)?;
+        let (from, own) = (blob_dirs().session_blobs(original), blob_dirs().session_blobs(&path));
+        originals::copy_blobs(&session, &from, &own)?;
         output.print(&format!("{}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -1,24 +1,24 @@
 //! `ctxhost chat`: an agent in the terminal, one message or many.
 
 mod command;
-mod show;
-mod talk;
+mod event_printer;
+mod repl;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use self::show::Show;
-use super::failure::Failure;
+use self::event_printer::EventPrinter;
+use super::error::CliError;
 use super::output::Output;
-use super::setup;
+use super::run_setup;
 use super::window::parse_tokens;
+use ctxhost_agent::engine_options::failure_log;
+use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId};
+use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
-use ctxhost_engine::{Clock, state_folder};
-use ctxhost_media::MediaHome;
-use ctxhost_runtime::engine_options::failure_book;
-use ctxhost_runtime::{Runtime, RuntimeBuilder, SessionId};
-use ctxhost_session::{Header, Session, SessionError, SessionFolder};
+use ctxhost_engine::{HostClock, state_folder};
+use ctxhost_session::{Session, SessionError, SessionFolder, SessionHeader};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 /// Talk to a model that works in this folder with tools.
@@ -26,7 +26,7 @@ use ctxhost_store::{self as store, SessionStore, StoreKind};
 /// The conversation is a session file that Pi opens too. The model comes from [agent] in ctxhost.toml, or
 /// from --model.
 #[derive(Debug, clap::Args)]
-pub(super) struct Chat {
+pub(super) struct ChatArgs {
     /// Say this, print the answer and end.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -49,30 +49,30 @@ pub(super) struct Chat {
     engine: Option<String>,
 }
 
-impl Chat {
+impl ChatArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         let cwd = std::env::current_dir()?;
-        let config = setup::find_config(config_path, &cwd, output)?;
+        let config = run_setup::find_config(config_path, &cwd, output)?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
             let store = store::open(&config.store, &sessions_root())?;
             let session = self.session(&config, &*store, &cwd)?;
             let runtime = self.runtime(&config, store, &cwd).await?;
             let session = runtime.adopt_session(session)?;
-            let held = runtime.quarantined().map(|held| held.reason);
+            let held = runtime.quarantine().map(|held| held.reason);
             if let Some(reason) = &held {
-                output.remark(&format!("{} serves: {reason}", runtime.engine()));
+                output.note(&format!("{} serves: {reason}", runtime.engine()));
             }
-            let show = Show::start(&runtime, output.style(), held);
+            let show = EventPrinter::start(&runtime, output.style(), held);
             let outcome = match &self.prompt {
-                Some(text) => say_once(&runtime, &session, text).await,
-                None => talk::talk(&runtime, &session, &config, output).await,
+                Some(text) => send_once(&runtime, &session, text).await,
+                None => repl::run_repl(&runtime, &session, &config, output).await,
             };
-            runtime.finish().await;
+            runtime.shutdown().await;
             show.finish().await;
             outcome
         })
@@ -83,11 +83,11 @@ impl Chat {
         config: &Config,
         store: Arc<dyn SessionStore>,
         cwd: &Path,
-    ) -> Result<Runtime, Failure> {
+    ) -> Result<Runtime, CliError> {
         let folder = state_folder().join("store");
-        let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
-        let builder = builder.failures(failure_book(config, &state_folder()));
-        let mut builder = builder.media(media_home()).workspace(cwd).ask_windows();
+        let builder = RuntimeBuilder::from_config(config).store_folder(folder).store(store);
+        let builder = builder.failure_log(failure_log(config, &state_folder()));
+        let mut builder = builder.blob_dirs(blob_dirs()).workspace(cwd).query_windows();
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
@@ -98,7 +98,7 @@ impl Chat {
             builder = builder.engine(engine);
         }
         if !config.name().is_empty() {
-            builder = builder.follow(config.name(), state_folder());
+            builder = builder.watch_config(config.name(), state_folder());
         }
         Ok(builder.build().await?)
     }
@@ -108,11 +108,11 @@ impl Chat {
         config: &Config,
         store: &dyn SessionStore,
         cwd: &Path,
-    ) -> Result<Session, Failure> {
+    ) -> Result<Session, CliError> {
         let is_stored = config.store.kind != StoreKind::Files;
-        if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(stored_id) {
+        if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(session_id_arg) {
             return Ok(match store.open(id) {
-                Err(SessionError::Missing { .. }) => store.create(header(Some(id), cwd))?,
+                Err(SessionError::NotFound { .. }) => store.create(header(Some(id), cwd))?,
                 opened => opened?,
             });
         }
@@ -129,18 +129,18 @@ impl Chat {
                 false => Session::create(path, &cwd.display().to_string(), None)?,
             });
         }
-        let folder = sessions_of(cwd);
+        let folder = session_folder(cwd);
         let newest = folder.list().into_iter().next().filter(|_| self.resume);
         Ok(match newest {
             Some(kept) => Session::open(&kept.path)?,
-            None => folder.create(cwd)?,
+            None => folder.start_session(cwd)?,
         })
     }
 }
 
 /// Where the sessions of a working folder are kept.
-pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
-    SessionFolder::of(&sessions_root(), cwd)
+pub(super) fn session_folder(cwd: &Path) -> SessionFolder {
+    SessionFolder::for_cwd(&sessions_root(), cwd)
 }
 
 /// Where all sessions are kept, in a folder for each working folder.
@@ -149,21 +149,25 @@ pub(super) fn sessions_root() -> PathBuf {
 }
 
 /// Where sessions put away large results and images.
-pub(super) fn media_home() -> MediaHome {
-    MediaHome::below(&state_folder())
+pub(super) fn blob_dirs() -> BlobDirs {
+    BlobDirs::from_state_dir(&state_folder())
 }
 
 /// The id that an argument is, where it is not the name of a file.
-pub(super) fn stored_id(argument: &Path) -> Option<&str> {
+pub(super) fn session_id_arg(argument: &Path) -> Option<&str> {
     let is_file = argument.extension().is_some_and(|it| it == "jsonl") || argument.exists();
     if is_file { None } else { argument.to_str() }
 }
 
-fn header(id: Option<&str>, cwd: &Path) -> Header {
-    Header::new(id, &cwd.display().to_string(), Clock::default().now_ms())
+fn header(id: Option<&str>, cwd: &Path) -> SessionHeader {
+    SessionHeader::new(id, &cwd.display().to_string(), HostClock::default().now_ms())
 }
 
-async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {
+async fn send_once(
+    runtime: &Runtime,
+    session: &SessionId,
+    text: &str,
+) -> Result<ExitCode, CliError> {
     runtime.send(session, text).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::Meta;
+use ctxhost_engine_api::border::EngineMetadata;
 use serde_json::{Value, json};
 
-use super::failure::Failure;
-use super::named::for_shell;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::counted;
+use super::render::format::format_count;
+use super::session_arg::shell_quote;
 use ctxhost_check::{
-    CALL_LIMIT, CheckError, Group, GroupReport, Kit, REPORT_FILE, Report, groups, serve,
+    CALL_LIMIT, CheckError, CheckGroup, CheckReport, ConformanceSuite, GroupReport, REPORT_FILE,
+    groups, serve,
 };
 use ctxhost_config::Config;
-use ctxhost_engine::{Inspected, LoadError, inspect, shown_digest};
+use ctxhost_engine::{EngineFile, LoadError, inspect, short_digest};
 
 /// Hold an engine's library against the contract, rule by rule.
 ///
@@ -26,14 +27,14 @@ use ctxhost_engine::{Inspected, LoadError, inspect, shown_digest};
 /// very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
 /// host can load; 4: one that it must not load, because every user could have replaced it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Check {
+pub(super) struct CheckArgs {
     /// The library.
     #[arg(required_unless_present = "child")]
     file: Option<PathBuf>,
     /// Run these groups only: load, contract, transcript, progress, determinism, restart, limits,
     /// cancellation, services, isolation, resources, security.
     #[arg(long, value_name = "GROUP,..", value_delimiter = ',', hide_possible_values = true)]
-    only: Vec<Group>,
+    only: Vec<CheckGroup>,
     /// Run this case of each group only, as a failure names it.
     #[arg(long, value_name = "N")]
     case: Option<u64>,
@@ -59,77 +60,77 @@ const NOTHING_CALLED: &str = "nothing was called";
 /// The widest name of a group, and what it stands in.
 const NAME_WIDTH: usize = 13;
 
-impl Check {
+impl CheckArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         if let Some(folder) = &self.child {
             serve(folder)?;
             return Ok(ExitCode::SUCCESS);
         }
         // What was asked for is wrong whatever the file is.
         groups(&self.only, self.case)?;
-        let again = self.again(config_path);
+        let again = self.repeat_command(config_path);
         let file = self.file.unwrap_or_default();
-        let inspected = inspect(&file).map_err(|error| Failure::from(CheckError::from(error)))?;
-        let config = own_config(config_path, &inspected)?;
+        let inspected = inspect(&file).map_err(|error| CliError::from(CheckError::from(error)))?;
+        let config = engine_settings(config_path, &inspected)?;
         if !self.json {
             output.print(&headline(&inspected))?;
         }
-        let kit = Kit {
+        let kit = ConformanceSuite {
             file,
             config,
-            only: self.only,
+            groups: self.only,
             case: self.case,
             call_limit: Duration::from_secs(self.call_limit),
             program: std::env::current_exe()?,
             arguments: vec!["check".to_owned(), "--child".to_owned()],
-            again,
+            rerun_command: again,
         };
         let mut written = Ok(());
         let report = kit.run(&mut |group| {
             if !self.json && written.is_ok() {
-                written = output.print(&told(group));
+                written = output.print(&group_lines(group));
             }
         })?;
         written?;
-        let left = leave(&report)?;
+        let left = write_report(&report)?;
         output.print(&if self.json { report.to_json() } else { verdict(&report, left) })?;
         Ok(ExitCode::from(u8::from(!report.conformant)))
     }
 
     /// This command without groups and case. What an engine does depends on its settings, and what counts as
     /// hanging on the limit.
-    fn again(&self, config_path: Option<&Path>) -> String {
+    fn repeat_command(&self, config_path: Option<&Path>) -> String {
         let mut command = "ctxhost check".to_owned();
         if let Some(path) = config_path {
-            command += &format!(" --config {}", for_shell(path));
+            command += &format!(" --config {}", shell_quote(path));
         }
         if self.call_limit != CALL_LIMIT.as_secs() {
             command += &format!(" --call-limit {}", self.call_limit);
         }
         let file = self.file.as_deref().unwrap_or(Path::new(""));
-        format!("{command} {}", for_shell(file))
+        format!("{command} {}", shell_quote(file))
     }
 }
 
 /// The table `[plugins.entries.<id>.config]` of the file that was named. No other config counts: what a
 /// verdict says must not depend on the folder it was asked for in.
-fn own_config(path: Option<&Path>, inspected: &Inspected) -> Result<Value, Failure> {
+fn engine_settings(path: Option<&Path>, inspected: &EngineFile) -> Result<Value, CliError> {
     let Some(path) = path else { return Ok(json!({})) };
     Ok(Config::load(path)?.engine_config(&inspected.meta.id))
 }
 
-fn headline(inspected: &Inspected) -> String {
-    let Meta { id, version, abi_major, abi_minor, .. } = &inspected.meta;
-    let sha256 = shown_digest(&inspected.sha256);
+fn headline(inspected: &EngineFile) -> String {
+    let EngineMetadata { id, version, abi_major, abi_minor, .. } = &inspected.meta;
+    let sha256 = short_digest(&inspected.sha256);
     format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {sha256}\n")
 }
 
 /// One group: a line, and what failed in it.
-fn told(group: &GroupReport) -> String {
+fn group_lines(group: &GroupReport) -> String {
     let name = group.name.name();
     let seconds = format!("{:.1}s", group.seconds);
     if group.ok {
@@ -141,52 +142,52 @@ fn told(group: &GroupReport) -> String {
         if failure.history.is_empty() {
             text += &format!("{}\n", failure.message);
         } else {
-            let messages = counted(failure.history.len() as u64, "message");
+            let messages = format_count(failure.history.len() as u64, "message");
             text += &format!("case {} shrunk to {messages}\n", failure.case);
             failure.history.iter().for_each(|line| text += &format!("    {line}\n"));
             text += &format!("    {}\n", failure.message);
         }
-        if !failure.also.is_empty() {
-            let cases: Vec<String> = failure.also.iter().map(u64::to_string).collect();
+        if !failure.other_cases.is_empty() {
+            let cases: Vec<String> = failure.other_cases.iter().map(u64::to_string).collect();
             let noun = if cases.len() == 1 { "case" } else { "cases" };
             text += &format!("    the same in {noun} {}\n", cases.join(", "));
         }
-        text += &format!("    again: {}\n", failure.again);
+        text += &format!("    again: {}\n", failure.rerun_command);
     }
     text
 }
 
 /// Leaves the report of a whole run in this folder, and says whether it did.
-fn leave(report: &Report) -> Result<bool, Failure> {
+fn write_report(report: &CheckReport) -> Result<bool, CliError> {
     if report.complete {
         std::fs::write(REPORT_FILE, report.to_json())
-            .map_err(|error| Failure::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
+            .map_err(|error| CliError::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
     }
     Ok(report.complete)
 }
 
-fn verdict(report: &Report, left: bool) -> String {
-    let Report { checks, failed, seconds, .. } = report;
+fn verdict(report: &CheckReport, left: bool) -> String {
+    let CheckReport { checks, failed, seconds, .. } = report;
     let to = if left { format!("  -> {REPORT_FILE}") } else { String::new() };
-    let checks = counted(*checks, "check");
+    let checks = format_count(*checks, "check");
     match report.conformant {
         true => format!("CONFORMANT  {checks}, 0 failed, {seconds:.1}s{to}\n"),
         false => format!("NOT CONFORMANT  {failed} failed, {checks}, {seconds:.1}s{to}\n"),
     }
 }
 
-impl From<CheckError> for Failure {
+impl From<CheckError> for CliError {
     fn from(error: CheckError) -> Self {
         match error {
             CheckError::NotLoadable(error) => {
                 let was_read = !matches!(error, LoadError::Unreadable { .. });
-                let failure = Failure::from(error);
+                let failure = CliError::from(error);
                 if was_read { failure.hint(NOTHING_CALLED) } else { failure }
             }
-            CheckError::NotLoaded { reason } => Failure::library(reason).hint(NOTHING_CALLED),
-            CheckError::NoSuchCase { .. } => Failure::caller(error.to_string()),
+            CheckError::NotLoaded { reason } => CliError::library(reason).hint(NOTHING_CALLED),
+            CheckError::NoSuchCase { .. } => CliError::user(error.to_string()),
             CheckError::Io { .. } | CheckError::BadJob { .. } => {
-                Failure::internal(error.to_string())
+                CliError::internal(error.to_string())
             }
         }
     }

@@ -5,19 +5,19 @@ mod import;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::failure::Failure;
-use super::opening;
+use super::engine_open;
+use super::error::CliError;
 use super::output::Output;
-use super::render::grid::{Column, Grid};
-use super::render::paint::Tone;
-use ctxhost_config::{Config as Settings, FILE_NAME, explain, schema};
-use ctxhost_engine::{Inspected, stages};
-use ctxhost_runtime::roster;
-use ctxhost_trust::{LOCK_NAME, Trust};
+use super::render::grid::{Grid, GridColumn};
+use super::render::style::Tone;
+use ctxhost_agent::engine_registry;
+use ctxhost_config::{Config as Settings, FILE_NAME, explain, json_schema};
+use ctxhost_engine::{EngineFile, split_ids};
+use ctxhost_trust::{LOCK_NAME, TrustLevel};
 
 /// The config file: checked, explained, described, imported.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Config {
+pub(super) enum ConfigCommand {
     /// Check every key and value, and open the engine of the slot and the bundled ones with their
     /// settings. Other libraries are read, not loaded.
     Check,
@@ -25,44 +25,44 @@ pub(super) enum Config {
     Explain,
     /// Print the JSON Schema of ctxhost.toml, with which editors complete and check it.
     Schema,
-    Import(import::Import),
+    Import(import::ImportArgs),
 }
 
-impl Config {
+impl ConfigCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         match self {
-            Config::Check => check(&load(config_path)?, output),
-            Config::Explain => show(&load(config_path)?, output),
-            Config::Schema => print_schema(output),
-            Config::Import(command) => command.run(output),
+            ConfigCommand::Check => check(&load_config(config_path)?, output),
+            ConfigCommand::Explain => show(&load_config(config_path)?, output),
+            ConfigCommand::Schema => print_schema(output),
+            ConfigCommand::Import(command) => command.run(output),
         }
     }
 }
 
 /// The config that was named, else the nearest one, else the defaults.
-pub(super) fn load(given: Option<&Path>) -> Result<Settings, Failure> {
-    match given.map(Path::to_owned).or_else(nearest) {
+pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
+    match given.map(Path::to_owned).or_else(find_config_file) {
         Some(path) => Ok(Settings::load(path)?),
         None => Ok(Settings::default()),
     }
 }
 
 /// The nearest config of this folder and those above.
-pub(super) fn nearest() -> Option<PathBuf> {
-    Settings::discover(std::env::current_dir().ok()?).map(from_here)
+pub(super) fn find_config_file() -> Option<PathBuf> {
+    Settings::discover(std::env::current_dir().ok()?).map(relative_to_cwd)
 }
 
 /// A path below this folder is named from here.
-pub(super) fn from_here(path: PathBuf) -> PathBuf {
+pub(super) fn relative_to_cwd(path: PathBuf) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).map(Path::to_owned).unwrap_or(path)
 }
 
-fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
+fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError> {
     let slot = settings.slot();
     let mut text = match settings.name() {
         "" => format!("ok  config  defaults, there is no {FILE_NAME} here or above\n"),
@@ -73,36 +73,36 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
         Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
         None => "\n".to_owned(),
     };
-    text += &in_the_shadow(settings);
-    text += &trusted(settings);
+    text += &shadow_line(settings);
+    text += &trust_line(settings);
     let shadows = settings.shadows();
-    let mut used = stages(&slot.engine);
-    for id in shadows.iter().flat_map(|name| stages(name)) {
+    let mut used = split_ids(&slot.engine);
+    for id in shadows.iter().flat_map(|name| split_ids(name)) {
         if !used.contains(&id) {
             used.push(id);
         }
     }
     let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
-    let others = others.filter(|id| settings.plugins.refusal(id).is_none());
-    let in_use = used.iter().map(|id| opened(settings, id));
-    let beside = others.map(|id| match opening::find(settings, id)? {
-        None => opened(settings, id),
-        Some(file) => Ok(read(&file)),
+    let others = others.filter(|id| settings.plugins.disabled_reason(id).is_none());
+    let in_use = used.iter().map(|id| opened_line(settings, id));
+    let beside = others.map(|id| match engine_open::inspect_engine(settings, id)? {
+        None => opened_line(settings, id),
+        Some(file) => Ok(inspected_line(&file)),
     });
     // One that is not usable hides none of the others.
     let (usable, failures): (Vec<_>, Vec<_>) = in_use.chain(beside).partition(Result::is_ok);
     text.extend(usable.into_iter().flatten());
     output.print(&text)?;
-    match failures.into_iter().filter_map(Result::err).reduce(Failure::and) {
+    match failures.into_iter().filter_map(Result::err).reduce(CliError::with) {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Who runs in the shadow, and who may not.
-fn in_the_shadow(settings: &Settings) -> String {
+fn shadow_line(settings: &Settings) -> String {
     let refused = settings.plugins.slots.shadow.iter().filter_map(|name| {
-        let reason = settings.plugins.shadow_refusal(name)?;
+        let reason = settings.plugins.shadow_disabled_reason(name)?;
         Some(format!("{name} does not run: {reason}"))
     });
     let (shadows, refused) = (settings.shadows(), refused.collect::<Vec<_>>());
@@ -115,31 +115,31 @@ fn in_the_shadow(settings: &Settings) -> String {
 }
 
 /// What files need, where they need anything.
-fn trusted(settings: &Settings) -> String {
-    let policy = roster::policy(settings);
+fn trust_line(settings: &Settings) -> String {
+    let policy = engine_registry::file_policy(settings);
     match (policy.trust(), policy.lock()) {
-        (Trust::Any, _) => String::new(),
-        (Trust::Pinned, None) => "ok  trust   pinned, and the lock cannot be read\n".into(),
-        (Trust::Pinned, Some(lock)) => {
+        (TrustLevel::Any, _) => String::new(),
+        (TrustLevel::Pinned, None) => "ok  trust   pinned, and the lock cannot be read\n".into(),
+        (TrustLevel::Pinned, Some(lock)) => {
             format!("ok  trust   pinned, {} in {LOCK_NAME}\n", lock.pins().count())
         }
     }
 }
 
-fn opened(settings: &Settings, id: &str) -> Result<String, Failure> {
-    let engine = opening::open(settings, id)?;
+fn opened_line(settings: &Settings, id: &str) -> Result<String, CliError> {
+    let engine = engine_open::open_engine(settings, id)?;
     let info = engine.info();
     Ok(format!("ok  engine  {} {} ({})\n", info.id, info.version, engine.source()))
 }
 
 /// Loading a library is running it, and one that serves nobody is not run for a check.
-fn read(file: &Inspected) -> String {
+fn inspected_line(file: &EngineFile) -> String {
     let (meta, path) = (&file.meta, file.path.display());
     format!("ok  engine  {} {} ({path}) - read, not loaded\n", meta.id, meta.version)
 }
 
-fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
-    let columns = ["setting", "value", "unit", "from", "reason"].map(Column::left);
+fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let columns = ["setting", "value", "unit", "from", "reason"].map(GridColumn::left);
     let mut grid = Grid::new(columns.to_vec());
     for row in explain(settings) {
         grid.row(vec![row.key, row.value, row.unit, row.source, row.reason], Tone::Plain);
@@ -148,7 +148,7 @@ fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_schema(output: &mut Output) -> Result<ExitCode, Failure> {
-    output.print(&format!("{:#}\n", schema()))?;
+fn print_schema(output: &mut Output) -> Result<ExitCode, CliError> {
+    output.print(&format!("{:#}\n", json_schema()))?;
     Ok(ExitCode::SUCCESS)
 }

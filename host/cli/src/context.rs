@@ -5,20 +5,20 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
-use super::render::filling::{self, Window};
-use super::render::phrase::grouped;
-use super::setup;
+use super::render::context_usage::{self, WindowBudget};
+use super::render::format::group_digits;
+use super::run_setup;
 use super::window::parse_tokens;
-use ctxhost_runtime::filling::Filling;
-use ctxhost_runtime::replay::report::WindowFacts;
-use ctxhost_session::recording;
+use ctxhost_agent::context_usage::ContextUsage;
+use ctxhost_agent::replay::report::ReplayWindow;
+use ctxhost_session::import;
 
 /// Show what the window of a session is filled with, what of it could be given back, and when the next
 /// compaction is near.
 #[derive(Debug, clap::Args)]
-pub(super) struct Context {
+pub(super) struct ContextArgs {
     /// The session.
     session: PathBuf,
     /// The context window, such as 200k; by default the window of its model.
@@ -29,49 +29,49 @@ pub(super) struct Context {
     json: bool,
 }
 
-impl Context {
+impl ContextArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = setup::find_config(config_path, &self.session, output)?;
-        let recorded = recording::read(&self.session)?;
+    ) -> Result<ExitCode, CliError> {
+        let config = run_setup::find_config(config_path, &self.session, output)?;
+        let recorded = import::open_file(&self.session)?;
         let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
-        let facts = setup::window_of(&config, model.as_ref(), self.window, recorded_tokens);
-        let filling = Filling::of(&session.live(0).snapshot());
+        let facts = run_setup::model_window(&config, model.as_ref(), self.window, recorded_tokens);
+        let filling = ContextUsage::from_transcript(&session.live(0).snapshot());
         if self.json {
             return print_json(&filling, &facts, output);
         }
-        let WindowFacts { window_tokens, source, reserve_tokens, budget_tokens } = facts;
+        let ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens } = facts;
         let head = format!(
             "{} · window {} ({source}) · engine {}\n\n",
             self.session.display(),
-            grouped(window_tokens),
+            group_digits(window_tokens),
             config.slot().engine
         );
-        let window = Window { window_tokens, reserve_tokens, budget_tokens };
-        output.print(&(head + &filling::render(&filling, window, output.style())))?;
+        let window = WindowBudget { window_tokens, reserve_tokens, budget_tokens };
+        output.print(&(head + &context_usage::render(&filling, window, output.style())))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn print_json(
-    filling: &Filling,
-    window: &WindowFacts,
+    filling: &ContextUsage,
+    window: &ReplayWindow,
     output: &mut Output,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CliError> {
     let budget_tokens = window.budget_tokens;
     let figures = json!({
         "window": window,
         "filling": filling,
         "free_tokens": budget_tokens.saturating_sub(filling.tokens),
-        "turns_until_compaction": filling.turns_until(budget_tokens),
+        "turns_until_compaction": filling.turns_left(budget_tokens),
     });
     let text = serde_json::to_string_pretty(&figures);
     output.print_bytes(
-        (text.map_err(|error| Failure::internal(error.to_string()))? + "\n").as_bytes(),
+        (text.map_err(|error| CliError::internal(error.to_string()))? + "\n").as_bytes(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

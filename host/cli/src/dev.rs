@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
-use super::render::dev::{Comparison, render};
+use super::render::dev::{RunComparison, render};
 use super::replay::SessionSource;
 use super::window::parse_tokens;
-use ctxhost_dev::{DevError, Generations, Profile, Project, Trial, Watch};
-use ctxhost_engine::shown_digest;
-use ctxhost_runtime::replay::report::Run;
+use ctxhost_agent::replay::report::EngineRun;
+use ctxhost_dev::{
+    BuildProfile, DevError, EngineProject, GenerationLog, ReplayTrial, SourceWatcher,
+};
+use ctxhost_engine::short_digest;
 
 /// Build the engine of this folder, replay a session through it and through legacy, show the
 /// differences; and again whenever a source changes.
@@ -18,7 +20,7 @@ use ctxhost_runtime::replay::report::Run;
 /// Each build that changed something is a generation of its own. The replay runs in a process of its
 /// own, so an engine that crashes ends that and not this.
 #[derive(Debug, clap::Args)]
-pub(super) struct Dev {
+pub(super) struct DevArgs {
     /// The session to replay.
     #[arg(long, value_name = "FILE|demo:NAME", default_value = "demo:coding")]
     session: SessionSource,
@@ -39,62 +41,62 @@ pub(super) struct Dev {
     once: bool,
 }
 
-impl Dev {
+impl DevArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let project = Project::open(self.dir.as_deref().unwrap_or(Path::new(".")))?;
+    ) -> Result<ExitCode, CliError> {
+        let project = EngineProject::open(self.dir.as_deref().unwrap_or(Path::new(".")))?;
         // What the replay would refuse after minutes of building.
         self.session.open()?;
-        super::config::load(config_path)?;
+        super::config::load_config(config_path)?;
         let program = std::env::current_exe()?;
-        let mut bench = Bench {
-            profile: if self.debug { Profile::Debug } else { Profile::Release },
-            trial: Trial {
+        let mut bench = DevLoop {
+            profile: if self.debug { BuildProfile::Debug } else { BuildProfile::Release },
+            trial: ReplayTrial {
                 program,
                 session: self.session.to_string(),
                 window: self.window,
                 config: config_path.map(Path::to_owned),
             },
             project,
-            generations: Generations::default(),
+            generations: GenerationLog::default(),
             before: None,
         };
         if self.once {
-            let is_sound = bench.round(output)?;
+            let is_sound = bench.run_round(output)?;
             return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        let watch = Watch::begin(&bench.project)?;
+        let watch = SourceWatcher::start(&bench.project)?;
         loop {
-            if let Err(failure) = bench.round(output) {
-                output.remark(&failure.to_string());
+            if let Err(failure) = bench.run_round(output) {
+                output.note(&failure.to_string());
             }
-            output.remark(&format!("watching {} (Ctrl-C ends)", bench.project.folder().display()));
+            output.note(&format!("watching {} (Ctrl-C ends)", bench.project.folder().display()));
             let changed = watch.wait()?;
             let shown = changed.strip_prefix(bench.project.folder()).unwrap_or(&changed);
-            output.remark(&format!("changed: {}", shown.display()));
+            output.note(&format!("changed: {}", shown.display()));
         }
     }
 }
 
 /// What stays the same over the rounds, and what the newest of them found.
-struct Bench {
-    project: Project,
-    profile: Profile,
-    trial: Trial,
-    generations: Generations,
+struct DevLoop {
+    project: EngineProject,
+    profile: BuildProfile,
+    trial: ReplayTrial,
+    generations: GenerationLog,
     /// The run of the generation before.
-    before: Option<(String, Run)>,
+    before: Option<(String, EngineRun)>,
 }
 
-impl Bench {
+impl DevLoop {
     /// Builds, tries and shows; whether the engine served every request and no law was broken.
-    fn round(&mut self, output: &mut Output) -> Result<bool, Failure> {
+    fn run_round(&mut self, output: &mut Output) -> Result<bool, CliError> {
         let built = self.project.build(self.profile)?;
-        let took = format!("built in {:.1} s", built.took.as_secs_f64());
-        let Some(generation) = self.generations.take_in(&built)? else {
+        let took = format!("built in {:.1} s", built.duration.as_secs_f64());
+        let Some(generation) = self.generations.add(&built)? else {
             output.print(&format!("{took}; the library is the same as before\n"))?;
             return Ok(true);
         };
@@ -102,13 +104,13 @@ impl Bench {
         output.print(&format!(
             "{took}, loaded {name} ({}, sha256 {})\n",
             generation.version,
-            shown_digest(&generation.sha256)
+            short_digest(&generation.sha256)
         ))?;
         let report = self.trial.run(&generation)?;
         let [run, legacy] = report.runs.as_slice() else {
-            return Err(Failure::internal("the replay told of other engines than were asked for"));
+            return Err(CliError::internal("the replay told of other engines than were asked for"));
         };
-        let comparison = Comparison {
+        let comparison = RunComparison {
             session: &report.session,
             window: &report.window,
             name: &name,
@@ -124,13 +126,13 @@ impl Bench {
     }
 }
 
-impl From<DevError> for Failure {
+impl From<DevError> for CliError {
     fn from(error: DevError) -> Self {
         match error {
             DevError::NoProject { .. } | DevError::NoLibrary { .. } | DevError::Load(_) => {
-                Failure::caller(error.to_string())
+                CliError::user(error.to_string())
             }
-            other => Failure::internal(other.to_string()),
+            other => CliError::internal(other.to_string()),
         }
     }
 }

@@ -2,26 +2,26 @@
 
 mod list;
 
-pub(super) use list::{Serving, unfit};
+pub(super) use list::{EffectiveEngine, chain_unavailable_reason};
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use self::list::List;
-use super::failure::Failure;
-use super::opening;
+use self::list::EngineListArgs;
+use super::engine_open;
+use super::error::CliError;
 use super::output::Output;
+use ctxhost_agent::engine_options::failure_log;
+use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError, RegisteredEngine};
 use ctxhost_config::Config;
-use ctxhost_engine::{Source, inspect, read_row, shown_digest, state_folder};
-use ctxhost_runtime::engine_options::failure_book;
-use ctxhost_runtime::roster::{Installed, Roster, RosterError};
+use ctxhost_engine::{EngineSource, inspect, parse_chain, short_digest, state_folder};
 
 /// The engines that can fill the slot.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Engines {
+pub(super) enum EnginesCommand {
     /// List the engines: bundled, named in the config, found in its engine_dirs; which bytes they have,
     /// and which of them serves.
-    List(List),
+    List(EngineListArgs),
     /// Load an engine and show what it says of itself.
     Info {
         /// Its id, or the path of its library; several in a row as mask+legacy.
@@ -40,48 +40,48 @@ pub(super) enum Engines {
     },
 }
 
-impl Engines {
+impl EnginesCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = super::config::load(config_path)?;
+    ) -> Result<ExitCode, CliError> {
+        let config = super::config::load_config(config_path)?;
         match self {
-            Engines::List(list) => list.run(&config, output),
-            Engines::Path { engine } => path(&config, &engine, output),
-            Engines::Release { engine } => release(&config, &engine, output),
-            Engines::Info { engine } => info(&config, &engine, output),
+            EnginesCommand::List(list) => list.run(&config, output),
+            EnginesCommand::Path { engine } => path(&config, &engine, output),
+            EnginesCommand::Release { engine } => release(&config, &engine, output),
+            EnginesCommand::Info { engine } => info(&config, &engine, output),
         }
     }
 }
 
 /// The file of an engine, for scripts.
-fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
-    let roster = Roster::of(config);
-    let Some(engine) = roster.engine(id) else { return Err(unknown(&roster, id)) };
+fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliError> {
+    let roster = EngineRegistry::load(config);
+    let Some(engine) = roster.engine(id) else { return Err(unknown_engine(&roster, id)) };
     match &engine.source {
-        Source::File(path) => output.print(&format!("{}\n", path.display()))?,
-        Source::Bundled | Source::Linked(_) => {
-            return Err(Failure::caller(format!("{id} is bundled: it has no file")));
+        EngineSource::File(path) => output.print(&format!("{}\n", path.display()))?,
+        EngineSource::Bundled | EngineSource::Linked(_) => {
+            return Err(CliError::user(format!("{id} is bundled: it has no file")));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn unknown(roster: &Roster, id: &str) -> Failure {
+fn unknown_engine(roster: &EngineRegistry, id: &str) -> CliError {
     let installed = roster.engines().map(|engine| engine.id.clone()).collect();
-    RosterError::Unknown { name: id.into(), installed }.into()
+    EngineRegistryError::Unknown { name: id.into(), installed }.into()
 }
 
 /// Who is released serves again: in new processes at once, in those that run from their next call.
-fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
-    let book = failure_book(config, &state_folder());
-    let roster = Roster::of(config);
+fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliError> {
+    let book = failure_log(config, &state_folder());
+    let roster = EngineRegistry::load(config);
     // One that was taken away since may still be held.
     let is_known = roster.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
     if !is_known {
-        return Err(unknown(&roster, id));
+        return Err(unknown_engine(&roster, id));
     }
     let records = book.release(id)?;
     if records.is_empty() {
@@ -90,43 +90,44 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, F
     }
     for record in records {
         let build = match record.bytes.len() {
-            64 => shown_digest(&record.bytes),
+            64 => short_digest(&record.bytes),
             _ => record.bytes.as_str(),
         };
-        output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;
+        output.print(&format!("{id} ({build}) is released; it had {}\n", record.summary()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What is known of the bytes that were loaded, where they serve by this id.
-fn trusted(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String)> {
-    let roster = Roster::of(config);
-    let serves = |it: &&Installed| it.sha256.as_deref() == Some(sha256);
+fn trust_rows(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String)> {
+    let roster = EngineRegistry::load(config);
+    let serves = |it: &&RegisteredEngine| it.sha256.as_deref() == Some(sha256);
     let Some(engine) = roster.engine(id).filter(serves) else { return Vec::new() };
     let standing = &engine.standing;
-    let mut rows = vec![("trust", standing.state.word().to_owned())];
+    let mut rows = vec![("trust", standing.state.label().to_owned())];
     rows.extend(standing.signer.clone().map(|key| ("signer", key)));
     rows.extend(standing.conformance.clone().map(|verdict| ("conformance", verdict)));
     rows
 }
 
 /// An engine, or each of several in a row.
-fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
-    let row = read_row(name).map_err(|row| RosterError::Row { name: name.into(), row })?;
+fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, CliError> {
+    let row = parse_chain(name)
+        .map_err(|row| EngineRegistryError::Chain { name: name.into(), error: row })?;
     for (number, name) in row.into_iter().enumerate() {
         if number > 0 {
             output.print("\n")?;
         }
-        info_of(config, name, output)?;
+        print_info(config, name, output)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn info_of(config: &Config, name: &str, output: &mut Output) -> Result<(), Failure> {
+fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
-    let engine = opening::open(config, name)?;
-    let status = runtime.block_on(engine.status()).map_err(|e| Failure::internal(e.message))?;
+    let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
+    let engine = engine_open::open_engine(config, name)?;
+    let status = runtime.block_on(engine.status()).map_err(|e| CliError::internal(e.message))?;
     let info = engine.info();
     let mut rows = vec![
         ("id", info.id.clone()),
@@ -139,14 +140,14 @@ fn info_of(config: &Config, name: &str, output: &mut Output) -> Result<(), Failu
             if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") },
         ),
     ];
-    if let Source::File(path) = engine.source() {
-        let file = inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
+    if let EngineSource::File(path) = engine.source() {
+        let file = inspect(path).map_err(|e| CliError::user(e.to_string()))?;
         rows.push(("engine api", file.meta.api));
         rows.push(("compiler", file.meta.rustc));
-        rows.extend(trusted(config, &info.id, &file.sha256));
+        rows.extend(trust_rows(config, &info.id, &file.sha256));
         rows.push(("sha256", file.sha256));
     }
-    if let Some(worker) = engine.worker() {
+    if let Some(worker) = engine.sandbox_info() {
         rows.push(("process", worker.confinement.applied.join("; ")));
         if !worker.confinement.missing.is_empty() {
             rows.push(("not here", worker.confinement.missing.join("; ")));

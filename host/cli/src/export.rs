@@ -1,22 +1,22 @@
-//! `ctxhost export`: a branch as one document, without secrets if so wished.
+//! `ctxhost export_branch`: a branch as one document, without secrets if so wished.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::chat::media_home;
-use super::failure::Failure;
+use super::chat::blob_dirs;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::counted;
-use ctxhost_history::{self as history, Replaced, write_new};
-use ctxhost_media::Images;
-use ctxhost_session::recording;
+use super::render::format::format_count;
+use ctxhost_blobs::ImageStore;
+use ctxhost_history::{self as history, RedactionCounts, write_new};
+use ctxhost_session::import;
 
 /// Write down a whole branch, with its compactions and what they folded away.
 ///
 /// With --redact, secrets, e-mail addresses and the names of home folders become numbered placeholders, and
 /// pictures and signatures are left out. Patterns find what they know: read it before you share it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Export {
+pub(super) struct ExportArgs {
     /// The session, or a recording of another agent.
     session: PathBuf,
     /// Replace what should stay at home.
@@ -24,7 +24,7 @@ pub(super) struct Export {
     redact: bool,
     /// A session again, or a page to read.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "json")]
-    format: Format,
+    format: ExportFormat,
     /// Write it to a new file that only you can read; by default to standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub(super) struct Export {
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// JSON Lines in the session format of Pi.
     #[value(alias = "jsonl")]
     Json,
@@ -41,41 +41,41 @@ enum Format {
     Markdown,
 }
 
-impl Export {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
-        let session = recording::read(&self.session)?.session;
-        let export = history::export(&session, self.redact);
+impl ExportArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        let session = import::open_file(&self.session)?.session;
+        let export = history::export_branch(&session, self.redact);
         let text = match self.format {
-            Format::Json => self.with_images(&export.json()),
-            Format::Markdown => export.markdown()?,
+            ExportFormat::Json => self.with_images(&export.to_json_lines()),
+            ExportFormat::Markdown => export.to_markdown()?,
         };
         match &self.out {
             Some(path) => write_new(path, text.as_bytes())?,
             // Somebody reads Markdown, in a pager as well; JSON has no character in it that steers.
-            None if self.format == Format::Markdown => output.print(&text)?,
+            None if self.format == ExportFormat::Markdown => output.print(&text)?,
             None => output.print_bytes(text.as_bytes())?,
         }
-        output.remark(&told(&export));
+        output.note(&describe_export(&export));
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Export {
+impl ExportArgs {
     /// Whoever reads it has no store: images that were put away stand in their lines again.
     fn with_images(&self, text: &str) -> String {
-        let images = Images::inline(media_home().of_session(&self.session));
-        text.split_inclusive('\n').map(|line| images.bring_back_in_line(line)).collect()
+        let images = ImageStore::new_inline(blob_dirs().session_blobs(&self.session));
+        text.split_inclusive('\n').map(|line| images.load_line_images(line)).collect()
     }
 }
 
-fn told(export: &history::Export) -> String {
+fn describe_export(export: &history::SessionExport) -> String {
     let mut parts = vec![
-        counted(export.messages as u64, "message"),
-        counted(export.compactions as u64, "compaction"),
+        format_count(export.messages as u64, "message"),
+        format_count(export.compactions as u64, "compaction"),
     ];
     if let Some(replaced) = export.replaced {
-        let Replaced { secrets, addresses, names, images } = replaced;
-        parts.push(format!("{} replaced", counted(secrets as u64, "secret")));
+        let RedactionCounts { secrets, addresses, names, images } = replaced;
+        parts.push(format!("{} replaced", format_count(secrets as u64, "secret")));
         let others =
             [(addresses, "e-mail addresses"), (names, "home folders"), (images, "pictures")];
         let others = others.into_iter().filter(|(number, _)| *number > 0);

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::chat::media_home;
-use super::failure::Failure;
+use super::chat::blob_dirs;
+use super::error::CliError;
 use super::output::Output;
-use ctxhost_runtime::originals::{self, FetchError, Original};
-use ctxhost_session::{Session, recording};
+use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
+use ctxhost_session::{Session, import};
 
 /// Print what a notice such as `[truncated: …] … the original is entry a1b2c3d4 of the session`
 /// stands for.
 ///
 /// Reads every session that replay reads, and the results and images that were put away for it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Fetch {
+pub(super) struct FetchArgs {
     /// The session.
     session: PathBuf,
     /// The handle that the notice names, or the beginning of it.
@@ -27,34 +27,36 @@ pub(super) struct Fetch {
     json: bool,
 }
 
-impl Fetch {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
-        let recorded = recording::read(&self.session)?;
+impl FetchArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        let recorded = import::open_file(&self.session)?;
         let bytes = match self.find(&recorded.session)? {
-            Original::Entry { line, .. } if self.json => format!("{}\n", line.trim_end()).into(),
-            Original::Entry { text, .. } if text.is_empty() => {
-                let message = format!("entry {} holds no text", self.handle);
-                return Err(Failure::caller(message).hint("print all of it with --json"));
+            StoredOriginal::Entry { line, .. } if self.json => {
+                format!("{}\n", line.trim_end()).into()
             }
-            Original::Entry { text, .. } => text.into_bytes(),
-            Original::Bytes(_) if self.json => {
-                return Err(Failure::caller(
+            StoredOriginal::Entry { text, .. } if text.is_empty() => {
+                let message = format!("entry {} holds no text", self.handle);
+                return Err(CliError::user(message).hint("print all of it with --json"));
+            }
+            StoredOriginal::Entry { text, .. } => text.into_bytes(),
+            StoredOriginal::Bytes(_) if self.json => {
+                return Err(CliError::user(
                     "a file that was put away is no JSON; leave --json out",
                 ));
             }
-            Original::Bytes(bytes) => bytes,
+            StoredOriginal::Bytes(bytes) => bytes,
         };
         match &self.out {
             Some(path) => std::fs::write(path, bytes).map_err(|error| {
-                Failure::internal(format!("cannot write {}: {error}", path.display()))
+                CliError::internal(format!("cannot write {}: {error}", path.display()))
             })?,
             None => output.print_bytes(&bytes)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn find(&self, session: &Session) -> Result<Original, FetchError> {
-        let blobs = media_home().of_session(&self.session);
-        originals::find(&self.session, session, &blobs, &self.handle)
+    fn find(&self, session: &Session) -> Result<StoredOriginal, OriginalError> {
+        let blobs = blob_dirs().session_blobs(&self.session);
+        originals::find_original(&self.session, session, &blobs, &self.handle)
     }
 }

@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::chat::sessions_root;
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::{counted, grouped};
-use ctxhost_session::checkup::{Checkup, Fault, Note};
+use super::render::format::{format_count, group_digits};
+use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault};
 
 /// Check that sessions on disk are what was written.
 ///
 /// Finds lines that were cut short, changed, lost, moved or doubled, and files that others may read.
 /// Ends with 0 where every line of every session is sound, with 1 where one is not.
 #[derive(Debug, clap::Args)]
-pub(super) struct Fsck {
+pub(super) struct FsckArgs {
     /// Session files, or folders that hold some; by default all that `chat` keeps.
     #[arg(value_name = "FILE|FOLDER")]
     paths: Vec<PathBuf>,
@@ -28,15 +28,15 @@ pub(super) struct Fsck {
     json: bool,
 }
 
-impl Fsck {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
+impl FsckArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let found = self.find()?;
-        let mut report = Report::default();
+        let mut report = FsckSummary::default();
         for folder in &found.folders {
             report.folder(folder, self.repair);
         }
         for file in &found.files {
-            let checkup = Checkup::of(file)?;
+            let checkup = FsckReport::check(file)?;
             report.sessions.push(if self.repair { checkup.repair()? } else { checkup });
         }
         match self.json {
@@ -46,8 +46,8 @@ impl Fsck {
         Ok(ExitCode::from(u8::from(report.damaged() > 0)))
     }
 
-    fn find(&self) -> Result<Found, Failure> {
-        let mut found = Found::default();
+    fn find(&self) -> Result<FsckTargets, CliError> {
+        let mut found = FsckTargets::default();
         if self.paths.is_empty() {
             let root = sessions_root();
             if root.is_dir() {
@@ -66,16 +66,16 @@ impl Fsck {
 
 /// What there is to check.
 #[derive(Debug, Default)]
-struct Found {
+struct FsckTargets {
     files: Vec<PathBuf>,
     /// Folders that ctxhost made, so that nobody else should look into them.
     folders: Vec<PathBuf>,
 }
 
-impl Found {
-    fn folder(&mut self, folder: &Path, is_own: bool) -> Result<(), Failure> {
+impl FsckTargets {
+    fn folder(&mut self, folder: &Path, is_own: bool) -> Result<(), CliError> {
         self.folders.extend(is_own.then(|| folder.to_owned()));
-        for path in inside(folder)? {
+        for path in folder_entries(folder)? {
             match path.is_dir() {
                 true => self.folder(&path, is_own)?,
                 false => self.file(path),
@@ -92,9 +92,9 @@ impl Found {
 }
 
 /// What is in a folder, by name. Links are left out: they could lead in circles.
-fn inside(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn folder_entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let unread =
-        |error| Failure::caller(format!("cannot read the folder {}: {error}", folder.display()));
+        |error| CliError::user(format!("cannot read the folder {}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(unread)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = paths.collect::<std::io::Result<Vec<_>>>().map_err(unread)?;
@@ -105,28 +105,28 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// What was found and done.
 #[derive(Debug, Default)]
-struct Report {
+struct FsckSummary {
     /// Folders that others may look into, or that were closed again.
     folders: Vec<FolderReport>,
-    sessions: Vec<Checkup>,
+    sessions: Vec<FsckReport>,
 }
 
 #[derive(Debug)]
 struct FolderReport {
-    note: Note,
+    note: FsckNote,
     repaired: Option<String>,
 }
 
-impl Report {
+impl FsckSummary {
     fn folder(&mut self, folder: &Path, repair: bool) {
-        let note = Checkup::folder(folder);
+        let note = FsckReport::check_folder(folder);
         let report =
-            |note: Note| FolderReport { repaired: repair.then(|| note.repair_mode()), note };
+            |note: FsckNote| FolderReport { repaired: repair.then(|| note.repair_mode()), note };
         self.folders.extend(note.map(report));
     }
 
     fn damaged(&self) -> usize {
-        self.sessions.iter().filter(|session| !session.is_sound()).count()
+        self.sessions.iter().filter(|session| !session.is_intact()).count()
     }
 
     fn messages(&self) -> usize {
@@ -146,9 +146,9 @@ impl Report {
         let (messages, damaged) = (self.messages() as u64, self.damaged() as u64);
         let sum = format!(
             "{}, {}, {} damaged\n",
-            counted(self.sessions.len() as u64, "session"),
-            counted(messages, "message"),
-            grouped(damaged),
+            format_count(self.sessions.len() as u64, "session"),
+            format_count(messages, "message"),
+            group_digits(damaged),
         );
         folders.chain(sessions).chain([sum]).collect()
     }
@@ -165,7 +165,7 @@ impl Report {
 }
 
 /// What there is to say of a session; nothing of one that is as it should be.
-fn session_text(session: &Checkup) -> Option<String> {
+fn session_text(session: &FsckReport) -> Option<String> {
     let faults = session.faults.iter().map(fault_line);
     let notes = session.notes.iter().map(|note| note_line(session, note));
     let repairs = session.repairs.iter().map(|done| format!("  {done}\n"));
@@ -175,14 +175,14 @@ fn session_text(session: &Checkup) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}\n{holder}{said}", session.path.display()))
 }
 
-fn fault_line(fault: &Fault) -> String {
+fn fault_line(fault: &SessionFault) -> String {
     match &fault.record {
         Some(id) => format!("  line {}, record {id}: {}\n", fault.line, fault.message),
         None => format!("  line {}: {}\n", fault.line, fault.message),
     }
 }
 
-fn note_line(session: &Checkup, note: &Note) -> String {
+fn note_line(session: &FsckReport, note: &FsckNote) -> String {
     let name = note.path.file_name().unwrap_or_default().to_string_lossy();
     match note.path == session.path {
         true => format!("  note: {}\n", note.message),
@@ -190,11 +190,11 @@ fn note_line(session: &Checkup, note: &Note) -> String {
     }
 }
 
-fn session_json(session: &Checkup) -> Value {
+fn session_json(session: &FsckReport) -> Value {
     json!({
         "path": session.path,
         "messages": session.messages,
-        "sound": session.is_sound(),
+        "sound": session.is_intact(),
         "open_in": session.holder,
         "faults": session.faults,
         "notes": session.notes,

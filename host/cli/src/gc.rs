@@ -4,20 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use super::chat::media_home;
-use super::failure::Failure;
+use super::chat::blob_dirs;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::{counted, size};
-use super::sessions::bytes_of;
-use super::setup;
-use ctxhost_media::{Collection, GRACE, Garbage, TRASH_DAYS};
+use super::render::format::{format_bytes, format_count};
+use super::run_setup;
+use super::sessions::total_bytes;
+use ctxhost_blobs::{GRACE, GarbageCollector, GarbageReport, TRASH_DAYS};
 
 /// Clear away results and images that no session names any more.
 ///
 /// Hosts may be at work meanwhile. Sessions stay where they are, unless retention.session_days is set in
 /// ctxhost.toml: then those that nobody has touched for so long go to the trash folder.
 #[derive(Debug, clap::Args)]
-pub(super) struct Gc {
+pub(super) struct GcArgs {
     /// How old they are at least, such as 90d or 12h, and never less than 1h; by default
     /// retention.blob_days.
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
@@ -27,32 +27,36 @@ pub(super) struct Gc {
     dry_run: bool,
 }
 
-impl Gc {
+impl GcArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
+    ) -> Result<ExitCode, CliError> {
+        let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
         let retention = config.retention;
         let older_than = self.older_than.unwrap_or_else(|| days(retention.blob_days));
         let session_days = Some(retention.session_days).filter(|days| *days > 0);
-        let collection = Collection {
-            home: media_home(),
+        let collection = GarbageCollector {
+            home: blob_dirs(),
             blobs_older_than: older_than.max(GRACE),
             sessions_older_than: session_days.map(days),
             now: SystemTime::now(),
         };
-        let mut garbage = collection.look()?;
+        let mut garbage = collection.find()?;
         if !self.dry_run {
-            collection.sweep(&mut garbage)?;
+            collection.remove(&mut garbage)?;
         }
-        output.print(&told(&collection, &garbage, self.dry_run))?;
+        output.print(&describe_garbage(&collection, &garbage, self.dry_run))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn told(collection: &Collection, garbage: &Garbage, is_dry: bool) -> String {
+fn describe_garbage(
+    collection: &GarbageCollector,
+    garbage: &GarbageReport,
+    is_dry: bool,
+) -> String {
     let verb = |would: &str, did: &str| match is_dry {
         true => format!("would {would}"),
         false => did.to_owned(),
@@ -61,27 +65,29 @@ fn told(collection: &Collection, garbage: &Garbage, is_dry: bool) -> String {
     let removed = verb("remove", "removed");
     let mut text = format!(
         "{removed} {} ({}) older than {age}; {} of them reachable\n",
-        counted(garbage.blobs.len() as u64, "blob"),
-        size(bytes_of(&garbage.blobs)),
+        format_count(garbage.blobs.len() as u64, "blob"),
+        format_bytes(total_bytes(&garbage.blobs)),
         garbage.reachable,
     );
     let mut say = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
-    if !garbage.young.is_empty() {
-        let (blobs, bytes) = (garbage.young.len() as u64, size(bytes_of(&garbage.young)));
-        let blobs = counted(blobs, "blob");
+    if !garbage.recent.is_empty() {
+        let (blobs, bytes) =
+            (garbage.recent.len() as u64, format_bytes(total_bytes(&garbage.recent)));
+        let blobs = format_count(blobs, "blob");
         say(format!(
             "{} {blobs} ({bytes}) that nothing names, not older than {age}",
             verb("keep", "kept")
         ));
     }
     if !garbage.staging.is_empty() {
-        let (files, bytes) = (garbage.staging.len() as u64, size(bytes_of(&garbage.staging)));
+        let (files, bytes) =
+            (garbage.staging.len() as u64, format_bytes(total_bytes(&garbage.staging)));
         say(format!(
             "{removed} {} ({bytes}) of writes that were cut short",
-            counted(files, "file")
+            format_count(files, "file")
         ));
     }
     if !garbage.sessions.is_empty() {
@@ -90,13 +96,13 @@ fn told(collection: &Collection, garbage: &Garbage, is_dry: bool) -> String {
         say(format!(
             "{} {} ({}) to the trash for {TRASH_DAYS}d, untouched for {untouched}:",
             verb("move", "moved"),
-            counted(garbage.sessions.len() as u64, "session"),
-            size(bytes),
+            format_count(garbage.sessions.len() as u64, "session"),
+            format_bytes(bytes),
         ));
     }
     garbage.sessions.iter().for_each(|session| say(format!("  {}", session.path.display())));
     for day in &garbage.trash {
-        say(format!("{removed} {} ({})", day.path.display(), size(day.size_bytes)));
+        say(format!("{removed} {} ({})", day.path.display(), format_bytes(day.size_bytes)));
     }
     text
 }

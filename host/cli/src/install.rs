@@ -4,19 +4,19 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
-use super::use_engine::target;
+use super::use_engine::config_target;
+use ctxhost_agent::engine_options::failure_log;
+use ctxhost_agent::installation::{EngineInstaller, InstalledEngine};
 use ctxhost_config::{Config, FILE_NAME};
-use ctxhost_engine::{FailureBook, Isolation, shown_digest, stages, state_folder};
-use ctxhost_runtime::engine_options::failure_book;
-use ctxhost_runtime::installation::{Installation, InstalledEngine};
-use ctxhost_trust::{Keys, LOCK_NAME, LockFile, Package, Signature};
+use ctxhost_engine::{FailureLog, Isolation, short_digest, split_ids, state_folder};
+use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys};
 
 /// Install an engine: copy its library into a private folder, pin its bytes in ctxhost.lock and name
 /// it in ctxhost.toml. Nothing of it is run.
 #[derive(Debug, clap::Args)]
-pub(super) struct Install {
+pub(super) struct InstallArgs {
     /// The library, the folder of its crate after `cargo build --release` or of its Makefile after `make`,
     /// or a folder that holds one library with its report and its signature.
     #[arg(value_name = "FILE|DIR")]
@@ -28,60 +28,60 @@ pub(super) struct Install {
 
 /// Take an installed engine away: its library, its pin and its path in ctxhost.toml. Its settings stay.
 #[derive(Debug, clap::Args)]
-pub(super) struct Uninstall {
+pub(super) struct UninstallArgs {
     /// The engine's id.
     engine: String,
 }
 
 /// Where things are for this command.
-struct Place {
+struct InstallTarget {
     config: PathBuf,
     settings: Config,
     state: PathBuf,
-    failures: FailureBook,
+    failures: FailureLog,
 }
 
-impl Install {
+impl InstallArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let place = Place::of(config_path)?;
+    ) -> Result<ExitCode, CliError> {
+        let place = InstallTarget::open(config_path)?;
         let plugins = &place.settings.plugins;
-        let keys = Keys::parse(&plugins.trusted_keys);
-        let keys = keys.map_err(|error| Failure::caller(error.to_string()))?;
-        let package = Package::open(&self.path, &keys)?;
+        let keys = TrustedKeys::parse(&plugins.trusted_keys);
+        let keys = keys.map_err(|error| CliError::user(error.to_string()))?;
+        let package = EnginePackage::open(&self.path, &keys)?;
         let isolation = place.installation().isolation(&package.file)?;
-        output.print(&told(&package, isolation, &place.config, &self.path)?)?;
+        output.print(&describe_package(&package, isolation, &place.config, &self.path)?)?;
         if plugins.require_signature && package.signer().is_none() {
             let message = "not installed: plugins.require_signature asks for a signature by one of \
                            plugins.trusted_keys";
-            return Err(Failure::distrust(message));
+            return Err(CliError::untrusted(message));
         }
-        if !self.yes && !agreed()? {
+        if !self.yes && !confirm()? {
             output.print("nothing was installed\n")?;
             return Ok(ExitCode::FAILURE);
         }
         let installed = place.installation().install(&package)?;
-        output.print(&done(&installed, &place, config_path))?;
+        output.print(&describe_installed(&installed, &place, config_path))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Uninstall {
+impl UninstallArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let place = Place::of(config_path)?;
+    ) -> Result<ExitCode, CliError> {
+        let place = InstallTarget::open(config_path)?;
         let pin = place.installation().uninstall(&self.engine)?;
-        let digits = shown_digest(&pin.sha256);
+        let digits = short_digest(&pin.sha256);
         output.print(&format!("{} {}  sha256 {digits} is uninstalled\n", pin.id, pin.version))?;
         if place.settings.slot().engine == pin.id {
             let config = place.config.display();
-            output.remark(&format!(
+            output.note(&format!(
                 "the slot still names it ({config}); `ctxhost use legacy` mends that"
             ));
         }
@@ -89,38 +89,38 @@ impl Uninstall {
     }
 }
 
-impl Place {
-    fn of(config_path: Option<&Path>) -> Result<Place, Failure> {
-        let config = target(config_path);
+impl InstallTarget {
+    fn open(config_path: Option<&Path>) -> Result<InstallTarget, CliError> {
+        let config = config_target(config_path);
         let settings = if config.exists() { Config::load(&config)? } else { Config::default() };
         let state = state_folder();
-        let failures = failure_book(&settings, &state);
-        Ok(Place { config, settings, state, failures })
+        let failures = failure_log(&settings, &state);
+        Ok(InstallTarget { config, settings, state, failures })
     }
 
-    fn installation(&self) -> Installation<'_> {
-        Installation { config: &self.config, state: &self.state, failures: &self.failures }
+    fn installation(&self) -> EngineInstaller<'_> {
+        EngineInstaller { config: &self.config, state: &self.state, failure_log: &self.failures }
     }
 }
 
 /// What is about to be trusted.
-fn told(
-    package: &Package,
+fn describe_package(
+    package: &EnginePackage,
     isolation: Isolation,
     config: &Path,
     given: &Path,
-) -> Result<String, Failure> {
+) -> Result<String, CliError> {
     let file = &package.file;
     let signer = match &package.signature {
         Signature::Missing => "none".to_owned(),
-        Signature::Stranger(key) => format!("{key} (not in trusted_keys, so not checked)"),
-        Signature::By(key) => key.clone(),
+        Signature::UnknownKey(key) => format!("{key} (not in trusted_keys, so not checked)"),
+        Signature::Trusted(key) => key.clone(),
     };
     let mut text = "installing runs native code with your permissions\n".to_owned();
     if isolation == Isolation::Process {
         text = "installing runs native code, in a process of its own\n".to_owned();
     }
-    let (id, version, sha256) = (&file.meta.id, &file.meta.version, shown_digest(&file.sha256));
+    let (id, version, sha256) = (&file.meta.id, &file.meta.version, short_digest(&file.sha256));
     text += &format!("{id} {version}  sha256 {sha256}  signer {signer}  isolation {isolation}\n");
     if std::path::absolute(given).is_ok_and(|given| given != file.path) {
         text += &format!("from {}\n", file.path.display());
@@ -132,9 +132,9 @@ fn told(
             format!("conformance none (ctxhost check {})\n", named.display())
         }
     };
-    let lock = LockFile::read(config).map_err(|error| Failure::caller(error.to_string()))?;
+    let lock = LockFile::read(config).map_err(|error| CliError::user(error.to_string()))?;
     if let Some(old) = lock.as_ref().and_then(|lock| lock.pin(id)) {
-        let old_sha256 = shown_digest(&old.sha256);
+        let old_sha256 = short_digest(&old.sha256);
         text += &match old.sha256 == file.sha256 {
             true => "these bytes are pinned already\n".to_owned(),
             false => format!("{} {old_sha256} -> {version} {sha256}\n", old.version),
@@ -143,7 +143,11 @@ fn told(
     Ok(text)
 }
 
-fn done(installed: &InstalledEngine, place: &Place, given: Option<&Path>) -> String {
+fn describe_installed(
+    installed: &InstalledEngine,
+    place: &InstallTarget,
+    given: Option<&Path>,
+) -> String {
     let id = &installed.pin.id;
     let mut text = format!("pinned in {LOCK_NAME}\n");
     if installed.config_changed {
@@ -155,7 +159,7 @@ fn done(installed: &InstalledEngine, place: &Place, given: Option<&Path>) -> Str
         text += "the quarantine of older builds is lifted\n";
     }
     let slot = place.settings.slot().configured;
-    if !stages(&slot).contains(&id.as_str()) {
+    if !split_ids(&slot).contains(&id.as_str()) {
         let config = given.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
         text += &format!("next: ctxhost use {id}{config}\n");
     }
@@ -163,9 +167,9 @@ fn done(installed: &InstalledEngine, place: &Place, given: Option<&Path>) -> Str
 }
 
 /// Asks whoever sits there. Where nobody does, nobody agreed.
-fn agreed() -> Result<bool, Failure> {
+fn confirm() -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
-        let failure = Failure::caller("nobody can be asked here, so nothing was installed");
+        let failure = CliError::user("nobody can be asked here, so nothing was installed");
         return Err(failure.hint("say --yes where you have looked at what stands above"));
     }
     let mut stderr = std::io::stderr();

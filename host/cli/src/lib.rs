@@ -10,31 +10,31 @@ mod bisect;
 mod branch;
 mod chat;
 mod check;
+mod clock;
 mod compact;
 mod config;
 mod context;
 mod dev;
 mod diff;
+mod engine_open;
 mod engines;
+mod error;
 mod export;
-mod failure;
 mod fetch;
 mod fsck;
 mod gc;
 mod install;
 mod log;
-mod moment;
-mod named;
 mod new;
-mod opening;
 mod output;
 mod render;
 mod replay;
 mod restore;
 mod run;
+mod run_setup;
 mod serve;
+mod session_arg;
 mod sessions;
-mod setup;
 mod shadow;
 mod slot;
 mod statusline;
@@ -48,20 +48,20 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{ColorChoice, Parser, Subcommand};
-use ctxhost_engine_api::border::Meta;
+use ctxhost_engine_api::border::EngineMetadata;
 
 use self::output::Output;
 
 /// Of this program, and of what it speaks with engines: any engine of the same major fits.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let Meta { abi_major, abi_minor, .. } = Meta::ours();
+    let EngineMetadata { abi_major, abi_minor, .. } = EngineMetadata::current();
     format!("{} (engine ABI {abi_major}.{abi_minor})", env!("CARGO_PKG_VERSION"))
 });
 
 /// The safe place to change how an agent remembers.
 #[derive(Debug, Parser)]
 #[command(name = "ctxhost", version = VERSION.as_str(), about, max_term_width = 100)]
-struct Arguments {
+struct CliArgs {
     /// The config file. Without it, most commands take the nearest ctxhost.toml of this folder and those
     /// above; those that read a session then take the one nearest to that.
     #[arg(long, global = true, value_name = "FILE")]
@@ -75,53 +75,53 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Replay(replay::Replay),
-    Chat(chat::Chat),
-    Run(run::Run),
-    Serve(serve::Serve),
+    Replay(replay::ReplayArgs),
+    Chat(chat::ChatArgs),
+    Run(run::RunArgs),
+    Serve(serve::ServeArgs),
     /// The sessions that `chat` keeps.
     #[command(subcommand)]
-    Sessions(sessions::Sessions),
-    Compact(compact::Compact),
-    Diff(diff::Diff),
-    Context(context::Context),
-    Statusline(statusline::Statusline),
-    Fetch(fetch::Fetch),
-    Fsck(fsck::Fsck),
-    Undo(undo::Undo),
-    Restore(restore::Restore),
-    Branch(branch::Branch),
-    Bisect(bisect::Bisect),
+    Sessions(sessions::SessionsCommand),
+    Compact(compact::CompactArgs),
+    Diff(diff::DiffArgs),
+    Context(context::ContextArgs),
+    Statusline(statusline::StatuslineArgs),
+    Fetch(fetch::FetchArgs),
+    Fsck(fsck::FsckArgs),
+    Undo(undo::UndoArgs),
+    Restore(restore::RestoreArgs),
+    Branch(branch::BranchArgs),
+    Bisect(bisect::BisectArgs),
     #[command(subcommand)]
-    Bench(bench::Bench),
-    Export(export::Export),
-    Gc(gc::Gc),
+    Bench(bench::BenchCommand),
+    Export(export::ExportArgs),
+    Gc(gc::GcArgs),
     /// The engines that can fill the slot.
     #[command(subcommand)]
-    Engines(engines::Engines),
-    Install(install::Install),
-    Uninstall(install::Uninstall),
+    Engines(engines::EnginesCommand),
+    Install(install::InstallArgs),
+    Uninstall(install::UninstallArgs),
     /// The config file: checked, explained, imported.
     #[command(subcommand)]
-    Config(config::Config),
-    Use(use_engine::Use),
+    Config(config::ConfigCommand),
+    Use(use_engine::UseArgs),
     /// The engine of the slot, and a canary beside it.
     #[command(subcommand)]
-    Slot(slot::Slot),
-    New(new::New),
-    Dev(dev::Dev),
-    Check(check::Check),
+    Slot(slot::SlotCommand),
+    New(new::NewArgs),
+    Dev(dev::DevArgs),
+    Check(check::CheckArgs),
     /// The engines in the shadow of the slot's own.
     #[command(subcommand)]
-    Shadow(shadow::Shadow),
+    Shadow(shadow::ShadowCommand),
     /// The database that sessions are kept in, where [store] names one.
     #[command(subcommand)]
-    Store(store::Store),
+    Store(store::StoreCommand),
 }
 
 /// Runs the command that the process was started with.
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CliArgs::parse();
     if !arguments.command.starts_log() {
         log::start();
     }

@@ -1,6 +1,6 @@
 //! The log on standard error, and the traces that go to a collector where the config names one.
 
-mod one_line;
+mod event_lines;
 #[cfg(feature = "otel")]
 mod traces;
 #[cfg(not(feature = "otel"))]
@@ -11,14 +11,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-use super::failure::Failure;
+use super::error::CliError;
 use ctxhost_config::TelemetrySettings;
 
 pub(super) use traces::Traces;
 
 /// What is shown unasked, where `CTXHOST_LOG` names nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unasked {
+pub(super) enum DefaultLogLevel {
     /// What a report cannot say by itself. A person at a terminal looks at the report.
     Errors,
     /// That something goes on otherwise than it should, too: a server has nothing else to say it with.
@@ -28,7 +28,7 @@ pub(super) enum Unasked {
 /// Starts the log. What engines and the host have to say goes to standard error, so that standard
 /// output stays data.
 pub(super) fn start() {
-    with_traces(&Traces::none(), Unasked::Errors, &TelemetrySettings::default());
+    with_traces(&Traces::none(), DefaultLogLevel::Errors, &TelemetrySettings::default());
 }
 
 /// Starts the log, and traces where the config says where they go.
@@ -36,20 +36,21 @@ pub(super) fn start() {
 /// Must not be called or dropped inside a future: the exporter has threads of its own and waits for them.
 pub(super) fn start_traced(
     settings: &TelemetrySettings,
-    unasked: Unasked,
-) -> Result<Traces, Failure> {
+    unasked: DefaultLogLevel,
+) -> Result<Traces, CliError> {
     let traces = Traces::start(settings)?;
     with_traces(&traces, unasked, settings);
     Ok(traces)
 }
 
-fn with_traces(traces: &Traces, unasked: Unasked, settings: &TelemetrySettings) {
+fn with_traces(traces: &Traces, unasked: DefaultLogLevel, settings: &TelemetrySettings) {
     let level = match unasked {
-        Unasked::Errors => "error",
-        Unasked::Warnings => "warn",
+        DefaultLogLevel::Errors => "error",
+        DefaultLogLevel::Warnings => "warn",
     };
     let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = fmt::layer().with_writer(one_line::stderr).without_time().with_target(false);
+    let lines =
+        fmt::layer().with_writer(event_lines::stderr_lines).without_time().with_target(false);
     // Who closes the log ends no request.
     let lines = lines.log_internal_errors(false);
     let log =

@@ -4,8 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 
 use clap::ColorChoice;
 
-use super::render::harmless::harmless;
-use super::render::paint::Style;
+use super::render::sanitize::sanitize;
+use super::render::style::TextStyle;
 
 /// The two streams and how they look.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ impl Output {
     ///
     /// Text for people, which cannot steer a terminal whatever foreign words stand in it.
     pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
-        self.write(harmless(text, self.style().color).as_bytes())
+        self.write(sanitize(text, self.style().color).as_bytes())
     }
 
     /// The same for data, such as JSON or a file: a program gets each byte of it, a terminal only text.
     pub(super) fn print_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         match std::io::stdout().is_terminal() {
-            true => self.write(harmless(&String::from_utf8_lossy(bytes), false).as_bytes()),
+            true => self.write(sanitize(&String::from_utf8_lossy(bytes), false).as_bytes()),
             false => self.write(bytes),
         }
     }
@@ -43,12 +43,12 @@ impl Output {
     }
 
     /// Writes a line beside the output. Where even that fails there is nobody left to tell.
-    pub(super) fn remark(&mut self, line: &str) {
-        let _ = writeln!(std::io::stderr(), "{}", harmless(line, false));
+    pub(super) fn note(&mut self, line: &str) {
+        let _ = writeln!(std::io::stderr(), "{}", sanitize(line, false));
     }
 
     /// How text on standard output should look. A terminal wraps long lines by itself.
-    pub(super) fn style(&self) -> Style {
+    pub(super) fn style(&self) -> TextStyle {
         let color = match self.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
@@ -56,11 +56,11 @@ impl Output {
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
         };
-        Style { color, width: None }
+        TextStyle { color, width: None }
     }
 
     /// Whether a person watches, so that a progress bar is of use.
-    pub(super) fn watched(&self) -> bool {
+    pub(super) fn is_watched(&self) -> bool {
         std::io::stderr().is_terminal()
     }
 }

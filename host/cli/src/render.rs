@@ -3,15 +3,15 @@
 pub(crate) mod html;
 pub(crate) mod table;
 
+pub(crate) mod context_usage;
 pub(crate) mod dev;
 pub(crate) mod diff;
-pub(crate) mod filling;
+pub(crate) mod format;
 pub(crate) mod grid;
-pub(crate) mod harmless;
 pub(crate) mod markdown;
-pub(crate) mod paint;
-pub(crate) mod phrase;
 pub(crate) mod quality;
+pub(crate) mod retention;
 #[cfg(test)]
 mod sample;
-pub(crate) mod survival;
+pub(crate) mod sanitize;
+pub(crate) mod style;

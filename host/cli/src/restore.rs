@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::failure::Failure;
-use super::moment::now_ms;
-use super::named::for_shell;
+use super::clock::now_ms;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::counted;
-use ctxhost_history::{Restoration, TurnRange, Wanted, restoration};
+use super::render::format::format_count;
+use super::session_arg::shell_quote;
+use ctxhost_history::{RestoreRequest, RestoredMessage, TurnRange, build_restoration};
 use ctxhost_session::Session;
 
 /// Bring turns back into the context after they were compacted away.
@@ -16,7 +16,7 @@ use ctxhost_session::Session;
 /// They are appended as one message of quoted text, with calls and results told in words. What is still
 /// in context is not told twice. `ctxhost sessions show` counts the turns.
 #[derive(Debug, clap::Args)]
-pub(super) struct Restore {
+pub(super) struct RestoreArgs {
     /// The session.
     session: PathBuf,
     /// The turns, such as 3 or 3..5. Results of more than 2,000 characters are cut.
@@ -30,39 +30,39 @@ pub(super) struct Restore {
     dry_run: bool,
 }
 
-impl Restore {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
-        let shown_as = for_shell(&self.session);
+impl RestoreArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        let shown_as = shell_quote(&self.session);
         let wanted = match (self.turn, self.entry) {
-            (Some(range), _) => Wanted::Turns(range),
-            (None, Some(id)) => Wanted::Entry(id),
+            (Some(range), _) => RestoreRequest::Turns(range),
+            (None, Some(id)) => RestoreRequest::Entry(id),
             (None, None) => {
-                return Err(Failure::caller("name turns with --turn or an entry with --entry"));
+                return Err(CliError::user("name turns with --turn or an entry with --entry"));
             }
         };
         if self.dry_run {
-            let found = restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
+            let found = build_restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",
-                told(&found),
+                describe_restoration(&found),
                 found.text
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = Session::open(&self.session)?;
-        let found = restoration(&session, &wanted, &shown_as)?;
-        session.append_at(found.body()?, now_ms())?;
-        output.print(&format!("{}\n", told(&found)))?;
+        let found = build_restoration(&session, &wanted, &shown_as)?;
+        session.append_at(found.to_body()?, now_ms())?;
+        output.print(&format!("{}\n", describe_restoration(&found)))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn told(found: &Restoration) -> String {
-    let Restoration { entries, live, tokens, .. } = found;
+fn describe_restoration(found: &RestoredMessage) -> String {
+    let RestoredMessage { entries, live, tokens, .. } = found;
     let live = match live {
         0 => String::new(),
         live => format!("; {live} still in context, not told twice"),
     };
-    let entries = counted(entries.len() as u64, "entry");
-    format!("{entries} brought back, {}{live}", counted(*tokens, "token"))
+    let entries = format_count(entries.len() as u64, "entry");
+    format!("{entries} brought back, {}{live}", format_count(*tokens, "token"))
 }

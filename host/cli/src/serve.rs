@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use tokio_util::sync::CancellationToken;
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::log;
 use super::output::Output;
-use super::setup;
-use ctxhost_config::{Config, is_address};
+use super::run_setup;
+use ctxhost_config::{Config, is_url};
 use ctxhost_dialects::DialectName;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
@@ -20,7 +20,7 @@ use ctxhost_store::StoreKind;
 ///
 /// An agent is pointed at it by its base URL. What an engine need not touch goes on byte for byte.
 #[derive(Debug, clap::Args)]
-pub(super) struct Serve {
+pub(super) struct ServeArgs {
     /// Address and port to listen on; port 0 for a free one [default: gateway.listen of the config].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -41,39 +41,39 @@ pub(super) struct Serve {
 /// The dialects that are meant, and who is asked in them. One of OpenAI's two counts for the other where
 /// nobody names that one.
 fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> {
-    if is_address(written) {
-        return Ok((DialectName::OF_CLIENTS.map(DialectName::word).into(), written.to_owned()));
+    if is_url(written) {
+        return Ok((DialectName::INBOUND.map(DialectName::as_str).into(), written.to_owned()));
     }
     let Some((dialect, upstream)) = written.split_once('=') else {
         return Err(
             "write an address that begins with http:// or https://, or dialect=address".into()
         );
     };
-    let meant = DialectName::of_word(dialect).filter(|it| DialectName::OF_CLIENTS.contains(it));
+    let meant = DialectName::parse(dialect).filter(|it| DialectName::INBOUND.contains(it));
     let meant = meant.ok_or_else(|| {
         format!("`{dialect}` is no dialect; write anthropic, openai, responses or gemini")
     })?;
-    Ok((vec![meant.word()], upstream.to_owned()))
+    Ok((vec![meant.as_str()], upstream.to_owned()))
 }
 
-impl Serve {
+impl ServeArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
-        let _traces = log::start_traced(&config.telemetry, log::Unasked::Warnings)?;
-        let options = self.options(GatewayOptions::of(&config, state_folder()));
-        open_as_many_files_as_may_be();
+    ) -> Result<ExitCode, CliError> {
+        let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let _traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Warnings)?;
+        let options = self.options(GatewayOptions::from_config(&config, state_folder()));
+        raise_open_file_limit();
         let asks_for_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
             // Whoever ends it as soon as it says that it listens must be heard.
-            let end = told_to_end()?;
+            let end = shutdown_token()?;
             let gateway = Gateway::bind(options).await?;
-            output.remark(&greeting(&gateway, asks_for_token));
-            say_where_sessions_are(&config, output);
+            output.note(&greeting(&gateway, asks_for_token));
+            note_session_storage(&config, output);
             gateway.serve(end).await;
             Ok(ExitCode::SUCCESS)
         })
@@ -90,16 +90,16 @@ impl Serve {
             listen: self.listen,
             upstreams,
             tls: self.tls_cert.zip(self.tls_key),
-            is_exposed: self.i_know_this_is_exposed,
+            allow_exposed: self.i_know_this_is_exposed,
             ..options
         }
     }
 }
 
 /// The conversations of clients are in files of this machine, whatever `[store]` says.
-fn say_where_sessions_are(config: &Config, output: &mut Output) {
+fn note_session_storage(config: &Config, output: &mut Output) {
     if config.store.kind != StoreKind::Files {
-        output.remark(
+        output.note(
             "ctxhost: [store] kind = \"postgres\" holds the sessions of chat and of programs; the gateway keeps the \
              conversations of its clients in files of this machine, so let one gateway serve one client",
         );
@@ -107,7 +107,7 @@ fn say_where_sessions_are(config: &Config, output: &mut Output) {
 }
 
 /// A connection is a file, and the usual limit is below `gateway.max_connections`.
-fn open_as_many_files_as_may_be() {
+fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
@@ -120,7 +120,7 @@ fn open_as_many_files_as_may_be() {
 fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
-    let link = gateway.watch().link();
+    let link = gateway.watch().dashboard_link();
     let token = if asks_for_token { "  token asked for" } else { "" };
     format!(
         "ctxhost: listening {url}  engine {engine}{token}\n  \
@@ -130,9 +130,9 @@ fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
 }
 
 /// Cancelled by the first signal to end. A second one ends the process at once, whatever is on its way.
-fn told_to_end() -> Result<CancellationToken, Failure> {
+fn shutdown_token() -> Result<CancellationToken, CliError> {
     let end = CancellationToken::new();
-    let mut signals = Signals::listen()?;
+    let mut signals = ShutdownSignals::listen()?;
     let told = end.clone();
     tokio::spawn(async move {
         signals.next().await;
@@ -144,17 +144,17 @@ fn told_to_end() -> Result<CancellationToken, Failure> {
 }
 
 /// The signals that end a server.
-struct Signals {
+struct ShutdownSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// Its terminal is closed.
     hang_up: tokio::signal::unix::Signal,
 }
 
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+impl ShutdownSignals {
+    fn listen() -> std::io::Result<ShutdownSignals> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
+        Ok(ShutdownSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
@@ -170,12 +170,12 @@ impl Signals {
     }
 }
 
-impl From<GatewayError> for Failure {
+impl From<GatewayError> for CliError {
     fn from(error: GatewayError) -> Self {
         match error {
             GatewayError::Runtime(error) => error.into(),
-            GatewayError::KeyCommand(_) => Failure::internal(error.to_string()),
-            other => Failure::caller(other.to_string()),
+            GatewayError::KeyCommand(_) => CliError::internal(error.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }

@@ -7,20 +7,20 @@ use std::process::ExitCode;
 
 use ctxhost_engine_api::Role;
 
-use super::chat::{sessions_of, sessions_root, stored_id};
-use super::failure::Failure;
+use super::chat::{session_folder, session_id_arg, sessions_root};
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::counted;
-use super::setup;
+use super::render::format::format_count;
+use super::run_setup;
 use ctxhost_history::{compactions, turns};
-use ctxhost_session::{Kept, Record, Session, SessionError};
+use ctxhost_session::{Record, Session, SessionError, SessionFile};
 use ctxhost_store::{self as store, SessionStore, StoreKind};
 
-pub(super) use du::bytes_of;
+pub(super) use du::total_bytes;
 
 /// The sessions that `chat` keeps.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Sessions {
+pub(super) enum SessionsCommand {
     /// List those of this folder, the newest first.
     List {
         /// The working folder they belong to; by default this one.
@@ -33,30 +33,32 @@ pub(super) enum Sessions {
         #[arg(value_name = "FILE|ID")]
         session: PathBuf,
     },
-    Du(du::Du),
+    Du(du::DuArgs),
 }
 
-impl Sessions {
+impl SessionsCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         let here = std::env::current_dir()?;
-        let config = setup::find_config(config_path, &here, output)?;
+        let config = run_setup::find_config(config_path, &here, output)?;
         let database = match config.store.kind {
             StoreKind::Files => None,
             StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
         };
         let text = match (self, database) {
-            (Sessions::List { cwd }, None) => list(&cwd.unwrap_or(here)),
-            (Sessions::List { cwd }, Some(store)) => list_stored(&*store, &cwd.unwrap_or(here))?,
-            (Sessions::Show { session }, Some(store)) => match stored_id(&session) {
+            (SessionsCommand::List { cwd }, None) => list(&cwd.unwrap_or(here)),
+            (SessionsCommand::List { cwd }, Some(store)) => {
+                list_stored(&*store, &cwd.unwrap_or(here))?
+            }
+            (SessionsCommand::Show { session }, Some(store)) => match session_id_arg(&session) {
                 Some(id) => show(&store.read(id)?),
                 None => show(&Session::read(&session)?),
             },
-            (Sessions::Show { session }, None) => show(&Session::read(&session)?),
-            (Sessions::Du(du), _) => du.run()?,
+            (SessionsCommand::Show { session }, None) => show(&Session::read(&session)?),
+            (SessionsCommand::Du(du), _) => du.run()?,
         };
         output.print(&text)?;
         Ok(ExitCode::SUCCESS)
@@ -64,14 +66,14 @@ impl Sessions {
 }
 
 fn list(cwd: &Path) -> String {
-    let kept = sessions_of(cwd).list();
+    let kept = session_folder(cwd).list();
     if kept.is_empty() {
         return "no sessions of this folder yet; `ctxhost chat` begins one\n".into();
     }
-    kept.iter().map(line).collect()
+    kept.iter().map(session_line).collect()
 }
 
-fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, Failure> {
+fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {
     let kept = store.list(Some(cwd))?;
     if kept.is_empty() {
         return Ok("no sessions of this folder yet; `ctxhost chat` begins one\n".into());
@@ -80,7 +82,7 @@ fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, Failure> 
 }
 
 /// One session: its file, its size, how it began.
-fn line(kept: &Kept) -> String {
+fn session_line(kept: &SessionFile) -> String {
     summary(&kept.path.display().to_string(), Session::read(&kept.path))
 }
 
@@ -90,8 +92,8 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
             let view = session.live(0).snapshot();
             let task = view.iter().find(|entry| entry.role() == Role::User);
             let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
-            let entries = counted(view.len() as u64, "entry");
-            let tokens = counted(view.total_tokens(), "token");
+            let entries = format_count(view.len() as u64, "entry");
+            let tokens = format_count(view.total_tokens(), "token");
             format!("{path}\n  {entries}, {tokens}: {began}\n")
         }
         Err(error) => format!("{path}\n  {error}\n"),
@@ -107,14 +109,14 @@ fn show(session: &Session) -> String {
         for record in turn.records {
             match compactions.iter().find(|compaction| compaction.id == record.id()) {
                 Some(compaction) => text.push_str(&format!("{} {compaction}\n", record.id())),
-                None => text.push_str(&said(record).unwrap_or_default()),
+                None => text.push_str(&message_line(record).unwrap_or_default()),
             }
         }
     }
     text
 }
 
-fn said(record: &Record) -> Option<String> {
+fn message_line(record: &Record) -> Option<String> {
     let entry = record.to_entry()?;
     let calls = entry.calls.len();
     let text = match calls {

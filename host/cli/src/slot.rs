@@ -1,21 +1,21 @@
 //! `ctxhost slot`: a canary for the context-engine slot, how it goes, and how it ends.
 
-mod place;
+mod slot_config;
 mod status;
 
-pub(super) use self::place::Place;
+pub(super) use self::slot_config::SlotConfig;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use self::place::is_same;
-use super::failure::Failure;
-use super::opening;
+use self::slot_config::is_same_chain;
+use super::engine_open;
+use super::error::CliError;
 use super::output::Output;
-use super::use_engine::{HOSTS_SWAP, Use, refuse_path};
-use ctxhost_config::set_row;
-use ctxhost_runtime::canary::guard::Guard;
-use ctxhost_runtime::canary::{Canary, CanaryError, Share};
+use super::use_engine::{HOSTS_RELOAD, UseArgs, refuse_path};
+use ctxhost_agent::canary::guard::CanaryGuard;
+use ctxhost_agent::canary::{Canary, CanaryError, SessionShare};
+use ctxhost_config::set_slot_spec;
 
 /// The name of the slot that canaries are for.
 const CONTEXT_ENGINE: &str = "context_engine";
@@ -25,20 +25,20 @@ const MEMORY: &str = "memory";
 
 /// The engine of the slot, and a canary beside it.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Slot {
+pub(super) enum SlotCommand {
     /// Put an engine into the slot; with --canary, on a share of new sessions alone.
-    Set(Set),
+    Set(SlotSetArgs),
     /// Who serves which share, what was measured, and whether the guards hold.
-    Status(Named),
+    Status(SlotNameArg),
     /// Give the canary the whole slot.
-    Promote(Named),
+    Promote(SlotNameArg),
     /// Take the canary back; without one, the engine that was promoted last.
-    Rollback(Named),
+    Rollback(SlotNameArg),
 }
 
 /// Which slot is meant.
 #[derive(Debug, clap::Args)]
-pub(super) struct Named {
+pub(super) struct SlotNameArg {
     /// The slot; there is one that engines can be tried in.
     #[arg(default_value = CONTEXT_ENGINE, value_parser = [CONTEXT_ENGINE])]
     slot: String,
@@ -46,144 +46,144 @@ pub(super) struct Named {
 
 /// Put an engine into the slot.
 #[derive(Debug, clap::Args)]
-pub(super) struct Set {
+pub(super) struct SlotSetArgs {
     /// The engine's id, or several in a row as mask+legacy; the name of the slot may stand before it.
     #[arg(required = true, num_args = 1..=2, value_name = "[SLOT] ENGINE")]
     engine: Vec<String>,
     /// The share of new sessions that it serves, such as 10%.
     #[arg(long, value_name = "SHARE")]
-    canary: Option<Share>,
+    canary: Option<SessionShare>,
     /// What must hold of it, such as 'illegal==0'; it is rolled back when one is broken.
     #[arg(long = "guard", value_name = "GUARD", requires = "canary")]
-    guards: Vec<Guard>,
+    guards: Vec<CanaryGuard>,
     /// How long it should be watched before it is promoted, such as 30m.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_time)]
     bake: u64,
 }
 
-impl Slot {
+impl SlotCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         match self {
-            Slot::Set(set) => return set.run(config_path, output),
-            Slot::Status(_) => status::show(&Place::find(config_path)?, output)?,
-            Slot::Promote(_) => promote(&Place::find(config_path)?, output)?,
-            Slot::Rollback(_) => roll_back(&Place::find(config_path)?, output)?,
+            SlotCommand::Set(set) => return set.run(config_path, output),
+            SlotCommand::Status(_) => status::show(&SlotConfig::locate(config_path)?, output)?,
+            SlotCommand::Promote(_) => promote(&SlotConfig::locate(config_path)?, output)?,
+            SlotCommand::Rollback(_) => roll_back(&SlotConfig::locate(config_path)?, output)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Set {
-    fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, Failure> {
+impl SlotSetArgs {
+    fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
         let engine = self.engine()?;
         let Some(share) = self.canary else {
-            return Use { engine }.run(config_path, output);
+            return UseArgs { engine }.run(config_path, output);
         };
-        let place = Place::find(config_path)?;
+        let place = SlotConfig::locate(config_path)?;
         refuse_path(&engine, &place.path)?;
-        let serving = place.serving();
-        if serving.is_nobody() {
-            serving.explained(output);
-            let failure = Failure::caller("nobody serves in the slot, so there is no rest");
+        let serving = place.effective_engine();
+        if serving.is_none() {
+            serving.note_reason(output);
+            let failure = CliError::user("nobody serves in the slot, so there is no rest");
             return Err(failure.hint("`ctxhost use ID` puts an engine there first"));
         }
-        if is_same(&engine, serving.effective()) {
-            serving.explained(output);
-            return Err(Failure::caller(format!("{engine:?} serves every session already")));
+        if is_same_chain(&engine, serving.effective()) {
+            serving.note_reason(output);
+            return Err(CliError::user(format!("{engine:?} serves every session already")));
         }
-        if is_same(&engine, &place.engine()) {
+        if is_same_chain(&engine, &place.engine()) {
             let message = format!("{engine:?} is in the slot already");
-            return Err(Failure::caller(message));
+            return Err(CliError::user(message));
         }
-        opening::find_all(&place.config, &engine)?;
+        engine_open::inspect_chain(&place.config, &engine)?;
         // Loading it proves that a host can, with its settings.
-        opening::open_all(&place.config, &engine)?;
-        let canary = Canary::begin(&engine, share, self.guards, self.bake, place.now_ms);
-        place.begin(&canary)?;
-        let bake = status::time(canary.bake_ms);
+        engine_open::open_chain(&place.config, &engine)?;
+        let canary = Canary::start(&engine, share, self.guards, self.bake, place.now_ms);
+        place.start_canary(&canary)?;
+        let bake = status::format_duration(canary.bake_ms);
         output.print(&format!(
             "canary: {engine} on {share} of new sessions, {} on the rest; guard window {bake}\n",
             serving.effective(),
         ))?;
-        serving.explained(output);
+        serving.note_reason(output);
         if canary.guards.is_empty() {
-            output.remark("no --guard: nothing rolls it back by itself");
+            output.note("no --guard: nothing rolls it back by itself");
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// The last word; the one before it must be the slot.
-    fn engine(&self) -> Result<String, Failure> {
+    fn engine(&self) -> Result<String, CliError> {
         match self.engine.as_slice() {
             [engine] => Ok(engine.clone()),
             [slot, engine] if slot == CONTEXT_ENGINE => Ok(engine.clone()),
             [slot, ..] if slot == MEMORY => {
                 let message = format!("engines are put into {CONTEXT_ENGINE} alone");
-                Err(Failure::caller(message)
+                Err(CliError::user(message)
                     .hint("who remembers is written in ctxhost.toml: [plugins.slots] memory"))
             }
             [slot, ..] => {
                 let message = format!("{slot:?} is no slot; the one is {CONTEXT_ENGINE}");
-                Err(Failure::caller(message)
+                Err(CliError::user(message)
                     .hint("several engines in a row are one word: mask+legacy"))
             }
-            [] => Err(Failure::caller("name an engine")),
+            [] => Err(CliError::user("name an engine")),
         }
     }
 }
 
 /// The config names the canary, and then it is none any more: a host that looks in between has both.
-fn promote(place: &Place, output: &mut Output) -> Result<(), Failure> {
+fn promote(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let canary = place.canary()?.ok_or(CanaryError::NotRunning)?;
     let engine = &canary.engine;
-    opening::find_all(&place.config, engine)?;
-    opening::open_all(&place.config, engine)?;
-    let figures = place.home.figures(engine, &canary.run);
-    let was = place.serving();
-    set_row(&place.path, engine)?;
-    place.promoted(&canary, "it was promoted")?;
+    engine_open::inspect_chain(&place.config, engine)?;
+    engine_open::open_chain(&place.config, engine)?;
+    let figures = place.home.read_metrics(engine, &canary.run);
+    let was = place.effective_engine();
+    set_slot_spec(&place.path, engine)?;
+    place.record_promotion(&canary, "it was promoted")?;
     let tried = match figures.turns {
         0 => String::new(),
         turns => {
             format!("; {} of {turns} turns failed while it was tried", figures.failed_turns)
         }
     };
-    output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_SWAP}\n", was.effective()))?;
+    output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
     if figures.turns == 0 {
-        output.remark("nothing was measured of it: it served no turn while it was tried");
+        output.note("nothing was measured of it: it served no turn while it was tried");
     }
     Ok(())
 }
 
-fn roll_back(place: &Place, output: &mut Output) -> Result<(), Failure> {
+fn roll_back(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let state = place.home.read()?;
-    let serving = place.serving();
+    let serving = place.effective_engine();
     if let Some(canary) = state.canary {
-        let figures = place.home.figures(&canary.engine, &canary.run);
-        place.home.change(|state| Ok(state.end(&canary.run, false, "by hand", place.now_ms)))?;
+        let figures = place.home.read_metrics(&canary.engine, &canary.run);
+        place.home.update(|state| Ok(state.end(&canary.run, false, "by hand", place.now_ms)))?;
         output.print(&format!(
             "{} 100%  ({} sessions of {} keep their history)\n",
             serving.effective(),
             figures.sessions.len(),
             canary.engine,
         ))?;
-        serving.explained(output);
+        serving.note_reason(output);
         return Ok(());
     }
     let previous = state.previous.ok_or(CanaryError::NothingBefore)?;
-    opening::find_all(&place.config, &previous)?;
-    opening::open_all(&place.config, &previous)?;
-    set_row(&place.path, &previous)?;
-    place.home.change(|state| {
+    engine_open::inspect_chain(&place.config, &previous)?;
+    engine_open::open_chain(&place.config, &previous)?;
+    set_slot_spec(&place.path, &previous)?;
+    place.home.update(|state| {
         state.demote(place.now_ms);
         Ok(())
     })?;
     output.print(&format!(
-        "{previous} 100%  (was {}; all sessions keep their history)\n{HOSTS_SWAP}\n",
+        "{previous} 100%  (was {}; all sessions keep their history)\n{HOSTS_RELOAD}\n",
         serving.effective(),
     ))?;
     Ok(())

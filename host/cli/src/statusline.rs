@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::chat::sessions_of;
-use super::config::nearest;
-use super::failure::Failure;
+use super::chat::session_folder;
+use super::config::find_config_file;
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::{counted, grouped};
-use super::render::survival;
-use super::setup;
+use super::render::format::{format_count, group_digits};
+use super::render::retention;
+use super::run_setup;
 use super::window::parse_tokens;
 use ctxhost_config::Config;
-use ctxhost_session::{Compacted, Record, Session, recording};
-use ctxhost_survival::Shares;
+use ctxhost_retention::Shares;
+use ctxhost_session::{Record, RecordedCompaction, Session, import};
 
 /// Say in one line how full a session is, for shells, tmux and status bars.
 #[derive(Debug, clap::Args)]
-pub(super) struct Statusline {
+pub(super) struct StatuslineArgs {
     /// The session; by default the newest that `chat` keeps for this folder.
     session: Option<PathBuf>,
     /// The context window, such as 200k; by default the window of its model.
@@ -32,7 +32,7 @@ pub(super) struct Statusline {
 
 /// What the line says.
 #[derive(Debug, Serialize)]
-struct Status {
+struct SessionStatus {
     engine: String,
     session: Option<PathBuf>,
     tokens: u64,
@@ -44,40 +44,41 @@ struct Status {
     survival: Option<Shares>,
 }
 
-impl Statusline {
+impl StatuslineArgs {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = match config_path.map(Path::to_owned).or_else(nearest) {
+    ) -> Result<ExitCode, CliError> {
+        let config = match config_path.map(Path::to_owned).or_else(find_config_file) {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
         let status = self.status(&config)?;
         let line = match self.json {
             true => serde_json::to_string(&status)
-                .map_err(|error| Failure::internal(error.to_string()))?,
-            false => status.line(),
+                .map_err(|error| CliError::internal(error.to_string()))?,
+            false => status.to_line(),
         };
         output.print(&format!("{line}\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn status(&self, config: &Config) -> Result<Status, Failure> {
+    fn status(&self, config: &Config) -> Result<SessionStatus, CliError> {
         let path = match &self.session {
             Some(path) => Some(path.clone()),
-            None => newest()?,
+            None => newest_session()?,
         };
-        let session = path.as_deref().map(recording::read).transpose()?;
+        let session = path.as_deref().map(import::open_file).transpose()?;
         let recorded_tokens = session.as_ref().and_then(|recorded| recorded.window_tokens);
         let session = session.map(|recorded| recorded.session);
         let model = session.as_ref().and_then(Session::model);
-        let window = setup::window_of(config, model.as_ref(), self.window, recorded_tokens);
+        let window = run_setup::model_window(config, model.as_ref(), self.window, recorded_tokens);
         let tokens = session.as_ref().map_or(0, |session| session.live(0).total_tokens());
         let branch = session.as_ref().map(Session::branch).unwrap_or_default();
-        let compacted: Vec<Compacted> = branch.into_iter().filter_map(Record::compacted).collect();
-        Ok(Status {
+        let compacted: Vec<RecordedCompaction> =
+            branch.into_iter().filter_map(Record::compaction).collect();
+        Ok(SessionStatus {
             engine: config.slot().engine,
             session: path,
             tokens,
@@ -85,13 +86,13 @@ impl Statusline {
             window_tokens: window.window_tokens,
             percent: tokens * 100 / window.budget_tokens.max(1),
             compactions: compacted.len() as u64,
-            survival: compacted.last().and_then(survival_of),
+            survival: compacted.last().and_then(retention_of),
         })
     }
 }
 
-impl Status {
-    fn line(&self) -> String {
+impl SessionStatus {
+    fn to_line(&self) -> String {
         if self.session.is_none() {
             return format!("{} · no session yet", self.engine);
         }
@@ -100,25 +101,25 @@ impl Status {
             format!("{}%", self.percent),
             format!(
                 "{} of {} tokens, window {}",
-                grouped(self.tokens),
-                grouped(self.budget_tokens),
-                grouped(self.window_tokens)
+                group_digits(self.tokens),
+                group_digits(self.budget_tokens),
+                group_digits(self.window_tokens)
             ),
-            counted(self.compactions, "compaction"),
+            format_count(self.compactions, "compaction"),
         ];
-        let survival = self.survival.as_ref().map(survival::mean);
+        let survival = self.survival.as_ref().map(retention::format_mean);
         parts.extend(survival.map(|share| format!("the last kept {share}")));
         parts.join(" · ")
     }
 }
 
-fn newest() -> Result<Option<PathBuf>, Failure> {
-    let kept = sessions_of(&std::env::current_dir()?).list();
+fn newest_session() -> Result<Option<PathBuf>, CliError> {
+    let kept = session_folder(&std::env::current_dir()?).list();
     Ok(kept.into_iter().next().map(|kept| kept.path))
 }
 
 /// What the record of a compaction says that it kept.
-fn survival_of(compacted: &Compacted) -> Option<Shares> {
+fn retention_of(compacted: &RecordedCompaction) -> Option<Shares> {
     let shares = compacted.host_details.get("survival")?;
     serde_json::from_value(shares.clone()).ok()
 }

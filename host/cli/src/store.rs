@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::chat::sessions_root;
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
-use super::setup;
+use super::run_setup;
 use ctxhost_config::Config;
 use ctxhost_session::Session;
-use ctxhost_store::{Copied, StoreKind, StoreSettings, copy_sessions, migrate, open};
+use ctxhost_store::{CopyReport, StoreKind, StoreSettings, copy_sessions, migrate, open};
 
 /// The database that sessions are kept in, where `[store]` names one.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Store {
+pub(super) enum StoreCommand {
     /// Make the tables, or bring them to the newest version; copy session files in.
     ///
     /// What is there already stays, so the command can be repeated. The files stay too.
@@ -27,14 +27,14 @@ pub(super) enum Store {
     },
 }
 
-impl Store {
+impl StoreCommand {
     pub(super) fn run(
         self,
         config_path: Option<&Path>,
         output: &mut Output,
-    ) -> Result<ExitCode, Failure> {
-        let Store::Migrate { to, from } = self;
-        let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
+    ) -> Result<ExitCode, CliError> {
+        let StoreCommand::Migrate { to, from } = self;
+        let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
         let settings = settings(&config, to);
         let (found, newest) = migrate(&settings)?;
         output.print(&schema_line(&settings.schema, found, newest))?;
@@ -67,12 +67,12 @@ fn schema_line(schema: &str, found: i32, newest: i32) -> String {
 }
 
 /// The session files in a folder and below, in the order of their names.
-fn session_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn session_files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let unreadable =
-            |error| Failure::caller(format!("cannot read {}: {error}", folder.display()));
+            |error| CliError::user(format!("cannot read {}: {error}", folder.display()));
         for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
             let path = entry?.path();
             if path.is_dir() {
@@ -86,7 +86,7 @@ fn session_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-fn copied_lines(copied: &Copied) -> String {
+fn copied_lines(copied: &CopyReport) -> String {
     let mut lines = format!(
         "{} sessions copied ({} lines), {} there already\n",
         copied.copied, copied.lines, copied.present

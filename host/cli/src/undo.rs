@@ -1,12 +1,12 @@
-//! `ctxhost undo`: a compaction taken back.
+//! `ctxhost undo_compaction`: a compaction taken back.
 
 use std::process::ExitCode;
 
-use super::failure::Failure;
-use super::named::{Named, parse_compaction};
+use super::error::CliError;
 use super::output::Output;
-use super::render::phrase::counted;
-use ctxhost_history::{self as history, Compacted, Measure, Undone};
+use super::render::format::format_count;
+use super::session_arg::{SessionArg, parse_compaction};
+use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
 use ctxhost_session::Session;
 
 /// Take a compaction back: the model sees again what it had folded away, and all that was said since.
@@ -14,10 +14,10 @@ use ctxhost_session::Session;
 /// Nothing is removed from the session. Newer compactions go with it: they were made of what it had left.
 /// Both digests are printed; where nothing was said since, they are the same.
 #[derive(Debug, clap::Args)]
-pub(super) struct Undo {
+pub(super) struct UndoArgs {
     /// The session, as `session.jsonl` or `session.jsonl@2`.
     #[arg(value_name = "SESSION[@N]")]
-    session: Named,
+    session: SessionArg,
     /// Which compaction of the branch: @1 is the first.
     #[arg(value_name = "@N", value_parser = parse_compaction, conflicts_with = "last")]
     number: Option<i64>,
@@ -26,27 +26,27 @@ pub(super) struct Undo {
     last: bool,
 }
 
-impl Undo {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
+impl UndoArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
-                return Err(Failure::caller("the compaction is named twice; name it once"));
+                return Err(CliError::user("the compaction is named twice; name it once"));
             }
             (_, Some(_)) if self.last => {
-                return Err(Failure::caller("the compaction is named twice; leave --last out"));
+                return Err(CliError::user("the compaction is named twice; leave --last out"));
             }
             (number, of_session) => number.or(of_session),
         };
         let mut session = Session::open(&self.session.path)?;
-        let undone = history::undo(&mut session, number)?;
-        output.print(&told(&undone))?;
+        let undone = history::undo_compaction(&mut session, number)?;
+        output.print(&describe_undo(&undone))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn told(undone: &Undone) -> String {
-    let Undone { compaction, newer, before, now } = undone;
-    let taken: String = [compaction].into_iter().chain(newer).map(taken_back).collect();
+fn describe_undo(undone: &UndoReport) -> String {
+    let UndoReport { compaction, newer, before, now } = undone;
+    let taken: String = [compaction].into_iter().chain(newer).map(compaction_line).collect();
     let note = match before.digest == now.digest {
         true => "the same: nothing was said since".to_owned(),
         false => format!("that, and {} said since", now.entries.saturating_sub(before.entries)),
@@ -54,17 +54,17 @@ fn told(undone: &Undone) -> String {
     format!(
         "{taken}before it  {}\nnow        {}\n           {note}\n\
          the next turn compacts again if this does not fit its window\n",
-        measure(before),
-        measure(now),
+        describe_measure(before),
+        describe_measure(now),
     )
 }
 
-fn taken_back(compaction: &Compacted) -> String {
+fn compaction_line(compaction: &BranchCompaction) -> String {
     format!("taken back {compaction}\n")
 }
 
-fn measure(measure: &Measure) -> String {
-    let Measure { digest, entries, tokens } = measure;
-    let entries = counted(*entries as u64, "entry");
-    format!("sha256 {digest}, {entries}, {}", counted(*tokens, "token"))
+fn describe_measure(measure: &TranscriptMeasure) -> String {
+    let TranscriptMeasure { digest, entries, tokens } = measure;
+    let entries = format_count(*entries as u64, "entry");
+    format!("sha256 {digest}, {entries}, {}", format_count(*tokens, "token"))
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Origin;
-use super::catalogue::quoted;
-use super::check::nearest;
-use super::error::{ConfigError, Mistake};
-use super::places::Written;
-use ctxhost_survival::{BadRule, Category, Gate, Rule};
+use super::ConfigSource;
+use super::all_settings::quote_list;
+use super::check::closest_name;
+use super::error::{ConfigDiagnostic, ConfigError};
+use super::spans::TomlValueKind;
+use ctxhost_retention::{Category, GateRule, GateRuleError, QualityGate};
 
 ctxhost_engine_api::settings! {
     /// `[compaction]`: when compactions happen.
@@ -16,7 +16,7 @@ ctxhost_engine_api::settings! {
     pub struct CompactionSettings {
         /// When a compaction that would help is made: after a turn, after a pause, when a person
         /// agrees, or only by hand; between turns nobody waits for it.
-        pub timing: Timing = Timing::default(), Word(&["between-turns", "idle", "ask", "manual"]);
+        pub timing: CompactionTiming = CompactionTiming::default(), Word(&["between-turns", "idle", "ask", "manual"]);
         /// Whether one that would help may also come between two rounds of tools; it costs the
         /// prompt cache in the middle of a thought.
         pub mid_turn: bool = false, Flag;
@@ -27,7 +27,7 @@ ctxhost_engine_api::settings! {
         pub precompute_share: f64 = 0.0, Number(0.0, 1.0), "share";
         /// The least that a compaction has to keep, or it is rejected; none, because how much may
         /// go is for the person to say.
-        pub gate: Gate = Gate::default(), Rules;
+        pub gate: QualityGate = QualityGate::default(), Rules;
         /// Whether the model is asked for notes before a compaction, for the memory to keep; false,
         /// because it is one more request, and without a memory nobody keeps them.
         pub memory_flush: bool = false, Flag;
@@ -48,7 +48,7 @@ ctxhost_engine_api::settings! {
 /// When compactions happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Timing {
+pub enum CompactionTiming {
     /// After a turn, when its answer is out; before a request only where it does not fit.
     #[default]
     BetweenTurns,
@@ -61,32 +61,33 @@ pub enum Timing {
 }
 
 /// Checks the rules of the gate, each at its own place.
-pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
+pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError> {
     for place in origin.places.iter() {
         let [table, setting, _] = place.path.as_slice() else { continue };
-        let Written::Text(rule) = &place.value else { continue };
+        let TomlValueKind::Text(rule) = &place.value else { continue };
         if table != "compaction" || setting != "gate" {
             continue;
         }
-        let Err(bad) = rule.parse::<Rule>() else { continue };
+        let Err(bad) = rule.parse::<GateRule>() else { continue };
         let message = format!("compaction.gate: {bad}");
-        let mistake = Mistake::new(&origin.name, &origin.text, message);
-        let mistake = mistake.at(place.value_span.clone(), "this rule").advising(way_out(&bad));
+        let mistake = ConfigDiagnostic::new(&origin.name, &origin.text, message);
+        let mistake =
+            mistake.with_label(place.value_span.clone(), "this rule").with_help(rule_help(&bad));
         return Err(Box::new(mistake).into());
     }
     Ok(())
 }
 
-fn way_out(bad: &BadRule) -> String {
+fn rule_help(bad: &GateRuleError) -> String {
     let names = Category::ALL.map(Category::name);
     match bad {
-        BadRule::Category { name } => match nearest(name, &names) {
+        GateRuleError::Category { name } => match closest_name(name, &names) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("counted are {}", quoted(&names)),
+            None => format!("counted are {}", quote_list(&names)),
         },
-        BadRule::Form { .. } => {
-            format!("a name, >= and a share; counted are {}", quoted(&names))
+        GateRuleError::Form { .. } => {
+            format!("a name, >= and a share; counted are {}", quote_list(&names))
         }
-        BadRule::Least { .. } => "1.0 keeps all of them, 0.95 all but one in twenty".into(),
+        GateRuleError::Least { .. } => "1.0 keeps all of them, 0.95 all but one in twenty".into(),
     }
 }

@@ -8,11 +8,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ctxhost_files::{Access, replace_file};
+use ctxhost_files::{FileAccess, replace_file};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::error::{ConfigError, Mistake};
-use ctxhost_engine::{joined, stages};
+use super::error::{ConfigDiagnostic, ConfigError};
+use ctxhost_engine::{join_ids, split_ids};
 
 pub(super) mod entry;
 
@@ -34,12 +34,12 @@ impl SlotEdit {
     ///
     /// Whatever else was written to the file since is taken back with it.
     pub fn restore(&self) -> Result<(), ConfigError> {
-        put_back(&self.path, self.old_text.as_deref())
+        restore_text(&self.path, self.old_text.as_deref())
     }
 }
 
 /// Makes a file what it was; one that was not there goes.
-fn put_back(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
+fn restore_text(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
     match old_text {
         Some(text) => replace(path, text),
         None => fs::remove_file(path)
@@ -61,8 +61,8 @@ pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigErro
 /// # Errors
 ///
 /// [`ConfigError`]; the file is unchanged.
-pub fn set_stack(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, ConfigError> {
-    set(path.as_ref(), &joined(ids.iter().copied()), ids.iter().copied().collect())
+pub fn set_slot_chain(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, ConfigError> {
+    set(path.as_ref(), &join_ids(ids.iter().copied()), ids.iter().copied().collect())
 }
 
 /// Writes an engine, or several in a row, as one word: `mask` or `mask+legacy`.
@@ -70,10 +70,10 @@ pub fn set_stack(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, Confi
 /// # Errors
 ///
 /// [`ConfigError`]; the file is unchanged.
-pub fn set_row(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, ConfigError> {
-    match stages(name).as_slice() {
+pub fn set_slot_spec(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, ConfigError> {
+    match split_ids(name).as_slice() {
         [id] => set_slot(path, id),
-        ids => set_stack(path, ids),
+        ids => set_slot_chain(path, ids),
     }
 }
 
@@ -82,14 +82,14 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
     let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();
     let mut document: DocumentMut =
-        text.parse().map_err(|error| Mistake::from_edit(&name, text, &error))?;
+        text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     let Some(slots) = slots(&mut document) else {
         let message =
             format!("{name} has no table [plugins.slots], but something else of that name");
         let help = "write [plugins.slots] as a table of its own; the file is unchanged";
-        return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
+        return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };
-    let before = fill(slots, value);
+    let before = set_value(slots, value);
     replace(path, &document.to_string())?;
     Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
@@ -115,7 +115,7 @@ fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
 }
 
 /// Puts the value in; what stands around the old value stays around the new one.
-fn fill(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
+fn set_value(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
     let old = slots.get("context_engine").and_then(Item::as_value);
     let before = old.map(|old| match old.as_str() {
         Some(text) => text.to_owned(),
@@ -135,6 +135,6 @@ fn fill(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), ConfigError> {
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    replace_file(&target, text.as_bytes(), Access::Kept)
+    replace_file(&target, text.as_bytes(), FileAccess::Inherited)
         .map_err(|error| ConfigError::Unwritable { path: path.to_owned(), cause: error.source })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
 use super::Config;
-use super::places::{self, Place};
+use super::spans::{self, KeySpan};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -24,7 +24,7 @@ pub enum ConfigError {
     /// Something in the file is wrong.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Mistake(#[from] Box<Mistake>),
+    Mistake(#[from] Box<ConfigDiagnostic>),
     /// The file cannot be replaced. It is as it was.
     #[error("could not write {}; it is unchanged", path.display())]
     #[diagnostic(help("check that its folder may be written to and has space"))]
@@ -40,7 +40,7 @@ pub enum ConfigError {
 /// Something wrong at one place of a file.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
-pub struct Mistake {
+pub struct ConfigDiagnostic {
     message: String,
     label: String,
     #[help]
@@ -55,18 +55,20 @@ impl ConfigError {
     /// An engine refused a setting of its own table; `dotted_key` is the path below that table.
     pub fn engine_setting(config: &Config, id: &str, dotted_key: &str, message: &str) -> Self {
         let table = ["plugins", "entries", id, "config"];
-        let inner = if dotted_key.is_empty() { Vec::new() } else { places::segments(dotted_key) };
+        let inner = if dotted_key.is_empty() { Vec::new() } else { spans::split_path(dotted_key) };
         let path: Vec<String> = table.iter().map(|&name| name.to_owned()).chain(inner).collect();
         let title = match dotted_key {
             "" => format!("the engine `{id}` refuses its settings: {message}"),
             key => format!("the engine `{id}` refuses its setting `{key}`: {message}"),
         };
-        let mistake = Mistake::new(&config.origin.name, &config.origin.text, title)
-            .advising(format!("what `{id}` reads stands in [{}]", places::dotted(&table)));
+        let mistake = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, title)
+            .with_help(format!("what `{id}` reads stands in [{}]", spans::join_path(&table)));
         Box::new(match config.origin.places.nearest(&path) {
-            Some(place) if place.path == path => mistake.at(place.assignment(), message),
+            Some(place) if place.path == path => mistake.with_label(place.assignment(), message),
             // Outside the engine's own entry no place is to blame.
-            Some(place) if place.path.len() >= 3 => mistake.at(place.assignment(), "in here"),
+            Some(place) if place.path.len() >= 3 => {
+                mistake.with_label(place.assignment(), "in here")
+            }
             _ => mistake,
         })
         .into()
@@ -81,10 +83,10 @@ impl ConfigError {
     }
 }
 
-impl Mistake {
+impl ConfigDiagnostic {
     /// A mistake somewhere in a file.
     pub(super) fn new(name: &str, text: &str, message: impl Into<String>) -> Self {
-        Mistake {
+        ConfigDiagnostic {
             message: message.into(),
             label: String::new(),
             help: None,
@@ -95,47 +97,49 @@ impl Mistake {
 
     /// What TOML itself or serde refuses.
     pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Box<Self> {
-        let mistake = Mistake::new(name, text, format!("{name} is not valid: {}", error.message()))
-            .advising("the file is TOML 1.0: `key = value` lines below `[table]` lines");
+        let mistake =
+            ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
+                .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines");
         Box::new(match error.span() {
-            Some(span) => mistake.at(span, "here"),
+            Some(span) => mistake.with_label(span, "here"),
             None => mistake,
         })
     }
 
     /// What the editor of TOML refuses.
     pub(super) fn from_edit(name: &str, text: &str, error: &toml_edit::TomlError) -> Box<Self> {
-        let mistake = Mistake::new(name, text, format!("{name} is not valid: {}", error.message()))
-            .advising("mend the file first; it is unchanged");
+        let mistake =
+            ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
+                .with_help("mend the file first; it is unchanged");
         Box::new(match error.span() {
-            Some(span) => mistake.at(span, "here"),
+            Some(span) => mistake.with_label(span, "here"),
             None => mistake,
         })
     }
 
-    pub(super) fn at(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
+    pub(super) fn with_label(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.span = Some(span.into());
         self.label = label.into();
         self
     }
 
-    pub(super) fn at_key(self, place: &Place, label: impl Into<String>) -> Self {
-        self.at(place.key.clone(), label)
+    pub(super) fn with_key_label(self, place: &KeySpan, label: impl Into<String>) -> Self {
+        self.with_label(place.key.clone(), label)
     }
 
-    pub(super) fn advising(mut self, help: impl Into<String>) -> Self {
+    pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
     /// `file:line:column`.
     pub fn location(&self) -> Option<String> {
-        let (line, column) = places::line_and_column(self.file.inner(), self.span?.offset());
+        let (line, column) = spans::line_and_column(self.file.inner(), self.span?.offset());
         Some(format!("{}:{line}:{column}", self.file.name()))
     }
 
     /// What to do about it.
-    pub fn advice(&self) -> Option<&str> {
+    pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
 }

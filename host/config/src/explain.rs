@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use ctxhost_engine::bundled_settings;
-use ctxhost_engine_api::settings::{Allowed, Setting};
+use ctxhost_engine_api::settings::{Setting, SettingKind};
 
-use super::catalogue::{CatalogueRow, catalogue, fits};
-use super::places::{self, Written};
+use super::all_settings::{SettingRow, all_settings, matches_pattern};
 use super::plugins::SlotChoice;
+use super::spans::{self, TomlValueKind};
 use super::{Config, RESERVE_FLOOR_TOKENS};
 
 /// One setting, explained.
@@ -30,41 +30,41 @@ pub struct ExplainRow {
 const UNSET: &str = "not set";
 
 /// What stands for a value in which a key may stand.
-const NOT_SHOWN: &str = "(not shown)";
+const REDACTED: &str = "(not shown)";
 
 /// Explains every setting, in the order of the catalogue.
 pub fn explain(config: &Config) -> Vec<ExplainRow> {
     // Every table has a form as JSON; explanations of a value that had none would say "not set".
     let values = serde_json::to_value(config).unwrap_or_default();
-    catalogue().iter().flat_map(|row| rows(config, &values, row)).collect()
+    all_settings().iter().flat_map(|row| rows(config, &values, row)).collect()
 }
 
 /// One row; for a setting of each engine or each model, one for each; for a table that is not
 /// ours, one for each value in it.
-fn rows(config: &Config, values: &Value, row: &CatalogueRow) -> Vec<ExplainRow> {
-    let allowed = row.setting.allowed;
-    if matches!(allowed, Allowed::Foreign | Allowed::Texts | Allowed::Upstreams) {
-        return foreign_rows(config, row);
+fn rows(config: &Config, values: &Value, row: &SettingRow) -> Vec<ExplainRow> {
+    let allowed = row.setting.kind;
+    if matches!(allowed, SettingKind::Foreign | SettingKind::Texts | SettingKind::Upstreams) {
+        return user_table_rows(config, row);
     }
     let mut path: Vec<&str> = row.path.clone();
     let Some(star) = path.iter().position(|name| *name == "*") else {
-        return vec![explained(config, values, row, &path)];
+        return vec![explain_row(config, values, row, &path)];
     };
     let above = row.path.get(..star).unwrap_or_default();
-    let named = at(values, above).as_object().into_iter().flat_map(|names| names.keys());
+    let named = value_at(values, above).as_object().into_iter().flat_map(|names| names.keys());
     let mut rows = Vec::new();
     for name in named {
         if let Some(slot) = path.get_mut(star) {
             *slot = name;
         }
-        rows.push(explained(config, values, row, &path));
+        rows.push(explain_row(config, values, row, &path));
     }
     rows
 }
 
-fn explained(config: &Config, values: &Value, row: &CatalogueRow, path: &[&str]) -> ExplainRow {
-    let key = places::dotted(path);
-    let (value, note) = value_and_note(config, &row.key, at(values, path));
+fn explain_row(config: &Config, values: &Value, row: &SettingRow, path: &[&str]) -> ExplainRow {
+    let key = spans::join_path(path);
+    let (value, note) = value_and_note(config, &row.key, value_at(values, path));
     let reason = row.setting.reason();
     let reason = match note {
         Some(note) => format!("{note}. {reason}"),
@@ -82,29 +82,34 @@ fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<
         "budget.reserve_tokens" if reserve_tokens < RESERVE_FLOOR_TOKENS => {
             (reserve_tokens.to_string(), Some(format!("counts as {RESERVE_FLOOR_TOKENS}")))
         }
-        _ => (without_password(readable(value)), None),
+        _ => (redact_credentials(format_value(value)), None),
     }
 }
 
 /// An address in which a name and a password stand is not shown.
-fn without_password(value: String) -> String {
+fn redact_credentials(value: String) -> String {
     let is_secret = value.contains("://") && value.contains('@') || value.contains("password=");
-    if is_secret { NOT_SHOWN.to_owned() } else { value }
+    if is_secret { REDACTED.to_owned() } else { value }
 }
 
 fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
     match choice.reason {
         None => (choice.configured, None),
         Some(reason) => (
-            format!("{} (in use: {})", readable(&Value::from(choice.configured)), choice.engine),
+            format!(
+                "{} (in use: {})",
+                format_value(&Value::from(choice.configured)),
+                choice.engine
+            ),
             Some(format!("{} is in use, because {reason}", choice.engine)),
         ),
     }
 }
 
 /// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
-fn foreign_rows(config: &Config, row: &CatalogueRow) -> Vec<ExplainRow> {
-    let is_inside = |path: &[String]| path.len() > row.path.len() && fits(&row.path, path);
+fn user_table_rows(config: &Config, row: &SettingRow) -> Vec<ExplainRow> {
+    let is_inside =
+        |path: &[String]| path.len() > row.path.len() && matches_pattern(&row.path, path);
     let mut rows = Vec::new();
     // Items of a list are shown with their list.
     let mut list: Option<Vec<String>> = None;
@@ -113,20 +118,20 @@ fn foreign_rows(config: &Config, row: &CatalogueRow) -> Vec<ExplainRow> {
             continue;
         }
         match place.value {
-            Written::Table => continue,
-            Written::List { .. } => list = Some(place.path.clone()),
+            TomlValueKind::Table => continue,
+            TomlValueKind::List { .. } => list = Some(place.path.clone()),
             _ => {}
         }
         let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
-        let is_secret = match row.setting.allowed {
+        let is_secret = match row.setting.kind {
             // Keys stand there under any name.
-            Allowed::Texts => true,
-            _ => place.path.last().is_some_and(|name| names_a_secret(name)),
+            SettingKind::Texts => true,
+            _ => place.path.last().is_some_and(|name| is_secret_name(name)),
         };
-        let key = places::dotted(&place.path);
+        let key = spans::join_path(&place.path);
         let setting = engine_setting(&place.path).unwrap_or(row.setting);
         rows.push(ExplainRow {
-            value: if is_secret { NOT_SHOWN.into() } else { without_password(written.to_owned()) },
+            value: if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) },
             unit: setting.unit.to_owned(),
             source: source(config, &key),
             reason: setting.reason(),
@@ -144,38 +149,38 @@ fn engine_setting(path: &[String]) -> Option<&'static Setting> {
     }
     let (name, tables) = inner.split_last()?;
     let table = tables.iter().try_fold(bundled_settings(id), |table, name| {
-        match table.iter().find(|setting| setting.name == name)?.allowed {
-            Allowed::Table(inner) => Some(inner),
+        match table.iter().find(|setting| setting.name == name)?.kind {
+            SettingKind::Table(inner) => Some(inner),
             _ => None,
         }
     });
     table?.iter().find(|setting| setting.name == name)
 }
 
-fn names_a_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_lowercase();
     ["secret", "password", "token", "api_key", "apikey"].iter().any(|word| name.ends_with(word))
 }
 
 /// The value at a path; null where there is none.
-fn at<'v>(values: &'v Value, path: &[&str]) -> &'v Value {
+fn value_at<'v>(values: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().fold(values, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
-fn readable(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => UNSET.into(),
         Value::String(text) if text.trim().is_empty() => format!("{text:?}"),
         Value::String(text) => text.clone(),
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(readable).collect::<Vec<_>>().join(", "))
+            format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
     }
 }
 
 fn source(config: &Config, key: &str) -> String {
-    match config.line_of(key) {
+    match config.setting_line(key) {
         Some(line) => format!("{} line {line}", config.name()),
         None => "default".into(),
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
-use super::check::clash;
-use super::{Config, ConfigError, places};
+use super::check::conflict_error;
+use super::{Config, ConfigError, spans};
 use ctxhost_dialects::DialectName;
 
 ctxhost_engine_api::settings! {
@@ -121,43 +121,48 @@ impl GatewaySettings {
 }
 
 /// Checks that every upstream is a provider of this file or an address, and that every key is known.
-pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
     let gateway = &config.gateway;
     for dialect in gateway.upstreams.keys() {
-        if !DialectName::WORDS.contains(&dialect.as_str()) || dialect == "ollama" {
-            let key = places::dotted(&["gateway", "upstreams", dialect]);
+        if !DialectName::NAMES.contains(&dialect.as_str()) || dialect == "ollama" {
+            let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("`{dialect}` is no dialect of the gateway");
             let help = "write `anthropic-messages`, `openai-completions`, `openai-responses` or `google-generative-ai`";
-            return Err(clash(config, &[&key], message, help));
+            return Err(conflict_error(config, &[&key], message, help));
         }
     }
     for pattern in gateway.models.keys() {
         if let Err(error) = Glob::new(pattern) {
-            let key = places::dotted(&["gateway", "models", pattern]);
+            let key = spans::join_path(&["gateway", "models", pattern]);
             let help = "`*` stands for anything, as in `claude-*`";
-            return Err(clash(config, &[&key], error.to_string(), help));
+            return Err(conflict_error(config, &[&key], error.to_string(), help));
         }
     }
     let upstreams = gateway.upstreams.iter().map(|(key, value)| ("upstreams", key, value));
     let models = gateway.models.iter().map(|(key, value)| ("models", key, value));
     for (table, name, upstream) in upstreams.chain(models) {
-        if !is_address(upstream) && config.provider(upstream).is_none() {
-            let key = places::dotted(&["gateway", table, name]);
+        if !is_url(upstream) && config.provider(upstream).is_none() {
+            let key = spans::join_path(&["gateway", table, name]);
             let message = format!("there is no provider `{upstream}`");
             let help =
                 "name one of [providers], or give an address that begins with http:// or https://";
-            return Err(clash(config, &[&key], message, help));
+            return Err(conflict_error(config, &[&key], message, help));
         }
     }
     if gateway.tls_cert.is_some() != gateway.tls_key.is_some() {
         let keys = ["gateway.tls_cert", "gateway.tls_key"];
         let message = "a certificate is of no use without its key".to_owned();
-        return Err(clash(config, &keys, message, "write tls_cert and tls_key, or neither"));
+        return Err(conflict_error(
+            config,
+            &keys,
+            message,
+            "write tls_cert and tls_key, or neither",
+        ));
     }
     Ok(())
 }
 
 /// Whether an upstream is written as an address.
-pub fn is_address(upstream: &str) -> bool {
+pub fn is_url(upstream: &str) -> bool {
     upstream.starts_with("http://") || upstream.starts_with("https://")
 }

@@ -7,24 +7,24 @@
 mod document;
 mod hermes;
 mod openclaw;
-mod shape;
 mod source;
+mod value_shape;
 
 use std::path::Path;
 
 use toml_edit::Value;
 
 use super::error::ConfigError;
-use ctxhost_engine::Timeouts;
+use ctxhost_engine::EngineTimeouts;
 
-pub use document::{Merged, merge, render};
+pub use document::{MergeSummary, merge, render};
 
-use shape::Shape;
-use source::Leaf;
+use source::SettingLeaf;
+use value_shape::ValueShape;
 
 /// Whose configuration it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agent {
+pub enum SourceAgent {
     /// `openclaw.json`: JSON, with comments and trailing commas where people wrote them.
     OpenClaw,
     /// `config.yaml` of Hermes Agent.
@@ -33,18 +33,18 @@ pub enum Agent {
 
 /// What was found in a file.
 #[derive(Clone, Debug)]
-pub struct Import {
+pub struct SettingsImport {
     /// Whose file it was.
-    pub agent: Agent,
+    pub agent: SourceAgent,
     /// What has a counterpart, in the order of the table.
-    pub settings: Vec<Imported>,
+    pub settings: Vec<ImportedSetting>,
     /// What has none, in the order of the file.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<SkippedSetting>,
 }
 
 /// A setting of ours and where it comes from.
 #[derive(Clone, Debug)]
-pub struct Imported {
+pub struct ImportedSetting {
     /// The path of our setting.
     pub path: Vec<String>,
     /// Its value.
@@ -57,7 +57,7 @@ pub struct Imported {
 
 /// A setting that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedSetting {
     /// Its key in the file.
     pub key: String,
     /// Why, as a fragment.
@@ -65,42 +65,42 @@ pub struct LeftOut {
 }
 
 /// One row of an agent's table: a key of theirs and what becomes of it.
-struct Row {
+struct MappingRow {
     /// Dotted; `*` stands for any one name, `**` at the end for all that lies below.
     key: &'static str,
-    turn: Turn,
+    mapping: KeyMapping,
 }
 
 /// What becomes of a key.
-enum Turn {
+enum KeyMapping {
     /// Ours at this dotted path, which takes up the names that `*` stood for in their order.
-    To(&'static str, Shape),
+    To(&'static str, ValueShape),
     /// None of ours, and why.
     None(&'static str),
 }
 
 /// What is to know of an agent's file.
-struct Table {
-    rows: &'static [Row],
+struct MappingTable {
+    rows: &'static [MappingRow],
     /// Where the settings that concern us stand. What lies elsewhere is told in one line.
-    territory: &'static [&'static str],
+    scopes: &'static [&'static str],
 }
 
-impl Agent {
+impl SourceAgent {
     /// By the ending of a file's name.
-    pub fn of(path: &Path) -> Option<Agent> {
+    pub fn of(path: &Path) -> Option<SourceAgent> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
-            "json" | "json5" | "jsonc" => Some(Agent::OpenClaw),
-            "yaml" | "yml" => Some(Agent::Hermes),
+            "json" | "json5" | "jsonc" => Some(SourceAgent::OpenClaw),
+            "yaml" | "yml" => Some(SourceAgent::Hermes),
             _ => None,
         }
     }
 
-    fn table(self) -> Table {
+    fn table(self) -> MappingTable {
         match self {
-            Agent::OpenClaw => openclaw::TABLE,
-            Agent::Hermes => hermes::TABLE,
+            SourceAgent::OpenClaw => openclaw::TABLE,
+            SourceAgent::Hermes => hermes::TABLE,
         }
     }
 }
@@ -110,17 +110,17 @@ impl Agent {
 /// # Errors
 ///
 /// [`ConfigError::Mistake`] at its place, where the text is no JSON or YAML or no table of settings.
-pub fn import(agent: Agent, name: &str, text: &str) -> Result<Import, ConfigError> {
+pub fn import(agent: SourceAgent, name: &str, text: &str) -> Result<SettingsImport, ConfigError> {
     let document = match agent {
-        Agent::OpenClaw => source::json(name, text)?,
-        Agent::Hermes => source::yaml(name, text)?,
+        SourceAgent::OpenClaw => source::json(name, text)?,
+        SourceAgent::Hermes => source::yaml(name, text)?,
     };
-    let mut import = Import { agent, settings: Vec::new(), left_out: Vec::new() };
+    let mut import = SettingsImport { agent, settings: Vec::new(), skipped: Vec::new() };
     let table = agent.table();
     for leaf in source::leaves(&document) {
-        import.take(&table, &leaf);
+        import.map_leaf(&table, &leaf);
     }
-    if agent == Agent::Hermes {
+    if agent == SourceAgent::Hermes {
         hermes::choose_engine(&mut import);
     }
     import.raise_cap();
@@ -128,32 +128,32 @@ pub fn import(agent: Agent, name: &str, text: &str) -> Result<Import, ConfigErro
     Ok(import)
 }
 
-impl Import {
-    fn take(&mut self, table: &Table, leaf: &Leaf) {
+impl SettingsImport {
+    fn map_leaf(&mut self, table: &MappingTable, leaf: &SettingLeaf) {
         let rows = table.rows.iter().enumerate();
         let mut fitting =
-            rows.filter_map(|(rank, row)| Some((rank, row, Fit::of(row.key, &leaf.path)?)));
+            rows.filter_map(|(rank, row)| Some((rank, row, KeyMatch::of(row.key, &leaf.path)?)));
         let Some((rank, row, fit)) = fitting.next() else {
-            return match foreign(table.territory, &leaf.path) {
-                Some(key) => self.leave_out(key, "not about context"),
-                None => self.leave_out(leaf.key(), "unknown here"),
+            return match outside_scopes(table.scopes, &leaf.path) {
+                Some(key) => self.skip(key, "not about context"),
+                None => self.skip(leaf.key(), "unknown here"),
             };
         };
-        match &row.turn {
-            Turn::None(reason) => self.leave_out(fit.key, reason),
-            Turn::To(path, shape) => match shape.of(&leaf.value) {
-                Err(reason) => self.leave_out(fit.key, &reason),
+        match &row.mapping {
+            KeyMapping::None(reason) => self.skip(fit.key, reason),
+            KeyMapping::To(path, shape) => match shape.convert(&leaf.value) {
+                Err(reason) => self.skip(fit.key, &reason),
                 Ok(value) => {
-                    let path = filled(path, fit.names);
-                    self.put(Imported { path, value, from: fit.key, rank }, *shape);
+                    let path = fill_wildcards(path, fit.names);
+                    self.add_setting(ImportedSetting { path, value, from: fit.key, rank }, *shape);
                 }
             },
         }
     }
 
-    fn put(&mut self, setting: Imported, shape: Shape) {
+    fn add_setting(&mut self, setting: ImportedSetting, shape: ValueShape) {
         match self.settings.iter_mut().find(|known| known.path == setting.path) {
-            Some(known) if shape.keeps(&known.value, &setting.value) => {}
+            Some(known) if shape.prefers_existing(&known.value, &setting.value) => {}
             Some(known) if shape.is_largest() || known.rank < setting.rank => *known = setting,
             Some(_) => {}
             None => self.settings.push(setting),
@@ -162,34 +162,34 @@ impl Import {
 
     /// A compaction that may take longer than our cap for all of it raises the cap as well.
     fn raise_cap(&mut self) {
-        let cap_ms = i64::try_from(Timeouts::default().compact_cap_ms).unwrap_or(i64::MAX);
-        let is_over = |setting: &&Imported| {
+        let cap_ms = i64::try_from(EngineTimeouts::default().compact_cap_ms).unwrap_or(i64::MAX);
+        let is_over = |setting: &&ImportedSetting| {
             setting.path == ["timeouts", "compact_ms"]
                 && setting.value.as_integer().is_some_and(|ms| ms > cap_ms)
         };
         let over = self.settings.iter().find(is_over).cloned();
         let path = vec!["timeouts".to_owned(), "compact_cap_ms".to_owned()];
-        self.settings.extend(over.map(|over| Imported { path, ..over }));
+        self.settings.extend(over.map(|over| ImportedSetting { path, ..over }));
     }
 
-    fn leave_out(&mut self, key: String, reason: &str) {
-        let left_out = LeftOut { key, reason: reason.to_owned() };
-        if !self.left_out.contains(&left_out) {
-            self.left_out.push(left_out);
+    fn skip(&mut self, key: String, reason: &str) {
+        let left_out = SkippedSetting { key, reason: reason.to_owned() };
+        if !self.skipped.contains(&left_out) {
+            self.skipped.push(left_out);
         }
     }
 }
 
 /// How a key of a table fits the path of a leaf.
-struct Fit {
+struct KeyMatch {
     /// The path as far as the table names it.
     key: String,
     /// What `*` stands for.
     names: Vec<String>,
 }
 
-impl Fit {
-    fn of(key: &str, path: &[String]) -> Option<Fit> {
+impl KeyMatch {
+    fn of(key: &str, path: &[String]) -> Option<KeyMatch> {
         let (key, has_rest) = key.strip_suffix(".**").map_or((key, false), |key| (key, true));
         let segments: Vec<&str> = key.split('.').collect();
         let head = path.get(..segments.len())?;
@@ -198,12 +198,12 @@ impl Fit {
         let stars = segments.iter().zip(head).filter(|(segment, _)| **segment == "*");
         let names = stars.map(|(_, name)| name.clone()).collect();
         (is_whole && segments.iter().zip(head).all(fits))
-            .then(|| Fit { key: head.join("."), names })
+            .then(|| KeyMatch { key: head.join("."), names })
     }
 }
 
 /// A path of ours with names in it. `*` takes the next name; `*/*` joins the next two with a slash.
-fn filled(path: &str, names: Vec<String>) -> Vec<String> {
+fn fill_wildcards(path: &str, names: Vec<String>) -> Vec<String> {
     let mut names = names.into_iter();
     let mut next = || names.next().unwrap_or_default();
     let segment = |segment: &str| match segment {
@@ -215,7 +215,7 @@ fn filled(path: &str, names: Vec<String>) -> Vec<String> {
 }
 
 /// Where a path leaves the ways that lead to a territory; `None` inside one.
-fn foreign(territory: &[&str], path: &[String]) -> Option<String> {
+fn outside_scopes(territory: &[&str], path: &[String]) -> Option<String> {
     let mut shared = 0;
     for place in territory {
         let segments: Vec<&str> = place.split('.').collect();

@@ -1,7 +1,7 @@
 //! The configuration file: read with its places kept, resolved with a reason for every choice.
 //!
-//! A file becomes a [`Config`] in three steps: `places` parses it and remembers where every key
-//! stands, `check` compares it with the `catalogue` of settings and points at the first mistake,
+//! A file becomes a [`Config`] in three steps: `spans` parses it and remembers where every key
+//! stands, `check` compares it with the `all_settings` of settings and points at the first mistake,
 //! and serde fills the tables. Each setting is defined once, as a field of its table, with default,
 //! unit and reason; catalogue, schema, explanation and documents are derived from that.
 
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 mod accounting;
 mod agent;
+mod all_settings;
 mod budget;
-mod catalogue;
 mod check;
 mod compaction;
 mod edit;
@@ -29,50 +29,50 @@ mod explain;
 mod failover;
 mod gateway;
 pub mod import;
-mod places;
+mod json_schema;
+mod model;
 mod plugins;
 mod providers;
-mod schema;
 mod session;
 mod shadow;
 mod slots;
+mod spans;
 mod swap;
-mod tables;
 mod telemetry;
 mod windows;
 
 pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
+pub use all_settings::{SettingRow, all_settings};
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
-pub use catalogue::{CatalogueRow, catalogue};
-pub use check::nearest;
-pub use compaction::{CompactionSettings, Timing};
-pub use edit::entry::{EntryEdit, drop_entry_path, set_entry_path};
-pub use edit::{SlotEdit, set_row, set_slot, set_stack};
-pub use error::{ConfigError, Mistake};
+pub use check::closest_name;
+pub use compaction::{CompactionSettings, CompactionTiming};
+pub use edit::entry::{EntryEdit, remove_entry_path, set_entry_path};
+pub use edit::{SlotEdit, set_slot, set_slot_chain, set_slot_spec};
+pub use error::{ConfigDiagnostic, ConfigError};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
-pub use gateway::{GatewaySettings, is_address};
-pub use plugins::{Entry, Plugins, SlotChoice, Slots};
+pub use gateway::{GatewaySettings, is_url};
+pub use json_schema::json_schema;
+pub use model::{ModelDefaults, ModelSettings};
+pub use plugins::{EngineEntry, PluginSettings, SlotChoice, SlotSettings};
 pub use providers::SummariserSettings;
-pub use schema::schema;
-pub use session::{MediaPlace, RetentionSettings, SessionSettings};
+pub use session::{ImageStorage, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
-pub use tables::{ModelDefaults, ModelSettings};
 pub use telemetry::TelemetrySettings;
 pub use windows::{
-    LONG_MARK, MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource, bare_model_name,
+    LONG_WINDOW_SUFFIX, MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource, bare_model_name,
     table_window,
 };
 
-use places::Places;
+use spans::KeySpans;
 
-use ctxhost_engine::Timeouts;
-use ctxhost_law::LawSettings;
+use ctxhost_engine::EngineTimeouts;
+use ctxhost_invariants::InvariantSettings;
 use ctxhost_provider::ProviderSettings;
 use ctxhost_store::StoreSettings;
-use ctxhost_tool::{McpSettings, ToolSettings};
+use ctxhost_tools::{McpSettings, ToolSettings};
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -84,15 +84,15 @@ ctxhost_engine_api::settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct Config {
         /// Engines and the slots they fill.
-        pub plugins: Plugins = Plugins::default(), Table(Plugins::SETTINGS);
+        pub plugins: PluginSettings = PluginSettings::default(), Table(PluginSettings::SETTINGS);
         /// What engines in the shadow of the slot may do.
         pub shadow: ShadowSettings = ShadowSettings::default(), Table(ShadowSettings::SETTINGS);
         /// How a window becomes a budget.
         pub budget: BudgetSettings = BudgetSettings::default(), Table(BudgetSettings::SETTINGS);
         /// The limits of the law.
-        pub law: LawSettings = LawSettings::default(), Table(LawSettings::SETTINGS);
+        pub law: InvariantSettings = InvariantSettings::default(), Table(InvariantSettings::SETTINGS);
         /// How long an engine may take.
-        pub timeouts: Timeouts = Timeouts::default(), Table(Timeouts::SETTINGS);
+        pub timeouts: EngineTimeouts = EngineTimeouts::default(), Table(EngineTimeouts::SETTINGS);
         /// Windows of named models, as `provider/model`.
         pub models: BTreeMap<String, ModelSettings> = BTreeMap::new(),
             Tables(ModelSettings::SETTINGS);
@@ -133,16 +133,16 @@ ctxhost_engine_api::settings! {
         /// Servers that bring more tools, each under a name.
         pub mcp: BTreeMap<String, McpSettings> = BTreeMap::new(), Tables(McpSettings::SETTINGS);
         #[serde(skip)]
-        origin: Origin = Origin::default();
+        origin: ConfigSource = ConfigSource::default();
     }
 }
 
 /// Where a configuration was read from.
 #[derive(Clone, Debug, Default)]
-struct Origin {
+struct ConfigSource {
     name: String,
     text: Arc<str>,
-    places: Places,
+    places: KeySpans,
 }
 
 impl Config {
@@ -156,13 +156,13 @@ impl Config {
 
     /// Resolves the text of a file. Paths in it are meant relative to the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-        let places = Places::read(name, text)?;
-        let origin = Origin { name: name.to_owned(), text: text.into(), places };
-        check::settings(&origin)?;
-        let config: Config =
-            toml::from_str(text).map_err(|error| Mistake::from_toml(name, text, &error))?;
+        let places = KeySpans::parse(name, text)?;
+        let origin = ConfigSource { name: name.to_owned(), text: text.into(), places };
+        check::check_keys(&origin)?;
+        let config: Config = toml::from_str(text)
+            .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
         let config = config.resolved(origin);
-        check::together(&config)?;
+        check::check_combinations(&config)?;
         Ok(config)
     }
 
@@ -193,24 +193,24 @@ impl Config {
     }
 
     /// What is configured about an engine.
-    pub fn entry(&self, id: &str) -> Option<&Entry> {
+    pub fn entry(&self, id: &str) -> Option<&EngineEntry> {
         self.plugins.entries.get(id)
     }
 
     /// The engine's own table as JSON, unread; `{}` where there is none.
     pub fn engine_config(&self, id: &str) -> serde_json::Value {
-        self.entry(id).map_or_else(|| serde_json::json!({}), Entry::config_json)
+        self.entry(id).map_or_else(|| serde_json::json!({}), EngineEntry::config_json)
     }
 
     /// Where a setting stands in the file, in bytes: `key = value` whole, of a table its name.
     ///
     /// Names with dots stand in quotes: `models."openai/gpt-4.1".window_tokens`.
-    pub fn span_of(&self, dotted_path: &str) -> Option<Range<usize>> {
-        self.origin.places.find(&places::segments(dotted_path)).map(places::Place::assignment)
+    pub fn setting_span(&self, dotted_path: &str) -> Option<Range<usize>> {
+        self.origin.places.find(&spans::split_path(dotted_path)).map(spans::KeySpan::assignment)
     }
 
     /// With every path taken from the folder of the file.
-    fn resolved(self, origin: Origin) -> Config {
+    fn resolved(self, origin: ConfigSource) -> Config {
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
         let servers = self.mcp.into_iter();
         Config {
@@ -224,9 +224,9 @@ impl Config {
     }
 
     /// The line of a setting, from 1.
-    pub fn line_of(&self, dotted_path: &str) -> Option<usize> {
-        let start = self.span_of(dotted_path)?.start;
-        Some(places::line_and_column(&self.origin.text, start).0)
+    pub fn setting_line(&self, dotted_path: &str) -> Option<usize> {
+        let start = self.setting_span(dotted_path)?.start;
+        Some(spans::line_and_column(&self.origin.text, start).0)
     }
 }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use ctxhost_engine::{
-    Isolation, LEGACY, OnEngineError, QuarantineRules, Quotas, WorkerSettings, joined, stages,
+    Isolation, LEGACY, OnEngineError, QuarantineRules, Quotas, SandboxSettings, join_ids, split_ids,
 };
-use ctxhost_trust::{Demands, Trust};
+use ctxhost_trust::{TrustLevel, TrustSettings};
 
 /// The word that switches a slot off.
 const NONE: &str = "none";
@@ -18,7 +18,7 @@ ctxhost_engine_api::settings! {
     /// `[plugins]`.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Plugins {
+    pub struct PluginSettings {
         /// False sends every request through `legacy`, quietly: one switch to rule engines out as a
         /// cause.
         pub enabled: bool = true, Flag;
@@ -37,12 +37,12 @@ ctxhost_engine_api::settings! {
         /// files costs the host nothing, and a request a fraction of a millisecond; on a lane,
         /// threads of this one, they are trusted. An engine in C sits on a lane only where its own
         /// entry says so.
-        pub isolation: Isolation = Isolation::Process, Word(&["process", "lane"]);
+        pub isolation: Isolation = Isolation::Process, Word(&["process", "thread"]);
         /// Pinned refuses an engine's file whose bytes stand neither in ctxhost.lock nor in its
         /// entry; any loads what is named. Unset, pinned where there is a ctxhost.lock beside this
         /// file: who installs engines wants them pinned, who writes a path by hand has named what
         /// to load.
-        pub trust: Option<Trust> = None, Word(&["pinned", "any"]);
+        pub trust: Option<TrustLevel> = None, Word(&["pinned", "any"]);
         /// Authors whose signatures count (`FILE.so.minisig` beside the file); none, because whom
         /// to trust is yours to say.
         pub trusted_keys: Vec<String> = Vec::new(), Keys;
@@ -63,11 +63,11 @@ ctxhost_engine_api::settings! {
         /// no accident.
         pub crashes_before_quarantine: u32 = QuarantineRules::default().crashes, Whole(1), "crashes";
         /// Who fills which slot.
-        pub slots: Slots = Slots::default(), Table(Slots::SETTINGS);
+        pub slots: SlotSettings = SlotSettings::default(), Table(SlotSettings::SETTINGS);
         /// One table for each engine that needs one.
-        pub entries: BTreeMap<String, Entry> = BTreeMap::new(), Tables(Entry::SETTINGS);
+        pub entries: BTreeMap<String, EngineEntry> = BTreeMap::new(), Tables(EngineEntry::SETTINGS);
         /// The limits of their processes.
-        pub worker: WorkerSettings = WorkerSettings::default(), Table(WorkerSettings::SETTINGS);
+        pub worker: SandboxSettings = SandboxSettings::default(), Table(SandboxSettings::SETTINGS);
         /// What each engine may make grow.
         pub quotas: Quotas = Quotas::default(), Table(Quotas::SETTINGS);
     }
@@ -77,7 +77,7 @@ ctxhost_engine_api::settings! {
     /// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Slots {
+    pub struct SlotSettings {
         /// Who shapes requests: one engine, or a list of them, each going on from what the one
         /// before it shows. `legacy` holds the four layers; what is blank, no text or "none" ends
         /// there too.
@@ -96,7 +96,7 @@ ctxhost_engine_api::settings! {
     /// `[plugins.entries.<id>]`.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Entry {
+    pub struct EngineEntry {
         /// False rules this one engine out and keeps its settings.
         pub enabled: bool = true, Flag;
         /// Its library, relative to this file; bundled engines have none. Loading it is running its
@@ -108,7 +108,7 @@ ctxhost_engine_api::settings! {
         /// Process: one of its own, for engines from a file; lane: threads of its own, so that one
         /// that hangs does not stop the host; inline saves the hop, for bundled engines only, and
         /// is theirs where nothing is set.
-        pub isolation: Option<Isolation> = None, Word(&["inline", "lane", "process"]);
+        pub isolation: Option<Isolation> = None, Word(&["inline", "thread", "process"]);
         /// The engine's own settings, handed over unread.
         pub config: toml::Table = toml::Table::new(), Foreign;
     }
@@ -125,44 +125,45 @@ pub struct SlotChoice {
     pub reason: Option<String>,
 }
 
-impl Plugins {
+impl PluginSettings {
     /// The engine of the context-engine slot. There always is one.
     pub(super) fn context_engine(&self) -> SlotChoice {
         let written = match &self.slots.context_engine {
-            None => return SlotChoice::as_written(LEGACY),
+            None => return SlotChoice::from_config(LEGACY),
             Some(toml::Value::String(id)) => id,
-            Some(toml::Value::Array(items)) => return self.row(items),
+            Some(toml::Value::Array(items)) => return self.chain_choice(items),
             Some(other) => {
-                let reason = format!("the slot holds {}, not the id of an engine", kind(other));
-                return SlotChoice::legacy_for(other.to_string(), reason);
+                let reason =
+                    format!("the slot holds {}, not the id of an engine", describe_kind(other));
+                return SlotChoice::fallback_to_legacy(other.to_string(), reason);
             }
         };
         let id = written.trim();
         if id.is_empty() {
-            return SlotChoice::legacy_for(written.clone(), "the slot is blank".into());
+            return SlotChoice::fallback_to_legacy(written.clone(), "the slot is blank".into());
         }
         if id.eq_ignore_ascii_case(NONE) {
             let reason = format!("`{id}` switches the slot off, and an agent needs some engine");
-            return SlotChoice::legacy_for(written.clone(), reason);
+            return SlotChoice::fallback_to_legacy(written.clone(), reason);
         }
-        match self.refusal(id) {
-            Some(reason) if id != LEGACY => SlotChoice::legacy_for(written.clone(), reason),
-            _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::as_written(written) },
+        match self.disabled_reason(id) {
+            Some(reason) if id != LEGACY => SlotChoice::fallback_to_legacy(written.clone(), reason),
+            _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::from_config(written) },
         }
     }
 
     /// Engines in a row. Those that may not be used are left out.
-    fn row(&self, items: &[toml::Value]) -> SlotChoice {
+    fn chain_choice(&self, items: &[toml::Value]) -> SlotChoice {
         let names: Option<Vec<&str>> =
             items.iter().map(|item| Some(item.as_str()?.trim())).collect();
         let Some(names) = names else {
             let written = toml::Value::Array(items.to_vec()).to_string();
             let reason = "the slot's list holds something that is no id of an engine";
-            return SlotChoice::legacy_for(written, reason.into());
+            return SlotChoice::fallback_to_legacy(written, reason.into());
         };
-        let configured = joined(names.iter().copied());
+        let configured = join_ids(names.iter().copied());
         let mut reasons = Vec::new();
-        let serves = |id: &&str| match self.refusal(id).filter(|_| *id != LEGACY) {
+        let serves = |id: &&str| match self.disabled_reason(id).filter(|_| *id != LEGACY) {
             _ if id.is_empty() || id.eq_ignore_ascii_case(NONE) => {
                 reasons.push(format!("{id:?} in the slot's list names no engine"));
                 false
@@ -177,35 +178,38 @@ impl Plugins {
         if row.is_empty() {
             let reason = reasons.into_iter().next();
             let reason = reason.unwrap_or_else(|| "the slot's list is empty".into());
-            return SlotChoice::legacy_for(configured, reason);
+            return SlotChoice::fallback_to_legacy(configured, reason);
         }
         let reason = (!reasons.is_empty()).then(|| reasons.join(", and "));
-        SlotChoice { configured, engine: joined(row), reason }
+        SlotChoice { configured, engine: join_ids(row), reason }
     }
 
     /// The engines that run beside the slot's own, without effect; a row of them is one of these. Those
     /// that may not be used are left out.
     pub(super) fn shadows(&self) -> Vec<String> {
-        let may_run = |name: &&String| self.shadow_refusal(name).is_none();
+        let may_run = |name: &&String| self.shadow_disabled_reason(name).is_none();
         self.slots.shadow.iter().filter(may_run).cloned().collect()
     }
 
     /// Why an engine, or one of a row, may not run in the shadow; `None` where all may.
-    pub fn shadow_refusal(&self, name: &str) -> Option<String> {
-        stages(name).into_iter().filter(|id| *id != LEGACY).find_map(|id| self.refusal(id))
+    pub fn shadow_disabled_reason(&self, name: &str) -> Option<String> {
+        split_ids(name)
+            .into_iter()
+            .filter(|id| *id != LEGACY)
+            .find_map(|id| self.disabled_reason(id))
     }
 
     /// The engine of the memory slot. Nothing remembers unless somebody asks for it.
     pub(super) fn memory(&self) -> Option<String> {
         let id = self.slots.memory.as_ref()?.as_str()?.trim();
         let is_named = !id.is_empty() && !id.eq_ignore_ascii_case(NONE);
-        (is_named && self.refusal(id).is_none()).then(|| id.to_owned())
+        (is_named && self.disabled_reason(id).is_none()).then(|| id.to_owned())
     }
 
     /// Why an engine may not be used; `None` when it may.
     ///
     /// `allow` is not asked: naming an engine in the slot is permission enough.
-    pub fn refusal(&self, id: &str) -> Option<String> {
+    pub fn disabled_reason(&self, id: &str) -> Option<String> {
         if !self.enabled {
             return Some("plugins.enabled is false".into());
         }
@@ -217,14 +221,14 @@ impl Plugins {
     }
 
     /// Whether an engine is welcome beside the slot's own, for comparison and for a swap.
-    pub fn welcomes(&self, id: &str) -> bool {
+    pub fn allows(&self, id: &str) -> bool {
         let is_allowed = self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == id);
-        is_allowed && self.refusal(id).is_none()
+        is_allowed && self.disabled_reason(id).is_none()
     }
 
     /// What is demanded of engine files.
-    pub fn demands(&self) -> Demands {
-        Demands {
+    pub fn trust_demands(&self) -> TrustSettings {
+        TrustSettings {
             trust: self.trust,
             trusted_keys: self.trusted_keys.clone(),
             require_signature: self.require_signature,
@@ -241,7 +245,7 @@ impl Plugins {
     }
 
     /// The same table with every path taken from `folder`.
-    pub(super) fn with_paths_from(mut self, folder: &Path) -> Plugins {
+    pub(super) fn with_paths_from(mut self, folder: &Path) -> PluginSettings {
         for path in self.engine_dirs.iter_mut().chain(&mut self.install_dir) {
             *path = folder.join(&*path);
         }
@@ -254,16 +258,16 @@ impl Plugins {
 }
 
 impl SlotChoice {
-    fn as_written(id: &str) -> Self {
+    fn from_config(id: &str) -> Self {
         SlotChoice { configured: id.to_owned(), engine: id.to_owned(), reason: None }
     }
 
-    fn legacy_for(configured: String, reason: String) -> Self {
+    fn fallback_to_legacy(configured: String, reason: String) -> Self {
         SlotChoice { configured, engine: LEGACY.to_owned(), reason: Some(reason) }
     }
 }
 
-impl Entry {
+impl EngineEntry {
     /// The engine's own table as JSON.
     pub(super) fn config_json(&self) -> Value {
         Value::Object(table_json(&self.config))
@@ -287,7 +291,7 @@ pub(super) fn json(value: &toml::Value) -> Value {
     }
 }
 
-fn kind(value: &toml::Value) -> &'static str {
+fn describe_kind(value: &toml::Value) -> &'static str {
     match value {
         toml::Value::String(_) => "a text",
         toml::Value::Integer(_) | toml::Value::Float(_) => "a number",

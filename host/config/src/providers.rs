@@ -1,18 +1,18 @@
-//! Providers by their names, and the one behind `[summariser]`.
+//! Providers by their names, and the one behind `[check_summariser]`.
 
 use serde::{Deserialize, Serialize};
 
-use super::check::clash;
+use super::check::conflict_error;
 use super::error::ConfigError;
-use super::{Config, places};
-use ctxhost_dialects::{DialectName, Reason};
+use super::{Config, spans};
+use ctxhost_dialects::{DialectName, FailureReason};
 use ctxhost_provider::ProviderSettings;
 
-/// What the provider of a `[summariser]` with an address of its own is called.
+/// What the provider of a `[check_summariser]` with an address of its own is called.
 const SUMMARISER: &str = "summariser";
 
 ctxhost_engine_api::settings! {
-    /// `[summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
+    /// `[check_summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SummariserSettings required {
@@ -62,21 +62,21 @@ impl Config {
 }
 
 /// Checks what only two settings together can get wrong.
-pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_providers(config: &Config) -> Result<(), ConfigError> {
     for (name, settings) in &config.providers {
-        for_anthropic(config, name, settings)?;
-        phrases(config, name, settings)?;
+        check_anthropic_only(config, name, settings)?;
+        check_phrases(config, name, settings)?;
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
-            let key = places::dotted(&["providers", name, "api_key_command"]);
+            let key = spans::join_path(&["providers", name, "api_key_command"]);
             let message = format!("`{name}` has api_key_env and api_key_command");
-            return Err(clash(config, &[&key], message, "keep one of them"));
+            return Err(conflict_error(config, &[&key], message, "keep one of them"));
         }
     }
-    summariser(config)
+    check_summariser(config)
 }
 
 /// What only Anthropic's dialect can be told.
-fn for_anthropic(
+fn check_anthropic_only(
     config: &Config,
     name: &str,
     settings: &ProviderSettings,
@@ -89,32 +89,41 @@ fn for_anthropic(
     match told.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
         None => Ok(()),
         Some((setting, _)) => {
-            let key = places::dotted(&["providers", name, setting]);
+            let key = spans::join_path(&["providers", name, setting]);
             let message =
                 format!("{setting} is for anthropic-messages, which `{name}` does not speak");
-            Err(clash(config, &[&key], message, "leave it out"))
+            Err(conflict_error(config, &[&key], message, "leave it out"))
         }
     }
 }
 
-fn phrases(config: &Config, name: &str, settings: &ProviderSettings) -> Result<(), ConfigError> {
+fn check_phrases(
+    config: &Config,
+    name: &str,
+    settings: &ProviderSettings,
+) -> Result<(), ConfigError> {
     for phrase in settings.phrases() {
-        let Err(bad) = phrase.check() else { continue };
+        let Err(bad) = phrase.validate() else { continue };
         let setting = match phrase.reason {
-            Reason::ContextOverflow => "overflow_phrases",
+            FailureReason::ContextOverflow => "overflow_phrases",
             _ => "never_overflow_phrases",
         };
-        let key = places::dotted(&["providers", name, setting]);
+        let key = spans::join_path(&["providers", name, setting]);
         let message = format!("`{}` is no regular expression", bad.pattern);
-        return Err(clash(config, &[&key], message, "escape ( ) [ ] . * + ? with a backslash"));
+        return Err(conflict_error(
+            config,
+            &[&key],
+            message,
+            "escape ( ) [ ] . * + ? with a backslash",
+        ));
     }
     Ok(())
 }
 
-fn summariser(config: &Config) -> Result<(), ConfigError> {
+fn check_summariser(config: &Config) -> Result<(), ConfigError> {
     let Some(summariser) = &config.summariser else { return Ok(()) };
     let fail = |keys: &[&str], message: &str, help: &str| {
-        Err(clash(config, keys, message.to_owned(), help))
+        Err(conflict_error(config, keys, message.to_owned(), help))
     };
     match (&summariser.provider, &summariser.base_url) {
         (None, None) => fail(
@@ -134,7 +143,8 @@ fn summariser(config: &Config) -> Result<(), ConfigError> {
         ),
         (Some(name), None) if config.provider(name).is_none() => {
             let message = format!("there is no provider `{name}`");
-            let help = format!("begin one with a line [{}]", places::dotted(&["providers", name]));
+            let help =
+                format!("begin one with a line [{}]", spans::join_path(&["providers", name]));
             fail(&["summariser.provider"], &message, &help)
         }
         _ => Ok(()),

@@ -16,7 +16,7 @@ ctxhost_engine_api::settings! {
         /// Where images of new messages are kept: in the lines of the session, or each once in a
         /// file under its hash; inline, because Pi and every other reader of the session sees them
         /// then. What a model is sent is the same.
-        pub media: MediaPlace = MediaPlace::default(), Word(&["inline", "store"]);
+        pub media: ImageStorage = ImageStorage::default(), Word(&["inline", "store"]);
         /// With `store`, what an image may take in its line, in base64; a smaller one gains little
         /// from a file of its own, which takes 4 KiB of the disk at least.
         pub media_inline_bytes: u64 = 16_384, Whole(0), "bytes";
@@ -26,7 +26,7 @@ ctxhost_engine_api::settings! {
 /// Where images are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum MediaPlace {
+pub enum ImageStorage {
     /// In the lines of the session.
     #[default]
     Inline,

@@ -84,12 +84,12 @@ fn a_file_is_found_from_any_folder_below_it() {
 fn every_place_of_a_file_can_be_found() {
     let text = "[budget]\nreserve_tokens = 9\n\n[models.\"a/b.c\"]\nwindow_tokens = 7\n";
     let config = parse(text);
-    let slice = |path: &str| config.span_of(path).and_then(|span| text.get(span));
+    let slice = |path: &str| config.setting_span(path).and_then(|span| text.get(span));
     assert_eq!(slice("budget.reserve_tokens"), Some("reserve_tokens = 9"));
     assert_eq!(slice("models.\"a/b.c\".window_tokens"), Some("window_tokens = 7"));
     assert_eq!(slice("models.\"a/b.c\""), Some("\"a/b.c\""));
     assert_eq!(slice("budget.safety_margin"), None);
-    assert_eq!(config.line_of("models.\"a/b.c\".window_tokens"), Some(5));
+    assert_eq!(config.setting_line("models.\"a/b.c\".window_tokens"), Some(5));
 }
 
 #[test]

@@ -54,7 +54,8 @@ const TABLE: [(&str, u64); 32] = [
 
 /// Models whose answer takes no room in the window of the prompt, by how their names begin, each with the
 /// names among them that are an exception.
-const ANSWER_APART: [(&str, Option<&str>); 2] = [("gpt-5", Some("gpt-5-chat")), ("gemini-", None)];
+const SEPARATE_OUTPUT: [(&str, Option<&str>); 2] =
+    [("gpt-5", Some("gpt-5-chat")), ("gemini-", None)];
 
 /// The long window of Claude models, in provider tokens.
 const LONG_TOKENS: u64 = 1_000_000;
@@ -64,7 +65,7 @@ const LONG_TOKENS: u64 = 1_000_000;
 pub const MAX_WINDOW_TOKENS: u64 = 1_000_000_000;
 
 /// What stands behind the name of a model that is asked for its long window, as Claude Code writes it.
-pub const LONG_MARK: &str = "[1m]";
+pub const LONG_WINDOW_SUFFIX: &str = "[1m]";
 
 /// Where the size of a window comes from, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -128,8 +129,8 @@ impl Config {
     /// The window of a model, by everything that is known of it: 1 to [`MAX_WINDOW_TOKENS`] provider tokens. What
     /// is no such number says nothing.
     pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
-        let written = self.written_window(provider, model);
-        let is_default_written = self.span_of("model.default_window_tokens").is_some();
+        let written = self.configured_window(provider, model);
+        let is_default_written = self.setting_span("model.default_window_tokens").is_some();
         let default = self.model.default_window_tokens;
         let by_rank = [
             (written, WindowSource::Config),
@@ -151,16 +152,16 @@ impl Config {
         };
         // What an operator writes is the whole window.
         let is_whole = matches!(source, WindowSource::Config | WindowSource::ConfigDefault);
-        ModelWindow { tokens, source, is_prompt_only: !is_whole && has_answer_apart(model) }
+        ModelWindow { tokens, source, is_prompt_only: !is_whole && has_separate_output(model) }
     }
 
     /// What `[models]` says: of this provider's model, of the model, or of any provider's model of that name,
     /// the smallest where several have one.
-    fn written_window(&self, provider: &str, name: &str) -> Option<u64> {
+    fn configured_window(&self, provider: &str, name: &str) -> Option<u64> {
         if self.models.is_empty() {
             return None;
         }
-        let plain = name.strip_suffix(LONG_MARK);
+        let plain = name.strip_suffix(LONG_WINDOW_SUFFIX);
         [Some(name), plain].into_iter().flatten().find_map(|name| {
             let own = self.models.get(&format!("{provider}/{name}"));
             let own = own.or_else(|| self.models.get(name)).map(|model| model.window_tokens);
@@ -180,7 +181,7 @@ fn is_window(tokens: u64) -> bool {
 pub fn table_window(name: &str) -> Option<u64> {
     let name = bare_model_name(name);
     let is_claude = name.starts_with("claude-");
-    if is_claude && name.ends_with(LONG_MARK) {
+    if is_claude && name.ends_with(LONG_WINDOW_SUFFIX) {
         return Some(LONG_TOKENS);
     }
     // Some resellers of Claude write its versions with dots.
@@ -189,9 +190,9 @@ pub fn table_window(name: &str) -> Option<u64> {
 }
 
 /// Whether the answer of a model takes no room in the window of its prompt.
-fn has_answer_apart(name: &str) -> bool {
+fn has_separate_output(name: &str) -> bool {
     let name = bare_model_name(name);
-    ANSWER_APART.iter().any(|(begin, exception)| {
+    SEPARATE_OUTPUT.iter().any(|(begin, exception)| {
         name.starts_with(begin) && exception.is_none_or(|it| !name.starts_with(it))
     })
 }

@@ -20,10 +20,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
-use ctxhost_dialects::message::{StopReason, Usage};
+use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_models::ModelName;
-use factor::Factor;
+use factor::TokenFactor;
 
 /// A piece of a request: the system prompt, the tools, or one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl SizePart {
     }
 
     /// A piece of text, estimated here.
-    pub fn of_text(sent: &str) -> SizePart {
+    pub fn from_text(sent: &str) -> SizePart {
         SizePart::new(sent, tokens::estimate(sent))
     }
 }
@@ -73,23 +73,23 @@ impl RequestSize {
 
 /// The size of a request, part of it counted by the provider and part of it estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct TokenCount {
     /// What the provider counted, in provider tokens.
     pub counted_tokens: u64,
     /// What it has not counted yet, in estimated tokens.
     pub estimated_tokens: u64,
 }
 
-impl Counted {
+impl TokenCount {
     /// A size of which nothing was counted.
-    pub fn estimated(estimated_tokens: u64) -> Counted {
-        Counted { counted_tokens: 0, estimated_tokens }
+    pub fn estimated(estimated_tokens: u64) -> TokenCount {
+        TokenCount { counted_tokens: 0, estimated_tokens }
     }
 }
 
 /// What was made of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum CountTrust {
     /// It was learned from, and requests that begin like this one are counted from it.
     Anchored,
     /// It was learned from; a compaction has come since, so that no request begins like it.
@@ -106,40 +106,44 @@ pub struct LearnedWindow {
     /// In provider tokens.
     pub tokens: u64,
     /// Whether the provider said so in a refusal; else it only looks so by what it has counted.
-    pub is_said: bool,
+    pub is_stated: bool,
 }
 
 /// The account of one session.
 #[derive(Clone, Debug)]
-pub struct Accounting {
+pub struct TokenAccounting {
     settings: AccountingSettings,
     model: ModelName,
     window_tokens: u64,
     generation: u64,
-    models: HashMap<ModelName, Known>,
+    models: HashMap<ModelName, ModelAccount>,
 }
 
 /// What is known of a model.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    factor: Factor,
-    anchor: Option<Anchor>,
+struct ModelAccount {
+    factor: TokenFactor,
+    anchor: Option<CountAnchor>,
     window: Option<LearnedWindow>,
 }
 
 /// A count of the provider, and of what.
 #[derive(Clone, Debug)]
-struct Anchor {
+struct CountAnchor {
     parts: usize,
     digest: u64,
     /// In provider tokens.
     counted_tokens: u64,
 }
 
-impl Accounting {
+impl TokenAccounting {
     /// An account for a model with a window of so many provider tokens; 0 for an unknown one.
-    pub fn new(settings: AccountingSettings, model: ModelName, window_tokens: u64) -> Accounting {
-        Accounting { settings, model, window_tokens, generation: 0, models: HashMap::new() }
+    pub fn new(
+        settings: AccountingSettings,
+        model: ModelName,
+        window_tokens: u64,
+    ) -> TokenAccounting {
+        TokenAccounting { settings, model, window_tokens, generation: 0, models: HashMap::new() }
     }
 
     /// The model that is accounted for.
@@ -170,19 +174,19 @@ impl Accounting {
     }
 
     /// A compaction was applied: no count from before it is used for a size any more.
-    pub fn compacted(&mut self) {
+    pub fn invalidate_anchors(&mut self) {
         self.generation += 1;
         self.models.values_mut().for_each(|known| known.anchor = None);
     }
 
     /// A request that is about to be sent: system prompt and tools first, then its messages.
-    pub fn size(&self, parts: impl IntoIterator<Item = SizePart>) -> RequestSize {
+    pub fn request_size(&self, parts: impl IntoIterator<Item = SizePart>) -> RequestSize {
         RequestSize { parts: parts.into_iter().collect(), generation: self.generation }
     }
 
     /// The size of a request: what it has in common with the last one that the provider counted is
     /// taken from there, the rest is estimated.
-    pub fn count(&self, prompt: &RequestSize) -> Counted {
+    pub fn count(&self, prompt: &RequestSize) -> TokenCount {
         let anchor = self.models.get(&self.model).and_then(|known| known.anchor.as_ref());
         let fitting = anchor.filter(|anchor| {
             prompt.generation == self.generation
@@ -190,23 +194,23 @@ impl Accounting {
         });
         let (counted_tokens, parts) = fitting.map_or((0, 0), |at| (at.counted_tokens, at.parts));
         let rest = prompt.parts.get(parts..).unwrap_or_default();
-        Counted { counted_tokens, estimated_tokens: estimate(rest) }
+        TokenCount { counted_tokens, estimated_tokens: estimate(rest) }
     }
 
     /// What a request is not larger than, in provider tokens, but for one in ten: for limits.
-    pub fn upper(&self, size: Counted) -> u64 {
+    pub fn upper_bound(&self, size: TokenCount) -> u64 {
         size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.limit_factor()))
     }
 
     /// What a request will probably be counted as, in provider tokens: for targets. Never above
-    /// [`upper`](Self::upper).
-    pub fn expected(&self, size: Counted) -> u64 {
+    /// [`upper_bound`](Self::upper).
+    pub fn expected(&self, size: TokenCount) -> u64 {
         size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.usual_factor()))
     }
 
     /// The estimated tokens that fit into so many provider tokens: the other way around from
-    /// [`upper`](Self::upper).
-    pub fn fitting_estimate(&self, provider_tokens: u64) -> u64 {
+    /// [`upper_bound`](Self::upper).
+    pub fn fitting_estimated_tokens(&self, provider_tokens: u64) -> u64 {
         let factor = self.limit_factor();
         let mut fitting = (provider_tokens as f64 / factor) as u64;
         // Floating point may end a little above.
@@ -218,10 +222,10 @@ impl Accounting {
 
     /// The provider tokens of one estimated token, for limits.
     pub fn limit_factor(&self) -> f64 {
-        let of_model = |known: &Known| known.factor.upper(&self.settings);
+        let of_model = |known: &ModelAccount| known.factor.upper_bound(&self.settings);
         self.models
             .get(&self.model)
-            .map_or_else(|| Factor::default().upper(&self.settings), of_model)
+            .map_or_else(|| TokenFactor::default().upper_bound(&self.settings), of_model)
     }
 
     /// The provider tokens of one estimated token, as usual with this model.
@@ -233,59 +237,60 @@ impl Accounting {
     /// A model answered a request and said what it counted.
     ///
     /// The whole prompt counts, each token once: what came from a cache is part of it.
-    pub fn answered(
+    pub fn record_usage(
         &mut self,
         model: &ModelName,
         prompt: &RequestSize,
-        usage: &Usage,
+        usage: &TokenUsage,
         stop: StopReason,
-    ) -> Trust {
+    ) -> CountTrust {
         match stop {
-            StopReason::Error | StopReason::Aborted => Trust::Ignored,
+            StopReason::Error | StopReason::Aborted => CountTrust::Ignored,
             _ => {
                 // What no prompt can be outgrows nothing.
                 if usage.prompt_tokens() <= MAX_WINDOW_TOKENS {
-                    self.outgrow(model, usage.prompt_tokens());
+                    self.discard_exceeded_window(model, usage.prompt_tokens());
                 }
-                self.counted(model, prompt, usage.prompt_tokens())
+                self.record_count(model, prompt, usage.prompt_tokens())
             }
         }
     }
 
     /// A window that a prompt was larger than is none.
-    fn outgrow(&mut self, model: &ModelName, counted_tokens: u64) {
+    fn discard_exceeded_window(&mut self, model: &ModelName, counted_tokens: u64) {
         if let Some(known) = self.models.get_mut(model) {
             known.window = known.window.filter(|window| window.tokens >= counted_tokens);
         }
     }
 
     /// A provider counted a request, asked to do so. In provider tokens, without any output.
-    pub fn counted(
+    pub fn record_count(
         &mut self,
         model: &ModelName,
         prompt: &RequestSize,
         counted_tokens: u64,
-    ) -> Trust {
+    ) -> CountTrust {
         let estimate_tokens = prompt.estimate_tokens();
         if counted_tokens == 0 || estimate_tokens == 0 {
-            return Trust::Ignored;
+            return CountTrust::Ignored;
         }
         let factor = counted_tokens as f64 / estimate_tokens as f64;
         // No prompt is larger than any window.
         if factor < self.settings.min_factor || counted_tokens > MAX_WINDOW_TOKENS {
-            return Trust::Doubtful;
+            return CountTrust::Doubtful;
         }
         let known = self.models.entry(model.clone()).or_default();
         if estimate_tokens >= self.settings.min_request_tokens {
-            known.factor.learn(factor, &self.settings);
+            known.factor.record(factor, &self.settings);
         }
         if prompt.generation != self.generation {
-            return Trust::LearnedOnly;
+            return CountTrust::LearnedOnly;
         }
         let parts = prompt.parts.len();
-        let anchor = prompt.digest(parts).map(|digest| Anchor { parts, digest, counted_tokens });
+        let anchor =
+            prompt.digest(parts).map(|digest| CountAnchor { parts, digest, counted_tokens });
         known.anchor = anchor;
-        Trust::Anchored
+        CountTrust::Anchored
     }
 }
 

@@ -5,15 +5,15 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::error::ContextError;
-use crate::hook::{self, ComingCompaction, HookDecision};
-use crate::outcome::{CompactionOutcome, FoldedEntry, Verdict};
+use crate::hook::{self, HookDecision, PendingCompaction};
+use crate::outcome::{CompactionOutcome, CompactionVerdict, FoldedEntry};
 use crate::precompute::PrecomputeJob;
 use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
-use ctxhost_engine::{Served, SlotError};
-use ctxhost_law::{self as law, Lawful, progress};
+use ctxhost_engine::{EngineAnswer, SlotError};
+use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
+use ctxhost_retention::{self as retention, Shares};
 use ctxhost_session::NewCompaction;
-use ctxhost_survival::{self as survival, Shares};
 
 /// How often one prompt, or one wish of a person, may ask for a compaction (DESIGN 2, overflow recovery).
 pub const MAX_COMPACTIONS: u32 = 3;
@@ -54,7 +54,7 @@ impl Context {
             let trigger = target.trigger;
             let request = CompactionRequest { model: &model, budget, trigger, attempt, focus };
             let outcome = self.compact_once(request).await?;
-            let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
+            let ended = !matches!(outcome.verdict, CompactionVerdict::Rejected { .. });
             outcomes.push(outcome);
             if ended {
                 break;
@@ -69,7 +69,7 @@ impl Context {
         request: CompactionRequest<'_>,
     ) -> Result<CompactionOutcome, ContextError> {
         let outcome = self.try_compaction(request).await?;
-        self.settings.hooks.iter().for_each(|hook| hook.after(&outcome));
+        self.settings.hooks.iter().for_each(|hook| hook.after_compaction(&outcome));
         Ok(outcome)
     }
 
@@ -79,30 +79,31 @@ impl Context {
     ) -> Result<CompactionOutcome, ContextError> {
         let CompactionRequest { budget, trigger, attempt, .. } = request;
         let (view, now_ms) = (self.view(), self.settings.clock.now_ms());
-        let engine = self.engine.effective().id;
-        let mut outcome = CompactionOutcome::begun(engine, &view, trigger);
+        let engine = self.engine.serving_info().id;
+        let mut outcome = CompactionOutcome::new(engine, &view, trigger);
         // A person who asks may try the same sizes again, and so do bolder attempts at one pressure.
         let is_first = attempt <= 1 && trigger != Trigger::Manual;
-        let short =
-            is_first.then(|| self.limits.is_short(outcome.before_tokens, budget.tokens)).flatten();
-        if let Some(reason) = self.limits.is_open(now_ms).or(short) {
-            outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
+        let short = is_first
+            .then(|| self.limits.repeated_shortfall(outcome.before_tokens, budget.tokens))
+            .flatten();
+        if let Some(reason) = self.limits.open_reason(now_ms).or(short) {
+            outcome.verdict = CompactionVerdict::NotTried { reason: reason.to_string() };
             return Ok(outcome);
         }
         let session = self.session.session();
-        let intent = session.intend_compaction(&view, &outcome.engine, trigger.name());
-        let served = match self.ask_compaction(&view, request).await {
-            Ok(Asked::Served { served, ahead }) => {
-                outcome.ahead = ahead;
+        let intent = session.begin_compaction(&view, &outcome.engine, trigger.name());
+        let served = match self.request_compaction(&view, request).await {
+            Ok(CompactionAnswer::Served { served, ahead }) => {
+                outcome.is_precomputed = ahead;
                 served
             }
-            Ok(Asked::CalledOff { reason }) => {
-                outcome.verdict = Verdict::NotTried { reason };
+            Ok(CompactionAnswer::Cancelled { reason }) => {
+                outcome.verdict = CompactionVerdict::NotTried { reason };
                 return Ok(outcome);
             }
             Err(SlotError::Engine { id, error, .. }) => {
                 outcome.engine = id;
-                outcome.verdict = Verdict::Rejected { reason: error.message };
+                outcome.verdict = CompactionVerdict::Rejected { reason: error.message };
                 self.limits.record_failure(now_ms);
                 return Ok(outcome);
             }
@@ -110,22 +111,22 @@ impl Context {
         };
         outcome.engine.clone_from(&served.engine);
         outcome.fallback.clone_from(&served.fallback);
-        outcome.took = served.took;
-        let checked = self.settings.check(&view, &served, budget).and_then(|lawful| {
-            let (survival, passes) = self.settings.weigh(&view, &lawful);
-            outcome.survival = Some(survival);
+        outcome.took = served.elapsed;
+        let checked = self.settings.check_compaction(&view, &served, budget).and_then(|lawful| {
+            let (survival, passes) = self.settings.measure_retention(&view, &lawful);
+            outcome.retention = Some(survival);
             passes.map(|()| lawful).map_err(Rejection::from)
         });
         match checked {
             Ok(lawful) => {
-                intent.fulfilled();
+                intent.complete();
                 self.apply(&lawful, &served, &mut outcome, now_ms)?;
                 self.limits.record_success();
             }
-            Err(Rejection { reason, made_room }) => {
-                outcome.verdict = Verdict::Rejected { reason };
+            Err(Rejection { reason, freed_tokens: made_room }) => {
+                outcome.verdict = CompactionVerdict::Rejected { reason };
                 if made_room {
-                    let (before_tokens, law) = (outcome.before_tokens, &self.settings.law);
+                    let (before_tokens, law) = (outcome.before_tokens, &self.settings.invariants);
                     self.limits.record_shortfall(before_tokens, budget.tokens, law);
                 } else {
                     self.limits.record_failure(now_ms);
@@ -136,14 +137,14 @@ impl Context {
     }
 
     /// Asks the hooks and, where none of them decides, the engine.
-    async fn ask_compaction(
+    async fn request_compaction(
         &mut self,
         view: &Transcript,
         request: CompactionRequest<'_>,
-    ) -> Result<Asked, SlotError> {
+    ) -> Result<CompactionAnswer, SlotError> {
         let settings = self.settings.clone();
         let CompactionRequest { budget, trigger, attempt, .. } = request;
-        let coming = ComingCompaction {
+        let coming = PendingCompaction {
             session: self.session.reference(),
             view,
             trigger,
@@ -152,28 +153,28 @@ impl Context {
             budget_tokens: budget.tokens,
         };
         for hook in &settings.hooks {
-            match hook.before(&coming) {
+            match hook.before_compaction(&coming) {
                 HookDecision::Proceed => {}
                 HookDecision::Cancel { reason } => {
                     let reason = format!("a hook called it off: {reason}");
-                    return Ok(Asked::CalledOff { reason });
+                    return Ok(CompactionAnswer::Cancelled { reason });
                 }
                 HookDecision::Supply { summary } => {
-                    let plan = Compaction::Plan(hook::plan_of(summary, &coming));
-                    let served = Box::new(Served::by(hook::HOOK, plan));
-                    return Ok(Asked::Served { served, ahead: false });
+                    let plan = Compaction::Plan(hook::supplied_plan(summary, &coming));
+                    let served = Box::new(EngineAnswer::from_host(hook::HOOK_ENGINE, plan));
+                    return Ok(CompactionAnswer::Served { served, ahead: false });
                 }
             }
         }
         if request.focus.is_none()
             && let Some(served) = self.precomputed.take(view, &self.engine.serving())
-            && self.settings.check(view, &served, budget).is_ok()
+            && self.settings.check_compaction(view, &served, budget).is_ok()
         {
-            return Ok(Asked::Served { served: Box::new(served), ahead: true });
+            return Ok(CompactionAnswer::Served { served: Box::new(served), ahead: true });
         }
         let call = self.compact_request(view, request);
         let served = Box::new(self.engine.compact(view, call).await?);
-        Ok(Asked::Served { served, ahead: false })
+        Ok(CompactionAnswer::Served { served, ahead: false })
     }
 
     /// What an engine is asked.
@@ -184,10 +185,10 @@ impl Context {
     ) -> CompactRequest {
         let CompactionRequest { model, budget, trigger, attempt, focus } = request;
         let settings = &self.settings;
-        self.session.find_anchors();
+        self.session.update_pinned();
         CompactRequest {
             session: self.session.reference().clone(),
-            budget: self.session.anchors().compaction_budget(budget.tokens, &settings.law),
+            budget: self.session.pinned().compaction_budget(budget.tokens, &settings.invariants),
             reserve_tokens: budget.reserve_tokens,
             current_tokens: view.total_tokens(),
             trigger,
@@ -201,15 +202,15 @@ impl Context {
     }
 
     /// What to work out now, if anything.
-    pub fn precompute(&mut self, target: &Target) -> Option<PrecomputeJob> {
+    pub fn precompute_job(&mut self, target: &Target) -> Option<PrecomputeJob> {
         let share = self.settings.precompute_share;
         let now_ms = self.settings.clock.now_ms();
-        if share <= 0.0 || self.limits.is_open(now_ms).is_some() {
+        if share <= 0.0 || self.limits.open_reason(now_ms).is_some() {
             return None;
         }
         let (view, budget) = (self.view(), self.budget(target));
         let is_full = view.total_tokens() as f64 > share * budget.tokens as f64;
-        if !is_full || !self.precomputed.wants(&view) {
+        if !is_full || !self.precomputed.needs_job(&view) {
             return None;
         }
         let model = self.model_ref(target);
@@ -227,8 +228,8 @@ impl Context {
 
     /// Drops what was worked out where the transcript or the engine is another by now; answers of how many entries
     /// it was.
-    pub fn drop_outdated(&mut self) -> Option<u64> {
-        self.precomputed.drop_outdated(&self.session.view(), &self.engine.serving())
+    pub fn discard_outdated_precompute(&mut self) -> Option<u64> {
+        self.precomputed.discard_outdated(&self.session.view(), &self.engine.serving())
     }
 
     /// Keeps the answer to a job that the invariants would let through now; the id of its engine.
@@ -236,27 +237,27 @@ impl Context {
     /// # Errors
     ///
     /// Why it is of no use; the engine is not asked again before the transcript has grown.
-    pub fn keep_precomputed(
+    pub fn store_precomputed(
         &mut self,
         job: &PrecomputeJob,
-        answer: Result<Served<Compaction>, SlotError>,
+        answer: Result<EngineAnswer<Compaction>, SlotError>,
     ) -> Result<String, String> {
         let checked = answer.map_err(|error| error.to_string()).and_then(|served| {
-            let lawful = self.settings.check(&job.view, &served, job.budget);
+            let lawful = self.settings.check_compaction(&job.view, &served, job.budget);
             let lawful = lawful.map_err(|rejection| rejection.reason)?;
-            self.settings.weigh(&job.view, &lawful).1?;
+            self.settings.measure_retention(&job.view, &lawful).1?;
             Ok(served)
         });
         let served = checked.inspect_err(|_| self.precomputed.decline(job))?;
         let engine = served.engine.clone();
-        self.precomputed.keep(job, served);
+        self.precomputed.store(job, served);
         Ok(engine)
     }
 
     fn apply(
         &mut self,
-        lawful: &Lawful,
-        served: &Served<Compaction>,
+        lawful: &EnforcedPlan,
+        served: &EngineAnswer<Compaction>,
         outcome: &mut CompactionOutcome,
         now_ms: i64,
     ) -> Result<(), ContextError> {
@@ -270,49 +271,49 @@ impl Context {
             engine_version: served.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
-            extra_details: json!({ "survival": outcome.survival }),
+            extra_details: json!({ "survival": outcome.retention }),
         })?;
         // Sizes that were counted before say nothing any more.
-        self.forget_counts();
+        self.invalidate_counts();
         outcome.after_tokens = lawful.tokens;
-        outcome.folded = folded(&view, &lawful.plan);
+        outcome.folded = folded_entries(&view, &lawful.plan);
         outcome.summary = inserted_text(&lawful.plan);
         if let Compaction::Plan(plan) = &served.value {
-            outcome.said = said(plan);
+            outcome.engine_notes = engine_notes(plan);
         }
         Ok(())
     }
 }
 
 /// What came of asking.
-enum Asked {
-    /// A hook or an engine answered; `ahead` where the engine did before it was needed.
-    Served { served: Box<Served<Compaction>>, ahead: bool },
+enum CompactionAnswer {
+    /// A hook or an engine answered; `is_precomputed` where the engine did before it was needed.
+    Served { served: Box<EngineAnswer<Compaction>>, ahead: bool },
     /// A hook called it off.
-    CalledOff { reason: String },
+    Cancelled { reason: String },
 }
 
 /// Why an answer is not applied.
 pub(crate) struct Rejection {
     pub(crate) reason: String,
     /// Whether it freed room, although not enough.
-    made_room: bool,
+    freed_tokens: bool,
 }
 
 impl From<String> for Rejection {
     fn from(reason: String) -> Rejection {
-        Rejection { reason, made_room: false }
+        Rejection { reason, freed_tokens: false }
     }
 }
 
 impl ContextSettings {
     /// Checks an answer against every invariant; the reason where it does not pass.
-    pub(crate) fn check(
+    pub(crate) fn check_compaction(
         &self,
         view: &Transcript,
-        served: &Served<Compaction>,
+        served: &EngineAnswer<Compaction>,
         budget: Budget,
-    ) -> Result<Lawful, Rejection> {
+    ) -> Result<EnforcedPlan, Rejection> {
         let plan = match &served.value {
             Compaction::Plan(plan) => plan.clone(),
             Compaction::Delegate => {
@@ -322,25 +323,31 @@ impl ContextSettings {
                 return Err(format!("nothing to compact: {reason}").into());
             }
         };
-        let lawful = law::enforce(view, plan, budget.tokens, &self.law)
+        let lawful = invariants::enforce(view, plan, budget.tokens, &self.invariants)
             .map_err(|violation| violation.to_string())?;
         let before_tokens = view.total_tokens();
-        progress::judge(before_tokens, lawful.tokens, budget.tokens, &self.law).map_err(
-            |stuck| Rejection { reason: stuck.to_string(), made_room: stuck.made_room(&self.law) },
-        )?;
+        progress::check_progress(before_tokens, lawful.tokens, budget.tokens, &self.invariants)
+            .map_err(|stuck| Rejection {
+                reason: stuck.to_string(),
+                freed_tokens: stuck.has_freed_room(&self.invariants),
+            })?;
         Ok(lawful)
     }
 
     /// Counts what a plan keeps of what was said and compares that with the gate; the reason where it does not pass.
-    pub(crate) fn weigh(&self, view: &Transcript, lawful: &Lawful) -> (Shares, Result<(), String>) {
-        let survival = survival::survey(view, &lawful.items(view));
-        let passes = self.gate.judge(&survival).map_err(|breach| breach.to_string());
+    pub(crate) fn measure_retention(
+        &self,
+        view: &Transcript,
+        lawful: &EnforcedPlan,
+    ) -> (Shares, Result<(), String>) {
+        let survival = retention::measure_retention(view, &lawful.items(view));
+        let passes = self.quality_gate.check(&survival).map_err(|breach| breach.to_string());
         (survival.shares, passes)
     }
 }
 
 /// The entries of the gaps between what the plan keeps.
-fn folded(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
+fn folded_entries(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
     let mut entries = Vec::new();
     let mut next = 0;
     let kept = plan.ops.iter().filter_map(|op| match &op.action {
@@ -363,7 +370,7 @@ fn folded(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
 }
 
 /// The notes of what was put in, then those of the whole plan.
-fn said(plan: &Plan) -> String {
+fn engine_notes(plan: &Plan) -> String {
     let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
     let notes = inserted.filter_map(|op| op.note.as_ref()).chain(&plan.extras.notes);
     notes.map(|note| note.detail.as_str()).collect::<Vec<_>>().join("; ")

@@ -7,21 +7,21 @@ use std::time::Duration;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, Flags, ModelRef, Role, Transcript};
 
-use crate::accounting::{Accounting, Counted, LearnedWindow, RequestSize, SizePart};
+use crate::accounting::{LearnedWindow, RequestSize, SizePart, TokenAccounting, TokenCount};
 use crate::error::ContextError;
-use crate::ingest::EngineProgress;
+use crate::ingest::IngestProgress;
 use crate::live_session::LiveSession;
-use crate::overflow::{self, Overflow, Refusal};
-use crate::precompute::Precomputed;
+use crate::overflow::{self, Overflow, RefusedRequest};
+use crate::precompute::PrecomputeState;
 use crate::sent_request::SentRequest;
 use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
 use ctxhost_dialects::ProviderError;
-use ctxhost_dialects::message::{StopReason, Usage};
+use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine::ActiveEngine;
-use ctxhost_law::progress::CompactionLimits;
+use ctxhost_invariants::progress::CompactionLimits;
 use ctxhost_models::ModelName;
-use ctxhost_provider::truncation::{Certainty, Counts, Sent, SilentTruncation};
+use ctxhost_provider::silent_truncation::{CountBasis, CountHistory, SentPrompt, SilentTruncation};
 use ctxhost_session::{RecordBody, Session, SessionError};
 
 /// A conversation that is kept inside the window of a model.
@@ -30,13 +30,13 @@ pub struct Context {
     pub(crate) settings: Arc<ContextSettings>,
     pub(crate) engine: Arc<ActiveEngine>,
     pub(crate) session: LiveSession,
-    pub(crate) progress: EngineProgress,
+    pub(crate) progress: IngestProgress,
     pub(crate) limits: CompactionLimits,
-    pub(crate) precomputed: Precomputed,
-    pub(crate) is_trim_reported: bool,
+    pub(crate) precomputed: PrecomputeState,
+    pub(crate) is_trim_logged: bool,
     /// What is known of the sizes of its requests.
-    accounting: Accounting,
-    counts: Counts,
+    accounting: TokenAccounting,
+    counts: CountHistory,
     /// What was answered last in a turn that has not ended yet.
     last_answer: Option<LastAnswer>,
 }
@@ -49,17 +49,17 @@ impl Context {
         settings: Arc<ContextSettings>,
     ) -> Context {
         let mut session = LiveSession::new(session);
-        session.make_known(&settings.sessions);
+        session.register(&settings.sessions);
         Context {
-            limits: CompactionLimits::new(&settings.law),
-            accounting: Accounting::new(settings.accounting.clone(), ModelName::default(), 0),
+            limits: CompactionLimits::new(&settings.invariants),
+            accounting: TokenAccounting::new(settings.accounting.clone(), ModelName::default(), 0),
             settings,
             engine,
             session,
-            progress: EngineProgress::default(),
-            precomputed: Precomputed::default(),
-            is_trim_reported: false,
-            counts: Counts::default(),
+            progress: IngestProgress::default(),
+            precomputed: PrecomputeState::default(),
+            is_trim_logged: false,
+            counts: CountHistory::default(),
             last_answer: None,
         }
     }
@@ -70,7 +70,7 @@ impl Context {
     }
 
     /// Another engine serves from here on. It is told of the whole session at its first call.
-    pub fn use_engine(&mut self, engine: Arc<ActiveEngine>) {
+    pub fn set_engine(&mut self, engine: Arc<ActiveEngine>) {
         self.engine = engine;
     }
 
@@ -109,13 +109,14 @@ impl Context {
     /// The window of a model: as it was given, or a smaller one that its provider stated in a refusal. In
     /// provider tokens.
     pub fn window_tokens(&self, target: &Target) -> u64 {
-        let learned = self.accounting.learned_window(&target.model).filter(|window| window.is_said);
+        let learned =
+            self.accounting.learned_window(&target.model).filter(|window| window.is_stated);
         target.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
     }
 
     /// What the next prompt may take.
     pub fn budget(&mut self, target: &Target) -> Budget {
-        self.use_model(target);
+        self.set_model(target);
         if let Some(budget) = target.budget {
             return budget;
         }
@@ -142,16 +143,17 @@ impl Context {
 
     /// What fits into so many provider tokens, as entries count.
     pub fn room_tokens(&self, target: &Target, free_tokens: u64) -> u64 {
-        let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
+        let fitting_tokens = self.accounting.fitting_estimated_tokens(free_tokens);
         target.budget_share.map_or(fitting_tokens, |share| (fitting_tokens as f64 * share) as u64)
     }
 
     /// A request of which no part is known by itself, but what it took of the conversation.
-    pub fn sent(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
+    pub fn sent_request(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
         // Only the size as a whole is learned from, so the parts name no messages, and two requests of one size
         // are one to the account.
         let part = |tokens: u64| SizePart::new(&tokens.to_string(), tokens);
-        let size = self.accounting.size([target.overhead_tokens, conversation_tokens].map(part));
+        let size =
+            self.accounting.request_size([target.overhead_tokens, conversation_tokens].map(part));
         let view = self.session.view();
         let images = view.iter().filter(|entry| entry.has(Flags::IMAGES)).count() as u64;
         SentRequest { size, image_tokens: images * tokens::IMAGE_TOKENS, conversation_tokens }
@@ -163,29 +165,29 @@ impl Context {
         &mut self,
         target: &Target,
         sent: &SentRequest,
-        usage: &Usage,
+        usage: &TokenUsage,
         stop: StopReason,
     ) -> Option<SilentTruncation> {
-        self.use_model(target);
-        self.last_answer = LastAnswer::behind(&self.session.view(), *usage);
+        self.set_model(target);
+        self.last_answer = LastAnswer::new(&self.session.view(), *usage);
         let count = self.accounting.count(&sent.size);
         let is_anchored = count.counted_tokens > 0;
-        let of_request = Sent {
+        let of_request = SentPrompt {
             prompt_tokens: self.accounting.expected(count),
             image_tokens: sent.image_tokens,
-            certainty: if is_anchored { Certainty::Anchored } else { Certainty::Guessed },
+            basis: if is_anchored { CountBasis::Anchored } else { CountBasis::Estimated },
             window_tokens: self.window_tokens(target),
         };
-        let truncation = SilentTruncation::judge(&of_request, self.counts, usage, stop);
+        let truncation = SilentTruncation::detect(&of_request, self.counts, usage, stop);
         match &truncation {
             None => {
-                self.counts = self.counts.after(&of_request, usage, is_anchored);
-                self.accounting.answered(&target.model, &sent.size, usage, stop);
+                self.counts = self.counts.with_answer(&of_request, usage, is_anchored);
+                self.accounting.record_usage(&target.model, &sent.size, usage, stop);
             }
             Some(truncation) => {
-                self.counts = self.counts.rebuilt();
+                self.counts = self.counts.reset_sizes();
                 let tokens = truncation.window_tokens;
-                self.learn_window(target, LearnedWindow { tokens, is_said: false });
+                self.learn_window(target, LearnedWindow { tokens, is_stated: false });
             }
         }
         truncation
@@ -218,15 +220,16 @@ impl Context {
         sent: &SentRequest,
         failure: &ProviderError,
     ) -> Overflow {
-        self.use_model(target);
+        self.set_model(target);
         let expected_tokens = self.expected_size(&sent.size);
-        let upper_tokens = self.accounting.upper(self.accounting.count(&sent.size));
-        let counted = overflow::without_answer(failure, expected_tokens, target.output_tokens);
+        let upper_tokens = self.accounting.upper_bound(self.accounting.count(&sent.size));
+        let counted = overflow::prompt_only(failure, expected_tokens, target.output_tokens);
         let refused_tokens = overflow::refused_tokens(&counted, expected_tokens, target);
         let learned = self.learn_overflow(target, sent, &counted, refused_tokens);
         let window_tokens = self.window_tokens(target);
-        let refusal = Refusal { failure, sent, expected_tokens, upper_tokens, window_tokens };
-        let max_output_tokens = overflow::make_smaller(target, &refusal);
+        let refusal =
+            RefusedRequest { failure, sent, expected_tokens, upper_tokens, window_tokens };
+        let max_output_tokens = overflow::shrink_target(target, &refusal);
         Overflow { max_output_tokens, learned, refused_tokens }
     }
 
@@ -246,8 +249,8 @@ impl Context {
         // A compaction on the way may have replaced the transcript that the engine knows.
         self.ingest().await?;
         let view = self.session.view();
-        let entries = between(&view, first_id, next_id);
-        let answer = self.last_answer.take().filter(|answer| answer.ends(&view, &entries));
+        let entries = entries_between(&view, first_id, next_id);
+        let answer = self.last_answer.take().filter(|answer| answer.is_final_in(&view, &entries));
         let session = self.session.reference().clone();
         let after = AfterTurnRequest {
             session: session.clone(),
@@ -269,12 +272,12 @@ impl Context {
     }
 
     /// What this session has learned of models: their windows, and how they count.
-    pub fn accounting(&self) -> &Accounting {
+    pub fn accounting(&self) -> &TokenAccounting {
         &self.accounting
     }
 
     /// Goes on with what another session has learned.
-    pub fn inherit(&mut self, accounting: Accounting) {
+    pub fn inherit_accounting(&mut self, accounting: TokenAccounting) {
         self.accounting = accounting;
     }
 
@@ -285,18 +288,18 @@ impl Context {
 
     /// What so many estimated tokens are probably counted as by the model of the last prompt, in provider tokens.
     pub fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
-        self.accounting.expected(Counted::estimated(estimated_tokens))
+        self.accounting.expected(TokenCount::estimated(estimated_tokens))
     }
 
     /// What so many estimated tokens are not counted above, but for one request in ten, in provider tokens.
     pub fn upper_tokens(&self, estimated_tokens: u64) -> u64 {
-        self.accounting.upper(Counted::estimated(estimated_tokens))
+        self.accounting.upper_bound(TokenCount::estimated(estimated_tokens))
     }
 
     /// A compaction was applied or taken back: sizes that were counted before say nothing any more.
-    pub fn forget_counts(&mut self) {
-        self.accounting.compacted();
-        self.counts = self.counts.rebuilt();
+    pub fn invalidate_counts(&mut self) {
+        self.accounting.invalidate_anchors();
+        self.counts = self.counts.reset_sizes();
     }
 
     /// The model of a target, as engines know it.
@@ -307,9 +310,9 @@ impl Context {
 
     /// Sizes are those of the model that answers now: another one has another tokenizer, and its server other
     /// habits.
-    fn use_model(&mut self, target: &Target) {
+    fn set_model(&mut self, target: &Target) {
         if *self.accounting.model() != target.model {
-            self.counts = Counts::default();
+            self.counts = CountHistory::default();
         }
         let window_tokens = self.window_tokens(target);
         self.accounting.use_model(target.model.clone(), window_tokens);
@@ -337,15 +340,15 @@ impl Context {
         refused_tokens: u64,
     ) -> Option<LearnedWindow> {
         if let Some(prompt_tokens) = failure.prompt_tokens {
-            self.accounting.counted(&target.model, &sent.size, prompt_tokens);
+            self.accounting.record_count(&target.model, &sent.size, prompt_tokens);
         }
         if failure.is_ceiling {
             // What a key may use in a minute is no window.
             return None;
         }
         let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {
-            Some(tokens) => LearnedWindow { tokens, is_said: true },
-            None => LearnedWindow { tokens: refused_tokens, is_said: false },
+            Some(tokens) => LearnedWindow { tokens, is_stated: true },
+            None => LearnedWindow { tokens: refused_tokens, is_stated: false },
         };
         self.learn_window(target, window).then_some(window)
     }
@@ -367,17 +370,17 @@ impl Context {
 struct LastAnswer {
     /// The last entry of the request.
     asked_id: String,
-    usage: Usage,
+    usage: TokenUsage,
 }
 
 impl LastAnswer {
     /// An answer to a request that is all of `view`.
-    fn behind(view: &Transcript, usage: Usage) -> Option<LastAnswer> {
+    fn new(view: &Transcript, usage: TokenUsage) -> Option<LastAnswer> {
         Some(LastAnswer { asked_id: view.last()?.id().to_owned(), usage })
     }
 
     /// Whether it is that of the last request of a turn: there is nothing more in the turn but what it says.
-    fn ends(&self, view: &Transcript, turn: &Range<u64>) -> bool {
+    fn is_final_in(&self, view: &Transcript, turn: &Range<u64>) -> bool {
         let of_turn = view.iter().filter(|entry| turn.contains(&entry.seq()));
         let mut asked = of_turn.skip_while(|entry| entry.id() != self.asked_id);
         asked.next().is_some() && asked.all(|entry| entry.role() == Role::Assistant)
@@ -385,7 +388,7 @@ impl LastAnswer {
 }
 
 /// The entries from one to before another; a compaction may have folded the first of them.
-fn between(view: &Transcript, first_id: &str, next_id: Option<&str>) -> Range<u64> {
+fn entries_between(view: &Transcript, first_id: &str, next_id: Option<&str>) -> Range<u64> {
     let seq = |id: &str| view.iter().rev().find(|entry| entry.id() == id).map(|it| it.seq());
     let next = next_id.and_then(seq).unwrap_or(view.len() as u64);
     seq(first_id).unwrap_or(0).min(next)..next

@@ -1,7 +1,7 @@
 //! Why a context has no prompt, or was not compacted.
 
 use ctxhost_engine::SlotError;
-use ctxhost_law::CannotFit;
+use ctxhost_invariants::EmergencyTrimError;
 use ctxhost_session::SessionError;
 
 /// Why a context has no prompt, or was not compacted.
@@ -12,7 +12,7 @@ pub enum ContextError {
     Slot(#[from] SlotError),
     /// Not even the emergency trim fits.
     #[error(transparent)]
-    CannotFit(#[from] CannotFit),
+    CannotFit(#[from] EmergencyTrimError),
     /// The session could not be written.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -20,7 +20,7 @@ pub enum ContextError {
     #[error(
         "the next request needs {tokens} tokens and {budget_tokens} are free; compact the session (/compact, or `ctxhost compact`)"
     )]
-    CompactionOwed {
+    CompactionRequired {
         /// What it needs, as entries count.
         tokens: u64,
         /// What it may take.

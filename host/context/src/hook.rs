@@ -9,17 +9,17 @@ use crate::outcome::CompactionOutcome;
 /// Subscribes to compactions. Both calls have a default, so that a hook may do one thing only.
 pub trait CompactionHook: Send + Sync + Debug {
     /// A compaction is about to be asked for. The first hook that does not proceed decides.
-    fn before(&self, _coming: &ComingCompaction<'_>) -> HookDecision {
+    fn before_compaction(&self, _coming: &PendingCompaction<'_>) -> HookDecision {
         HookDecision::Proceed
     }
 
     /// A compaction was applied, rejected or not tried.
-    fn after(&self, _outcome: &CompactionOutcome) {}
+    fn after_compaction(&self, _outcome: &CompactionOutcome) {}
 }
 
 /// A compaction that is about to be asked for.
 #[derive(Clone, Debug)]
-pub struct ComingCompaction<'a> {
+pub struct PendingCompaction<'a> {
     /// The session.
     pub session: &'a SessionRef,
     /// The live transcript that would be compacted.
@@ -53,10 +53,10 @@ pub enum HookDecision {
 }
 
 /// The name under which a supplied summary is recorded.
-pub(crate) const HOOK: &str = "hook";
+pub(crate) const HOOK_ENGINE: &str = "hook";
 
 /// The newest half of the budget stays as it is; the supplied text stands for the rest.
-pub(crate) fn plan_of(summary: String, coming: &ComingCompaction<'_>) -> Plan {
+pub(crate) fn supplied_plan(summary: String, coming: &PendingCompaction<'_>) -> Plan {
     let cut = coming.view.tail_within(coming.budget_tokens / 2);
     let mut plan = Plan::default();
     plan.insert(Role::User, summary, 0..cut).keep(cut..coming.view.len() as u64);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest, SessionRef, Transcript};
 
-use ctxhost_engine::{ActiveEngine, Serving, SlotError};
+use ctxhost_engine::{ActiveEngine, EngineSet, SlotError};
 
 /// What an engine has seen of a session.
 #[derive(Clone, Debug, Default)]
-pub struct EngineProgress {
+pub struct IngestProgress {
     /// Which engine that is; `None` before the first call.
-    serving: Option<Serving>,
+    serving: Option<EngineSet>,
     /// The branch of the session that it was told of.
     branch: u64,
     epoch: u64,
@@ -18,7 +18,7 @@ pub struct EngineProgress {
     entries: u64,
 }
 
-impl EngineProgress {
+impl IngestProgress {
     /// Tells an engine of a session that is new to it, and of the entries that it has not seen; answers the
     /// time inside the engine. `branch` counts how often the session left the branch it stood on.
     ///
@@ -36,7 +36,7 @@ impl EngineProgress {
             let request =
                 BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
             engine.bootstrap(transcript, request).await?;
-            *self = EngineProgress { branch, ..EngineProgress::default() };
+            *self = IngestProgress { branch, ..IngestProgress::default() };
             // Bootstrapping may have put another engine in the place of the one that failed.
             self.serving = Some(engine.serving());
         }
@@ -52,6 +52,6 @@ impl EngineProgress {
         let request = IngestRequest { session, entries, ..IngestRequest::default() };
         let served = engine.ingest(transcript, request).await?;
         self.entries = end;
-        Ok(served.took)
+        Ok(served.elapsed)
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
-use crate::known_session::{KnownHandle, KnownSessions};
+use crate::session_directory::{SessionDirectory, SessionRegistration};
+use ctxhost_blobs::ImageStore;
 use ctxhost_dialects::ChatMessage;
-use ctxhost_history::{self as history, HistoryError, Undone};
-use ctxhost_law::Anchors;
-use ctxhost_media::Images;
+use ctxhost_history::{self as history, HistoryError, UndoReport};
+use ctxhost_invariants::PinnedEntries;
 use ctxhost_session::{
     FileCheck, NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy,
 };
@@ -23,18 +23,18 @@ pub struct LiveSession {
     /// How often the live transcript was replaced by another history under the same name.
     branch: u64,
     /// Where what must stay is in the live transcript.
-    anchors: Anchors,
+    pinned: PinnedEntries,
     reference: SessionRef,
-    images: Images,
+    images: ImageStore,
     /// What engines may ask about it, where any may.
-    known: Option<KnownHandle>,
+    registration: Option<SessionRegistration>,
 }
 
 /// What is taken back or replaced of a conversation before more is said in it.
 #[derive(Clone, Debug, Default)]
 pub struct Amendment {
     /// Behind which record it goes on; where it stands, if nothing is said of it.
-    pub back_to: Option<BackTo>,
+    pub branch_point: Option<BranchPoint>,
     /// The records that say what is left out or has other content.
     pub edits: Vec<RecordBody>,
 }
@@ -42,13 +42,13 @@ pub struct Amendment {
 impl Amendment {
     /// Whether nothing is taken back or replaced.
     pub fn is_empty(&self) -> bool {
-        self.back_to.is_none() && self.edits.is_empty()
+        self.branch_point.is_none() && self.edits.is_empty()
     }
 }
 
 /// Where a conversation goes on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BackTo {
+pub enum BranchPoint {
     /// From before its first record.
     Start,
     /// From behind this one.
@@ -60,42 +60,50 @@ impl LiveSession {
     pub fn new(session: Session) -> LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        let (anchors, images) = (Anchors::default(), Images::default());
-        LiveSession { session, log, branch: 0, anchors, reference, images, known: None }
+        let (anchors, images) = (PinnedEntries::default(), ImageStore::default());
+        LiveSession {
+            session,
+            log,
+            branch: 0,
+            pinned: anchors,
+            reference,
+            images,
+            registration: None,
+        }
     }
 
     /// Engines may ask about it from here on.
-    pub(crate) fn make_known(&mut self, sessions: &Arc<KnownSessions>) {
-        self.known = Some(sessions.add(&self.session));
+    pub(crate) fn register(&mut self, sessions: &Arc<SessionDirectory>) {
+        self.registration = Some(sessions.register(&self.session));
     }
 
     /// A request began: the provider's cache is warm.
-    pub(crate) fn touched(&self, now_ms: i64) {
-        if let Some(handle) = &self.known {
-            handle.known.touched(now_ms);
+    pub(crate) fn record_cache_use(&self, now_ms: i64) {
+        if let Some(handle) = &self.registration {
+            handle.history.record_cache_use(now_ms);
         }
     }
 
     /// Moves a session in memory into a file, which must not be there yet, and its new images there. What is
-    /// appended next is written by [`Session::write_out`].
+    /// appended next is written by [`Session::flush`].
     ///
     /// # Errors
     ///
     /// Whatever the disk answers; the session is as it was then.
-    pub fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
-        self.session.keep_in(path, sync)?;
-        self.session.write_behind();
-        self.replaced();
+    pub fn move_to_file(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+        self.session.save_to(path, sync)?;
+        self.session.enable_write_behind();
+        self.replace_history();
         Ok(())
     }
 
     /// New images are stored there.
-    pub fn use_images(&mut self, images: Images) {
+    pub fn set_images(&mut self, images: ImageStore) {
         self.images = images;
     }
 
     /// Its images.
-    pub fn images(&self) -> &Images {
+    pub fn images(&self) -> &ImageStore {
         &self.images
     }
 
@@ -129,7 +137,7 @@ impl LiveSession {
     ///
     /// Where the session cannot be written. It can be used again only when it is opened again.
     pub fn write_out(&mut self) -> Result<(), SessionError> {
-        self.session.write_out()
+        self.session.flush()
     }
 
     /// Looks whether the file is still there, and makes it again where it is not.
@@ -142,14 +150,14 @@ impl LiveSession {
         self.branch
     }
 
-    /// Where what must stay is in the live transcript, as of the last [`find_anchors`](Self::find_anchors).
-    pub(crate) fn anchors(&self) -> &Anchors {
-        &self.anchors
+    /// Where what must stay is in the live transcript, as of the last [`update_pinned`](Self::find_anchors).
+    pub(crate) fn pinned(&self) -> &PinnedEntries {
+        &self.pinned
     }
 
     /// Finds what must stay in the entries that are new.
-    pub(crate) fn find_anchors(&mut self) {
-        self.anchors.follow(&self.log.snapshot());
+    pub(crate) fn update_pinned(&mut self) {
+        self.pinned.update(&self.log.snapshot());
     }
 
     /// The user's message, where it is what is about to be answered; empty inside a tool loop.
@@ -165,7 +173,7 @@ impl LiveSession {
     ///
     /// Whatever the session's file answers; nothing is appended then.
     pub fn append_record(&mut self, record: &Record) -> Result<(), SessionError> {
-        let id = self.session.adopt(record)?;
+        let id = self.session.append_copy(record)?;
         self.extend([&id]);
         Ok(())
     }
@@ -191,7 +199,7 @@ impl LiveSession {
     ///
     /// Whatever the session's file answers; nothing is appended then.
     pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
-        let body = body.with_message(|message| self.images.put_away(message))?;
+        let body = body.with_message(|message| self.images.store_images(message))?;
         let id = self.session.append_at(body, now_ms)?;
         self.extend([&id]);
         Ok(id)
@@ -207,7 +215,7 @@ impl LiveSession {
         bodies: impl IntoIterator<Item = RecordBody>,
         now_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
-        let put_away = |body: RecordBody| body.with_message(|it| self.images.put_away(it));
+        let put_away = |body: RecordBody| body.with_message(|it| self.images.store_images(it));
         let bodies = bodies.into_iter().map(put_away);
         let bodies = bodies.collect::<Result<Vec<RecordBody>, SessionError>>()?;
         let ids = self.session.append_all(bodies, now_ms)?;
@@ -228,25 +236,25 @@ impl LiveSession {
         now_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
         let stood_at = self.session.leaf().map(|leaf| leaf.id().to_owned());
-        match &amendment.back_to {
-            Some(BackTo::Start) => self.session.leave_branch()?,
-            Some(BackTo::Record(id)) => self.session.set_leaf(id)?,
+        match &amendment.branch_point {
+            Some(BranchPoint::Start) => self.session.clear_leaf()?,
+            Some(BranchPoint::Record(id)) => self.session.set_leaf(id)?,
             None => {}
         }
         let edits = amendment.edits.len();
-        let put_away = |body: RecordBody| body.with_message(|it| self.images.put_away(it));
+        let put_away = |body: RecordBody| body.with_message(|it| self.images.store_images(it));
         let bodies = bodies.into_iter().map(put_away);
         let appended = bodies
             .collect::<Result<Vec<RecordBody>, SessionError>>()
             .and_then(|it| self.session.append_all(amendment.edits.into_iter().chain(it), now_ms));
-        if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.back_to, &stood_at) {
+        if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.branch_point, &stood_at) {
             self.session.set_leaf(id)?;
         }
         let mut ids = appended?;
         self.log = self.session.live(self.log.epoch() + 1);
         // An edit leaves the history that the engine knows; another branch does not.
-        self.branch += u64::from(amendment.back_to.is_some());
-        self.replaced();
+        self.branch += u64::from(amendment.branch_point.is_some());
+        self.replace_history();
         Ok(ids.split_off(edits))
     }
 
@@ -255,8 +263,8 @@ impl LiveSession {
     /// # Errors
     ///
     /// Whatever the session's file answers; the live transcript is as before then.
-    pub fn undo_compaction(&mut self, number: Option<i64>) -> Result<Undone, HistoryError> {
-        let undone = history::undo(&mut self.session, number)?;
+    pub fn undo_compaction(&mut self, number: Option<i64>) -> Result<UndoReport, HistoryError> {
+        let undone = history::undo_compaction(&mut self.session, number)?;
         self.replace_transcript();
         Ok(undone)
     }
@@ -294,7 +302,7 @@ impl LiveSession {
     fn replace_transcript(&mut self) {
         self.log = self.session.live(self.log.epoch() + 1);
         self.branch += 1;
-        self.replaced();
+        self.replace_history();
     }
 
     /// Takes in records that were appended to the session.
@@ -305,16 +313,16 @@ impl LiveSession {
                 self.log.append(entry);
             }
         }
-        if let Some(handle) = &self.known {
+        if let Some(handle) = &self.registration {
             let view = self.log.snapshot();
-            handle.known.grew(view.range(before..view.len() as u64));
+            handle.history.append(view.range(before..view.len() as u64));
         }
     }
 
     /// What was said is another history by now, or stands in another file.
-    fn replaced(&self) {
-        if let Some(handle) = &self.known {
-            handle.known.replaced_by(&self.session);
+    fn replace_history(&self) {
+        if let Some(handle) = &self.registration {
+            handle.history.replace_with(&self.session);
         }
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{Role, Transcript, Trigger};
 
-use ctxhost_survival::Shares;
+use ctxhost_retention::Shares;
 
 /// What became of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CompactionVerdict {
     /// It was applied: the live transcript is smaller now.
     Applied,
     /// It was not applied: the session is as it was.
@@ -23,10 +23,10 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl CompactionVerdict {
     /// Whether another attempt at the same pressure makes sense.
-    pub fn allows_another(&self) -> bool {
-        !matches!(self, Verdict::NotTried { .. })
+    pub fn allows_retry(&self) -> bool {
+        !matches!(self, CompactionVerdict::NotTried { .. })
     }
 }
 
@@ -38,7 +38,7 @@ pub struct CompactionOutcome {
     /// Who made it.
     pub engine: String,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: CompactionVerdict,
     /// Size of the live transcript before, in tokens without margin.
     pub before_tokens: u64,
     /// Size after; the same as before where it was not applied.
@@ -48,32 +48,32 @@ pub struct CompactionOutcome {
     /// What stands for them.
     pub summary: String,
     /// What the engine said of it: who wrote the summary, and what did not go as it should.
-    pub said: String,
+    pub engine_notes: String,
     /// How much of what was said is still said; `None` where there was nothing to hold against it.
-    pub survival: Option<Shares>,
+    pub retention: Option<Shares>,
     /// Why it was not the configured engine that made it.
     pub fallback: Option<String>,
     /// Whether it had been worked out ahead, so that nobody waited for the engine.
-    pub ahead: bool,
+    pub is_precomputed: bool,
     /// Time inside engines.
     pub took: Duration,
 }
 
 impl CompactionOutcome {
     /// The outcome before anything has happened.
-    pub(crate) fn begun(engine: String, view: &Transcript, trigger: Trigger) -> Self {
+    pub(crate) fn new(engine: String, view: &Transcript, trigger: Trigger) -> Self {
         CompactionOutcome {
             trigger,
             engine,
-            verdict: Verdict::Applied,
+            verdict: CompactionVerdict::Applied,
             before_tokens: view.total_tokens(),
             after_tokens: view.total_tokens(),
             folded: Vec::new(),
             summary: String::new(),
-            said: String::new(),
-            survival: None,
+            engine_notes: String::new(),
+            retention: None,
             fallback: None,
-            ahead: false,
+            is_precomputed: false,
             took: Duration::ZERO,
         }
     }

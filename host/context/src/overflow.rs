@@ -27,7 +27,7 @@ pub struct Overflow {
 }
 
 /// A refused request and what is known of its size, in provider tokens.
-pub(crate) struct Refusal<'a> {
+pub(crate) struct RefusedRequest<'a> {
     pub(crate) failure: &'a ProviderError,
     pub(crate) sent: &'a SentRequest,
     /// What it was probably counted as.
@@ -39,12 +39,12 @@ pub(crate) struct Refusal<'a> {
 }
 
 /// Makes a target smaller; answers the longest answer to ask for, where that is shortened.
-pub(crate) fn make_smaller(target: &mut Target, refusal: &Refusal<'_>) -> Option<u64> {
+pub(crate) fn shrink_target(target: &mut Target, refusal: &RefusedRequest<'_>) -> Option<u64> {
     let limit_tokens = refusal.failure.limit_tokens.filter(|tokens| *tokens > 0);
     let ceiling_tokens = limit_tokens.filter(|_| refusal.failure.is_ceiling);
     let smaller_tokens = (refusal.sent.conversation_tokens as f64 * SMALLER_SHARE) as u64;
     let (output_tokens, conversation_tokens) = match ceiling_tokens {
-        Some(limit_tokens) => under_ceiling(target, refusal, limit_tokens, smaller_tokens),
+        Some(limit_tokens) => fit_under_ceiling(target, refusal, limit_tokens, smaller_tokens),
         None => match shorter_answer(target, refusal) {
             Some(tokens) => (Some(tokens), None),
             None => (None, Some(smaller_tokens)),
@@ -58,13 +58,13 @@ pub(crate) fn make_smaller(target: &mut Target, refusal: &Refusal<'_>) -> Option
 /// The longest answer, in provider tokens, and the conversation, as entries count, that a key may send under what it
 /// may use in a minute. Waiting does not help, since this one request is larger; and it is no window, so it holds
 /// for this request and is not learned.
-fn under_ceiling(
+fn fit_under_ceiling(
     target: &Target,
-    refusal: &Refusal<'_>,
+    refusal: &RefusedRequest<'_>,
     limit_tokens: u64,
     smaller_tokens: u64,
 ) -> (Option<u64>, Option<u64>) {
-    let limit = RequestLimit::under_ceiling(limit_tokens, target.output_tokens);
+    let limit = RequestLimit::from_ceiling(limit_tokens, target.output_tokens);
     let said_tokens = refusal.sent.conversation_tokens;
     let all_tokens = said_tokens.saturating_add(target.overhead_tokens);
     // A provider may count the answer in that was asked for, and may not.
@@ -81,9 +81,9 @@ fn under_ceiling(
 
 /// The answer with which the request fits, in provider tokens: what the provider leaves beside the prompt, or half of
 /// what was asked for where the prompt alone leaves room for half of the reserve.
-fn shorter_answer(target: &Target, refusal: &Refusal<'_>) -> Option<u64> {
+fn shorter_answer(target: &Target, refusal: &RefusedRequest<'_>) -> Option<u64> {
     let least_tokens = target.min_output_tokens?;
-    if let Some(room_tokens) = refusal.failure.fitting_answer_tokens() {
+    if let Some(room_tokens) = refusal.failure.max_answer_tokens() {
         return Some(room_tokens)
             .filter(|tokens| (least_tokens..target.output_tokens).contains(tokens));
     }
@@ -107,7 +107,7 @@ pub(crate) fn refused_tokens(
 
 /// The refusal with the size of the prompt alone. Some providers count prompt and answer together, and a factor that was
 /// learned from the sum would make every later request far too small.
-pub(crate) fn without_answer(
+pub(crate) fn prompt_only(
     failure: &ProviderError,
     expected_tokens: u64,
     output_tokens: u64,

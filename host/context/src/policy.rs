@@ -1,6 +1,6 @@
 //! When the host may compact by itself on the way to a prompt.
 
-use ctxhost_config::{CompactionSettings, Timing};
+use ctxhost_config::{CompactionSettings, CompactionTiming};
 
 /// When the host may compact by itself on the way to a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,9 +18,11 @@ impl CompactionPolicy {
     /// The policy that a config's timing means for one request; `mid_turn` says that tools have run already.
     pub fn for_request(settings: &CompactionSettings, mid_turn: bool) -> CompactionPolicy {
         match settings.timing {
-            Timing::Ask | Timing::Manual => CompactionPolicy::Never,
-            Timing::BetweenTurns if !mid_turn || settings.mid_turn => CompactionPolicy::WhenWanted,
-            Timing::BetweenTurns | Timing::Idle => CompactionPolicy::WhenNeeded,
+            CompactionTiming::Ask | CompactionTiming::Manual => CompactionPolicy::Never,
+            CompactionTiming::BetweenTurns if !mid_turn || settings.mid_turn => {
+                CompactionPolicy::WhenWanted
+            }
+            CompactionTiming::BetweenTurns | CompactionTiming::Idle => CompactionPolicy::WhenNeeded,
         }
     }
 }
@@ -36,11 +38,11 @@ mod tests {
             let policy = CompactionPolicy::for_request(&settings, mid_turn);
             assert_eq!(policy, expected, "{timing:?} {mid_turn}");
         };
-        check(Timing::BetweenTurns, false, CompactionPolicy::WhenWanted);
-        check(Timing::BetweenTurns, true, CompactionPolicy::WhenNeeded);
-        check(Timing::Idle, false, CompactionPolicy::WhenNeeded);
-        check(Timing::Ask, false, CompactionPolicy::Never);
-        check(Timing::Manual, true, CompactionPolicy::Never);
+        check(CompactionTiming::BetweenTurns, false, CompactionPolicy::WhenWanted);
+        check(CompactionTiming::BetweenTurns, true, CompactionPolicy::WhenNeeded);
+        check(CompactionTiming::Idle, false, CompactionPolicy::WhenNeeded);
+        check(CompactionTiming::Ask, false, CompactionPolicy::Never);
+        check(CompactionTiming::Manual, true, CompactionPolicy::Never);
         let eager = CompactionSettings { mid_turn: true, ..CompactionSettings::default() };
         let policy = CompactionPolicy::for_request(&eager, true);
         assert_eq!(policy, CompactionPolicy::WhenWanted);

@@ -14,24 +14,24 @@ use std::sync::Arc;
 use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 
 use crate::target::Budget;
-use ctxhost_engine::{ActiveEngine, Served, Serving, SlotError};
+use ctxhost_engine::{ActiveEngine, EngineAnswer, EngineSet, SlotError};
 
 /// An engine that had nothing to compact is asked again when the transcript is so many times as large.
-const GROWN: f64 = 1.1;
+const RETRY_GROWTH: f64 = 1.1;
 
 /// What has been worked out for a context.
 #[derive(Debug, Default)]
-pub(crate) struct Precomputed {
+pub(crate) struct PrecomputeState {
     compaction: Option<PrecomputedCompaction>,
     /// The epoch and the size for which nothing came of it.
     declined: Option<(u64, u64)>,
 }
 
-impl Precomputed {
+impl PrecomputeState {
     /// Whether there is none yet, and the engine has not just declined to make one.
-    pub(crate) fn wants(&self, view: &Transcript) -> bool {
+    pub(crate) fn needs_job(&self, view: &Transcript) -> bool {
         let is_declined = self.declined.is_some_and(|(epoch, tokens)| {
-            epoch == view.epoch() && (view.total_tokens() as f64) < tokens as f64 * GROWN
+            epoch == view.epoch() && (view.total_tokens() as f64) < tokens as f64 * RETRY_GROWTH
         });
         self.compaction.is_none() && !is_declined
     }
@@ -42,7 +42,7 @@ impl Precomputed {
     }
 
     /// Keeps what came of a job.
-    pub(crate) fn keep(&mut self, job: &PrecomputeJob, served: Served<Compaction>) {
+    pub(crate) fn store(&mut self, job: &PrecomputeJob, served: EngineAnswer<Compaction>) {
         self.compaction = Some(PrecomputedCompaction {
             served,
             serving: job.engine.serving(),
@@ -52,26 +52,30 @@ impl Precomputed {
     }
 
     /// Drops what does not hold any more; answers of how many entries it was.
-    pub(crate) fn drop_outdated(&mut self, view: &Transcript, serving: &Serving) -> Option<u64> {
-        self.compaction.take_if(|it| !it.holds(view, serving)).map(|it| it.entries)
+    pub(crate) fn discard_outdated(
+        &mut self,
+        view: &Transcript,
+        serving: &EngineSet,
+    ) -> Option<u64> {
+        self.compaction.take_if(|it| !it.is_current(view, serving)).map(|it| it.entries)
     }
 
     /// Takes what was worked out, where it still holds; what does not is dropped.
     pub(crate) fn take(
         &mut self,
         view: &Transcript,
-        serving: &Serving,
-    ) -> Option<Served<Compaction>> {
+        serving: &EngineSet,
+    ) -> Option<EngineAnswer<Compaction>> {
         let compaction = self.compaction.take()?;
-        compaction.holds(view, serving).then(|| compaction.extended(view))
+        compaction.is_current(view, serving).then(|| compaction.extended_to(view))
     }
 }
 
 /// A compaction that waits until it is needed.
 #[derive(Debug)]
 struct PrecomputedCompaction {
-    served: Served<Compaction>,
-    serving: Serving,
+    served: EngineAnswer<Compaction>,
+    serving: EngineSet,
     epoch: u64,
     entries: u64,
 }
@@ -79,12 +83,12 @@ struct PrecomputedCompaction {
 impl PrecomputedCompaction {
     /// Whether the live transcript still begins with what it was worked out from. Within an epoch a transcript only
     /// grows.
-    fn holds(&self, view: &Transcript, serving: &Serving) -> bool {
+    fn is_current(&self, view: &Transcript, serving: &EngineSet) -> bool {
         self.epoch == view.epoch() && self.entries <= view.len() as u64 && self.serving == *serving
     }
 
     /// The same for all entries that are there by now.
-    fn extended(mut self, view: &Transcript) -> Served<Compaction> {
+    fn extended_to(mut self, view: &Transcript) -> EngineAnswer<Compaction> {
         if let Compaction::Plan(plan) = &mut self.served.value {
             plan.keep(self.entries..view.len() as u64);
         }
@@ -112,7 +116,7 @@ impl PrecomputeJob {
     /// # Errors
     ///
     /// [`SlotError`] of the engine.
-    pub async fn run(&self) -> Result<Served<Compaction>, SlotError> {
+    pub async fn run(&self) -> Result<EngineAnswer<Compaction>, SlotError> {
         self.engine.compact(&self.view, self.request.clone()).await
     }
 }

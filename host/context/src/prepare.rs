@@ -7,16 +7,20 @@ use ctxhost_engine_api::{AssembleRequest, EngineError, ModelRef, Plan, Transcrip
 use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
 use crate::context::Context;
 use crate::error::ContextError;
-use crate::outcome::{CompactionOutcome, Verdict};
+use crate::outcome::{CompactionOutcome, CompactionVerdict};
 use crate::policy::CompactionPolicy;
 use crate::prompt::Prompt;
 use crate::target::{Budget, Target};
-use ctxhost_engine::{AssembleContext, EngineContext, OnRefusal, Served, SlotError, grouped};
-use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
-use ctxhost_survival as survival;
+use ctxhost_engine::{
+    AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError, group_thousands,
+};
+use ctxhost_invariants::{
+    self as invariants, EmergencyTrimError, EnforcedPlan, InvariantSettings, Repair,
+};
+use ctxhost_retention as retention;
 
 /// The name under which the host's own emergency trim signs.
-pub const LAST_RUNG: &str = "last rung";
+pub const EMERGENCY_TRIM: &str = "last rung";
 
 /// What a prompt is made for.
 #[derive(Clone, Copy)]
@@ -36,29 +40,30 @@ impl Context {
         let budget = self.budget(target);
         let model = self.model_ref(target);
         let request = PromptRequest { target, model: &model, budget };
-        let mut work = Work { took: self.ingest().await?, ..Work::default() };
-        let prompt = match self.prepare_within(request, &mut work).await? {
+        let mut work = PromptProgress { took: self.ingest().await?, ..PromptProgress::default() };
+        let prompt = match self.prepare_with_budget(request, &mut work).await? {
             Some(prompt) => prompt,
-            None => self.prepare_tightly(request, work).await?,
+            None => self.prepare_over_budget(request, work).await?,
         };
-        self.session.touched(self.settings.clock.now_ms());
+        self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
     }
 
     /// Prepares a prompt where the budget holds none: with the answer's reserve, else by the emergency trim.
-    async fn prepare_tightly(
+    async fn prepare_over_budget(
         &mut self,
         request: PromptRequest<'_>,
-        mut work: Work,
+        mut work: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let budget = request.budget;
         if budget.spare_tokens > 0 {
             let whole = PromptRequest { budget: budget.without_reserve(), ..request };
-            if let Some(prompt) = self.prepare_within(whole, &mut work).await? {
+            if let Some(prompt) = self.prepare_with_budget(whole, &mut work).await? {
                 return Ok(prompt);
             }
             // Trimmed to what leaves room for an answer, as long as that is possible.
-            if trimmed(&self.view(), budget.tokens, &self.settings.law).is_err() {
+            if emergency_trim_plan(&self.view(), budget.tokens, &self.settings.invariants).is_err()
+            {
                 return self.emergency_trim(whole, work);
             }
         }
@@ -66,10 +71,10 @@ impl Context {
     }
 
     /// Prepares a prompt with the engine's plans and compactions; `None` where none of them fits.
-    async fn prepare_within(
+    async fn prepare_with_budget(
         &mut self,
         request: PromptRequest<'_>,
-        work: &mut Work,
+        work: &mut PromptProgress,
     ) -> Result<Option<Prompt>, ContextError> {
         let budget_tokens = request.budget.tokens;
         let policy = request.target.compaction;
@@ -77,8 +82,8 @@ impl Context {
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = self.view();
             let assembled = self.assemble(request, &view, allowance_tokens).await?;
-            work.took += assembled.served.took;
-            work.refused += assembled.served.refused;
+            work.took += assembled.served.elapsed;
+            work.rejected_plans += assembled.served.refused_plans;
             let fits = assembled.lawful.tokens <= budget_tokens;
             if !fits {
                 work.over_budget = Some(assembled.over_budget(budget_tokens));
@@ -87,19 +92,19 @@ impl Context {
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(Some(assembled.into_prompt(view, budget_tokens, work)));
             }
-            if !fits && self.engine.effective().owns_compaction {
+            if !fits && self.engine.serving_info().owns_compaction {
                 // It has promised to fit. What the host put back it could not have counted, so it is asked again
                 // with that much less.
                 let overshoot_tokens = assembled.lawful.tokens - budget_tokens;
-                let less_tokens = overshoot_tokens.max(assembled.put_back_tokens(&view));
+                let less_tokens = overshoot_tokens.max(assembled.reinserted_tokens(&view));
                 allowance_tokens = allowance_tokens.saturating_sub(less_tokens);
                 continue;
             }
             if policy == CompactionPolicy::Never {
                 let tokens = assembled.lawful.tokens;
-                return Err(ContextError::CompactionOwed { tokens, budget_tokens });
+                return Err(ContextError::CompactionRequired { tokens, budget_tokens });
             }
-            if attempt > MAX_COMPACTIONS || !self.compact_on_the_way(request, attempt, work).await?
+            if attempt > MAX_COMPACTIONS || !self.compact_for_prompt(request, attempt, work).await?
             {
                 return Ok(fits.then(|| assembled.into_prompt(view, budget_tokens, work)));
             }
@@ -129,10 +134,10 @@ impl Context {
     pub async fn needs_compaction(&mut self, target: &Target) -> Result<bool, ContextError> {
         let budget = self.budget(target);
         let (view, model) = (self.view(), self.model_ref(target));
-        self.session.find_anchors();
+        self.session.update_pinned();
         let compacts = target.compaction != CompactionPolicy::Never
-            && !self.engine.effective().owns_compaction;
-        let most_tokens = view.total_tokens() + self.session.anchors().added_tokens();
+            && !self.engine.serving_info().owns_compaction;
+        let most_tokens = view.total_tokens() + self.session.pinned().added_tokens();
         if !compacts || most_tokens <= budget.tokens {
             return Ok(false);
         }
@@ -143,11 +148,11 @@ impl Context {
     }
 
     /// Tries a compaction; whether it makes sense to assemble again.
-    async fn compact_on_the_way(
+    async fn compact_for_prompt(
         &mut self,
         request: PromptRequest<'_>,
         attempt: u32,
-        work: &mut Work,
+        work: &mut PromptProgress,
     ) -> Result<bool, ContextError> {
         let trigger = request.target.trigger;
         let compaction = CompactionRequest {
@@ -159,7 +164,7 @@ impl Context {
         };
         let outcome = self.compact_once(compaction).await?;
         work.took += outcome.took;
-        let goes_on = outcome.verdict.allows_another();
+        let goes_on = outcome.verdict.allows_retry();
         work.compactions.push(outcome);
         work.took += self.ingest().await?;
         Ok(goes_on)
@@ -173,19 +178,19 @@ impl Context {
         request: PromptRequest<'_>,
         view: &Transcript,
         allowance_tokens: u64,
-    ) -> Result<Assembled, ContextError> {
+    ) -> Result<AssembledPlan, ContextError> {
         let PromptRequest { target, model, budget } = request;
         let settings = self.settings.clone();
         let mut refused_before = 0;
-        self.session.find_anchors();
+        self.session.update_pinned();
         loop {
-            let anchors = self.session.anchors();
+            let anchors = self.session.pinned();
             let budget_of_engine = anchors.request_budget(allowance_tokens);
             let assemble = Some(AssembleContext {
-                anchors,
+                pinned: anchors,
                 budget_tokens: budget.tokens,
-                law: &settings.law,
-                on_refusal: OnRefusal::LeaveOut,
+                invariants: &settings.invariants,
+                on_refusal: OnRefusal::Quarantine,
             });
             let call = AssembleRequest {
                 session: self.session.reference().clone(),
@@ -200,16 +205,17 @@ impl Context {
             let context = EngineContext { transcript: view, assemble };
             let mut served = self.engine.ask(context, call).await?;
             let plan = served.value.clone();
-            match law::enforce_with(anchors, view, plan, budget.tokens, &settings.law) {
+            match invariants::enforce_with(anchors, view, plan, budget.tokens, &settings.invariants)
+            {
                 Ok(mut lawful) => {
-                    self.engine.passed(&served);
+                    self.engine.record_success(&served);
                     lawful.repairs.splice(0..0, std::mem::take(&mut served.repairs));
-                    served.refused += refused_before;
-                    return Ok(Assembled { served, lawful });
+                    served.refused_plans += refused_before;
+                    return Ok(AssembledPlan { served, lawful });
                 }
                 Err(violation) => {
-                    refused_before += served.refused + 1;
-                    self.engine.refuse(&served, "assemble", &violation.to_string())?;
+                    refused_before += served.refused_plans + 1;
+                    self.engine.reject(&served, "assemble", &violation.to_string())?;
                     self.ingest().await?;
                 }
             }
@@ -220,18 +226,18 @@ impl Context {
     fn emergency_trim(
         &mut self,
         request: PromptRequest<'_>,
-        work: Work,
+        work: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let PromptRequest { model, budget, .. } = request;
         let view = self.view();
-        let plan = trimmed(&view, budget.tokens, &self.settings.law)?;
-        let lawful = law::enforce(&view, plan, budget.tokens, &self.settings.law)
+        let plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants)?;
+        let lawful = invariants::enforce(&view, plan, budget.tokens, &self.settings.invariants)
             .map_err(|violation| EngineError::failed(violation.to_string()))
-            .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
-        let engine = self.engine.effective().id;
-        let why = work.why_trimmed(&engine);
+            .map_err(|error| SlotError::from_engine(EMERGENCY_TRIM, "assemble", error))?;
+        let engine = self.engine.serving_info().id;
+        let why = work.trim_reason(&engine);
         let session = self.id();
-        if self.is_trim_reported {
+        if self.is_trim_logged {
             tracing::debug!(session, why, kept_tokens = lawful.tokens, "emergency trim");
         } else {
             tracing::warn!(
@@ -247,16 +253,16 @@ impl Context {
                 "emergency trim: neither a plan nor a compaction fits the budget; use a larger window, or a smaller system prompt and fewer tools. Later trims of this session are logged at debug level"
             );
         }
-        self.is_trim_reported = true;
+        self.is_trim_logged = true;
         Ok(Prompt {
             budget_tokens: budget.tokens,
             view,
-            lawful,
-            engine: LAST_RUNG.into(),
+            checked: lawful,
+            engine: EMERGENCY_TRIM.into(),
             fallback: Some(why),
             compactions: work.compactions,
             notes: Vec::new(),
-            refused: work.refused,
+            rejected_plans: work.rejected_plans,
             took: work.took,
         })
     }
@@ -266,36 +272,37 @@ impl Context {
 ///
 /// # Errors
 ///
-/// [`CannotFit`] where not even what must stay fits.
-pub fn trimmed(
+/// [`EmergencyTrimError`] where not even what must stay fits.
+pub fn emergency_trim_plan(
     view: &Transcript,
     budget_tokens: u64,
-    settings: &LawSettings,
-) -> Result<Plan, CannotFit> {
-    law::last_rung(view, budget_tokens, settings, &|left_out, room| {
-        survival::ledger(view, left_out, room.tokens, room.request_tokens)
+    settings: &InvariantSettings,
+) -> Result<Plan, EmergencyTrimError> {
+    invariants::emergency_trim(view, budget_tokens, settings, &|left_out, room| {
+        retention::render_ledger(view, left_out, room.tokens, room.request_tokens)
     })
 }
 
 /// What went into a prompt so far.
 #[derive(Default)]
-struct Work {
+struct PromptProgress {
     compactions: Vec<CompactionOutcome>,
-    refused: u64,
+    rejected_plans: u64,
     took: Duration,
     /// By how much the last plan that did not fit was over, in words.
     over_budget: Option<String>,
 }
 
-impl Work {
+impl PromptProgress {
     /// Why nothing but the emergency trim is left, in words.
-    fn why_trimmed(&self, engine: &str) -> String {
+    fn trim_reason(&self, engine: &str) -> String {
         let over = self.over_budget.clone();
         let over = over.unwrap_or_else(|| format!("plan of {engine} is over its budget"));
         match self.compactions.last() {
             Some(CompactionOutcome {
                 engine,
-                verdict: Verdict::Rejected { reason } | Verdict::NotTried { reason },
+                verdict:
+                    CompactionVerdict::Rejected { reason } | CompactionVerdict::NotTried { reason },
                 ..
             }) => format!("{over}; compact of {engine}: {reason}"),
             _ => over,
@@ -304,19 +311,19 @@ impl Work {
 }
 
 /// A plan that passed the invariants, with the engine that made it.
-struct Assembled {
-    served: Served<Plan>,
-    lawful: Lawful,
+struct AssembledPlan {
+    served: EngineAnswer<Plan>,
+    lawful: EnforcedPlan,
 }
 
-impl Assembled {
+impl AssembledPlan {
     fn wants_compaction(&self) -> bool {
         self.served.value.extras.compaction_wanted.is_some()
     }
 
-    fn put_back_tokens(&self, view: &Transcript) -> u64 {
+    fn reinserted_tokens(&self, view: &Transcript) -> u64 {
         let tokens = |repair: &Repair| match repair {
-            Repair::PutBack { entries, .. } => view.tokens(entries.clone()),
+            Repair::Reinserted { entries, .. } => view.tokens(entries.clone()),
             _ => 0,
         };
         self.lawful.repairs.iter().map(tokens).sum()
@@ -328,23 +335,28 @@ impl Assembled {
         format!(
             "plan of {} needs {} tokens, {} over the budget of {}",
             self.served.engine,
-            grouped(tokens),
-            grouped(tokens.saturating_sub(budget_tokens)),
-            grouped(budget_tokens),
+            group_thousands(tokens),
+            group_thousands(tokens.saturating_sub(budget_tokens)),
+            group_thousands(budget_tokens),
         )
     }
 
-    fn into_prompt(self, view: Transcript, budget_tokens: u64, work: &mut Work) -> Prompt {
+    fn into_prompt(
+        self,
+        view: Transcript,
+        budget_tokens: u64,
+        work: &mut PromptProgress,
+    ) -> Prompt {
         let work = std::mem::take(work);
         Prompt {
             budget_tokens,
             view,
-            lawful: self.lawful,
+            checked: self.lawful,
             engine: self.served.engine,
             fallback: self.served.fallback,
             compactions: work.compactions,
             notes: self.served.value.extras.notes,
-            refused: work.refused,
+            rejected_plans: work.rejected_plans,
             took: work.took,
         }
     }

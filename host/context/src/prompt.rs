@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ctxhost_engine_api::{Item, Note, Transcript};
+use ctxhost_engine_api::{PlanItem, PlanNote, Transcript};
 
 use crate::outcome::CompactionOutcome;
-use ctxhost_law::Lawful;
+use ctxhost_invariants::EnforcedPlan;
 
 /// A plan that obeys the invariants, and how it came to be.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Prompt {
     /// The transcript it was made from.
     pub view: Transcript,
     /// The plan after repairs.
-    pub lawful: Lawful,
+    pub checked: EnforcedPlan,
     /// The engine that made it.
     pub engine: String,
     /// Why it was not the configured engine.
@@ -23,16 +23,16 @@ pub struct Prompt {
     /// What it had to fit, as entries count: more than the budget where the answer's reserve was used.
     pub budget_tokens: u64,
     /// What the engine did that no operation of the plan shows.
-    pub notes: Vec<Note>,
+    pub notes: Vec<PlanNote>,
     /// Plans that the invariants refused on the way.
-    pub refused: u64,
+    pub rejected_plans: u64,
     /// Time inside engines.
     pub took: Duration,
 }
 
 impl Prompt {
     /// The items that the model sees.
-    pub fn items(&self) -> Vec<Item<'_>> {
-        self.lawful.items(&self.view)
+    pub fn items(&self) -> Vec<PlanItem<'_>> {
+        self.checked.items(&self.view)
     }
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::hook::CompactionHook;
-use crate::known_session::KnownSessions;
+use crate::session_directory::SessionDirectory;
+use ctxhost_blobs::BlobDirs;
 use ctxhost_config::{AccountingSettings, BudgetSettings, Config};
-use ctxhost_engine::Clock;
-use ctxhost_law::LawSettings;
-use ctxhost_media::MediaHome;
-use ctxhost_survival::Gate;
+use ctxhost_engine::HostClock;
+use ctxhost_invariants::InvariantSettings;
+use ctxhost_retention::QualityGate;
 
 /// What all contexts of a host share.
 #[derive(Clone, Debug)]
 pub struct ContextSettings {
     /// The numbers of the invariants.
-    pub law: LawSettings,
+    pub invariants: InvariantSettings,
     /// The least that a compaction has to keep.
-    pub gate: Gate,
+    pub quality_gate: QualityGate,
     /// What of a window is held free.
     pub budget: BudgetSettings,
     /// How token counts are learned from.
@@ -26,23 +26,23 @@ pub struct ContextSettings {
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
     /// What engines may ask about sessions: give it to them when they are opened.
-    pub sessions: Arc<KnownSessions>,
+    pub sessions: Arc<SessionDirectory>,
     /// The time that engines are given and sessions are stamped with.
-    pub clock: Clock,
+    pub clock: HostClock,
 }
 
 impl ContextSettings {
     /// As a config says, on the system's clock, without hooks.
     pub fn from_config(config: &Config) -> ContextSettings {
         ContextSettings {
-            law: config.law.clone(),
-            gate: config.compaction.gate.clone(),
+            invariants: config.law.clone(),
+            quality_gate: config.compaction.gate.clone(),
             budget: config.budget.clone(),
             accounting: config.accounting.clone(),
             precompute_share: config.compaction.precompute_share,
             hooks: Vec::new(),
-            sessions: Arc::new(KnownSessions::new(MediaHome::default())),
-            clock: Clock::default(),
+            sessions: Arc::new(SessionDirectory::new(BlobDirs::default())),
+            clock: HostClock::default(),
         }
     }
 }

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::project::Builder;
-use super::{DevError, Project};
+use super::project::BuildTool;
+use super::{DevError, EngineProject};
 
 /// Where a Makefile leaves the library.
 const MAKE_FOLDER: &str = "build";
 
 /// How a crate is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
+pub enum BuildProfile {
     /// As hosts will load it: its times mean something.
     #[default]
     Release,
@@ -24,35 +24,35 @@ pub enum Profile {
 
 /// A library that was built.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct BuildOutput {
     /// The file, which the next build replaces.
     pub library: PathBuf,
     /// How long that took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
-impl Project {
+impl EngineProject {
     /// Builds the engine. Warnings and errors go to standard error as the tool writes them.
     ///
     /// # Errors
     ///
     /// [`DevError`]: no tool, a failed build, a build without a library.
-    pub fn build(&self, profile: Profile) -> Result<Built, DevError> {
+    pub fn build(&self, profile: BuildProfile) -> Result<BuildOutput, DevError> {
         let began = Instant::now();
-        let library = match self.builder() {
-            Builder::Cargo => build_with_cargo(self.folder(), profile)?,
-            Builder::Make => build_with_make(self.folder())?,
+        let library = match self.build_tool() {
+            BuildTool::Cargo => build_with_cargo(self.folder(), profile)?,
+            BuildTool::Make => build_with_make(self.folder())?,
         };
-        Ok(Built { library, took: began.elapsed() })
+        Ok(BuildOutput { library, duration: began.elapsed() })
     }
 }
 
-fn build_with_cargo(folder: &Path, profile: Profile) -> Result<PathBuf, DevError> {
+fn build_with_cargo(folder: &Path, profile: BuildProfile) -> Result<PathBuf, DevError> {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(&program);
     // Messages about artefacts on standard output, those for people on standard error.
     command.args(["build", "--lib", "--message-format=json-render-diagnostics"]);
-    command.args((profile == Profile::Release).then_some("--release"));
+    command.args((profile == BuildProfile::Release).then_some("--release"));
     let messages = run(command, &program, folder)?;
     let manifest = folder.join("Cargo.toml");
     let mut libraries = messages.lines().filter_map(|line| library_of(line, &manifest));
@@ -82,7 +82,7 @@ fn run(mut command: Command, program: &str, folder: &Path) -> Result<String, Dev
         .map_err(|source| DevError::NoTool { program: program.to_owned(), source })?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(DevError::NotBuilt { program: name_of(program) }),
+        false => Err(DevError::BuildFailed { program: name_of(program) }),
     }
 }
 
@@ -92,7 +92,7 @@ fn name_of(program: &str) -> String {
 
 /// A message of cargo, as far as it matters here.
 #[derive(Deserialize)]
-struct Artifact {
+struct CargoArtifact {
     reason: String,
     manifest_path: PathBuf,
     #[serde(default)]
@@ -101,7 +101,7 @@ struct Artifact {
 
 /// The library that a message says was built of a manifest.
 fn library_of(message: &str, manifest: &Path) -> Option<PathBuf> {
-    let artifact: Artifact = serde_json::from_str(message).ok()?;
+    let artifact: CargoArtifact = serde_json::from_str(message).ok()?;
     let is_ours = artifact.reason == "compiler-artifact" && artifact.manifest_path == manifest;
     artifact.filenames.into_iter().find(|path| is_ours && is_library(path))
 }

@@ -8,15 +8,15 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::{Built, DevError, cannot};
-use ctxhost_engine::{Inspected, inspect};
+use super::{BuildOutput, DevError, cannot};
+use ctxhost_engine::{EngineFile, inspect};
 
 /// Where copies stand, beside what the build leaves.
 const FOLDER: &str = "ctxhost-dev";
 
 /// One build.
 #[derive(Clone, Debug)]
-pub struct Generation {
+pub struct EngineGeneration {
     /// From 1.
     pub number: u64,
     /// The copy.
@@ -29,7 +29,7 @@ pub struct Generation {
     pub sha256: String,
 }
 
-impl Generation {
+impl EngineGeneration {
     /// `keep-errors@dev.3`
     pub fn name(&self) -> String {
         format!("{}@dev.{}", self.id, self.number)
@@ -38,13 +38,13 @@ impl Generation {
 
 /// The builds of one author's session.
 #[derive(Debug, Default)]
-pub struct Generations {
-    newest: Option<Generation>,
+pub struct GenerationLog {
+    newest: Option<EngineGeneration>,
 }
 
-impl Generations {
+impl GenerationLog {
     /// The newest.
-    pub fn newest(&self) -> Option<&Generation> {
+    pub fn newest(&self) -> Option<&EngineGeneration> {
         self.newest.as_ref()
     }
 
@@ -54,15 +54,16 @@ impl Generations {
     /// # Errors
     ///
     /// [`DevError::Load`] where it is no engine, [`DevError::Files`] where it cannot be copied.
-    pub fn take_in(&mut self, built: &Built) -> Result<Option<Generation>, DevError> {
-        let Inspected { meta, sha256, .. } = inspect(&built.library)?;
+    pub fn add(&mut self, built: &BuildOutput) -> Result<Option<EngineGeneration>, DevError> {
+        let EngineFile { meta, sha256, .. } = inspect(&built.library)?;
         if self.newest.as_ref().is_some_and(|newest| newest.sha256 == sha256) {
             return Ok(None);
         }
         let number = self.newest.as_ref().map_or(0, |newest| newest.number) + 1;
         let library = copy(&built.library, number)?;
-        let Inspected { sha256, .. } = inspect(&library)?;
-        let generation = Generation { number, library, id: meta.id, version: meta.version, sha256 };
+        let EngineFile { sha256, .. } = inspect(&library)?;
+        let generation =
+            EngineGeneration { number, library, id: meta.id, version: meta.version, sha256 };
         self.newest = Some(generation.clone());
         Ok(Some(generation))
     }

@@ -24,11 +24,11 @@ mod watch;
 use std::io;
 use std::path::PathBuf;
 
-pub use build::{Built, Profile};
-pub use generation::{Generation, Generations};
-pub use project::Project;
-pub use trial::Trial;
-pub use watch::Watch;
+pub use build::{BuildOutput, BuildProfile};
+pub use generation::{EngineGeneration, GenerationLog};
+pub use project::EngineProject;
+pub use trial::ReplayTrial;
+pub use watch::SourceWatcher;
 
 use ctxhost_engine::LoadError;
 
@@ -51,7 +51,7 @@ pub enum DevError {
     },
     /// The build failed; the tool has said why.
     #[error("{program} did not build the engine")]
-    NotBuilt {
+    BuildFailed {
         /// The program.
         program: String,
     },
@@ -66,7 +66,7 @@ pub enum DevError {
     Load(#[from] LoadError),
     /// The trial's process died.
     #[error("the engine took its process down: {how}")]
-    Died {
+    TrialCrashed {
         /// By what.
         how: String,
     },
@@ -78,7 +78,7 @@ pub enum DevError {
     },
     /// Files cannot be watched or copied.
     #[error("cannot {action}: {reason}")]
-    Files {
+    Io {
         /// What was tried, as a verb.
         action: String,
         /// What the system said.
@@ -89,5 +89,5 @@ pub enum DevError {
 /// What was tried when the system refused.
 fn cannot<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> DevError {
     let action = action.into();
-    move |reason| DevError::Files { action, reason: reason.to_string() }
+    move |reason| DevError::Io { action, reason: reason.to_string() }
 }

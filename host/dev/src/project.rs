@@ -16,35 +16,35 @@ const ROOT_SOURCES: [&str; 8] = ["c", "h", "cc", "cpp", "hpp", "zig", "go", "rs"
 
 /// Who builds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Builder {
+pub(super) enum BuildTool {
     Cargo,
     Make,
 }
 
 /// An engine's folder.
 #[derive(Clone, Debug)]
-pub struct Project {
+pub struct EngineProject {
     folder: PathBuf,
-    builder: Builder,
+    build_tool: BuildTool,
 }
 
-impl Project {
+impl EngineProject {
     /// The engine whose sources a folder holds.
     ///
     /// # Errors
     ///
     /// [`DevError::NoProject`].
-    pub fn open(folder: &Path) -> Result<Project, DevError> {
+    pub fn open(folder: &Path) -> Result<EngineProject, DevError> {
         let folder =
             folder.canonicalize().map_err(|_| DevError::NoProject { folder: folder.into() })?;
         let builder = if folder.join("Cargo.toml").is_file() {
-            Builder::Cargo
+            BuildTool::Cargo
         } else if folder.join("Makefile").is_file() {
-            Builder::Make
+            BuildTool::Make
         } else {
             return Err(DevError::NoProject { folder });
         };
-        Ok(Project { folder, builder })
+        Ok(EngineProject { folder, build_tool: builder })
     }
 
     /// The folder, absolute.
@@ -52,8 +52,8 @@ impl Project {
         &self.folder
     }
 
-    pub(super) fn builder(&self) -> Builder {
-        self.builder
+    pub(super) fn build_tool(&self) -> BuildTool {
+        self.build_tool
     }
 
     /// The folders of sources that are there.
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn what_a_build_writes_is_no_source() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(Project::open(folder.path()), Err(DevError::NoProject { .. })));
+        assert!(matches!(EngineProject::open(folder.path()), Err(DevError::NoProject { .. })));
         std::fs::write(folder.path().join("Cargo.toml"), "").unwrap();
-        let project = Project::open(folder.path()).unwrap();
-        assert_eq!(project.builder(), Builder::Cargo);
+        let project = EngineProject::open(folder.path()).unwrap();
+        assert_eq!(project.build_tool(), BuildTool::Cargo);
         let is_source = |path: &str| project.is_source(&project.folder().join(path));
         for source in ["src/lib.rs", "src/a/b.rs", "Cargo.toml", "build.rs", "engine.c"] {
             assert!(is_source(source), "{source}");

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
-use super::{DevError, Generation};
+use super::{DevError, EngineGeneration};
+use ctxhost_agent::replay::report::ReplayReport;
 use ctxhost_engine::LEGACY;
-use ctxhost_runtime::replay::report::Report;
 
 /// What to replay, and with what.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct ReplayTrial {
     /// This program.
     pub program: PathBuf,
     /// The session, as `replay` takes it.
@@ -20,14 +20,14 @@ pub struct Trial {
     pub config: Option<PathBuf>,
 }
 
-impl Trial {
+impl ReplayTrial {
     /// Replays the session through a generation, then through the bundled engine. The first run of the
     /// report is the generation's. What engines log goes to standard error.
     ///
     /// # Errors
     ///
-    /// [`DevError::Died`] where a signal ended the process, [`DevError::NoReport`] where it gave up.
-    pub fn run(&self, generation: &Generation) -> Result<Report, DevError> {
+    /// [`DevError::TrialCrashed`] where a signal ended the process, [`DevError::NoReport`] where it gave up.
+    pub fn run(&self, generation: &EngineGeneration) -> Result<ReplayReport, DevError> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg(&self.session).arg("--json");
         command.arg("--engines").arg(format!("{},{LEGACY}", generation.library.display()));
@@ -49,7 +49,7 @@ fn ended(status: ExitStatus) -> DevError {
         Some(number) => {
             let signal = nix::sys::signal::Signal::try_from(number);
             let name = signal.map_or("", |signal| signal.as_str());
-            DevError::Died { how: format!("signal {number} {name}").trim_end().to_owned() }
+            DevError::TrialCrashed { how: format!("signal {number} {name}").trim_end().to_owned() }
         }
         None => DevError::NoReport { status: status.to_string() },
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{DevError, Project, cannot};
+use super::{DevError, EngineProject, cannot};
 
 /// How long nothing may change before a change counts as over: an editor writes a file in several steps,
 /// and a checkout writes many.
@@ -14,20 +14,20 @@ const QUIET: Duration = Duration::from_millis(150);
 
 /// The sources of a project, watched.
 #[derive(Debug)]
-pub struct Watch {
-    project: Project,
+pub struct SourceWatcher {
+    project: EngineProject,
     events: Receiver<notify::Result<Event>>,
     /// Watches for as long as it is there.
     _watcher: RecommendedWatcher,
 }
 
-impl Watch {
+impl SourceWatcher {
     /// Begins to watch. What changes from here on is told by the next [`wait`](Self::wait).
     ///
     /// # Errors
     ///
-    /// [`DevError::Files`] where the system does not let it.
-    pub fn begin(project: &Project) -> Result<Watch, DevError> {
+    /// [`DevError::Io`] where the system does not let it.
+    pub fn start(project: &EngineProject) -> Result<SourceWatcher, DevError> {
         let failed = || cannot(format!("watch {}", project.folder().display()));
         let (send, events) = mpsc::channel();
         let mut watcher = notify::recommended_watcher(send).map_err(failed())?;
@@ -35,16 +35,16 @@ impl Watch {
         for folder in project.source_folders() {
             watcher.watch(&folder, RecursiveMode::Recursive).map_err(failed())?;
         }
-        Ok(Watch { project: project.clone(), events, _watcher: watcher })
+        Ok(SourceWatcher { project: project.clone(), events, _watcher: watcher })
     }
 
     /// Waits until sources have changed and are quiet again; answers the first that did.
     ///
     /// # Errors
     ///
-    /// [`DevError::Files`] where the system stops telling.
+    /// [`DevError::Io`] where the system stops telling.
     pub fn wait(&self) -> Result<PathBuf, DevError> {
-        let gone = || DevError::Files {
+        let gone = || DevError::Io {
             action: "watch".into(),
             reason: "the system tells nothing more".into(),
         };
@@ -83,7 +83,7 @@ mod tests {
         fs::write(root.join("Cargo.toml"), "").unwrap();
         fs::create_dir(root.join("src")).unwrap();
         fs::write(root.join("src/lib.rs"), "").unwrap();
-        let watch = Watch::begin(&Project::open(&root).unwrap()).unwrap();
+        let watch = SourceWatcher::start(&EngineProject::open(&root).unwrap()).unwrap();
         fs::write(root.join("Cargo.lock"), "locked").unwrap();
         fs::create_dir(root.join("target")).unwrap();
         let _ = fs::read_to_string(root.join("Cargo.toml")).unwrap();

@@ -99,21 +99,21 @@ impl Dialect for Anthropic {
     }
 
     fn encode(&self, request: &ModelRequest) -> Value {
-        request::body(self, request)
+        request::request_body(self, request)
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn new_decoder(&self) -> Box<dyn Decoder> {
         Box::new(stream::AnthropicDecoder::default())
     }
 
-    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
+    fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         Some((
             "/v1/messages/count_tokens".to_owned(),
-            Value::Object(request::prompt(self, request)),
+            Value::Object(request::prompt_fields(self, request)),
         ))
     }
 
-    fn counted(&self, answer: &Value) -> Option<u64> {
+    fn parse_count(&self, answer: &Value) -> Option<u64> {
         answer.get("input_tokens")?.as_u64()
     }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::message::Content;
+use crate::message::ChatBlock;
 
 /// An image of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Image<'a> {
+pub(super) struct InlineImage<'a> {
     /// Base64.
     pub(super) data: &'a str,
     /// Such as `image/png`.
@@ -14,18 +14,20 @@ pub(super) struct Image<'a> {
 }
 
 /// The texts that are not empty, joined by newlines.
-pub(super) fn text_of(blocks: &[Content]) -> String {
+pub(super) fn text_of(blocks: &[ChatBlock]) -> String {
     let texts = blocks.iter().filter_map(|block| match block {
-        Content::Text { text, .. } if !text.is_empty() => Some(text.as_str()),
+        ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.as_str()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The images that have something in them.
-pub(super) fn images_of(blocks: &[Content]) -> Vec<Image<'_>> {
+pub(super) fn images_of(blocks: &[ChatBlock]) -> Vec<InlineImage<'_>> {
     let images = blocks.iter().filter_map(|block| match block {
-        Content::Image { data, mime_type } if !data.is_empty() => Some(Image { data, mime_type }),
+        ChatBlock::Image { data, mime_type } if !data.is_empty() => {
+            Some(InlineImage { data, mime_type })
+        }
         _ => None,
     });
     images.collect()

@@ -27,28 +27,28 @@ pub enum IdRule {
 #[derive(Clone, Debug)]
 pub struct CallIds {
     rule: IdRule,
-    written: HashMap<String, String>,
+    wire_ids: HashMap<String, String>,
 }
 
 impl CallIds {
     /// The ids of these messages. Different ids stay different, whatever the rule makes of them.
-    pub fn of(messages: &[ChatMessage], rule: IdRule) -> CallIds {
-        let mut ids = CallIds { rule, written: HashMap::new() };
+    pub fn from_messages(messages: &[ChatMessage], rule: IdRule) -> CallIds {
+        let mut ids = CallIds { rule, wire_ids: HashMap::new() };
         let mut taken = HashSet::new();
         for id in messages.iter().flat_map(ids_in) {
-            if !ids.written.contains_key(id) {
+            if !ids.wire_ids.contains_key(id) {
                 let free = candidates(id, rule).find(|candidate| !taken.contains(candidate));
                 let written = free.unwrap_or_else(|| rule.fit(id));
                 taken.insert(written.clone());
-                ids.written.insert(id.to_owned(), written);
+                ids.wire_ids.insert(id.to_owned(), written);
             }
         }
         ids
     }
 
     /// How an id is written. One that is in no message is written by the rule alone.
-    pub fn get(&self, id: &str) -> String {
-        self.written.get(id).cloned().unwrap_or_else(|| self.rule.fit(id))
+    pub fn wire_id(&self, id: &str) -> String {
+        self.wire_ids.get(id).cloned().unwrap_or_else(|| self.rule.fit(id))
     }
 }
 
@@ -131,13 +131,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{AssistantMessage, Content, ToolCall, ToolResultMessage};
+    use crate::message::{AssistantMessage, ChatBlock, ToolCallBlock, ToolResultMessage};
 
     const RULES: [IdRule; 3] = [IdRule::Any { max_chars: 40 }, IdRule::Anthropic, IdRule::Mistral];
 
     fn conversation(ids: &[String]) -> Vec<ChatMessage> {
-        let call =
-            |id: &String| Content::ToolCall(ToolCall { id: id.clone(), ..Default::default() });
+        let call = |id: &String| {
+            ChatBlock::ToolCall(ToolCallBlock { id: id.clone(), ..Default::default() })
+        };
         let result = |id: &String| {
             let result = ToolResultMessage { tool_call_id: id.clone(), ..Default::default() };
             ChatMessage::ToolResult(result)
@@ -149,8 +150,8 @@ mod tests {
 
     fn written(ids: &[&str], rule: IdRule) -> Vec<String> {
         let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
-        let map = CallIds::of(&conversation(&ids), rule);
-        ids.iter().map(|id| map.get(id)).collect()
+        let map = CallIds::from_messages(&conversation(&ids), rule);
+        ids.iter().map(|id| map.wire_id(id)).collect()
     }
 
     #[test]
@@ -192,14 +193,14 @@ mod tests {
         ) {
             let ids: Vec<_> = ids.into_iter().collect();
             for rule in RULES {
-                let all = CallIds::of(&conversation(&ids), rule);
-                let unique: BTreeSet<_> = ids.iter().map(|id| all.get(id)).collect();
+                let all = CallIds::from_messages(&conversation(&ids), rule);
+                let unique: BTreeSet<_> = ids.iter().map(|id| all.wire_id(id)).collect();
                 prop_assert_eq!(unique.len(), ids.len());
                 prop_assert!(unique.iter().all(|id| rule.is_legal(id)), "{:?}", unique);
                 let first = &ids[..shown.min(ids.len())];
-                let earlier = CallIds::of(&conversation(first), rule);
+                let earlier = CallIds::from_messages(&conversation(first), rule);
                 for id in first {
-                    prop_assert_eq!(earlier.get(id), all.get(id));
+                    prop_assert_eq!(earlier.wire_id(id), all.wire_id(id));
                 }
             }
         }

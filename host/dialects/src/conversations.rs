@@ -7,31 +7,31 @@ mod scenes;
 use ctxhost_engine_api::ToolSpec;
 use serde_json::{Value, json};
 
-use crate::message::{AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage};
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage};
 use crate::request::ModelRequest;
 
 pub(super) use rounds::conversations;
 pub(super) use scenes::requests;
 
 /// What the model says, in a dialect.
-pub(super) fn says(api: &str, model: &str, content: Vec<Content>) -> ChatMessage {
+pub(super) fn says(api: &str, model: &str, content: Vec<ChatBlock>) -> ChatMessage {
     let (api, model) = (api.to_owned(), model.to_owned());
     ChatMessage::Assistant(AssistantMessage { content, api, model, ..AssistantMessage::default() })
 }
 
 /// A call.
-pub(super) fn call(id: &str, name: &str, arguments: Value) -> Content {
+pub(super) fn call(id: &str, name: &str, arguments: Value) -> ChatBlock {
     let (id, name) = (id.to_owned(), name.to_owned());
-    Content::ToolCall(ToolCall { id, name, arguments, thought_signature: None })
+    ChatBlock::ToolCall(ToolCallBlock { id, name, arguments, thought_signature: None })
 }
 
 /// A result with a text.
 pub(super) fn result(id: &str, text: &str) -> ChatMessage {
-    result_of(id, vec![Content::text(text)], false)
+    result_of(id, vec![ChatBlock::text(text)], false)
 }
 
 /// A result with anything.
-pub(super) fn result_of(id: &str, content: Vec<Content>, is_error: bool) -> ChatMessage {
+pub(super) fn result_of(id: &str, content: Vec<ChatBlock>, is_error: bool) -> ChatMessage {
     ChatMessage::ToolResult(ToolResultMessage {
         tool_call_id: id.to_owned(),
         tool_name: "read".to_owned(),
@@ -42,14 +42,14 @@ pub(super) fn result_of(id: &str, content: Vec<Content>, is_error: bool) -> Chat
 }
 
 /// Thinking.
-pub(super) fn thinks(thinking: &str, signature: Option<&str>) -> Content {
+pub(super) fn thinks(thinking: &str, signature: Option<&str>) -> ChatBlock {
     let thinking_signature = signature.map(str::to_owned);
-    Content::Thinking { thinking: thinking.to_owned(), thinking_signature, redacted: false }
+    ChatBlock::Thinking { thinking: thinking.to_owned(), thinking_signature, redacted: false }
 }
 
 /// An image of one pixel, or so it says.
-pub(super) fn image() -> Content {
-    Content::Image { data: "iVBORw0KGgo=".to_owned(), mime_type: "image/png".to_owned() }
+pub(super) fn image() -> ChatBlock {
+    ChatBlock::Image { data: "iVBORw0KGgo=".to_owned(), mime_type: "image/png".to_owned() }
 }
 
 /// A tool.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::failure::Refusal;
-use crate::message::{ChatMessage, Content, StopReason, Usage};
+use crate::failure::ProviderRefusal;
+use crate::message::{ChatBlock, ChatMessage, StopReason, TokenUsage};
 use crate::request::{ModelRequest, StreamPart};
 
 /// One dialect. The wire around it (sockets, keys, retries) is the same for all.
@@ -33,15 +33,15 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     }
 
     /// Reads one answer.
-    fn decoder(&self) -> Box<dyn Decoder>;
+    fn new_decoder(&self) -> Box<dyn Decoder>;
 
     /// How the provider counts a request, where it can: path and body.
-    fn count(&self, _request: &ModelRequest) -> Option<(String, Value)> {
+    fn count_request(&self, _request: &ModelRequest) -> Option<(String, Value)> {
         None
     }
 
-    /// The prompt tokens in the provider's answer to [`count`](Self::count).
-    fn counted(&self, _answer: &Value) -> Option<u64> {
+    /// The prompt tokens in the provider's answer to [`count_request`](Self::count).
+    fn parse_count(&self, _answer: &Value) -> Option<u64> {
         None
     }
 
@@ -51,18 +51,18 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     }
 
     /// How the provider compacts a history by itself, where it can: path and body.
-    fn compact(&self, _request: &ModelRequest) -> Option<(String, Value)> {
+    fn compact_request(&self, _request: &ModelRequest) -> Option<(String, Value)> {
         None
     }
 
-    /// The history in the provider's answer to [`compact`](Self::compact): it replaces the one that
+    /// The history in the provider's answer to [`compact_request`](Self::compact): it replaces the one that
     /// was sent. Whoever stores it fills in the provider, the model and the time.
     ///
     /// # Errors
     ///
-    /// [`StreamFault`], where the answer holds no history.
-    fn compacted(&self, _answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
-        Err(StreamFault::Nonsense { reason: "this dialect compacts nothing".to_owned() })
+    /// [`StreamError`], where the answer holds no history.
+    fn parse_compaction(&self, _answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
+        Err(StreamError::InvalidFrame { reason: "this dialect compacts nothing".to_owned() })
     }
 }
 
@@ -77,7 +77,7 @@ pub enum Framing {
 
 /// One frame of a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
+pub struct StreamFrame<'a> {
     /// The name of the event; empty where the framing has none.
     pub event: &'a str,
     /// Its data: JSON, or `[DONE]`.
@@ -90,28 +90,28 @@ pub trait Decoder: Send {
     ///
     /// # Errors
     ///
-    /// [`StreamFault`]; nothing more is pushed then.
+    /// [`StreamError`]; nothing more is pushed then.
     fn push(
         &mut self,
-        frame: Frame<'_>,
+        frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault>;
+    ) -> Result<(), StreamError>;
 
     /// The stream has ended.
     ///
     /// # Errors
     ///
-    /// [`StreamFault::Cut`] where the dialect's last frame never came.
-    fn finish(self: Box<Self>) -> Result<Answer, StreamFault>;
+    /// [`StreamError::Cut`] where the dialect's last frame never came.
+    fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError>;
 }
 
 /// A whole answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct ModelResponse {
     /// Its blocks in order.
-    pub content: Vec<Content>,
+    pub content: Vec<ChatBlock>,
     /// What the provider counted; zeros where it said nothing.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why the model stopped.
     pub stop_reason: StopReason,
     /// The provider's own word for it.
@@ -124,11 +124,11 @@ pub struct Answer {
 
 /// Why a stream gave no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StreamFault {
+pub enum StreamError {
     /// The provider said that it failed, in the middle of a stream that began well.
-    Refused(Refusal),
+    Refused(ProviderRefusal),
     /// A frame is not what the dialect says.
-    Nonsense {
+    InvalidFrame {
         /// What was wrong.
         reason: String,
     },

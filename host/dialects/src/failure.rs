@@ -5,7 +5,7 @@
 //!  usage ────────────────────────► silent_overflow: what was accepted and should not have been
 //! ```
 
-mod classify;
+mod classifier;
 pub mod compaction;
 mod counts;
 mod overflow_in_usage;
@@ -15,16 +15,16 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub use classify::{BadPhrase, Classified, Classifier, ExtraPhrase};
-pub use overflow_in_usage::{SilentOverflow, cut_short, silent_overflow};
-pub use refusal::{is_refusal, refusal_of};
+pub use classifier::{Classification, Classifier, ExtraPhrase, PhraseError};
+pub use overflow_in_usage::{SilentOverflow, detect_silent_overflow, is_cut_short};
+pub use refusal::{is_refusal, parse_refusal};
 
 use serde::{Deserialize, Serialize};
 
 /// Why a model gave no answer (openclaw-facts 4.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum FailureReason {
     /// The request is larger than the model's window. Compaction helps, another model does not.
     ContextOverflow,
     /// The history is not what the dialect demands. Repair helps, compaction does not.
@@ -62,45 +62,46 @@ pub enum Reason {
     /// The stream broke off.
     StreamCut,
     /// An answer that is none: not the dialect's JSON.
-    Nonsense,
+    #[serde(rename = "nonsense")]
+    InvalidResponse,
     /// Whoever asked gave up.
     Cancelled,
     /// Anything else.
     Unclassified,
 }
 
-impl Reason {
+impl FailureReason {
     /// It in a few words.
-    pub fn in_words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
-            Reason::ContextOverflow => "the request is larger than the window",
-            Reason::MalformedHistory => "the history is not accepted",
-            Reason::OutputLimit => "more output was asked for than it gives",
-            Reason::WindowTooSmall => "the window is too small to work in",
-            Reason::Billing => "no credit",
-            Reason::Auth => "the key is not accepted",
-            Reason::AuthPermanent => "the key may not do this",
-            Reason::RateLimit => "rate limit",
-            Reason::Overloaded => "overloaded",
-            Reason::ServerError => "the provider failed",
-            Reason::Timeout => "no answer in time",
-            Reason::Connection => "nobody answers at its address",
-            Reason::TlsCertificate => "its certificate is not trusted",
-            Reason::ModelNotFound => "no such model",
-            Reason::SessionExpired => "what the request refers to is gone",
-            Reason::Format => "the request is not accepted",
-            Reason::EmptyResponse => "an empty answer",
-            Reason::StreamCut => "the answer broke off",
-            Reason::Nonsense => "an answer that cannot be read",
-            Reason::Cancelled => "cancelled",
-            Reason::Unclassified => "an unknown error",
+            FailureReason::ContextOverflow => "the request is larger than the window",
+            FailureReason::MalformedHistory => "the history is not accepted",
+            FailureReason::OutputLimit => "more output was asked for than it gives",
+            FailureReason::WindowTooSmall => "the window is too small to work in",
+            FailureReason::Billing => "no credit",
+            FailureReason::Auth => "the key is not accepted",
+            FailureReason::AuthPermanent => "the key may not do this",
+            FailureReason::RateLimit => "rate limit",
+            FailureReason::Overloaded => "overloaded",
+            FailureReason::ServerError => "the provider failed",
+            FailureReason::Timeout => "no answer in time",
+            FailureReason::Connection => "nobody answers at its address",
+            FailureReason::TlsCertificate => "its certificate is not trusted",
+            FailureReason::ModelNotFound => "no such model",
+            FailureReason::SessionExpired => "what the request refers to is gone",
+            FailureReason::Format => "the request is not accepted",
+            FailureReason::EmptyResponse => "an empty answer",
+            FailureReason::StreamCut => "the answer broke off",
+            FailureReason::InvalidResponse => "an answer that cannot be read",
+            FailureReason::Cancelled => "cancelled",
+            FailureReason::Unclassified => "an unknown error",
         }
     }
 }
 
 /// What a provider said when it refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ProviderRefusal {
     /// The HTTP status; `None` for an error inside a stream.
     pub status: Option<u16>,
     /// The provider's code or type, such as `context_length_exceeded`.
@@ -114,7 +115,7 @@ pub struct Refusal {
 #[error("{provider}/{model}: {message}")]
 pub struct ProviderError {
     /// Why.
-    pub reason: Reason,
+    pub reason: FailureReason,
     /// The provider, as the config names it.
     pub provider: String,
     /// The model.
@@ -136,7 +137,7 @@ pub struct ProviderError {
     /// Whether the limit is what this key may use in a minute, and not the model's window.
     pub is_ceiling: bool,
     /// Whether parts of an answer had come already: such a request is not repeated by the wire.
-    pub began: bool,
+    pub has_started: bool,
 }
 
 /// The longest text of a provider that is shown where nothing else is known of it, in characters.
@@ -148,7 +149,7 @@ const EXCERPT_MAX_CHARS: usize = 300;
 const PLAUSIBLE_SHARE: f64 = 0.25;
 
 /// Share of the room beside a prompt that an answer may take: some providers want it smaller than the room.
-const ROOM_SHARE: f64 = 0.95;
+const ANSWER_BUDGET_SHARE: f64 = 0.95;
 
 /// Share of a limit for a minute's tokens that a request for it may take, with its answer.
 const CEILING_SHARE: f64 = 0.9;
@@ -176,13 +177,13 @@ impl ProviderError {
 
     /// Whether it shows that the request is too large, by a code, by its status or by both numbers. A
     /// client may be told so; anything less is said in the provider's own words.
-    pub fn shows_overflow(&self) -> bool {
+    pub fn has_overflow_evidence(&self) -> bool {
         let is_over = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
-        self.has_overflow_code() || self.status == Some(413) || is_over || self.says_by_how_much()
+        self.has_overflow_code() || self.status == Some(413) || is_over || self.states_excess()
     }
 
     /// Whether it says by how many tokens the request is too large, as Ollama does.
-    fn says_by_how_much(&self) -> bool {
+    fn states_excess(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         message.split("exceed").skip(1).any(|rest| {
             let excess = rest.split_once(" by ").map_or("", |(_, excess)| excess);
@@ -200,19 +201,19 @@ impl ProviderError {
             (Some(tokens), None) | (None, Some(tokens)) => tokens,
             (None, None) => return true,
         };
-        self.shows_overflow() || own_tokens as f64 >= limit_tokens as f64 * PLAUSIBLE_SHARE
+        self.has_overflow_evidence() || own_tokens as f64 >= limit_tokens as f64 * PLAUSIBLE_SHARE
     }
 
     /// What is left of the limit for an answer, in provider tokens, where the provider counted the prompt
     /// alone and it fits: a shorter answer helps then, and nothing need be left out.
-    pub fn answer_room_tokens(&self) -> Option<u64> {
+    pub fn answer_budget_tokens(&self) -> Option<u64> {
         let room = self.limit_tokens?.checked_sub(self.prompt_tokens?)?;
         Some(room).filter(|tokens| *tokens > 0)
     }
 
     /// The longest answer to ask for in that room.
-    pub fn fitting_answer_tokens(&self) -> Option<u64> {
-        Some((self.answer_room_tokens()? as f64 * ROOM_SHARE) as u64)
+    pub fn max_answer_tokens(&self) -> Option<u64> {
+        Some((self.answer_budget_tokens()? as f64 * ANSWER_BUDGET_SHARE) as u64)
     }
 }
 
@@ -228,7 +229,7 @@ pub fn excerpt(text: &str) -> String {
 
 impl RequestLimit {
     /// Under a ceiling of `limit_tokens` in a minute, for a request that asks for an answer of `asked_tokens`.
-    pub fn under_ceiling(limit_tokens: u64, asked_tokens: u64) -> RequestLimit {
+    pub fn from_ceiling(limit_tokens: u64, asked_tokens: u64) -> RequestLimit {
         let most_tokens = (limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64;
         let answer_tokens = most_tokens.min(asked_tokens).max(1);
         let all_tokens = (limit_tokens as f64 * CEILING_SHARE) as u64;

@@ -1,21 +1,21 @@
 //! The frames of an answer, cut out of its bytes as they come.
 
-use super::dialect::{Frame, Framing};
+use super::dialect::{Framing, StreamFrame};
 use super::sse::{SseReader, SseTooLarge};
 
 /// Cuts one answer.
 #[derive(Debug)]
-pub struct FrameReader(Cut);
+pub struct FrameReader(FrameSplitter);
 
 #[derive(Debug)]
-enum Cut {
+enum FrameSplitter {
     Sse(SseReader),
-    JsonLines(Lines),
+    JsonLines(JsonLineReader),
 }
 
 /// Why bytes are no frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadFrame {
+pub enum FrameError {
     /// They are no text.
     #[error("the answer is no text in UTF-8")]
     NotUtf8,
@@ -28,16 +28,18 @@ impl FrameReader {
     /// A reader that holds at most `max_bytes` of a frame.
     pub fn new(framing: Framing, max_bytes: usize) -> FrameReader {
         FrameReader(match framing {
-            Framing::Sse => Cut::Sse(SseReader::new(max_bytes)),
-            Framing::JsonLines => Cut::JsonLines(Lines { max_bytes, ..Lines::default() }),
+            Framing::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
+            Framing::JsonLines => {
+                FrameSplitter::JsonLines(JsonLineReader { max_bytes, ..JsonLineReader::default() })
+            }
         })
     }
 
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         match &mut self.0 {
-            Cut::Sse(reader) => reader.push(bytes),
-            Cut::JsonLines(lines) => lines.push(bytes),
+            FrameSplitter::Sse(reader) => reader.push(bytes),
+            FrameSplitter::JsonLines(lines) => lines.push(bytes),
         }
     }
 
@@ -45,43 +47,43 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// [`BadFrame`]; nothing more is read then.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
+    /// [`FrameError`]; nothing more is read then.
+    pub fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, FrameError> {
         match &mut self.0 {
-            Cut::Sse(reader) => {
+            FrameSplitter::Sse(reader) => {
                 let event = reader.next_event()?;
-                event.map(|event| event.frame().map_err(|_| BadFrame::NotUtf8)).transpose()
+                event.map(|event| event.frame().map_err(|_| FrameError::NotUtf8)).transpose()
             }
-            Cut::JsonLines(lines) => lines.next_frame(),
+            FrameSplitter::JsonLines(lines) => lines.next_frame(),
         }
     }
 
     /// All bytes have come: a last line counts without its newline if it is whole JSON. Whether that makes
     /// another frame.
-    pub fn end(&mut self) -> bool {
+    pub fn finish(&mut self) -> bool {
         match &mut self.0 {
-            Cut::Sse(_) => false,
-            Cut::JsonLines(lines) => lines.end(),
+            FrameSplitter::Sse(_) => false,
+            FrameSplitter::JsonLines(lines) => lines.finish(),
         }
     }
 }
 
 /// Lines that are not blank.
 #[derive(Debug, Default)]
-struct Lines {
+struct JsonLineReader {
     bytes: Vec<u8>,
     line_start: usize,
     max_bytes: usize,
 }
 
-impl Lines {
+impl JsonLineReader {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.line_start);
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
+    fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, FrameError> {
         loop {
             let start = self.line_start;
             let open = self.bytes.get(start..).unwrap_or_default();
@@ -93,13 +95,13 @@ impl Lines {
             self.line_start = start + length + 1;
             if !open.get(..length).unwrap_or_default().trim_ascii().is_empty() {
                 let line = self.bytes.get(start..start + length).unwrap_or_default();
-                let data = std::str::from_utf8(line).map_err(|_| BadFrame::NotUtf8)?;
-                return Ok(Some(Frame { event: "", data }));
+                let data = std::str::from_utf8(line).map_err(|_| FrameError::NotUtf8)?;
+                return Ok(Some(StreamFrame { event: "", data }));
             }
         }
     }
 
-    fn end(&mut self) -> bool {
+    fn finish(&mut self) -> bool {
         let open = self.bytes.get(self.line_start..).unwrap_or_default();
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(open).is_ok();
         if is_whole {
@@ -119,7 +121,7 @@ mod tests {
     fn frames(text: &str, piece_bytes: usize, framing: Framing) -> Vec<(String, String)> {
         let mut reader = FrameReader::new(framing, 1_024);
         let mut frames = Vec::new();
-        let owned = |frame: Frame<'_>| (frame.event.to_owned(), frame.data.to_owned());
+        let owned = |frame: StreamFrame<'_>| (frame.event.to_owned(), frame.data.to_owned());
         let mut pieces = text.as_bytes().chunks(piece_bytes);
         loop {
             while let Some(frame) = reader.next_frame().unwrap() {
@@ -127,7 +129,7 @@ mod tests {
             }
             match pieces.next() {
                 Some(piece) => reader.push(piece),
-                None if reader.end() => {}
+                None if reader.finish() => {}
                 None => return frames,
             }
         }
@@ -148,10 +150,10 @@ mod tests {
         {
             let mut reader = FrameReader::new(framing, 9);
             reader.push(text.as_bytes());
-            assert!(matches!(reader.next_frame(), Err(BadFrame::TooLarge(_))), "{framing:?}");
+            assert!(matches!(reader.next_frame(), Err(FrameError::TooLarge(_))), "{framing:?}");
             let mut reader = FrameReader::new(framing, 20);
             reader.push(b"data: \xff\n\n");
-            assert_eq!(reader.next_frame().unwrap_err(), BadFrame::NotUtf8, "{framing:?}");
+            assert_eq!(reader.next_frame().unwrap_err(), FrameError::NotUtf8, "{framing:?}");
         }
     }
 

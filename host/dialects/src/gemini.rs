@@ -28,7 +28,7 @@ const API: &str = "google-generative-ai";
 
 /// What begins an id that this dialect made up for a call without one. Such ids are not sent to models
 /// that gave none: their history looks as they wrote it.
-const OWN_ID: &str = "ctxhost_call_";
+const GENERATED_ID_PREFIX: &str = "ctxhost_call_";
 
 /// Google's dialect.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,11 +40,11 @@ impl Dialect for Gemini {
     }
 
     fn path(&self, request: &ModelRequest) -> String {
-        format!("/v1beta/models/{}:streamGenerateContent?alt=sse", name(&request.model))
+        format!("/v1beta/models/{}:streamGenerateContent?alt=sse", path_name(&request.model))
     }
 
     fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
-        Some((format!("/v1beta/models/{}", name(model)), None))
+        Some((format!("/v1beta/models/{}", path_name(model)), None))
     }
 
     fn key_header(&self) -> (&'static str, &'static str) {
@@ -52,33 +52,33 @@ impl Dialect for Gemini {
     }
 
     fn encode(&self, request: &ModelRequest) -> Value {
-        request::body(request)
+        request::request_body(request)
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn new_decoder(&self) -> Box<dyn Decoder> {
         Box::new(stream::GeminiDecoder::default())
     }
 
-    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
-        let name = name(&request.model);
+    fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        let name = path_name(&request.model);
         let mut counted = Map::new();
         counted.insert("model".into(), format!("models/{name}").into());
-        counted.extend(request::prompt(request));
+        counted.extend(request::prompt_fields(request));
         let path = format!("/v1beta/models/{name}:countTokens");
         Some((path, json!({ "generateContentRequest": counted })))
     }
 
-    fn counted(&self, answer: &Value) -> Option<u64> {
+    fn parse_count(&self, answer: &Value) -> Option<u64> {
         answer.get("totalTokens")?.as_u64()
     }
 }
 
 /// A model's name as it stands in paths.
-fn name(model: &str) -> &str {
+fn path_name(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
 /// Whether a model wants signatures and ids with its calls, and takes images in their results.
-fn is_third(model: &str) -> bool {
-    name(model).starts_with("gemini-3")
+fn is_gemini_3(model: &str) -> bool {
+    path_name(model).starts_with("gemini-3")
 }

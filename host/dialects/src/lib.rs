@@ -45,9 +45,9 @@ mod conversations;
 
 pub use anthropic::{Anthropic, AnthropicInbound, ContextEditing};
 pub use dialect::Dialect;
-pub use failure::{ProviderError, Reason};
+pub use failure::{FailureReason, ProviderError};
 pub use gemini::{Gemini, GeminiInbound};
-pub use message::{AssistantMessage, ChatMessage, Content};
+pub use message::{AssistantMessage, ChatBlock, ChatMessage};
 pub use name::DialectName;
 pub use ollama::Ollama;
 pub use openai_chat::{OpenAiChat, OpenAiChatInbound};

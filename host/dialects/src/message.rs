@@ -17,21 +17,21 @@ pub enum ChatMessage {
 
 impl ChatMessage {
     /// A message of the person with nothing but text.
-    pub fn user(text: impl Into<String>) -> ChatMessage {
-        ChatMessage::User(UserMessage { content: vec![Content::text(text)], timestamp: 0 })
+    pub fn from_user_text(text: impl Into<String>) -> ChatMessage {
+        ChatMessage::User(UserMessage { content: vec![ChatBlock::text(text)], timestamp: 0 })
     }
 
     /// Leaves out what only its provider can judge: thinking and items of the provider's own.
-    pub fn make_plain(&mut self) {
+    pub fn strip_provider_content(&mut self) {
         if let ChatMessage::Assistant(message) = self {
             message.content.retain(|block| {
-                !matches!(block, Content::Thinking { .. } | Content::ProviderItem { .. })
+                !matches!(block, ChatBlock::Thinking { .. } | ChatBlock::ProviderItem { .. })
             });
         }
     }
 
     /// Its blocks.
-    pub fn content(&self) -> &[Content] {
+    pub fn content(&self) -> &[ChatBlock] {
         match self {
             ChatMessage::User(message) => &message.content,
             ChatMessage::Assistant(message) => &message.content,
@@ -45,8 +45,8 @@ impl ChatMessage {
 #[serde(default, rename_all = "camelCase")]
 pub struct UserMessage {
     /// Its blocks; a plain string is one text block.
-    #[serde(deserialize_with = "blocks")]
-    pub content: Vec<Content>,
+    #[serde(deserialize_with = "deserialize_blocks")]
+    pub content: Vec<ChatBlock>,
     /// Milliseconds since 1970.
     pub timestamp: i64,
 }
@@ -56,8 +56,8 @@ pub struct UserMessage {
 #[serde(default, rename_all = "camelCase")]
 pub struct AssistantMessage {
     /// Its blocks, in the order they came.
-    #[serde(deserialize_with = "blocks")]
-    pub content: Vec<Content>,
+    #[serde(deserialize_with = "deserialize_blocks")]
+    pub content: Vec<ChatBlock>,
     /// The dialect it was received in, such as `anthropic-messages`: signatures are valid there alone.
     pub api: String,
     /// The provider, as the config names it.
@@ -71,7 +71,7 @@ pub struct AssistantMessage {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response_id: String,
     /// What the provider counted.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why the model stopped.
     pub stop_reason: StopReason,
     /// The provider's own word for that, where it says more, such as `model_context_window_exceeded`.
@@ -87,17 +87,17 @@ pub struct AssistantMessage {
 impl AssistantMessage {
     /// Its texts, joined by newlines. A block may be there for its signature alone.
     pub fn text(&self) -> String {
-        let text = |block: &Content| match block {
-            Content::Text { text, .. } if !text.is_empty() => Some(text.clone()),
+        let text = |block: &ChatBlock| match block {
+            ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.clone()),
             _ => None,
         };
         self.content.iter().filter_map(text).collect::<Vec<_>>().join("\n")
     }
 
     /// The calls among its blocks.
-    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCallBlock> {
         self.content.iter().filter_map(|block| match block {
-            Content::ToolCall(call) => Some(call),
+            ChatBlock::ToolCall(call) => Some(call),
             _ => None,
         })
     }
@@ -112,8 +112,8 @@ pub struct ToolResultMessage {
     /// The tool's name.
     pub tool_name: String,
     /// Texts and images.
-    #[serde(deserialize_with = "blocks")]
-    pub content: Vec<Content>,
+    #[serde(deserialize_with = "deserialize_blocks")]
+    pub content: Vec<ChatBlock>,
     /// Whether the tool failed.
     pub is_error: bool,
     /// Milliseconds since 1970.
@@ -123,7 +123,7 @@ pub struct ToolResultMessage {
 /// One block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Content {
+pub enum ChatBlock {
     /// Text.
     Text {
         /// It.
@@ -144,7 +144,7 @@ pub enum Content {
         redacted: bool,
     },
     /// A call of a tool.
-    ToolCall(ToolCall),
+    ToolCall(ToolCallBlock),
     /// An image.
     Image {
         /// Base64.
@@ -164,17 +164,17 @@ pub enum Content {
     Other(Value),
 }
 
-impl Content {
+impl ChatBlock {
     /// A block of text.
-    pub fn text(text: impl Into<String>) -> Content {
-        Content::Text { text: text.into(), text_signature: None }
+    pub fn text(text: impl Into<String>) -> ChatBlock {
+        ChatBlock::Text { text: text.into(), text_signature: None }
     }
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ToolCall {
+pub struct ToolCallBlock {
     /// The id that the result answers.
     pub id: String,
     /// The tool's name.
@@ -209,7 +209,7 @@ pub enum StopReason {
 /// What a provider counted, in its own tokens. The whole prompt is `input + cache_read + cache_write`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Usage {
+pub struct TokenUsage {
     /// Prompt tokens that came from no cache.
     pub input: u64,
     /// Tokens of the answer, thinking among them.
@@ -221,10 +221,10 @@ pub struct Usage {
     /// All of them.
     pub total_tokens: u64,
     /// What they cost; written as zeros, because ctxhost knows no prices, and Pi reads the field.
-    pub cost: Cost,
+    pub cost: TokenCost,
 }
 
-impl Usage {
+impl TokenUsage {
     /// The whole prompt, each token counted once.
     pub fn prompt_tokens(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
@@ -232,7 +232,7 @@ impl Usage {
 
     /// Sets the total from the parts.
     #[must_use]
-    pub fn summed(mut self) -> Usage {
+    pub fn with_total(mut self) -> TokenUsage {
         self.total_tokens = self.prompt_tokens().saturating_add(self.output);
         self
     }
@@ -241,7 +241,7 @@ impl Usage {
 /// Prices as Pi writes them, in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Cost {
+pub struct TokenCost {
     /// Of `input`.
     pub input: f64,
     /// Of `output`.
@@ -255,24 +255,24 @@ pub struct Cost {
 }
 
 /// Blocks, or one string for a text block.
-fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Content>, D::Error> {
+fn deserialize_blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ChatBlock>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum StringOrBlocks {
         Text(String),
-        Blocks(Vec<Content>),
+        Blocks(Vec<ChatBlock>),
         Nothing(()),
     }
-    Ok(match Written::deserialize(from)? {
-        Written::Text(text) if text.is_empty() => Vec::new(),
-        Written::Text(text) => vec![Content::text(text)],
-        Written::Blocks(blocks) => blocks,
-        Written::Nothing(()) => Vec::new(),
+    Ok(match StringOrBlocks::deserialize(from)? {
+        StringOrBlocks::Text(text) if text.is_empty() => Vec::new(),
+        StringOrBlocks::Text(text) => vec![ChatBlock::text(text)],
+        StringOrBlocks::Blocks(blocks) => blocks,
+        StringOrBlocks::Nothing(()) => Vec::new(),
     })
 }
 
 /// Arguments as an object, whatever the model made of them: what is no object stands under `input`.
-pub fn as_object(arguments: &Value) -> Map<String, Value> {
+pub fn arguments_object(arguments: &Value) -> Map<String, Value> {
     match arguments {
         Value::Object(map) => map.clone(),
         Value::Null => Map::new(),

@@ -24,7 +24,7 @@ pub enum DialectName {
 
 impl DialectName {
     /// Every name that the config takes, the short ones last.
-    pub const WORDS: &'static [&'static str] = &[
+    pub const NAMES: &'static [&'static str] = &[
         "openai-completions",
         "openai-responses",
         "anthropic-messages",
@@ -40,7 +40,7 @@ impl DialectName {
     ];
 
     /// The dialects in which clients speak to a gateway.
-    pub const OF_CLIENTS: [DialectName; 4] = [
+    pub const INBOUND: [DialectName; 4] = [
         DialectName::AnthropicMessages,
         DialectName::OpenAiCompletions,
         DialectName::OpenAiResponses,
@@ -48,7 +48,7 @@ impl DialectName {
     ];
 
     /// The name that is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             DialectName::OpenAiCompletions => "openai-completions",
             DialectName::OpenAiResponses => "openai-responses",
@@ -59,7 +59,7 @@ impl DialectName {
     }
 
     /// The dialect of a name, be it long or short.
-    pub fn of_word(word: &str) -> Option<DialectName> {
+    pub fn parse(word: &str) -> Option<DialectName> {
         serde_json::from_value(word.into()).ok()
     }
 
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn every_word_is_a_dialect_and_the_long_ones_are_written() {
         let read = |word: &str| serde_json::from_value::<DialectName>(word.into()).unwrap();
-        for word in &DialectName::WORDS[..5] {
+        for word in &DialectName::NAMES[..5] {
             assert_eq!(serde_json::to_value(read(word)).unwrap(), *word);
-            assert_eq!(read(word).word(), *word);
+            assert_eq!(read(word).as_str(), *word);
         }
-        for word in &DialectName::WORDS[5..] {
+        for word in &DialectName::NAMES[5..] {
             assert_ne!(serde_json::to_value(read(word)).unwrap(), *word);
         }
     }

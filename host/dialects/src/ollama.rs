@@ -38,14 +38,14 @@ impl Dialect for Ollama {
     }
 
     fn encode(&self, request: &ModelRequest) -> Value {
-        request::body(request)
+        request::request_body(request)
     }
 
     fn framing(&self) -> Framing {
         Framing::JsonLines
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn new_decoder(&self) -> Box<dyn Decoder> {
         Box::<stream::OllamaDecoder>::default()
     }
 }

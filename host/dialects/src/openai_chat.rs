@@ -51,10 +51,10 @@ impl Dialect for OpenAiChat {
     }
 
     fn encode(&self, request: &ModelRequest) -> Value {
-        request::body(request, &self.compat)
+        request::request_body(request, &self.compat)
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn new_decoder(&self) -> Box<dyn Decoder> {
         Box::new(stream::ChatDecoder::default())
     }
 }

@@ -24,7 +24,7 @@ pub use inbound::OpenAiResponsesInbound;
 
 use serde_json::Value;
 
-use crate::dialect::{Decoder, Dialect, StreamFault};
+use crate::dialect::{Decoder, Dialect, StreamError};
 use crate::message::ChatMessage;
 use crate::request::ModelRequest;
 
@@ -52,26 +52,26 @@ impl Dialect for OpenAiResponses {
     }
 
     fn encode(&self, request: &ModelRequest) -> Value {
-        request::body(request)
+        request::request_body(request)
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn new_decoder(&self) -> Box<dyn Decoder> {
         Box::<stream::ResponsesDecoder>::default()
     }
 
-    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
-        Some(("/responses/input_tokens".to_owned(), request::counted_body(request)))
+    fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        Some(("/responses/input_tokens".to_owned(), request::count_body(request)))
     }
 
-    fn counted(&self, answer: &Value) -> Option<u64> {
+    fn parse_count(&self, answer: &Value) -> Option<u64> {
         answer.get("input_tokens")?.as_u64()
     }
 
-    fn compact(&self, request: &ModelRequest) -> Option<(String, Value)> {
+    fn compact_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         Some(compaction::compact_request(request))
     }
 
-    fn compacted(&self, answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
-        compaction::compacted(answer)
+    fn parse_compaction(&self, answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
+        compaction::parse_compaction(answer)
     }
 }

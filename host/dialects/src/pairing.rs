@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::message::{AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage};
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage};
 
 /// What a person says who has said nothing before the model did; the words of other agents.
 pub(super) const BOOTSTRAP: &str = "(session bootstrap)";
@@ -21,46 +21,49 @@ const NAME_MAX_CHARS: usize = 64;
 
 /// One step of a conversation. Results are no steps: they belong to the calls that they answer.
 #[derive(Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum ConversationStep<'a> {
     /// The person spoke.
-    Person(&'a [Content]),
+    User(&'a [ChatBlock]),
     /// The model spoke.
-    Model {
+    Assistant {
         /// What it said.
         message: &'a AssistantMessage,
         /// Its calls, in the order of its blocks.
-        calls: Vec<Answered<'a>>,
+        calls: Vec<PairedCall<'a>>,
     },
 }
 
 /// A call and its result.
 #[derive(Debug)]
-pub(super) struct Answered<'a> {
+pub(super) struct PairedCall<'a> {
     /// The id that both are sent with; no other call of the request has it.
     pub id: String,
     /// The call.
-    pub call: &'a ToolCall,
+    pub call: &'a ToolCallBlock,
     /// Its result, unless it has none.
     pub result: Option<&'a ToolResultMessage>,
 }
 
-/// The steps of a conversation. `written` makes an id one that the provider takes.
-pub(super) fn steps(messages: &[ChatMessage], written: impl Fn(&str) -> String) -> Vec<Step<'_>> {
-    let mut results = claims(messages);
-    let mut ids = Ids { written, taken: HashSet::new(), used: HashMap::new() };
+/// The steps of a conversation. `wire_id` makes an id one that the provider takes.
+pub(super) fn pair_messages(
+    messages: &[ChatMessage],
+    written: impl Fn(&str) -> String,
+) -> Vec<ConversationStep<'_>> {
+    let mut results = match_results(messages);
+    let mut ids = UniqueIds { wire_id: written, taken: HashSet::new(), used: HashMap::new() };
     let mut steps = Vec::new();
     for (place, message) in messages.iter().enumerate() {
         match message {
-            ChatMessage::User(message) => steps.push(Step::Person(&message.content)),
+            ChatMessage::User(message) => steps.push(ConversationStep::User(&message.content)),
             ChatMessage::ToolResult(_) => {}
             ChatMessage::Assistant(message) => {
-                let answered = |(nth, call): (usize, _)| Answered {
-                    id: ids.of(call),
+                let answered = |(nth, call): (usize, _)| PairedCall {
+                    id: ids.assign(call),
                     call,
                     result: results.remove(&(place, nth)),
                 };
                 let calls = message.tool_calls().enumerate().map(answered).collect();
-                steps.push(Step::Model { message, calls });
+                steps.push(ConversationStep::Assistant { message, calls });
             }
         }
     }
@@ -84,12 +87,12 @@ fn is_name_char(char: char) -> bool {
 }
 
 /// A call: the place of its message and which call of the message it is.
-type Place = (usize, usize);
+type CallPosition = (usize, usize);
 
 /// Which result answers which call. A result answers the nearest message before it that has its id;
 /// a second result of a call and one without any call answer nothing.
-fn claims(messages: &[ChatMessage]) -> HashMap<Place, &ToolResultMessage> {
-    let mut open: HashMap<&str, VecDeque<Place>> = HashMap::new();
+fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultMessage> {
+    let mut open: HashMap<&str, VecDeque<CallPosition>> = HashMap::new();
     let mut claims = HashMap::new();
     for (place, message) in messages.iter().enumerate() {
         match message {
@@ -114,15 +117,15 @@ fn claims(messages: &[ChatMessage]) -> HashMap<Place, &ToolResultMessage> {
 }
 
 /// Gives every call an id of its own, also where the session uses one twice.
-struct Ids<F> {
-    written: F,
+struct UniqueIds<F> {
+    wire_id: F,
     taken: HashSet<String>,
     used: HashMap<String, u64>,
 }
 
-impl<F: Fn(&str) -> String> Ids<F> {
-    fn of(&mut self, call: &ToolCall) -> String {
-        let id = (self.written)(&call.id);
+impl<F: Fn(&str) -> String> UniqueIds<F> {
+    fn assign(&mut self, call: &ToolCallBlock) -> String {
+        let id = (self.wire_id)(&call.id);
         let uses = self.used.entry(id.clone()).or_default();
         loop {
             *uses += 1;
@@ -146,8 +149,9 @@ mod tests {
     use super::*;
 
     fn calls(ids: &[&str]) -> ChatMessage {
-        let call =
-            |id: &&str| Content::ToolCall(ToolCall { id: (*id).to_owned(), ..ToolCall::default() });
+        let call = |id: &&str| {
+            ChatBlock::ToolCall(ToolCallBlock { id: (*id).to_owned(), ..ToolCallBlock::default() })
+        };
         let content = ids.iter().map(call).collect();
         ChatMessage::Assistant(AssistantMessage { content, ..AssistantMessage::default() })
     }
@@ -155,7 +159,7 @@ mod tests {
     fn result(id: &str, text: &str) -> ChatMessage {
         ChatMessage::ToolResult(ToolResultMessage {
             tool_call_id: id.to_owned(),
-            content: vec![Content::text(text)],
+            content: vec![ChatBlock::text(text)],
             ..ToolResultMessage::default()
         })
     }
@@ -163,11 +167,11 @@ mod tests {
     /// Ids and results of all calls; `-` for none.
     fn check(messages: &[ChatMessage], expected: &[(&str, &str)]) {
         let mut found = Vec::new();
-        for step in steps(messages, str::to_owned) {
-            let Step::Model { calls, .. } = step else { continue };
+        for step in pair_messages(messages, str::to_owned) {
+            let ConversationStep::Assistant { calls, .. } = step else { continue };
             for call in calls {
                 let text = call.result.and_then(|result| result.content.first());
-                let Some(Content::Text { text, .. }) = text else {
+                let Some(ChatBlock::Text { text, .. }) = text else {
                     found.push((call.id, "-".to_owned()));
                     continue;
                 };
@@ -181,8 +185,12 @@ mod tests {
 
     #[test]
     fn results_find_their_calls_in_any_order() {
-        let messages =
-            [calls(&["a", "b"]), result("b", "2"), ChatMessage::user("hurry"), result("a", "1")];
+        let messages = [
+            calls(&["a", "b"]),
+            result("b", "2"),
+            ChatMessage::from_user_text("hurry"),
+            result("a", "1"),
+        ];
         check(&messages, &[("a", "1"), ("b", "2")]);
     }
 

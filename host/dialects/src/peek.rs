@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::failure::{Refusal, refusal_of};
+use super::failure::{ProviderRefusal, parse_refusal};
 
 /// What one event tells.
 #[derive(Debug, PartialEq)]
@@ -13,33 +13,34 @@ pub enum Peek {
     /// A part of the answer, or anything else that we do not know.
     Content,
     /// That there is none.
-    Refused(Refusal),
+    Refused(ProviderRefusal),
 }
 
 /// What the data of an event at the beginning of a stream tells.
 pub fn peek(data: &[u8]) -> Peek {
-    let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else { return Peek::Content };
+    let Ok(event) = serde_json::from_slice::<PeekEvent<'_>>(data) else { return Peek::Content };
     let kind = event.kind.as_deref().unwrap_or_default();
     let has_error = event.error.is_some_and(|error| error.get() != "null");
     let is_failed = event.base_resp.as_ref().is_some_and(|base| base.status_code != 0);
-    if REFUSING.contains(&kind) || has_error || is_failed {
-        return Peek::Refused(refusal_of(None, &String::from_utf8_lossy(data)));
+    if ERROR_EVENTS.contains(&kind) || has_error || is_failed {
+        return Peek::Refused(parse_refusal(None, &String::from_utf8_lossy(data)));
     }
-    if let Some(reason) = event.stop_reason().filter(|reason| FULL.contains(reason)) {
+    if let Some(reason) = event.stop_reason().filter(|reason| WINDOW_FULL_REASONS.contains(reason))
+    {
         let message = "the model stopped because its context window was full".to_owned();
-        return Peek::Refused(Refusal { status: None, code: reason.to_owned(), message });
+        return Peek::Refused(ProviderRefusal { status: None, code: reason.to_owned(), message });
     }
     let is_quiet = match (&event.choices, &event.content_block) {
-        (Some(choices), _) => choices.iter().all(Choice::is_quiet),
+        (Some(choices), _) => choices.iter().all(PeekChoice::has_no_content),
         (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
-        (None, None) => QUIET.contains(&kind),
+        (None, None) => START_EVENTS.contains(&kind),
     };
     if is_quiet { Peek::NoContent } else { Peek::Content }
 }
 
 /// What matters of an event's data, in any dialect.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct PeekEvent<'a> {
     #[serde(rename = "type", default)]
     kind: Option<String>,
     #[serde(borrow, default)]
@@ -48,9 +49,9 @@ struct Event<'a> {
     #[serde(default)]
     base_resp: Option<BaseResp>,
     #[serde(default)]
-    choices: Option<Vec<Choice>>,
+    choices: Option<Vec<PeekChoice>>,
     #[serde(default)]
-    content_block: Option<Block>,
+    content_block: Option<PeekBlock>,
     #[serde(default)]
     delta: Option<serde_json::Value>,
 }
@@ -63,13 +64,13 @@ struct BaseResp {
 
 /// A block of Anthropic's, as it begins: without the words that will stand in it.
 #[derive(Deserialize)]
-struct Block {
+struct PeekBlock {
     #[serde(rename = "type")]
     kind: String,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct PeekChoice {
     #[serde(default)]
     delta: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
@@ -77,7 +78,7 @@ struct Choice {
 }
 
 /// Events that say no more than that an answer begins.
-const QUIET: [&str; 8] = [
+const START_EVENTS: [&str; 8] = [
     "message_start",
     "content_block_stop",
     "ping",
@@ -89,12 +90,12 @@ const QUIET: [&str; 8] = [
 ];
 
 /// What a model stops for before it has said anything, where the window is full.
-const FULL: [&str; 2] = ["model_context_window_exceeded", "model_length"];
+const WINDOW_FULL_REASONS: [&str; 2] = ["model_context_window_exceeded", "model_length"];
 
 /// Events that say that there will be none.
-const REFUSING: [&str; 3] = ["error", "response.failed", "response.error"];
+const ERROR_EVENTS: [&str; 3] = ["error", "response.failed", "response.error"];
 
-impl Event<'_> {
+impl PeekEvent<'_> {
     fn stop_reason(&self) -> Option<&str> {
         let of_delta = || self.delta.as_ref()?.get("stop_reason")?.as_str();
         let mut choices = self.choices.iter().flatten();
@@ -102,9 +103,9 @@ impl Event<'_> {
     }
 }
 
-impl Choice {
+impl PeekChoice {
     /// Whether it only tells whose answer begins.
-    fn is_quiet(&self) -> bool {
+    fn has_no_content(&self) -> bool {
         let says_nothing = |value: &serde_json::Value| match value {
             serde_json::Value::Null => true,
             serde_json::Value::String(text) => text.is_empty(),

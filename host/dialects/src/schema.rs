@@ -11,10 +11,10 @@ const REFERENCES_MAX: usize = 512;
 /// require: the tool itself checks the rest. A schema of something else is wrapped as `input`, where
 /// [`as_object`](crate::message::as_object) puts arguments that are no object.
 pub(super) fn object_root(schema: &Value) -> Map<String, Value> {
-    let mut resolver = Resolver::new(schema);
+    let mut resolver = SchemaResolver::new(schema);
     let mut root = resolver.resolve(schema, &mut Vec::new());
     if !may_be_object(&root) {
-        return wrapped(schema);
+        return wrap_as_input(schema);
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(branches)) = root.shift_remove(key) {
@@ -30,15 +30,15 @@ pub(super) fn object_root(schema: &Value) -> Map<String, Value> {
 
 /// Follows the references of one schema.
 #[derive(Debug)]
-pub(super) struct Resolver<'a> {
+pub(super) struct SchemaResolver<'a> {
     whole: &'a Value,
     references_left: usize,
 }
 
-impl<'a> Resolver<'a> {
+impl<'a> SchemaResolver<'a> {
     /// Of the schema that references point into.
-    pub(super) fn new(whole: &'a Value) -> Resolver<'a> {
-        Resolver { whole, references_left: REFERENCES_MAX }
+    pub(super) fn new(whole: &'a Value) -> SchemaResolver<'a> {
+        SchemaResolver { whole, references_left: REFERENCES_MAX }
     }
 
     /// A node with its reference followed and its `allOf` merged into it. `trail` holds the references
@@ -123,7 +123,7 @@ fn may_be_object(schema: &Map<String, Value>) -> bool {
     }
 }
 
-fn wrapped(schema: &Value) -> Map<String, Value> {
+fn wrap_as_input(schema: &Value) -> Map<String, Value> {
     let properties = Map::from_iter([("input".to_owned(), schema.clone())]);
     let mut root = Map::new();
     root.insert("type".into(), "object".into());

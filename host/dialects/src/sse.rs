@@ -5,7 +5,7 @@ use std::str::Utf8Error;
 
 use memchr::memchr2;
 
-use crate::dialect::Frame;
+use crate::dialect::StreamFrame;
 
 /// What a stream may begin with and what is no part of its first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -20,7 +20,7 @@ pub struct SseReader {
     /// How far the end of that line was looked for.
     searched: usize,
     /// Whether a line feed would belong to the carriage return before it.
-    is_behind_return: bool,
+    skips_line_feed: bool,
     has_first_line: bool,
     name: Vec<u8>,
     data: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct SseTooLarge {
 }
 
 /// What the next lines made.
-enum Step {
+enum SseStep {
     Event,
     UnknownLine,
     /// Nothing yet: the next line is not whole.
@@ -71,7 +71,7 @@ impl SseReader {
             bytes: Vec::new(),
             line_start: 0,
             searched: 0,
-            is_behind_return: false,
+            skips_line_feed: false,
             has_first_line: false,
             name: Vec::new(),
             data: Vec::new(),
@@ -97,9 +97,9 @@ impl SseReader {
     pub fn next_event(&mut self) -> Result<Option<SseEvent<'_>>, SseTooLarge> {
         loop {
             match self.step()? {
-                Step::Event => return Ok(Some(self.event())),
-                Step::UnknownLine => {}
-                Step::Open => return Ok(None),
+                SseStep::Event => return Ok(Some(self.event())),
+                SseStep::UnknownLine => {}
+                SseStep::Open => return Ok(None),
             }
         }
     }
@@ -111,9 +111,9 @@ impl SseReader {
     /// [`SseTooLarge`].
     pub fn next_item(&mut self) -> Result<Option<SseItem<'_>>, SseTooLarge> {
         Ok(match self.step()? {
-            Step::Event => Some(SseItem::Event(self.event())),
-            Step::UnknownLine => Some(SseItem::UnknownLine),
-            Step::Open => None,
+            SseStep::Event => Some(SseItem::Event(self.event())),
+            SseStep::UnknownLine => Some(SseItem::UnknownLine),
+            SseStep::Open => None,
         })
     }
 
@@ -124,7 +124,7 @@ impl SseReader {
     }
 
     /// How many bytes it holds of what is not whole yet.
-    pub fn held_bytes(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         let open = self.bytes.len() - self.line_start;
         open + if self.is_event_whole { 0 } else { self.data.len() }
     }
@@ -133,7 +133,7 @@ impl SseReader {
         SseEvent { name: &self.name, data: &self.data }
     }
 
-    fn step(&mut self) -> Result<Step, SseTooLarge> {
+    fn step(&mut self) -> Result<SseStep, SseTooLarge> {
         if self.is_event_whole {
             self.begin_event();
         }
@@ -142,14 +142,14 @@ impl SseReader {
                 // An event without data is none.
                 if self.has_data {
                     self.is_event_whole = true;
-                    return Ok(Step::Event);
+                    return Ok(SseStep::Event);
                 }
                 self.begin_event();
             } else if !self.read_field(line)? {
-                return Ok(Step::UnknownLine);
+                return Ok(SseStep::UnknownLine);
             }
         }
-        Ok(Step::Open)
+        Ok(SseStep::Open)
     }
 
     fn begin_event(&mut self) {
@@ -162,8 +162,8 @@ impl SseReader {
     /// Where the next whole line is, without its end.
     fn next_line(&mut self) -> Result<Option<Range<usize>>, SseTooLarge> {
         let is_line_feed = self.bytes.get(self.line_start).map(|byte| *byte == b'\n');
-        if let Some(is_line_feed) = is_line_feed.filter(|_| self.is_behind_return) {
-            self.is_behind_return = false;
+        if let Some(is_line_feed) = is_line_feed.filter(|_| self.skips_line_feed) {
+            self.skips_line_feed = false;
             self.line_start += usize::from(is_line_feed);
             self.searched = self.line_start;
         }
@@ -178,7 +178,7 @@ impl SseReader {
             self.searched = end;
             return Ok(None);
         }
-        self.is_behind_return = self.bytes.get(end) == Some(&b'\r');
+        self.skips_line_feed = self.bytes.get(end) == Some(&b'\r');
         self.line_start = end + 1;
         self.searched = self.line_start;
         if !std::mem::replace(&mut self.has_first_line, true)
@@ -229,11 +229,11 @@ impl<'a> SseEvent<'a> {
     /// # Errors
     ///
     /// [`Utf8Error`], where it is no text.
-    pub fn frame(self) -> Result<Frame<'a>, Utf8Error> {
+    pub fn frame(self) -> Result<StreamFrame<'a>, Utf8Error> {
         let name = std::str::from_utf8(self.name)?;
         // The standard calls events without a name `message`; dialects speak of none.
         let event = if name == "message" { "" } else { name };
-        Ok(Frame { event, data: std::str::from_utf8(self.data)? })
+        Ok(StreamFrame { event, data: std::str::from_utf8(self.data)? })
     }
 }
 
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(reader.last_event(), None);
         assert_eq!(reader.next_event(), Ok(None));
         assert_eq!(reader.last_event(), Some(SseEvent { name: b"e", data: b"2" }));
-        assert_eq!(reader.held_bytes(), "2data: 3".len());
+        assert_eq!(reader.buffered_bytes(), "2data: 3".len());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::message::Usage;
+use super::message::TokenUsage;
 use super::name::DialectName;
 use super::{anthropic, gemini, openai_chat, openai_responses};
 
@@ -14,14 +14,14 @@ use super::{anthropic, gemini, openai_chat, openai_responses};
 const DEPTH_MAX: u32 = 3;
 
 /// What every usage begins with: `"usage"`, `"usageMetadata"`.
-const SIGN: &[u8] = b"\"usage";
+const USAGE_KEY: &[u8] = b"\"usage";
 
 /// Finds what the events of a stream say of tokens. Nothing is parsed before the end: the first and the last
 /// event with a usage are kept.
 #[derive(Debug)]
 pub struct UsageScanner {
     dialect: DialectName,
-    sign: Finder<'static>,
+    finder: Finder<'static>,
     first: Option<Vec<u8>>,
     last: Vec<u8>,
 }
@@ -29,13 +29,13 @@ pub struct UsageScanner {
 impl UsageScanner {
     /// A scanner of a stream in a dialect.
     pub fn new(dialect: DialectName) -> UsageScanner {
-        UsageScanner { dialect, sign: Finder::new(SIGN), first: None, last: Vec::new() }
+        UsageScanner { dialect, finder: Finder::new(USAGE_KEY), first: None, last: Vec::new() }
     }
 
     /// Takes the data of the next event.
     pub fn scan(&mut self, data: &[u8]) {
-        let says_usage = |at| data.get(at..).is_some_and(says_more_than_null);
-        if !self.sign.find_iter(data).any(says_usage) {
+        let says_usage = |at| data.get(at..).is_some_and(is_not_null);
+        if !self.finder.find_iter(data).any(says_usage) {
             return;
         }
         if self.first.is_none() {
@@ -47,14 +47,14 @@ impl UsageScanner {
     }
 
     /// What the stream counts; `None` where it says nothing of it.
-    pub fn usage(&self) -> Option<Usage> {
+    pub fn usage(&self) -> Option<TokenUsage> {
         let first = self.first.as_deref()?;
         read_usages(self.dialect, [first, self.last.as_slice()])
     }
 }
 
 /// What a document in a dialect, or a list of them, counts; `None` where it says nothing of it.
-pub fn document_usage(dialect: DialectName, document: &[u8]) -> Option<Usage> {
+pub fn read_document_usage(dialect: DialectName, document: &[u8]) -> Option<TokenUsage> {
     read_usages(dialect, [document])
 }
 
@@ -62,7 +62,7 @@ pub fn document_usage(dialect: DialectName, document: &[u8]) -> Option<Usage> {
 fn read_usages<'a>(
     dialect: DialectName,
     texts: impl IntoIterator<Item = &'a [u8]>,
-) -> Option<Usage> {
+) -> Option<TokenUsage> {
     let mut usage = None;
     for said in texts.into_iter().flat_map(|text| usage_objects(text, DEPTH_MAX)) {
         read_usage(dialect, &said, usage.get_or_insert_default());
@@ -70,7 +70,7 @@ fn read_usages<'a>(
     usage
 }
 
-fn read_usage(dialect: DialectName, said: &Value, usage: &mut Usage) {
+fn read_usage(dialect: DialectName, said: &Value, usage: &mut TokenUsage) {
     match dialect {
         DialectName::AnthropicMessages => anthropic::usage::read_usage(said, usage),
         DialectName::OpenAiResponses => *usage = openai_responses::usage::read_usage(said),
@@ -82,8 +82,8 @@ fn read_usage(dialect: DialectName, said: &Value, usage: &mut Usage) {
 }
 
 /// OpenAI's chunks say `"usage":null` until the last one.
-fn says_more_than_null(sign: &[u8]) -> bool {
-    let rest = sign.get(SIGN.len()..).unwrap_or_default();
+fn is_not_null(sign: &[u8]) -> bool {
+    let rest = sign.get(USAGE_KEY.len()..).unwrap_or_default();
     let value = rest.strip_prefix(b"\":").map(<[u8]>::trim_ascii_start);
     !value.is_some_and(|value| value.starts_with(b"null"))
 }

@@ -11,25 +11,25 @@ use std::sync::Arc;
 use ctxhost_engine_api::border::{EngineRequest, StatusRequest};
 use ctxhost_engine_api::*;
 
-use super::chain::Chain;
+use super::answer::EngineSet;
+use super::chain::EngineChain;
 use super::client::typed_methods;
-use super::environment::Environment;
+use super::environment::EngineEnvironment;
 use super::error::{OnEngineError, SlotError};
 use super::failures::FailureCounts;
 use super::instance::EngineInstance;
 use super::quarantine::QuarantineRecord;
-use super::served::Serving;
-use super::service::{Answer, EngineContext, EngineService as _};
+use super::service::{EngineContext, EngineService as _, SlotResult};
 use super::spec::EngineSpec;
-use super::trial::Trial;
+use super::trial::EngineTrial;
 
 /// The engines that serve. Whoever calls them calls them as if they were one engine, and is told which
 /// of them answered.
 #[derive(Debug)]
 pub struct ActiveEngine {
-    pub(super) chain: Chain,
+    pub(super) chain: EngineChain,
     pub(super) bundled: Arc<EngineInstance>,
-    pub(super) trial: Trial,
+    pub(super) trial: EngineTrial,
 }
 
 impl ActiveEngine {
@@ -43,7 +43,7 @@ impl ActiveEngine {
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         bundled: &EngineSpec,
         on_error: OnEngineError,
-        environment: &Environment,
+        environment: &EngineEnvironment,
     ) -> Result<Self, SlotError> {
         Self::open_as(engines.as_ref(), bundled, (on_error, on_error), environment)
     }
@@ -57,7 +57,7 @@ impl ActiveEngine {
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         bundled: &EngineSpec,
         on_error: OnEngineError,
-        environment: &Environment,
+        environment: &EngineEnvironment,
     ) -> Result<Self, SlotError> {
         Self::open_as(engines.as_ref(), bundled, (OnEngineError::Fail, on_error), environment)
     }
@@ -67,12 +67,12 @@ impl ActiveEngine {
         engines: &[EngineSpec],
         bundled: &EngineSpec,
         on_errors: (OnEngineError, OnEngineError),
-        environment: &Environment,
+        environment: &EngineEnvironment,
     ) -> Result<Self, SlotError> {
         let instance = Arc::new(EngineInstance::open(bundled, environment)?);
-        environment.delegate_to(Arc::downgrade(&instance));
-        let chain = Chain::open(engines, (bundled, &instance), on_errors, environment)?;
-        Ok(ActiveEngine { chain, bundled: instance, trial: Trial::default() })
+        environment.set_delegate(Arc::downgrade(&instance));
+        let chain = EngineChain::open(engines, (bundled, &instance), on_errors, environment)?;
+        Ok(ActiveEngine { chain, bundled: instance, trial: EngineTrial::default() })
     }
 
     /// Calls the engines with the request of a call.
@@ -84,38 +84,38 @@ impl ActiveEngine {
         &self,
         context: impl Into<EngineContext<'a>>,
         request: R,
-    ) -> Answer<R::Reply> {
+    ) -> SlotResult<R::Reply> {
         let served = self.call(context.into(), request.into()).await?;
-        served.try_map(R::reply).map_err(SlotError::answer)
+        served.try_map(R::reply).map_err(SlotError::from_answer)
     }
 
-    engine_calls! { typed_methods Answer }
+    engine_calls! { typed_methods SlotResult }
 
     /// The ids that the slot was asked to hold, as one word.
-    pub fn configured(&self) -> String {
-        self.chain.configured().unwrap_or_else(|| self.bundled.id().to_owned())
+    pub fn configured_id(&self) -> String {
+        self.chain.configured_id().unwrap_or_else(|| self.bundled.id().to_owned())
     }
 
     /// What shapes the next request: the ids of the engines that serve as one word, their versions, and
     /// whether the last of them keeps plans within their budget by itself.
-    pub fn effective(&self) -> EngineInfo {
-        let active = self.standing();
-        active.chain.effective().unwrap_or_else(|| active.bundled.info().clone())
+    pub fn serving_info(&self) -> EngineInfo {
+        let active = self.current();
+        active.chain.serving_info().unwrap_or_else(|| active.bundled.info().clone())
     }
 
     /// Which engines serve the next call: what must be told of a session anew when it changes.
-    pub fn serving(&self) -> Serving {
-        self.standing().chain.serving()
+    pub fn serving(&self) -> EngineSet {
+        self.current().chain.serving()
     }
 
     /// Why an engine does not serve, the first one's where several do not; `None` where all do.
-    pub fn quarantined(&self) -> Option<QuarantineRecord> {
-        self.chain.left_out().next()
+    pub fn quarantine_record(&self) -> Option<QuarantineRecord> {
+        self.chain.quarantine_records().next()
     }
 
     /// Lets all engines serve again; answers why the first of them did not.
-    pub fn lift_quarantine(&self) -> Option<QuarantineRecord> {
-        self.chain.lift_quarantine()
+    pub fn release_quarantine(&self) -> Option<QuarantineRecord> {
+        self.chain.release_quarantine()
     }
 
     /// What is done when one of the engines fails.

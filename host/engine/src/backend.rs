@@ -5,15 +5,15 @@ use std::time::Duration;
 use ctxhost_engine_api::border::{EngineCall, EngineHandle, EngineReply};
 use ctxhost_engine_api::*;
 
+use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
+use super::sandbox::{SandboxInfo, SandboxSupervisor};
 use super::threads::EngineThreads;
-use super::watch::ThreadWatch;
-use super::worker::{Sandbox, WorkerFacts};
 
 /// The place of one engine.
-pub(super) enum Backend {
+pub(super) enum EngineBackend {
     InProcess(Box<InProcess>),
-    Sandbox(Box<Sandbox>),
+    Sandbox(Box<SandboxSupervisor>),
 }
 
 /// An engine in this process.
@@ -25,12 +25,12 @@ pub(super) struct InProcess {
     /// Where its code runs.
     pub(super) threads: EngineThreads,
     /// Who watches the thread that drops it.
-    pub(super) watch: ThreadWatch,
+    pub(super) guard: ThreadGuard,
     /// What its drop may take, before its thread is left behind.
     pub(super) limit: Duration,
 }
 
-impl Backend {
+impl EngineBackend {
     /// Calls the engine, within the time of the call.
     ///
     /// # Errors
@@ -43,38 +43,38 @@ impl Backend {
         call: EngineCall,
     ) -> Result<EngineReply> {
         match self {
-            Backend::InProcess(here) => {
+            EngineBackend::InProcess(here) => {
                 let gone = || EngineError::new(ErrorKind::Dead, "it is being dropped");
                 let handle = here.handle.as_ref().ok_or_else(gone)?;
                 here.threads.run(guard, handle.call(view, call)).await
             }
-            Backend::Sandbox(sandbox) => sandbox.call(guard, view, call).await,
+            EngineBackend::Sandbox(sandbox) => sandbox.call(guard, view, call).await,
         }
     }
 
     /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
     pub(super) fn revoke(&self) {
         match self {
-            Backend::InProcess(here) => _ = here.handle.as_ref().map(EngineHandle::revoke),
-            Backend::Sandbox(sandbox) => sandbox.close(),
+            EngineBackend::InProcess(here) => _ = here.handle.as_ref().map(EngineHandle::revoke),
+            EngineBackend::Sandbox(sandbox) => sandbox.close(),
         }
     }
 
     /// Whether a thread of this process hangs in a call that was given up.
-    pub(super) fn lost_a_thread(&self) -> bool {
-        matches!(self, Backend::InProcess(here) if here.threads.lost_one())
+    pub(super) fn has_lost_thread(&self) -> bool {
+        matches!(self, EngineBackend::InProcess(here) if here.threads.has_lost_thread())
     }
 
     /// Whether a process of its own that died has another one behind it.
-    pub(super) fn may_start_another(&self) -> bool {
-        matches!(self, Backend::Sandbox(sandbox) if sandbox.may_start_another())
+    pub(super) fn can_restart(&self) -> bool {
+        matches!(self, EngineBackend::Sandbox(sandbox) if sandbox.can_restart())
     }
 
     /// The process it runs in, where that is one of its own.
-    pub(super) fn worker(&self) -> Option<WorkerFacts> {
+    pub(super) fn sandbox_info(&self) -> Option<SandboxInfo> {
         match self {
-            Backend::InProcess(_) => None,
-            Backend::Sandbox(sandbox) => Some(sandbox.facts()),
+            EngineBackend::InProcess(_) => None,
+            EngineBackend::Sandbox(sandbox) => Some(sandbox.info()),
         }
     }
 }
@@ -82,12 +82,12 @@ impl Backend {
 impl Drop for InProcess {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            self.threads.release(&self.id, self.watch.clone(), handle, self.limit);
+            self.threads.release(&self.id, self.guard.clone(), handle, self.limit);
         }
     }
 }
 
-impl Drop for Backend {
+impl Drop for EngineBackend {
     fn drop(&mut self) {
         self.revoke();
     }

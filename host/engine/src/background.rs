@@ -9,11 +9,11 @@ use tokio::task::AbortHandle;
 
 /// The background tasks of one engine.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
+pub(super) struct BackgroundTasks {
     running: Mutex<Vec<AbortHandle>>,
 }
 
-impl Tasks {
+impl BackgroundTasks {
     /// Runs a task on the lane that asks; false on a thread of the engine's own, which has none.
     pub(super) fn spawn(&self, task: BoxFuture<()>) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
@@ -29,7 +29,7 @@ impl Tasks {
     }
 }
 
-impl Drop for Tasks {
+impl Drop for BackgroundTasks {
     /// The engine is gone: so are its background tasks.
     fn drop(&mut self) {
         self.running().iter().for_each(AbortHandle::abort);

@@ -1,6 +1,6 @@
 //! The one room that names the engines linked into the host.
 
-use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::settings::Setting;
 
 /// The engine that serves when no other can.
@@ -10,14 +10,14 @@ pub const LEGACY: &str = "legacy";
 pub const BUNDLED: [&str; 6] = [LEGACY, "window", "mask", "boundary", "head-tail", "recall"];
 
 /// The door of a bundled engine; `None` for any other id.
-pub fn bundled(id: &str) -> Option<EngineDoor> {
+pub fn bundled(id: &str) -> Option<EngineFactory> {
     match id {
-        "legacy" => Some(EngineDoor::linked::<ctxhost_engine_legacy::Legacy>()),
-        "window" => Some(EngineDoor::linked::<ctxhost_engine_window::Window>()),
-        "mask" => Some(EngineDoor::linked::<ctxhost_engine_mask::Mask>()),
-        "boundary" => Some(EngineDoor::linked::<ctxhost_engine_boundary::Boundary>()),
-        "head-tail" => Some(EngineDoor::linked::<ctxhost_engine_head_tail::HeadTail>()),
-        "recall" => Some(EngineDoor::linked::<ctxhost_engine_recall::Recall>()),
+        "legacy" => Some(EngineFactory::linked::<ctxhost_engine_legacy::LegacyEngine>()),
+        "window" => Some(EngineFactory::linked::<ctxhost_engine_window::WindowEngine>()),
+        "mask" => Some(EngineFactory::linked::<ctxhost_engine_mask::MaskEngine>()),
+        "boundary" => Some(EngineFactory::linked::<ctxhost_engine_boundary::BoundaryEngine>()),
+        "head-tail" => Some(EngineFactory::linked::<ctxhost_engine_head_tail::HeadTailEngine>()),
+        "recall" => Some(EngineFactory::linked::<ctxhost_engine_recall::RecallEngine>()),
         _ => None,
     }
 }

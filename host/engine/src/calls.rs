@@ -9,17 +9,17 @@ use ctxhost_engine_api::{CallId, SessionRef, Transcript};
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
+pub(super) struct CallLimit {
     /// Allowed without a sign of life.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     /// Allowed in all, however much progress is reported.
     pub(super) cap: Duration,
 }
 
-impl Limit {
+impl CallLimit {
     /// A limit that progress does not move.
     pub(super) fn fixed(patience: Duration) -> Self {
-        Limit { patience, cap: patience }
+        CallLimit { timeout: patience, cap: patience }
     }
 }
 
@@ -29,7 +29,7 @@ tokio::task_local! {
 }
 
 /// Work for a session: services that name none mean this one.
-pub(super) async fn in_session<W: Future>(session: Option<Arc<str>>, work: W) -> W::Output {
+pub(super) async fn scope_session<W: Future>(session: Option<Arc<str>>, work: W) -> W::Output {
     match session {
         Some(session) => SESSION.scope(session, work).await,
         None => work.await,
@@ -41,7 +41,7 @@ pub(super) fn current_session() -> Option<Arc<str>> {
     SESSION.try_with(Clone::clone).ok()
 }
 
-struct Call {
+struct CallState {
     patience: Duration,
     deadline: Instant,
     cap: Instant,
@@ -50,29 +50,29 @@ struct Call {
 
 /// All calls of one engine that are under way.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(super) struct CallTable {
     next: AtomicU64,
-    running: Mutex<HashMap<u64, Call>>,
+    running: Mutex<HashMap<u64, CallState>>,
 }
 
-impl Calls {
+impl CallTable {
     /// Begins a call; it ends when the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, limit: Limit, view: Option<Transcript>) -> CallGuard {
+    pub(super) fn begin(self: &Arc<Self>, limit: CallLimit, view: Option<Transcript>) -> CallGuard {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        self.begin_as(id, limit, view)
+        self.begin_with_id(id, limit, view)
     }
 
     /// Begins a call that has its number from elsewhere.
-    pub(super) fn begin_as(
+    pub(super) fn begin_with_id(
         self: &Arc<Self>,
         id: u64,
-        limit: Limit,
+        limit: CallLimit,
         view: Option<Transcript>,
     ) -> CallGuard {
         let now = Instant::now();
-        let call = Call {
-            patience: limit.patience,
-            deadline: now + limit.patience.min(limit.cap),
+        let call = CallState {
+            patience: limit.timeout,
+            deadline: now + limit.timeout.min(limit.cap),
             cap: now + limit.cap,
             view,
         };
@@ -98,7 +98,7 @@ impl Calls {
     }
 
     /// Time that passed through no fault of the engine does not count.
-    pub(super) fn excuse(&self, call: CallId, passed: Duration) {
+    pub(super) fn extend(&self, call: CallId, passed: Duration) {
         if let Some(call) = self.running().get_mut(&call.0) {
             call.deadline += passed;
             call.cap += passed;
@@ -106,16 +106,16 @@ impl Calls {
     }
 
     /// The call counts as cancelled from now on.
-    pub(super) fn give_up(&self, call: CallId) {
+    pub(super) fn cancel(&self, call: CallId) {
         self.running().remove(&call.0);
     }
 
     /// What the call may still take.
-    pub(super) fn left(&self, call: CallId) -> Option<Limit> {
+    pub(super) fn remaining(&self, call: CallId) -> Option<CallLimit> {
         let running = self.running();
         let call = running.get(&call.0)?;
-        Some(Limit {
-            patience: call.patience,
+        Some(CallLimit {
+            timeout: call.patience,
             cap: call.cap.saturating_duration_since(Instant::now()),
         })
     }
@@ -125,7 +125,7 @@ impl Calls {
         self.running().get(&call.0)?.view.clone()
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<u64, Call>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<u64, CallState>> {
         self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -133,18 +133,18 @@ impl Calls {
 /// A call that is under way.
 pub(super) struct CallGuard {
     pub(super) id: CallId,
-    calls: Arc<Calls>,
+    calls: Arc<CallTable>,
     session: Option<Arc<str>>,
 }
 
 impl CallGuard {
     /// The same call, known to be for a session.
-    pub(super) fn in_session(self, session: &SessionRef) -> Self {
-        self.in_session_of(Some(session.id.as_str().into()))
+    pub(super) fn with_session(self, session: &SessionRef) -> Self {
+        self.with_session_id(Some(session.id.as_str().into()))
     }
 
     /// The same call, for the session of that id, where there is one.
-    pub(super) fn in_session_of(mut self, session: Option<Arc<str>>) -> Self {
+    pub(super) fn with_session_id(mut self, session: Option<Arc<str>>) -> Self {
         self.session = session;
         self
     }
@@ -154,7 +154,7 @@ impl CallGuard {
         &self,
         work: W,
     ) -> impl Future<Output = T> + use<T, W> {
-        in_session(self.session.clone(), work)
+        scope_session(self.session.clone(), work)
     }
 
     /// The id of its session, where it is known to be for one.
@@ -163,8 +163,8 @@ impl CallGuard {
     }
 
     /// What it may still take.
-    pub(super) fn left(&self) -> Limit {
-        self.calls.left(self.id).unwrap_or(Limit::fixed(Duration::ZERO))
+    pub(super) fn remaining(&self) -> CallLimit {
+        self.calls.remaining(self.id).unwrap_or(CallLimit::fixed(Duration::ZERO))
     }
 
     /// When the call must have answered.
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn progress_moves_the_deadline_but_never_past_the_cap() {
-        let calls = Arc::new(Calls::default());
-        let limit = Limit { patience: Duration::from_secs(10), cap: Duration::from_secs(12) };
+        let calls = Arc::new(CallTable::default());
+        let limit = CallLimit { timeout: Duration::from_secs(10), cap: Duration::from_secs(12) };
         let call = calls.begin(limit, None);
         let before = call.deadline();
         std::thread::sleep(Duration::from_millis(5));
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_call_that_ended_counts_as_cancelled() {
-        let calls = Arc::new(Calls::default());
-        let call = calls.begin(Limit::fixed(Duration::from_secs(10)), None);
+        let calls = Arc::new(CallTable::default());
+        let call = calls.begin(CallLimit::fixed(Duration::from_secs(10)), None);
         let id = call.id;
         assert!(!calls.is_cancelled(id));
         drop(call);

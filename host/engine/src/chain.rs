@@ -26,13 +26,15 @@ use ctxhost_engine_api::{EngineError, EngineInfo};
 use tokio_util::sync::CancellationToken;
 
 use self::view::LinkViews;
-use super::environment::{Clock, Environment};
-use super::error::{OnEngineError, SlotError, is_breakage};
+use super::answer::{EngineAnswer, EngineSet};
+use super::chain_spec::{
+    ChainSpecError, MAX_CHAIN_LINKS, format_versions, join_ids, validate_chain,
+};
+use super::environment::{EngineEnvironment, HostClock};
+use super::error::{OnEngineError, SlotError, is_engine_fault};
 use super::failures::FailureCounter;
 use super::instance::EngineInstance;
 use super::quarantine::{Quarantine, QuarantineRecord};
-use super::row::{MAX_STAGES, RowError, check_row, joined, versions};
-use super::served::{Served, Serving};
 use super::spec::EngineSpec;
 
 /// Chains opened so far by this process.
@@ -40,13 +42,13 @@ static CHAINS: AtomicU64 = AtomicU64::new(0);
 
 /// Engines that follow each other.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct EngineChain {
     /// Which chain of this process it is.
     number: u64,
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     pub(super) on_error: OnEngineError,
     quarantine: Quarantine,
-    clock: Clock,
+    clock: HostClock,
     views: LinkViews,
     pub(super) failures: FailureCounter,
     /// The engines are to be let go.
@@ -55,7 +57,7 @@ pub(super) struct Chain {
 
 /// One engine of a chain.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ChainLink {
     /// Its place.
     number: usize,
     id: String,
@@ -65,45 +67,45 @@ pub(super) struct Link {
 
 /// A link that serves.
 #[derive(Clone, Copy, Debug)]
-struct Working<'a> {
-    link: &'a Link,
+struct ServingLink<'a> {
+    link: &'a ChainLink,
     engine: &'a Arc<EngineInstance>,
 }
 
 /// What came of a call.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    Served(Box<Served<EngineReply>>),
+pub(super) enum ChainOutcome {
+    Answered(Box<EngineAnswer<EngineReply>>),
     /// No engine of the chain answered it.
-    Unanswered(Unanswered),
+    Unanswered(UnansweredCall),
 }
 
 /// What there is to say of a call that no engine answered.
 #[derive(Debug, Default)]
-pub(super) struct Unanswered {
+pub(super) struct UnansweredCall {
     /// Why an engine that goes on did not.
-    pub(super) lost: Option<String>,
+    pub(super) lost_call: Option<String>,
     /// Plans that the law refused.
-    pub(super) refused: u64,
+    pub(super) refused_plans: u64,
 }
 
-impl Chain {
+impl EngineChain {
     /// Opens the engines of a chain. The bundled engine alone is none; as one of several it is the one
     /// that is open already, since two of one id would write over each other's notes.
     pub(super) fn open(
         engines: &[EngineSpec],
         bundled: (&EngineSpec, &Arc<EngineInstance>),
         (on_opening, on_error): (OnEngineError, OnEngineError),
-        environment: &Environment,
-    ) -> Result<Chain, SlotError> {
-        if engines.len() > MAX_STAGES {
-            return Err(RowError::TooMany { engines: engines.len() }.into());
+        environment: &EngineEnvironment,
+    ) -> Result<EngineChain, SlotError> {
+        if engines.len() > MAX_CHAIN_LINKS {
+            return Err(ChainSpecError::TooMany { engines: engines.len() }.into());
         }
-        let mut chain = Chain {
+        let mut chain = EngineChain {
             number: CHAINS.fetch_add(1, Ordering::Relaxed),
             links: Vec::new(),
             on_error,
-            quarantine: Quarantine::with(environment.kept_failures()),
+            quarantine: Quarantine::with_log(environment.call_failure_log()),
             clock: environment.clock.clone(),
             views: LinkViews::default(),
             failures: FailureCounter::default(),
@@ -123,20 +125,20 @@ impl Chain {
             match engine {
                 Ok(engine) => {
                     let id = engine.id().to_owned();
-                    chain.links.push(Link { number, id, engine: Some(engine) });
+                    chain.links.push(ChainLink { number, id, engine: Some(engine) });
                 }
                 Err(error) if on_opening == OnEngineError::Fail => return Err(error.into()),
                 Err(error) => {
                     let id =
                         if spec.id.is_empty() { spec.source.to_string() } else { spec.id.clone() };
-                    let link = Link { number, id, engine: None };
+                    let link = ChainLink { number, id, engine: None };
                     chain.put_in_quarantine(&link, "open", &error.to_string());
                     chain.links.push(link);
                 }
             }
         }
         // Only now every id is known: a library may have been named by its path.
-        check_row(&chain.links.iter().map(|link| link.id.as_str()).collect::<Vec<_>>())?;
+        validate_chain(&chain.links.iter().map(|link| link.id.as_str()).collect::<Vec<_>>())?;
         Ok(chain)
     }
 
@@ -151,122 +153,128 @@ impl Chain {
     }
 
     /// The ids of its engines, as one word; `None` where there are none.
-    pub(super) fn configured(&self) -> Option<String> {
-        (!self.is_empty()).then(|| joined(self.links.iter().map(|link| link.id.as_str())))
+    pub(super) fn configured_id(&self) -> Option<String> {
+        (!self.is_empty()).then(|| join_ids(self.links.iter().map(|link| link.id.as_str())))
     }
 
     /// The engines that serve as if they were one; `None` where none does.
-    pub(super) fn effective(&self) -> Option<EngineInfo> {
-        let working: Vec<&EngineInfo> = self.working().map(|it| it.engine.info()).collect();
+    pub(super) fn serving_info(&self) -> Option<EngineInfo> {
+        let working: Vec<&EngineInfo> = self.serving_links().map(|it| it.engine.info()).collect();
         let last = working.last()?;
         Some(EngineInfo {
-            id: joined(working.iter().map(|info| info.id.as_str())),
+            id: join_ids(working.iter().map(|info| info.id.as_str())),
             name: working.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
-            version: versions(working.iter().copied()),
+            version: format_versions(working.iter().copied()),
             owns_compaction: last.owns_compaction,
             requires: working.iter().flat_map(|info| info.requires.clone()).collect(),
         })
     }
 
     /// Which engines serve.
-    pub(super) fn serving(&self) -> Serving {
-        self.mark(self.working())
+    pub(super) fn serving(&self) -> EngineSet {
+        self.engine_set(self.serving_links())
     }
 
     /// The last link of those that gave an answer; `None` for an answer of others.
-    pub(super) fn last_of(&self, serving: Serving) -> Option<&Link> {
+    pub(super) fn last_link(&self, serving: EngineSet) -> Option<&ChainLink> {
         let is_ours = serving.chain == self.number;
         self.links.iter().rfind(|link| is_ours && serving.links >> link.number & 1 == 1)
     }
 
     /// Why those that do not serve do not.
-    pub(super) fn left_out(&self) -> impl Iterator<Item = QuarantineRecord> {
-        self.links.iter().filter_map(|link| self.quarantine.reason(&link.id))
+    pub(super) fn quarantine_records(&self) -> impl Iterator<Item = QuarantineRecord> {
+        self.links.iter().filter_map(|link| self.quarantine.record(&link.id))
     }
 
     /// Lets all engines serve again; answers why the first of them did not.
-    pub(super) fn lift_quarantine(&self) -> Option<QuarantineRecord> {
+    pub(super) fn release_quarantine(&self) -> Option<QuarantineRecord> {
         let lifted: Vec<_> =
-            self.links.iter().filter_map(|link| self.quarantine.lift(&link.id)).collect();
+            self.links.iter().filter_map(|link| self.quarantine.release(&link.id)).collect();
         lifted.into_iter().next()
     }
 
     /// The law refused what an engine answered: the same as if it had failed.
-    pub(super) fn leave_out_illegal(
+    pub(super) fn quarantine_invalid(
         &self,
-        link: &Link,
+        link: &ChainLink,
         operation: &'static str,
         why: &str,
     ) -> Result<Option<String>, SlotError> {
-        self.failures.illegal();
-        self.leave_out(link, operation, EngineError::failed(why))
+        self.failures.count_violation();
+        self.exclude(link, operation, EngineError::failed(why))
     }
 
     /// An answer of these engines, which says who was left out.
-    fn served<'a, T>(&self, by: &[Working<'a>], value: T, took: Duration) -> Served<T> {
+    fn attribute<'a, T>(
+        &self,
+        by: &[ServingLink<'a>],
+        value: T,
+        took: Duration,
+    ) -> EngineAnswer<T> {
         let infos = || by.iter().map(|working| working.engine.info());
-        let left_out: Vec<String> = self.left_out().map(|record| record.to_string()).collect();
-        Served {
+        let left_out: Vec<String> =
+            self.quarantine_records().map(|record| record.to_string()).collect();
+        EngineAnswer {
             value,
-            serving: Some(self.mark(by.iter().copied())),
-            engine: joined(infos().map(|info| info.id.as_str())),
-            version: versions(infos()),
+            serving: Some(self.engine_set(by.iter().copied())),
+            engine: join_ids(infos().map(|info| info.id.as_str())),
+            version: format_versions(infos()),
             fallback: (!left_out.is_empty()).then(|| left_out.join("; ")),
             repairs: Vec::new(),
-            refused: 0,
-            took,
+            refused_plans: 0,
+            elapsed: took,
         }
     }
 
     /// An answer of none of these engines.
-    pub(super) fn served_by_none<T>(&self, value: T, took: Duration) -> Served<T> {
-        self.served(&[], value, took)
+    pub(super) fn attribute_to_host<T>(&self, value: T, took: Duration) -> EngineAnswer<T> {
+        self.attribute(&[], value, took)
     }
 
-    fn mark<'a>(&self, engines: impl Iterator<Item = Working<'a>>) -> Serving {
+    fn engine_set<'a>(&self, engines: impl Iterator<Item = ServingLink<'a>>) -> EngineSet {
         let links = engines.fold(0, |bits, working| bits | 1 << working.link.number);
-        Serving { chain: self.number, links }
+        EngineSet { chain: self.number, links }
     }
 
     /// The links that serve, in order.
-    fn working(&self) -> impl DoubleEndedIterator<Item = Working<'_>> {
+    fn serving_links(&self) -> impl DoubleEndedIterator<Item = ServingLink<'_>> {
         self.links.iter().filter_map(|link| {
             let engine = link.engine.as_ref()?;
-            let serves = !self.retired.is_cancelled() && self.quarantine.reason(&link.id).is_none();
-            serves.then_some(Working { link, engine })
+            let serves = !self.retired.is_cancelled() && self.quarantine.record(&link.id).is_none();
+            serves.then_some(ServingLink { link, engine })
         })
     }
 
     /// An engine failed: from here on the chain does without it, unless that is an error.
-    fn fail(
+    fn handle_failure(
         &self,
-        link: &Link,
+        link: &ChainLink,
         operation: &'static str,
         error: EngineError,
     ) -> Result<Option<String>, SlotError> {
-        self.failures.failure();
-        self.leave_out(link, operation, error)
+        self.failures.count_failure();
+        self.exclude(link, operation, error)
     }
 
     /// What is to be said of a call that is lost with an engine that goes on; `None` where it does not.
-    fn leave_out(
+    fn exclude(
         &self,
-        link: &Link,
+        link: &ChainLink,
         operation: &'static str,
         mut error: EngineError,
     ) -> Result<Option<String>, SlotError> {
         let engine = link.engine.as_ref();
-        if engine.is_some_and(|engine| engine.lost_a_thread()) {
+        if engine.is_some_and(|engine| engine.has_lost_thread()) {
             error.message += "; its thread hangs";
         }
-        let is_lost = engine.is_some_and(|engine| engine.lost_one_call(operation, &error));
+        let is_lost = engine.is_some_and(|engine| engine.is_single_call_loss(operation, &error));
         if is_lost {
             tracing::warn!(engine = link.id, operation, %error, "a call is lost");
         } else {
             self.put_in_quarantine(link, operation, &error.message);
         }
         match self.on_error {
-            OnEngineError::Fail => Err(SlotError::engine(&link.id, operation, error)),
+            OnEngineError::Fail => Err(SlotError::from_engine(&link.id, operation, error)),
             OnEngineError::Fallback => {
                 Ok(is_lost.then(|| format!("{} lost {operation}: {}", link.id, error.message)))
             }
@@ -274,31 +282,37 @@ impl Chain {
     }
 
     /// An engine failed a call whose error goes to the caller: it is left out from then on.
-    fn broke(&self, link: &Link, operation: &'static str, error: EngineError) -> SlotError {
-        if is_breakage(error.kind) {
-            self.failures.failure();
+    fn handle_caller_failure(
+        &self,
+        link: &ChainLink,
+        operation: &'static str,
+        error: EngineError,
+    ) -> SlotError {
+        if is_engine_fault(error.kind) {
+            self.failures.count_failure();
             let engine = link.engine.as_ref();
-            if !engine.is_some_and(|engine| engine.lost_one_call(operation, &error)) {
+            if !engine.is_some_and(|engine| engine.is_single_call_loss(operation, &error)) {
                 self.put_in_quarantine(link, operation, &error.message);
             }
         }
-        SlotError::engine(&link.id, operation, error)
+        SlotError::from_engine(&link.id, operation, error)
     }
 
     /// Where the operator wants failures and an engine has failed, the others do not go on without it.
     fn refuse_while_quarantined(&self, operation: &'static str) -> Result<(), SlotError> {
-        let failed = self.left_out().next().filter(|_| self.on_error == OnEngineError::Fail);
+        let failed =
+            self.quarantine_records().next().filter(|_| self.on_error == OnEngineError::Fail);
         failed.map_or(Ok(()), |record| {
             let error = EngineError::failed(format!("in quarantine: {}", record.reason));
-            Err(SlotError::engine(&record.id, operation, error))
+            Err(SlotError::from_engine(&record.id, operation, error))
         })
     }
 
-    fn put_in_quarantine(&self, link: &Link, operation: &str, reason: &str) {
+    fn put_in_quarantine(&self, link: &ChainLink, operation: &str, reason: &str) {
         let engine = link.engine.as_ref();
         self.quarantine.put(QuarantineRecord {
             id: link.id.clone(),
-            bytes: engine.and_then(|engine| engine.bytes().map(str::to_owned)),
+            bytes: engine.and_then(|engine| engine.build().map(str::to_owned)),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),

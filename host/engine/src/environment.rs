@@ -9,22 +9,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ctxhost_engine_api::{HistoryPage, HistoryRequest, PromptCache, SessionRef, capability};
 
 use super::instance::EngineInstance;
-use super::quarantine::book::FailureBook;
-use super::store::{BySession, EngineStore, EngineStores, FileStore, MemoryStore};
-use super::timeouts::Timeouts;
-use ctxhost_media::Blobs;
+use super::quarantine::failure_log::FailureLog;
+use super::store::{EngineStore, EngineStores, FileStore, MemoryStore, SessionBlobStore};
+use super::timeouts::EngineTimeouts;
+use ctxhost_blobs::SessionBlobs;
 use ctxhost_provider::Completer;
 
 /// The host's clock: the system's, or one that a replay sets to recorded time.
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
+pub struct HostClock {
     recorded_ms: Option<Arc<AtomicI64>>,
 }
 
-impl Clock {
+impl HostClock {
     /// A clock that stands where it is set.
     pub fn recorded() -> Self {
-        Clock { recorded_ms: Some(Arc::default()) }
+        HostClock { recorded_ms: Some(Arc::default()) }
     }
 
     /// Sets a recorded clock; the system's cannot be set.
@@ -52,18 +52,18 @@ impl Clock {
 }
 
 /// What engines may know of sessions beside their live transcript. Implemented above this room.
-pub trait SessionView: Send + Sync {
+pub trait SessionQueries: Send + Sync {
     /// A page of the whole session, compactions or not.
     fn history(&self, request: &HistoryRequest) -> HistoryPage;
     /// What is known of the provider's cache.
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
     /// Where a session keeps what engines put away; `None` for one that is on no disk.
-    fn blobs(&self, session: &str) -> Option<Blobs>;
+    fn blobs(&self, session: &str) -> Option<SessionBlobs>;
 }
 
 /// What all engines of a host share.
 #[derive(Clone)]
-pub struct Environment {
+pub struct EngineEnvironment {
     /// The folder for the private copies of libraries while they are being loaded.
     pub copies_folder: PathBuf,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
@@ -71,26 +71,26 @@ pub struct Environment {
     /// Where engines keep what they store, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
     /// How long calls may take.
-    pub timeouts: Timeouts,
+    pub timeouts: EngineTimeouts,
     /// The clock.
-    pub clock: Clock,
+    pub clock: HostClock,
     /// What can be asked of sessions.
-    pub sessions: Option<Arc<dyn SessionView>>,
+    pub sessions: Option<Arc<dyn SessionQueries>>,
     /// The model for summaries; `None` where none is configured.
     pub completer: Option<Arc<dyn Completer>>,
     /// What engines did to hosts of this machine, and where what they do is written down; `None`
     /// forgets it with the process.
-    pub failures: Option<Arc<FailureBook>>,
+    pub failure_log: Option<Arc<FailureLog>>,
     /// Whether engines fail for themselves: the book holds them and learns of hosts that they took down,
     /// but not of calls that failed.
-    pub fail_alone: bool,
+    pub log_only_crashes: bool,
     delegate: Arc<OnceLock<Weak<EngineInstance>>>,
 }
 
-impl Environment {
+impl EngineEnvironment {
     /// An environment without stores on disk, without a model and without sessions.
-    pub fn new(timeouts: Timeouts, clock: Clock) -> Self {
-        Environment {
+    pub fn new(timeouts: EngineTimeouts, clock: HostClock) -> Self {
+        EngineEnvironment {
             copies_folder: state_folder().join("engines").join("cache"),
             store_folder: None,
             stores: None,
@@ -98,14 +98,14 @@ impl Environment {
             clock,
             sessions: None,
             completer: None,
-            failures: None,
-            fail_alone: false,
+            failure_log: None,
+            log_only_crashes: false,
             delegate: Arc::default(),
         }
     }
 
     /// Names the engine that compacts for those that delegate. The first call counts.
-    pub(super) fn delegate_to(&self, delegate: Weak<EngineInstance>) {
+    pub(super) fn set_delegate(&self, delegate: Weak<EngineInstance>) {
         let _ = self.delegate.set(delegate);
     }
 
@@ -115,8 +115,8 @@ impl Environment {
     }
 
     /// Where failed calls are written down; `None` forgets them with the process.
-    pub fn kept_failures(&self) -> Option<Arc<FailureBook>> {
-        self.failures.clone().filter(|_| !self.fail_alone)
+    pub fn call_failure_log(&self) -> Option<Arc<FailureLog>> {
+        self.failure_log.clone().filter(|_| !self.log_only_crashes)
     }
 
     /// What this host can do.
@@ -134,20 +134,20 @@ impl Environment {
         names
     }
 
-    pub(super) fn store(&self, id: &str) -> Arc<dyn EngineStore> {
+    pub(super) fn open_store(&self, id: &str) -> Arc<dyn EngineStore> {
         let values: Arc<dyn EngineStore> = match (&self.stores, &self.store_folder) {
-            (Some(stores), _) => stores.of(id),
+            (Some(stores), _) => stores.open_store(id),
             (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
             (None, None) => Arc::new(MemoryStore::default()),
         };
         match &self.sessions {
-            Some(sessions) => Arc::new(BySession { values, sessions: sessions.clone() }),
+            Some(sessions) => Arc::new(SessionBlobStore { values, sessions: sessions.clone() }),
             None => values,
         }
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for EngineEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment")
             .field("store_folder", &self.store_folder)

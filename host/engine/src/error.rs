@@ -3,8 +3,8 @@
 use ctxhost_engine_api::{EngineError, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use super::opening::OpenError;
-use super::row::RowError;
+use super::chain_spec::ChainSpecError;
+use super::load::EngineOpenError;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -23,7 +23,7 @@ pub enum SlotError {
     /// The configured engine could not be opened and `on_engine_error` is `fail`; or the bundled one
     /// could not.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] EngineOpenError),
     /// An engine failed and `on_engine_error` is `fail`; or the bundled one failed.
     #[error("engine {id:?} failed in {operation}: {error}")]
     Engine {
@@ -44,7 +44,7 @@ pub enum SlotError {
     },
     /// Several engines were named for one slot in a way that makes no row.
     #[error("a row of engines {0}")]
-    Row(#[from] RowError),
+    Chain(#[from] ChainSpecError),
     /// The engine said something that the caller acts on: its window is too small, what must stay
     /// does not fit, the call was cancelled.
     #[error("{error}")]
@@ -56,12 +56,12 @@ pub enum SlotError {
 
 impl SlotError {
     /// An engine failed.
-    pub fn engine(id: &str, operation: &'static str, error: EngineError) -> Self {
+    pub fn from_engine(id: &str, operation: &'static str, error: EngineError) -> Self {
         SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
     }
 
     /// An engine said something that the caller acts on.
-    pub fn answer(error: EngineError) -> Self {
+    pub fn from_answer(error: EngineError) -> Self {
         SlotError::Answer { error: Box::new(error) }
     }
 
@@ -75,13 +75,13 @@ impl SlotError {
 }
 
 /// What the caller acts on; no engine is to blame for it.
-pub(super) fn is_answer(kind: ErrorKind) -> bool {
+pub(super) fn is_caller_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
 /// Whether a call whose error goes to the caller, a compaction or the start of a sub-agent, failed by the
 /// engine's own doing. That its model answered nothing, or that it does not offer the call, is not.
-pub(super) fn is_breakage(kind: ErrorKind) -> bool {
+pub(super) fn is_engine_fault(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Failed

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailureCounts {
     /// Answers that the law refused.
-    pub illegal: u64,
+    pub violations: u64,
     /// Calls that ended in an error, a panic or a deadline.
     pub failures: u64,
 }
@@ -14,25 +14,25 @@ pub struct FailureCounts {
 /// The same while it is being counted.
 #[derive(Debug, Default)]
 pub(super) struct FailureCounter {
-    illegal: AtomicU64,
+    violations: AtomicU64,
     failures: AtomicU64,
 }
 
 impl FailureCounter {
     /// The law refused an answer.
-    pub(super) fn illegal(&self) {
-        self.illegal.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_violation(&self) {
+        self.violations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A call failed.
-    pub(super) fn failure(&self) {
+    pub(super) fn count_failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What was counted since it was asked last, so that each failure is told once.
     pub(super) fn take(&self) -> FailureCounts {
         FailureCounts {
-            illegal: self.illegal.swap(0, Ordering::Relaxed),
+            violations: self.violations.swap(0, Ordering::Relaxed),
             failures: self.failures.swap(0, Ordering::Relaxed),
         }
     }

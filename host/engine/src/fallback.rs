@@ -3,44 +3,52 @@
 use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::EngineError;
-use ctxhost_engine_api::border::{EngineCall, EngineReply, OnFailure};
+use ctxhost_engine_api::border::{EngineCall, EngineReply, FailurePolicy};
 
 use super::active::ActiveEngine;
-use super::chain::{Outcome, Unanswered};
-use super::error::{SlotError, is_answer};
-use super::served::Served;
-use super::service::{Answer, EngineContext};
+use super::answer::EngineAnswer;
+use super::chain::{ChainOutcome, UnansweredCall};
+use super::error::{SlotError, is_caller_error};
+use super::service::{EngineContext, SlotResult};
 
 impl ActiveEngine {
     /// Has the chain answer a call and, where none of its engines does, the bundled one.
-    pub(super) async fn answer(
+    pub(super) async fn call_with_fallback(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
-    ) -> Answer<EngineReply> {
+    ) -> SlotResult<EngineReply> {
         let began = Instant::now();
         let unanswered = match self.chain.call(context, call).await? {
-            Outcome::Served(served) => return Ok(*served),
-            Outcome::Unanswered(unanswered) => unanswered,
+            ChainOutcome::Answered(served) => return Ok(*served),
+            ChainOutcome::Unanswered(unanswered) => unanswered,
         };
         match self.bundled.call(context.transcript, call.clone()).await {
-            Ok(value) => Ok(self.served_by_bundled(unanswered, value, began.elapsed())),
-            Err(error) if call.on_failure() == OnFailure::Fallback && is_answer(error.kind) => {
-                Err(SlotError::answer(error))
+            Ok(value) => Ok(self.attribute_to_bundled(unanswered, value, began.elapsed())),
+            Err(error)
+                if call.on_failure() == FailurePolicy::Fallback && is_caller_error(error.kind) =>
+            {
+                Err(SlotError::from_answer(error))
             }
-            Err(error) => Err(SlotError::engine(self.bundled.id(), call.name(), error)),
+            Err(error) => Err(SlotError::from_engine(self.bundled.id(), call.name(), error)),
         }
     }
 
-    fn served_by_bundled<T>(&self, before: Unanswered, value: T, took: Duration) -> Served<T> {
-        let served = self.chain.served_by_none(value, took);
-        let let_go = || format!("{} was let go: another engine is in the slot", self.configured());
+    fn attribute_to_bundled<T>(
+        &self,
+        before: UnansweredCall,
+        value: T,
+        took: Duration,
+    ) -> EngineAnswer<T> {
+        let served = self.chain.attribute_to_host(value, took);
+        let let_go =
+            || format!("{} was let go: another engine is in the slot", self.configured_id());
         let let_go = (self.is_retired() && !self.chain.is_empty()).then(let_go);
-        Served {
+        EngineAnswer {
             engine: self.bundled.id().to_owned(),
             version: self.bundled.info().version.clone(),
-            fallback: before.lost.or(served.fallback).or(let_go),
-            refused: before.refused,
+            fallback: before.lost_call.or(served.fallback).or(let_go),
+            refused_plans: before.refused_plans,
             ..served
         }
     }
@@ -51,15 +59,17 @@ impl ActiveEngine {
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where the bundled engine answered.
-    pub(super) fn refuse_here<T>(
+    pub(super) fn reject_own<T>(
         &self,
-        served: &Served<T>,
+        served: &EngineAnswer<T>,
         operation: &'static str,
         why: &str,
     ) -> Result<(), SlotError> {
-        match served.serving.and_then(|serving| self.chain.last_of(serving)) {
-            Some(link) => self.chain.leave_out_illegal(link, operation, why).map(drop),
-            None => Err(SlotError::engine(&served.engine, operation, EngineError::failed(why))),
+        match served.serving.and_then(|serving| self.chain.last_link(serving)) {
+            Some(link) => self.chain.quarantine_invalid(link, operation, why).map(drop),
+            None => {
+                Err(SlotError::from_engine(&served.engine, operation, EngineError::failed(why)))
+            }
         }
     }
 }

@@ -7,28 +7,28 @@ use std::time::Duration;
 use ctxhost_engine_api::border::{DisposeRequest, EngineRequest, StatusRequest};
 use ctxhost_engine_api::*;
 
-use super::backend::Backend;
-use super::calls::{Calls, Limit};
+use super::backend::EngineBackend;
+use super::build_guard::BuildGuard;
+use super::calls::{CallLimit, CallTable};
 use super::client::typed_methods;
-use super::environment::Environment;
-use super::opening::{self, OpenError};
-use super::spec::{EngineSpec, Source};
-use super::threads::{Isolation, LETTING_GO};
-use super::timeouts::Timeouts;
-use super::watch::Watch;
-use super::worker::WorkerFacts;
+use super::environment::EngineEnvironment;
+use super::load::{self, EngineOpenError};
+use super::sandbox::SandboxInfo;
+use super::spec::{EngineSource, EngineSpec};
+use super::threads::{CANCEL_GRACE, Isolation};
+use super::timeouts::EngineTimeouts;
 
 /// An engine that can be called.
 pub struct EngineInstance {
     info: EngineInfo,
-    source: Source,
+    source: EngineSource,
     isolation: Isolation,
-    pub(super) backend: Arc<Backend>,
-    pub(super) calls: Arc<Calls>,
-    pub(super) timeouts: Timeouts,
+    pub(super) backend: Arc<EngineBackend>,
+    pub(super) calls: Arc<CallTable>,
+    pub(super) timeouts: EngineTimeouts,
     is_disposed: AtomicBool,
     /// Last, so that it is dropped after everything that runs the engine.
-    watch: Arc<Watch>,
+    watch: Arc<BuildGuard>,
 }
 
 impl EngineInstance {
@@ -36,10 +36,13 @@ impl EngineInstance {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
-    pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<EngineInstance, OpenError> {
-        let calls = Arc::new(Calls::default());
-        let (info, backend, watch) = opening::backend(spec, environment, &calls)?;
+    /// [`EngineOpenError`].
+    pub fn open(
+        spec: &EngineSpec,
+        environment: &EngineEnvironment,
+    ) -> Result<EngineInstance, EngineOpenError> {
+        let calls = Arc::new(CallTable::default());
+        let (info, backend, watch) = load::open_backend(spec, environment, &calls)?;
         let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
         let (backend, watch) = (Arc::new(backend), Arc::new(watch));
@@ -49,8 +52,8 @@ impl EngineInstance {
 
     /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
     /// is to remember its failures.
-    pub fn bytes(&self) -> Option<&str> {
-        self.watch.bytes()
+    pub fn build(&self) -> Option<&str> {
+        self.watch.build()
     }
 
     /// What it is.
@@ -64,7 +67,7 @@ impl EngineInstance {
     }
 
     /// Where it came from.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &EngineSource {
         &self.source
     }
 
@@ -74,21 +77,21 @@ impl EngineInstance {
     }
 
     /// The process it sits in; `None` for one that is in this process.
-    pub fn worker(&self) -> Option<WorkerFacts> {
-        self.backend.worker()
+    pub fn sandbox_info(&self) -> Option<SandboxInfo> {
+        self.backend.sandbox_info()
     }
 
     /// Whether this error is the end of one call and not of the engine: its process died over what is
     /// not asked twice, and another one takes over.
-    pub fn lost_one_call(&self, operation: &str, error: &EngineError) -> bool {
+    pub fn is_single_call_loss(&self, operation: &str, error: &EngineError) -> bool {
         let is_asked_once =
             matches!(operation, "compact" | "after_turn" | "maintain" | "on_subagent_ended");
-        is_asked_once && error.kind == ErrorKind::Dead && self.backend.may_start_another()
+        is_asked_once && error.kind == ErrorKind::Dead && self.backend.can_restart()
     }
 
     /// Whether one of this process's threads hangs in a call of it that was given up.
-    pub fn lost_a_thread(&self) -> bool {
-        self.backend.lost_a_thread()
+    pub fn has_lost_thread(&self) -> bool {
+        self.backend.has_lost_thread()
     }
 
     /// Asks the engine with the request of a call.
@@ -127,15 +130,15 @@ impl EngineInstance {
 /// The last call of an engine, which may outlive its [`EngineInstance`].
 struct Disposal {
     id: String,
-    backend: Arc<Backend>,
-    calls: Arc<Calls>,
+    backend: Arc<EngineBackend>,
+    calls: Arc<CallTable>,
     limit: Duration,
-    _watch: Arc<Watch>,
+    _watch: Arc<BuildGuard>,
 }
 
 impl Disposal {
     async fn run(self) {
-        let call = self.calls.begin(Limit::fixed(self.limit), None);
+        let call = self.calls.begin(CallLimit::fixed(self.limit), None);
         let dispose = DisposeRequest.into();
         let disposed = self.backend.call(&call, Transcript::empty(), dispose).await;
         if let Err(error) = disposed {
@@ -162,7 +165,7 @@ impl Disposal {
         };
         match std::thread::Builder::new().name(name).spawn(work) {
             // A call that ignores its deadline, inline on that thread, is left to it.
-            Ok(_) => _ = end.recv_timeout(limit.saturating_add(LETTING_GO)),
+            Ok(_) => _ = end.recv_timeout(limit.saturating_add(CANCEL_GRACE)),
             Err(error) => tracing::warn!(engine = id, %error, "dispose was not called"),
         }
     }

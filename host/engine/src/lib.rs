@@ -15,13 +15,16 @@
 )]
 
 mod active;
+mod answer;
 mod backend;
 mod background;
+mod build_guard;
 mod bundled;
 mod calls;
 mod chain;
+mod chain_spec;
 mod client;
-mod crash;
+mod crash_marker;
 mod deadline;
 mod environment;
 mod error;
@@ -29,44 +32,44 @@ mod failures;
 mod fallback;
 mod instance;
 mod library;
-mod opening;
+mod load;
 mod quarantine;
 mod quotas;
-mod row;
-mod sentinel;
-mod served;
+mod sandbox;
 mod service;
 mod services;
+mod signal_handler;
 mod spec;
 pub mod store;
 mod threads;
 mod timeouts;
 mod trial;
-mod watch;
-mod worker;
 
 pub use active::ActiveEngine;
+pub use answer::{EngineAnswer, EngineSet};
 pub use bundled::{BUNDLED, LEGACY, bundled, bundled_settings};
-pub use deadline::grouped;
-pub use environment::{Clock, Environment, SessionView, state_folder};
+pub use chain_spec::{
+    CHAIN_SEPARATOR, ChainSpecError, MAX_CHAIN_LINKS, format_engine, format_versions, join_ids,
+    parse_chain, split_ids, validate_chain,
+};
+pub use deadline::group_thousands;
+pub use environment::{EngineEnvironment, HostClock, SessionQueries, state_folder};
 pub use error::{OnEngineError, SlotError};
 pub use failures::FailureCounts;
 pub use instance::EngineInstance;
-pub use library::{Inspected, LoadError, inspect, inspect_pinned, shown_digest};
-pub use opening::OpenError;
-pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
+pub use library::{EngineFile, LoadError, inspect, inspect_pinned, short_digest};
+pub use load::EngineOpenError;
+pub use quarantine::failure_log::{FailureLog, FailureRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use quotas::Quotas;
-pub use row::{
-    JOINT, MAX_STAGES, RowError, check_row, joined, read_row, stages, versions, with_version,
+pub use sandbox::{
+    Confinement, ProgramError, SandboxError, SandboxInfo, SandboxSettings, sandbox_main,
 };
-pub use served::{Served, Serving};
-pub use service::{Answer, AnswerFuture, AssembleContext, EngineContext, EngineService, OnRefusal};
-pub use spec::{EngineSpec, LinkedEngine, PinnedBy, Source};
+pub use service::{
+    AssembleContext, EngineContext, EngineService, OnRefusal, SlotFuture, SlotResult,
+};
+pub use spec::{EngineSource, EngineSpec, LinkedEngine, PinSource};
 pub use store::EngineStores;
 pub use threads::Isolation;
-pub use timeouts::Timeouts;
-pub use trial::LostTrial;
-pub use worker::{
-    Confinement, ProgramError, WorkerError, WorkerFacts, WorkerSettings, worker_main,
-};
+pub use timeouts::EngineTimeouts;
+pub use trial::TrialFailure;

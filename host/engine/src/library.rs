@@ -22,8 +22,8 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::{
-    ABI_MAJOR, AdmitError, C_ROOT_SYMBOL, Door, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL,
-    decode_meta, is_id, magic,
+    ABI_MAJOR, C_ROOT_SYMBOL, EngineFactory, EngineMetadata, EntryPoint, META_BYTES, ROOT_SYMBOL,
+    ValidateError, decode_meta, is_engine_id, metadata_magic,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
@@ -81,8 +81,8 @@ pub enum LoadError {
     #[error(
         "{}: file hash {} does not match the pinned {}; not loaded",
         path.display(),
-        shown_digest(found),
-        shown_digest(expected)
+        short_digest(found),
+        short_digest(expected)
     )]
     HashMismatch {
         /// The file.
@@ -186,7 +186,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: AdmitError,
+        source: ValidateError,
     },
     /// It says one thing in its metadata and another when asked.
     #[error("{} calls itself {running:?} but its metadata says {written:?}", path.display())]
@@ -201,17 +201,17 @@ pub enum LoadError {
 }
 
 /// As much of a digest as people compare.
-pub fn shown_digest(sha256: &str) -> &str {
+pub fn short_digest(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
 /// A library that was read and checked but not loaded.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct EngineFile {
     /// The canonical path.
     pub path: PathBuf,
     /// What its metadata says.
-    pub meta: Meta,
+    pub meta: EngineMetadata,
     /// SHA-256 of its bytes, in hex.
     pub sha256: String,
     /// Its size.
@@ -224,7 +224,7 @@ pub struct Inspected {
 /// # Errors
 ///
 /// [`LoadError`], one sentence that says what to do.
-pub fn inspect(path: &Path) -> Result<Inspected, LoadError> {
+pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
     inspect_pinned(path, None)
 }
 
@@ -234,7 +234,7 @@ pub fn inspect(path: &Path) -> Result<Inspected, LoadError> {
 /// # Errors
 ///
 /// [`LoadError`], one sentence that says what to do.
-pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<Inspected, LoadError> {
+pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<EngineFile, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     let path = path.canonicalize().map_err(unreadable)?;
     let image = read_image(&path)?;
@@ -245,10 +245,10 @@ pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<Inspected, Lo
     check_object(&path, &image)?;
     let meta = find_meta(&path, &image)?;
     check_build(&path, &meta)?;
-    Ok(Inspected { path, meta, sha256, bytes: image.len() as u64, image })
+    Ok(EngineFile { path, meta, sha256, bytes: image.len() as u64, image })
 }
 
-impl Inspected {
+impl EngineFile {
     /// The bytes that were checked, and that would be loaded.
     pub fn image(&self) -> &[u8] {
         &self.image
@@ -280,9 +280,9 @@ impl Inspected {
     /// # Errors
     ///
     /// [`LoadError`].
-    pub fn load(self, copies: &Path) -> Result<EngineDoor, LoadError> {
+    pub fn load(self, copies: &Path) -> Result<EngineFactory, LoadError> {
         let copy = self.copy(copies)?;
-        enter(copy.path(), &self.path, &self.meta.id, self.meta.door)
+        load_copy(copy.path(), &self.path, &self.meta.id, self.meta.entry_point)
     }
 
     /// A private copy of the very bytes that were checked; gone when it is dropped.
@@ -294,12 +294,12 @@ impl Inspected {
 
 /// Loads a private copy of a library that was checked to hold engine `id` behind such a door. Messages
 /// name its `origin`.
-pub(super) fn enter(
+pub(super) fn load_copy(
     copy: &Path,
     origin: &Path,
     id: &str,
-    door: Door,
-) -> Result<EngineDoor, LoadError> {
+    door: EntryPoint,
+) -> Result<EngineFactory, LoadError> {
     let path = origin.to_owned();
     // SAFETY: constructors of the library run here. The operator named this file as an engine;
     // its bytes were checked to be a complete library of this platform that carries an engine's
@@ -317,13 +317,13 @@ pub(super) fn enter(
     let symbol = symbol.map_err(missing)?.into_raw().cast_const().cast();
     let door = match door {
         // SAFETY: the address is that of the root symbol of a library that was just made permanent.
-        Door::Rust => unsafe { EngineDoor::admit(symbol) },
+        EntryPoint::Rust => unsafe { EngineFactory::from_symbol(symbol) },
         // SAFETY: as above; that the library keeps the rules of the header is the operator's trust
         // in the file.
-        Door::C => unsafe { EngineDoor::admit_c(symbol) },
+        EntryPoint::C => unsafe { EngineFactory::from_c_symbol(symbol) },
     };
     let door = door.map_err(|source| {
-        if let AdmitError::Incompatible { report, .. } = &source {
+        if let ValidateError::Incompatible { report, .. } = &source {
             tracing::debug!(path = %path.display(), report, "layout report");
         }
         LoadError::NotAdmitted { path: path.clone(), source }
@@ -337,10 +337,10 @@ pub(super) fn enter(
 }
 
 /// What a library exports behind its door.
-fn symbol_of(door: Door) -> &'static str {
+fn symbol_of(door: EntryPoint) -> &'static str {
     match door {
-        Door::Rust => ROOT_SYMBOL,
-        Door::C => C_ROOT_SYMBOL,
+        EntryPoint::Rust => ROOT_SYMBOL,
+        EntryPoint::C => C_ROOT_SYMBOL,
     }
 }
 
@@ -401,23 +401,23 @@ fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn find_meta(path: &Path, image: &[u8]) -> Result<Meta, LoadError> {
+fn find_meta(path: &Path, image: &[u8]) -> Result<EngineMetadata, LoadError> {
     let block = |at: usize| image.get(at..(at + META_BYTES).min(image.len()));
-    let magic = magic();
+    let magic = metadata_magic();
     let found = memchr::memmem::find_iter(image, &magic);
-    let mut metas: Vec<Meta> = found.filter_map(|at| decode_meta(block(at)?)).collect();
+    let mut metas: Vec<EngineMetadata> = found.filter_map(|at| decode_meta(block(at)?)).collect();
     match (metas.pop(), metas.len()) {
         (None, _) => Err(LoadError::NoMetadata { path: path.into() }),
-        (Some(meta), 0) if is_id(&meta.id) => Ok(meta),
+        (Some(meta), 0) if is_engine_id(&meta.id) => Ok(meta),
         (Some(meta), 0) => Err(LoadError::BadId { path: path.into(), id: meta.id }),
         (Some(_), more) => Err(LoadError::SeveralEngines { path: path.into(), count: more + 1 }),
     }
 }
 
-fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
-    let ours = match meta.door {
-        Door::Rust => Meta::ours(),
-        Door::C => Meta::ours_in_c(),
+fn check_build(path: &Path, meta: &EngineMetadata) -> Result<(), LoadError> {
+    let ours = match meta.entry_point {
+        EntryPoint::Rust => EngineMetadata::current(),
+        EntryPoint::C => EngineMetadata::current_c(),
     };
     if let Some(theirs) = meta.majors().into_iter().find(|major| *major != ABI_MAJOR) {
         return Err(LoadError::WrongMajor { path: path.into(), theirs });

@@ -1,7 +1,7 @@
 //! Engines that failed and are not asked again, with the reason anybody can see.
 //!
 //! Without a book a quarantine ends with its slot, as a replay wants it. With one it is written down,
-//! and other processes hold themselves to it; see [`book`].
+//! and other processes hold themselves to it; see [`failure_log`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::Serialize;
 
-pub(super) mod book;
+pub(super) mod failure_log;
 
-use book::FailureBook;
+use failure_log::FailureLog;
 
 /// Why an engine is in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,27 +39,27 @@ impl fmt::Display for QuarantineRecord {
 /// The engines in quarantine. The first failure of an engine is the one that is kept.
 #[derive(Debug, Default)]
 pub struct Quarantine {
-    records: Mutex<BTreeMap<String, Inmate>>,
-    book: Option<Arc<FailureBook>>,
+    records: Mutex<BTreeMap<String, QuarantineEntry>>,
+    book: Option<Arc<FailureLog>>,
 }
 
 #[derive(Debug)]
-struct Inmate {
+struct QuarantineEntry {
     record: QuarantineRecord,
     /// It was written down, so that somebody else may release it.
-    noted: Option<Noted>,
+    noted: Option<LogReceipt>,
 }
 
 /// What the book said when an engine was written down.
 #[derive(Clone, Copy, Debug)]
-struct Noted {
+struct LogReceipt {
     /// When it had been released last: that word was about earlier failures.
     released_at_ms: Option<i64>,
 }
 
 impl Quarantine {
     /// A quarantine that writes into a book; without one, what it knows ends with it.
-    pub fn with(book: Option<Arc<FailureBook>>) -> Self {
+    pub fn with_log(book: Option<Arc<FailureLog>>) -> Self {
         Quarantine { records: Mutex::default(), book }
     }
 
@@ -75,12 +75,12 @@ impl Quarantine {
         if records.contains_key(&record.id) {
             return;
         }
-        let noted = self.write_down(&record);
-        records.insert(record.id.clone(), Inmate { record, noted });
+        let noted = self.write_log(&record);
+        records.insert(record.id.clone(), QuarantineEntry { record, noted });
     }
 
     /// Why an engine is in; `None` when it is not, or when somebody released it in the book since.
-    pub fn reason(&self, id: &str) -> Option<QuarantineRecord> {
+    pub fn record(&self, id: &str) -> Option<QuarantineRecord> {
         let mut records = self.records();
         let inmate = records.get(id)?;
         if inmate.noted.is_some_and(|noted| self.was_released(id, noted)) {
@@ -92,7 +92,7 @@ impl Quarantine {
     }
 
     /// Lets an engine out, everywhere, and answers why it was in.
-    pub fn lift(&self, id: &str) -> Option<QuarantineRecord> {
+    pub fn release(&self, id: &str) -> Option<QuarantineRecord> {
         let inmate = self.records().remove(id)?;
         if let Some(book) = self.book.as_ref().filter(|_| inmate.noted.is_some())
             && let Err(error) = book.release(id)
@@ -102,10 +102,10 @@ impl Quarantine {
         Some(inmate.record)
     }
 
-    fn write_down(&self, record: &QuarantineRecord) -> Option<Noted> {
+    fn write_log(&self, record: &QuarantineRecord) -> Option<LogReceipt> {
         let book = self.book.as_ref().filter(|_| record.bytes.is_some())?;
-        match book.failed(record) {
-            Ok(released_at_ms) => Some(Noted { released_at_ms }),
+        match book.record_failure(record) {
+            Ok(released_at_ms) => Some(LogReceipt { released_at_ms }),
             Err(error) => {
                 tracing::warn!(engine = record.id, %error, "quarantine not written down");
                 None
@@ -114,12 +114,12 @@ impl Quarantine {
     }
 
     /// A book that cannot be read releases nobody.
-    fn was_released(&self, id: &str, noted: Noted) -> bool {
+    fn was_released(&self, id: &str, noted: LogReceipt) -> bool {
         let released_at = self.book.as_ref().and_then(|book| book.released_at(id).ok()?);
         released_at > noted.released_at_ms
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<String, Inmate>> {
+    fn records(&self) -> MutexGuard<'_, BTreeMap<String, QuarantineEntry>> {
         self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

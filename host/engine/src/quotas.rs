@@ -3,7 +3,7 @@
 mod log;
 mod store;
 
-pub(super) use log::{LogQuota, Verdict};
+pub(super) use log::{LogDecision, LogQuota};
 pub(super) use store::StoreQuota;
 
 use serde::{Deserialize, Serialize};

@@ -5,16 +5,16 @@ use std::pin::Pin;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
-use ctxhost_law::{Anchors, LawSettings};
+use ctxhost_invariants::{InvariantSettings, PinnedEntries};
 
+use super::answer::EngineAnswer;
 use super::error::SlotError;
-use super::served::Served;
 
 /// An answer, or why there is none.
-pub type Answer<T> = Result<Served<T>, SlotError>;
+pub type SlotResult<T> = Result<EngineAnswer<T>, SlotError>;
 
 /// An answer that is on its way.
-pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Answer<EngineReply>> + Send + 'a>>;
+pub type SlotFuture<'a> = Pin<Box<dyn Future<Output = SlotResult<EngineReply>> + Send + 'a>>;
 
 /// Whatever answers calls as an engine does.
 pub trait EngineService: Send + Sync + Debug {
@@ -23,7 +23,7 @@ pub trait EngineService: Send + Sync + Debug {
     /// # Errors
     ///
     /// [`SlotError`].
-    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> AnswerFuture<'a>;
+    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a>;
 }
 
 /// What comes with a call beside its request.
@@ -45,11 +45,11 @@ impl<'a> From<&'a Transcript> for EngineContext<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct AssembleContext<'a> {
     /// Where what must stay is in the session's transcript.
-    pub anchors: &'a Anchors,
+    pub pinned: &'a PinnedEntries,
     /// What the finished request must fit into, in tokens as entries count them.
     pub budget_tokens: u64,
     /// The numbers of the law.
-    pub law: &'a LawSettings,
+    pub invariants: &'a InvariantSettings,
     /// What becomes of a chain when the law refuses the plan of one of its engines.
     pub on_refusal: OnRefusal,
 }
@@ -58,7 +58,7 @@ pub struct AssembleContext<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRefusal {
     /// As when it fails: it is in quarantine, and the others go on where that is allowed.
-    LeaveOut,
+    Quarantine,
     /// [`SlotError::Refused`], and the engine is asked again next time.
     Report,
 }

@@ -8,51 +8,51 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::*;
 use serde_json::{Value, json};
 
-use super::background::{self, Tasks};
-use super::calls::Calls;
-use super::environment::Environment;
-use super::quotas::{LogQuota, Quotas, StoreQuota, Verdict};
+use super::background::{self, BackgroundTasks};
+use super::calls::CallTable;
+use super::environment::EngineEnvironment;
+use super::quotas::{LogDecision, LogQuota, Quotas, StoreQuota};
 use super::store::{EngineStore, StoreError};
 
 /// The services of one engine.
-pub(super) struct Services {
+pub(super) struct EngineServices {
     id: String,
-    environment: Environment,
+    environment: EngineEnvironment,
     store: Arc<dyn EngineStore>,
     log: LogQuota,
-    calls: Arc<Calls>,
-    tasks: Tasks,
+    calls: Arc<CallTable>,
+    tasks: BackgroundTasks,
     born: Instant,
 }
 
-impl Services {
+impl EngineServices {
     pub(super) fn new(
         id: &str,
-        environment: &Environment,
+        environment: &EngineEnvironment,
         quotas: &Quotas,
-        calls: Arc<Calls>,
+        calls: Arc<CallTable>,
     ) -> Self {
-        Services {
+        EngineServices {
             id: id.into(),
             environment: environment.clone(),
-            store: Arc::new(StoreQuota::new(environment.store(id), quotas)),
+            store: Arc::new(StoreQuota::new(environment.open_store(id), quotas)),
             log: LogQuota::new(quotas),
             calls,
-            tasks: Tasks::default(),
+            tasks: BackgroundTasks::default(),
             born: Instant::now(),
         }
     }
 
     /// Whether a line of so many bytes may go into the log; tells of those that may not.
-    fn may_say(&self, bytes: usize) -> bool {
+    fn admit_log_line(&self, bytes: usize) -> bool {
         let engine = self.id.as_str();
-        match self.log.judge(bytes) {
-            Verdict::Written { left_out_before: 0 } => true,
-            Verdict::Written { left_out_before } => {
+        match self.log.check(bytes) {
+            LogDecision::Write { dropped_before: 0 } => true,
+            LogDecision::Write { dropped_before: left_out_before } => {
                 tracing::warn!(engine, "{left_out_before} lines of its log were left out");
                 true
             }
-            Verdict::FirstLeftOut => {
+            LogDecision::DropFirst => {
                 let limits = "plugins.quotas.log_lines_per_minute and log_kib_per_minute";
                 tracing::warn!(
                     engine,
@@ -60,11 +60,11 @@ impl Services {
                 );
                 false
             }
-            Verdict::LeftOut => false,
+            LogDecision::Drop => false,
         }
     }
 
-    fn on_store<T: Send + 'static>(
+    fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn EngineStore) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<Result<T>> {
@@ -84,10 +84,10 @@ impl Services {
     }
 }
 
-impl HostServices for Services {
+impl HostServices for EngineServices {
     fn info(&self) -> HostInfo {
         HostInfo {
-            api_version: ctxhost_engine_api::border::Meta::ours().api,
+            api_version: ctxhost_engine_api::border::EngineMetadata::current().api,
             host_version: env!("CARGO_PKG_VERSION").into(),
             capabilities: self.environment.capabilities(),
         }
@@ -98,7 +98,7 @@ impl HostServices for Services {
         let has_none = fields.is_null() || fields.as_object().is_some_and(|it| it.is_empty());
         let fields = (!has_none).then(|| fields.to_string());
         let bytes = target.len() + message.len() + fields.as_ref().map_or(0, String::len);
-        if !self.may_say(bytes) {
+        if !self.admit_log_line(bytes) {
             return;
         }
         match level {
@@ -133,7 +133,7 @@ impl HostServices for Services {
 
     fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.calls.progress(call);
-        if self.may_say(note.len()) {
+        if self.admit_log_line(note.len()) {
             tracing::debug!(engine = self.id, permille, note, "progress");
         }
     }
@@ -150,27 +150,27 @@ impl HostServices for Services {
     }
 
     fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
-        self.on_store(move |store| store.get(&key))
+        self.with_store(move |store| store.get(&key))
     }
 
     fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
-        self.on_store(move |store| store.put(&key, &value))
+        self.with_store(move |store| store.put(&key, &value))
     }
 
     fn kv_delete(&self, key: String) -> BoxFuture<Result<()>> {
-        self.on_store(move |store| store.delete(&key))
+        self.with_store(move |store| store.delete(&key))
     }
 
     fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
-        self.on_store(move |store| store.list(&prefix))
+        self.with_store(move |store| store.list(&prefix))
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
-        self.on_store(move |store| store.put_blob(&bytes))
+        self.with_store(move |store| store.put_blob(&bytes))
     }
 
     fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
-        self.on_store(move |store| store.get_blob(&handle))
+        self.with_store(move |store| store.get_blob(&handle))
     }
 
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
@@ -213,18 +213,18 @@ impl HostServices for Services {
     }
 }
 
-impl Services {
+impl EngineServices {
     /// Logs how many lines of the engine's log were left out, where it is not logged yet.
-    pub(crate) fn log_left_out(&self) {
-        let left_out = self.log.take_left_out();
+    pub(crate) fn log_dropped_lines(&self) {
+        let left_out = self.log.take_dropped();
         if left_out > 0 {
             tracing::warn!(engine = self.id, "{left_out} lines of its log were left out");
         }
     }
 }
 
-impl Drop for Services {
+impl Drop for EngineServices {
     fn drop(&mut self) {
-        self.log_left_out();
+        self.log_dropped_lines();
     }
 }

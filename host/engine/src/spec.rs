@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::ContextEngine;
-use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::border::EngineFactory;
 use serde_json::Value;
 
-use super::library::{Inspected, LoadError, inspect_pinned, shown_digest};
-use super::opening::OpenError;
+use super::library::{EngineFile, LoadError, inspect_pinned, short_digest};
+use super::load::EngineOpenError;
 use super::quotas::Quotas;
+use super::sandbox::SandboxSettings;
 use super::threads::Isolation;
-use super::worker::WorkerSettings;
 
 /// Where an engine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum EngineSource {
     /// Linked into the host.
     Bundled,
     /// Linked into the program that embeds the host.
@@ -23,12 +23,12 @@ pub enum Source {
     File(PathBuf),
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for EngineSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Source::Bundled => f.write_str("bundled"),
-            Source::Linked(_) => f.write_str("linked"),
-            Source::File(path) => write!(f, "{}", path.display()),
+            EngineSource::Bundled => f.write_str("bundled"),
+            EngineSource::Linked(_) => f.write_str("linked"),
+            EngineSource::File(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -37,7 +37,7 @@ impl std::fmt::Display for Source {
 #[derive(Clone, Copy)]
 pub struct LinkedEngine {
     id: &'static str,
-    pub(super) door: EngineDoor,
+    pub(super) door: EngineFactory,
 }
 
 impl PartialEq for LinkedEngine {
@@ -56,7 +56,7 @@ impl std::fmt::Debug for LinkedEngine {
 
 /// Whose word it is that an engine's file has these bytes, and no others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PinnedBy {
+pub enum PinSource {
     /// Whoever opens it.
     #[default]
     Caller,
@@ -68,25 +68,25 @@ pub enum PinnedBy {
     Signature,
 }
 
-impl PinnedBy {
+impl PinSource {
     /// What is told of a file that has other bytes, and the way out. Digests in hex.
-    pub fn changed(self, id: &str, expected: &str, found: &str) -> String {
+    pub fn mismatch_message(self, id: &str, expected: &str, found: &str) -> String {
         let (by, way_out) = match self {
-            PinnedBy::Caller => ("the pinned", "put the pinned file back".to_owned()),
-            PinnedBy::Lock => (
+            PinSource::Caller => ("the pinned", "put the pinned file back".to_owned()),
+            PinSource::Lock => (
                 "ctxhost.lock",
                 format!(
                     "`ctxhost install FILE` with the file it came from puts it right, \
                      `ctxhost uninstall {id}` takes it away"
                 ),
             ),
-            PinnedBy::Entry => (
+            PinSource::Entry => (
                 "the sha256 of its entry",
                 "put the file back, or mend that sha256 if these bytes are good".to_owned(),
             ),
-            PinnedBy::Signature => ("the signed", "put the signed file back".to_owned()),
+            PinSource::Signature => ("the signed", "put the signed file back".to_owned()),
         };
-        let (found, expected) = (shown_digest(found), shown_digest(expected));
+        let (found, expected) = (short_digest(found), short_digest(expected));
         format!("file hash {found} does not match {by} {expected}; not loaded; {way_out}")
     }
 }
@@ -97,17 +97,17 @@ pub struct EngineSpec {
     /// The id it must have; empty to take whatever the file says.
     pub id: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: EngineSource,
     /// SHA-256 the file must have, in hex.
     pub sha256: Option<String>,
     /// Whose word that is; for messages.
-    pub pinned_by: PinnedBy,
+    pub pin_source: PinSource,
     /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
-    pub distrust: Option<String>,
+    pub untrusted_reason: Option<String>,
     /// How far it is kept from the host.
     pub isolation: Isolation,
     /// The limits of its process, where it has one.
-    pub worker: WorkerSettings,
+    pub sandbox: SandboxSettings,
     /// What it may make grow on the host.
     pub quotas: Quotas,
     /// Its own settings.
@@ -126,12 +126,12 @@ impl EngineSpec {
     pub fn bundled(id: &str, config: Value) -> Self {
         EngineSpec {
             id: id.into(),
-            source: Source::Bundled,
+            source: EngineSource::Bundled,
             sha256: None,
-            pinned_by: PinnedBy::Caller,
-            distrust: None,
+            pin_source: PinSource::Caller,
+            untrusted_reason: None,
             isolation: Isolation::Inline,
-            worker: WorkerSettings::default(),
+            sandbox: SandboxSettings::default(),
             quotas: Quotas::default(),
             config,
         }
@@ -139,25 +139,25 @@ impl EngineSpec {
 
     /// An engine that the embedding program brings along, on a lane of its own.
     pub fn linked<E: ContextEngine>(config: Value) -> Self {
-        let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
-        EngineSpec::on_a_lane(E::INFO.id, Source::Linked(linked), config)
+        let linked = LinkedEngine { id: E::INFO.id, door: EngineFactory::linked::<E>() };
+        EngineSpec::on_threads(E::INFO.id, EngineSource::Linked(linked), config)
     }
 
     /// An engine in a file, on a lane of its own.
     pub fn file(id: &str, path: &Path, config: Value) -> Self {
-        EngineSpec::on_a_lane(id, Source::File(path.into()), config)
+        EngineSpec::on_threads(id, EngineSource::File(path.into()), config)
     }
 
     /// One that its caller vouches for.
-    fn on_a_lane(id: &str, source: Source, config: Value) -> Self {
+    fn on_threads(id: &str, source: EngineSource, config: Value) -> Self {
         EngineSpec {
             id: id.into(),
             source,
             sha256: None,
-            pinned_by: PinnedBy::Caller,
-            distrust: None,
-            isolation: Isolation::Lane,
-            worker: WorkerSettings::default(),
+            pin_source: PinSource::Caller,
+            untrusted_reason: None,
+            isolation: Isolation::Thread,
+            sandbox: SandboxSettings::default(),
             quotas: Quotas::default(),
             config,
         }
@@ -168,11 +168,11 @@ impl EngineSpec {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], as opening it would answer.
-    pub fn read(&self) -> Result<Option<Inspected>, OpenError> {
+    /// [`EngineOpenError`], as opening it would answer.
+    pub fn read_file(&self) -> Result<Option<EngineFile>, EngineOpenError> {
         match &self.source {
-            Source::Bundled | Source::Linked(_) => Ok(None),
-            Source::File(path) => self.checked(path).map(Some),
+            EngineSource::Bundled | EngineSource::Linked(_) => Ok(None),
+            EngineSource::File(path) => self.check_file(path).map(Some),
         }
     }
 
@@ -182,24 +182,24 @@ impl EngineSpec {
     }
 
     /// The file of an engine that may be loaded, and that is the one it should be.
-    pub(super) fn checked(&self, path: &Path) -> Result<Inspected, OpenError> {
+    pub(super) fn check_file(&self, path: &Path) -> Result<EngineFile, EngineOpenError> {
         // What cannot be read says so itself; whatever can be is held against what is known of it.
         let inspected =
             inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
                 LoadError::HashMismatch { expected, found, .. } => {
-                    let what = self.pinned_by.changed(&self.id, &expected, &found);
-                    OpenError::Changed { name: self.name(path), what }
+                    let what = self.pin_source.mismatch_message(&self.id, &expected, &found);
+                    EngineOpenError::HashMismatch { name: self.name(path), what }
                 }
                 other => other.into(),
             })?;
-        if let Some(reason) = &self.distrust {
+        if let Some(reason) = &self.untrusted_reason {
             let reason = reason.clone();
-            return Err(OpenError::Distrusted { name: self.name(path), reason });
+            return Err(EngineOpenError::Untrusted { name: self.name(path), reason });
         }
         if self.id.is_empty() || self.id == inspected.meta.id {
             return Ok(inspected);
         }
-        Err(OpenError::OtherId {
+        Err(EngineOpenError::OtherId {
             path: inspected.path,
             configured: self.id.clone(),
             found: inspected.meta.id,

@@ -1,18 +1,18 @@
 //! What engines keep: values by key and bytes by hash, each engine in a namespace of its own.
 
-mod by_session;
 mod files;
 mod memory;
+mod session_blobs;
 
-pub(super) use by_session::BySession;
 pub use files::FileStore;
 pub use memory::{MemoryStore, MemoryStores};
+pub(super) use session_blobs::SessionBlobStore;
 
 use std::sync::Arc;
 
-use ctxhost_media::MediaError;
+use ctxhost_blobs::BlobError;
 
-use super::deadline::grouped;
+use super::deadline::group_thousands;
 
 /// Why a store failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum StoreError {
     /// It holds as much as this engine may keep.
     #[error(
         "{} bytes more do not fit: this engine keeps {} of {} bytes (plugins.quotas.store_mib); it has to delete values it does not need, or the limit be raised",
-        grouped(*more), grouped(*used), grouped(*limit)
+        group_thousands(*more), group_thousands(*used), group_thousands(*limit)
     )]
     Full {
         /// What was to be stored, in bytes.
@@ -46,7 +46,7 @@ pub enum StoreError {
     },
     /// A file could not be written or read, or holds something else.
     #[error(transparent)]
-    File(#[from] MediaError),
+    File(#[from] BlobError),
 }
 
 /// The longest key: a file name takes 255 bytes, and each byte may need three.
@@ -54,7 +54,7 @@ const MAX_KEY_BYTES: usize = 80;
 
 /// How much an engine keeps by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoreSize {
     /// Values.
     pub entries: u64,
     /// The bytes of the keys and values.
@@ -76,13 +76,13 @@ pub trait EngineStore: Send + Sync + std::fmt::Debug {
     /// The bytes of a hash.
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError>;
     /// How much is kept by key; counts it, which takes as long as a list of all keys.
-    fn kept(&self) -> Result<Kept, StoreError>;
+    fn size(&self) -> Result<StoreSize, StoreError>;
 }
 
 /// Storage for engines by their ids, in one place that several machines may share.
 pub trait EngineStores: Send + Sync + std::fmt::Debug {
     /// The store of an engine, which sees no other's values.
-    fn of(&self, engine: &str) -> Arc<dyn EngineStore>;
+    fn open_store(&self, engine: &str) -> Arc<dyn EngineStore>;
 }
 
 /// Refuses a key that not every store takes.
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(store.get("a/b").unwrap().as_deref(), Some("2"));
         assert_eq!(store.list("a/").unwrap(), ["a/../c", "a/b"]);
         assert_eq!(store.list("").unwrap().len(), 3);
-        assert_eq!(store.kept().unwrap(), Kept { entries: 3, bytes: 3 + 6 + 6 + 3 });
+        assert_eq!(store.size().unwrap(), StoreSize { entries: 3, bytes: 3 + 6 + 6 + 3 });
         store.delete("a/b").unwrap();
         store.delete("a/b").unwrap();
         assert_eq!(store.get("a/b").unwrap(), None);
@@ -129,10 +129,10 @@ mod tests {
         FileStore::new(state.path(), "one").put("k", "v").unwrap();
         assert_eq!(FileStore::new(state.path(), "two").get("k").unwrap(), None);
         let stores = MemoryStores::default();
-        stores.of("one").put("k", "v").unwrap();
-        assert_eq!(stores.of("two").get("k").unwrap(), None);
+        stores.open_store("one").put("k", "v").unwrap();
+        assert_eq!(stores.open_store("two").get("k").unwrap(), None);
         assert_eq!(
-            stores.of("one").get("k").unwrap().as_deref(),
+            stores.open_store("one").get("k").unwrap().as_deref(),
             Some("v"),
             "of the next one of the name"
         );

@@ -12,8 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::build_guard::{BuildGuard, ThreadGuard};
 use super::calls::CallGuard;
-use super::watch::{ThreadWatch, Watch};
 
 /// How far an engine is kept from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -23,7 +23,7 @@ pub enum Isolation {
     Inline,
     /// On threads of its own. Contains panics, blocking and endless loops.
     #[default]
-    Lane,
+    Thread,
     /// In a process of its own. Contains everything; for engines that come from a file.
     Process,
 }
@@ -32,7 +32,7 @@ impl std::fmt::Display for Isolation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Isolation::Inline => "inline",
-            Isolation::Lane => "lane",
+            Isolation::Thread => "thread",
             Isolation::Process => "process",
         })
     }
@@ -45,7 +45,7 @@ const THREADS: usize = 2;
 pub(super) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
-pub(super) const LETTING_GO: Duration = Duration::from_millis(100);
+pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(100);
 
 /// The threads that an engine runs on.
 pub(super) enum EngineThreads {
@@ -62,12 +62,15 @@ impl EngineThreads {
     pub(super) fn open(
         id: &str,
         isolation: Isolation,
-        watch: &Watch,
+        watch: &BuildGuard,
     ) -> std::io::Result<EngineThreads> {
         if isolation == Isolation::Inline {
             return Ok(EngineThreads::Inline);
         }
-        Ok(EngineThreads::Own { runtime: Some(threads(id, watch)?), lost: AtomicBool::new(false) })
+        Ok(EngineThreads::Own {
+            runtime: Some(build_runtime(id, watch)?),
+            lost: AtomicBool::new(false),
+        })
     }
 
     /// Runs one call to its end or to its deadline, whichever comes first.
@@ -83,21 +86,21 @@ impl EngineThreads {
         let work = call.scope(work);
         match self {
             EngineThreads::Inline => {
-                until_deadline(call, work).await.unwrap_or_else(|| Err(too_late()))
+                until_deadline(call, work).await.unwrap_or_else(|| Err(timeout_error()))
             }
             EngineThreads::Own { runtime: Some(runtime), lost } => {
                 let mut task = runtime.spawn(work);
-                let _given_up = AbortOnDrop(task.abort_handle());
+                let _given_up = CallAbortGuard(task.abort_handle());
                 if let Some(ended) = until_deadline(call, &mut task).await {
-                    return ended.unwrap_or_else(|died| Err(task_died(&died.to_string())));
+                    return ended.unwrap_or_else(|died| Err(task_error(&died.to_string())));
                 }
                 task.abort();
-                if tokio::time::timeout(LETTING_GO, task).await.is_err() {
+                if tokio::time::timeout(CANCEL_GRACE, task).await.is_err() {
                     lost.store(true, Ordering::Relaxed);
                 }
-                Err(too_late())
+                Err(timeout_error())
             }
-            EngineThreads::Own { runtime: None, .. } => Err(task_died("its threads have ended")),
+            EngineThreads::Own { runtime: None, .. } => Err(task_error("its threads have ended")),
         }
     }
 
@@ -106,7 +109,7 @@ impl EngineThreads {
     pub(super) fn release(
         &self,
         id: &str,
-        watch: ThreadWatch,
+        watch: ThreadGuard,
         handle: EngineHandle,
         limit: Duration,
     ) {
@@ -116,7 +119,7 @@ impl EngineThreads {
         let (tell, told) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new().name(format!("drop-{id}"));
         let dropping = move || {
-            watch.inside(|| drop(handle));
+            watch.run(|| drop(handle));
             drop(tell);
         };
         if let Err(error) = thread.stack_size(STACK_BYTES).spawn(dropping) {
@@ -133,17 +136,17 @@ impl EngineThreads {
     }
 
     /// Whether one of them is held by a call that was given up.
-    pub(super) fn lost_one(&self) -> bool {
+    pub(super) fn has_lost_thread(&self) -> bool {
         matches!(self, EngineThreads::Own { lost, .. } if lost.load(Ordering::Relaxed))
     }
 }
 
 /// Threads for the code of the engine `id`, with a timer and nothing else.
-pub(super) fn threads(id: &str, watch: &Watch) -> std::io::Result<Runtime> {
-    let (begins, ends) = (watch.of_thread(), watch.of_thread());
+pub(super) fn build_runtime(id: &str, watch: &BuildGuard) -> std::io::Result<Runtime> {
+    let (begins, ends) = (watch.thread_guard(), watch.thread_guard());
     Builder::new_multi_thread()
-        .on_thread_start(move || begins.stay())
-        .on_thread_stop(move || ends.leave())
+        .on_thread_start(move || begins.bind_thread())
+        .on_thread_stop(move || ends.unbind_thread())
         .worker_threads(THREADS)
         .thread_stack_size(STACK_BYTES)
         .thread_name(format!("engine-{id}"))
@@ -152,9 +155,9 @@ pub(super) fn threads(id: &str, watch: &Watch) -> std::io::Result<Runtime> {
 }
 
 /// A call whose caller gave it up ends where it waits next.
-struct AbortOnDrop(AbortHandle);
+struct CallAbortGuard(AbortHandle);
 
-impl Drop for AbortOnDrop {
+impl Drop for CallAbortGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -192,12 +195,12 @@ pub(super) async fn until_deadline<T>(
 }
 
 /// The words for a call that took too long, before its limit is known.
-pub(super) const TOO_LATE: &str = "took longer than its time limit";
+pub(super) const TIMEOUT_MESSAGE: &str = "took longer than its time limit";
 
-pub(super) fn too_late() -> EngineError {
-    EngineError::new(ErrorKind::Deadline, TOO_LATE)
+pub(super) fn timeout_error() -> EngineError {
+    EngineError::new(ErrorKind::Deadline, TIMEOUT_MESSAGE)
 }
 
-pub(super) fn task_died(reason: &str) -> EngineError {
+pub(super) fn task_error(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::Panicked, format!("its task died: {reason}"))
 }

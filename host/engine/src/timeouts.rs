@@ -6,7 +6,7 @@ ctxhost_engine_api::settings! {
     /// How long each call may take, in milliseconds.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Timeouts {
+    pub struct EngineTimeouts {
         /// An engine opens its storage here, and the agent's start waits for it.
         pub create_ms: u64 = 5_000, Whole(1), "ms";
         /// An engine reads a whole old session here, once.

@@ -8,36 +8,36 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ctxhost_engine_api::border::{EngineCall, OnFailure};
+use ctxhost_engine_api::border::{EngineCall, FailurePolicy};
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest};
 
 use super::active::ActiveEngine;
+use super::answer::{EngineAnswer, EngineSet};
 use super::error::SlotError;
 use super::quarantine::QuarantineRecord;
-use super::served::{Served, Serving};
-use super::service::{AnswerFuture, EngineContext, EngineService};
+use super::service::{EngineContext, EngineService, SlotFuture};
 
 /// Whether new engines have proved themselves.
 #[derive(Debug, Default)]
-pub(super) struct Trial {
-    running: Mutex<Option<Running>>,
-    lost: OnceLock<LostTrial>,
+pub(super) struct EngineTrial {
+    running: Mutex<Option<TrialRun>>,
+    lost: OnceLock<TrialFailure>,
     /// Why these engines serve again, which others had followed.
     instead_of: Mutex<Option<QuarantineRecord>>,
 }
 
 #[derive(Debug)]
-struct Running {
-    before: Arc<ActiveEngine>,
+struct TrialRun {
+    previous: Arc<ActiveEngine>,
     /// Requests that they have to shape yet.
     left: u32,
 }
 
 /// A trial that new engines lost.
 #[derive(Clone, Debug)]
-pub struct LostTrial {
+pub struct TrialFailure {
     /// The engines that serve again.
-    pub before: Arc<ActiveEngine>,
+    pub previous: Arc<ActiveEngine>,
     /// What one of the new ones did.
     pub record: QuarantineRecord,
 }
@@ -45,17 +45,19 @@ pub struct LostTrial {
 impl EngineService for ActiveEngine {
     /// What engines say that lose their trial meanwhile counts for nothing: those before them answer.
     // Boxed, so that a turn, which waits for many calls, is not as large as all of them together.
-    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> AnswerFuture<'a> {
+    fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a> {
         Box::pin(async move {
-            let mut active = self.standing();
+            let mut active = self.current();
             loop {
-                let answer = active.answer(context, &call).await;
+                let answer = active.call_with_fallback(context, &call).await;
                 let lost = match call.on_failure() {
-                    OnFailure::Report => None,
-                    OnFailure::Fallback | OnFailure::Caller => active.judge(),
+                    FailurePolicy::Report => None,
+                    FailurePolicy::Fallback | FailurePolicy::Caller => active.check_trial(),
                 };
-                let Some(lost) = lost else { return answer.map(|served| self.signed(served)) };
-                active = lost.before.standing();
+                let Some(lost) = lost else {
+                    return answer.map(|served| self.with_fallback_reason(served));
+                };
+                active = lost.previous.current();
                 active.catch_up(context, &call).await;
             }
         })
@@ -63,10 +65,11 @@ impl EngineService for ActiveEngine {
 }
 
 impl ActiveEngine {
-    /// The engines have to shape so many lawful requests, none of them failing; until they have, `before`
+    /// The engines have to shape so many lawful requests, none of them failing; until they have, `previous`
     /// serves again, and answers the call, where one fails. No requests, and there is no trial.
     pub fn begin_trial(&self, before: Arc<ActiveEngine>, requests: u32) {
-        *self.trial.running() = (requests > 0).then_some(Running { before, left: requests });
+        *self.trial.running() =
+            (requests > 0).then_some(TrialRun { previous: before, left: requests });
     }
 
     /// No other engines stand ready any more.
@@ -75,13 +78,13 @@ impl ActiveEngine {
     }
 
     /// How they failed on trial; every call is answered by the engines before them then.
-    pub fn lost_trial(&self) -> Option<&LostTrial> {
+    pub fn trial_failure(&self) -> Option<&TrialFailure> {
         self.trial.lost.get()
     }
 
     /// A request that the configured engines shaped is lawful.
-    pub fn passed<T>(&self, served: &Served<T>) {
-        if served.serving.is_none_or(|serving| self.chain.last_of(serving).is_none()) {
+    pub fn record_success<T>(&self, served: &EngineAnswer<T>) {
+        if served.serving.is_none_or(|serving| self.chain.last_link(serving).is_none()) {
             return;
         }
         let mut running = self.trial.running();
@@ -96,52 +99,52 @@ impl ActiveEngine {
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where the bundled engine answered.
-    pub fn refuse<T>(
+    pub fn reject<T>(
         &self,
-        served: &Served<T>,
+        served: &EngineAnswer<T>,
         operation: &'static str,
         why: &str,
     ) -> Result<(), SlotError> {
-        let active = served.serving.and_then(|author| self.find(author)).unwrap_or(self);
-        let refused = active.refuse_here(served, operation, why);
+        let active = served.serving.and_then(|author| self.find_author(author)).unwrap_or(self);
+        let refused = active.reject_own(served, operation, why);
         // Where others serve again, they are asked next.
-        if active.judge().is_some() { Ok(()) } else { refused }
+        if active.check_trial().is_some() { Ok(()) } else { refused }
     }
 
     /// The engines that answer: these, or those that serve again since a trial was lost.
-    pub(super) fn standing(&self) -> &ActiveEngine {
+    pub(super) fn current(&self) -> &ActiveEngine {
         let mut active = self;
-        while let Some(lost) = active.lost_trial() {
-            active = &lost.before;
+        while let Some(lost) = active.trial_failure() {
+            active = &lost.previous;
         }
         active
     }
 
     /// The engines of an answer: these, or others that have served again since.
-    fn find(&self, author: Serving) -> Option<&ActiveEngine> {
+    fn find_author(&self, author: EngineSet) -> Option<&ActiveEngine> {
         let mut active = self;
         while active.chain.serving().chain != author.chain {
-            active = &active.lost_trial()?.before;
+            active = &active.trial_failure()?.previous;
         }
         Some(active)
     }
 
     /// An answer that says whom the engines stand in for.
-    fn signed<T>(&self, served: Served<T>) -> Served<T> {
-        let instead_of = self.standing().trial.instead_of().clone();
+    fn with_fallback_reason<T>(&self, served: EngineAnswer<T>) -> EngineAnswer<T> {
+        let instead_of = self.current().trial.instead_of().clone();
         let why = |record: QuarantineRecord| record.to_string();
-        Served { fallback: served.fallback.or_else(|| instead_of.map(why)), ..served }
+        EngineAnswer { fallback: served.fallback.or_else(|| instead_of.map(why)), ..served }
     }
 
     /// Whether one of the engines has failed on trial, and what serves again then.
-    fn judge(&self) -> Option<&LostTrial> {
-        let Some(record) = self.quarantined() else { return self.lost_trial() };
-        let lost = self.trial.failed(record)?;
-        let mut instead_of = lost.before.trial.instead_of();
+    fn check_trial(&self) -> Option<&TrialFailure> {
+        let Some(record) = self.quarantine_record() else { return self.trial_failure() };
+        let lost = self.trial.record_failure(record)?;
+        let mut instead_of = lost.previous.trial.instead_of();
         if instead_of.is_none() {
             let QuarantineRecord { id, operation, reason, .. } = &lost.record;
-            let serving = lost.before.configured();
-            let version = lost.before.effective().version;
+            let serving = lost.previous.configured_id();
+            let version = lost.previous.serving_info().version;
             tracing::error!(
                 engine = id,
                 operation,
@@ -165,9 +168,9 @@ impl ActiveEngine {
             ..IngestRequest::default()
         };
         for call in [EngineCall::Bootstrap(begin), EngineCall::Ingest(hear)] {
-            if let Err(error) = self.answer(context, &call).await {
+            if let Err(error) = self.call_with_fallback(context, &call).await {
                 // The call itself follows, and says whether the engines are able to answer.
-                let engine = self.configured();
+                let engine = self.configured_id();
                 tracing::warn!(engine, %error, "the session could not be told again");
                 return;
             }
@@ -175,18 +178,18 @@ impl ActiveEngine {
     }
 }
 
-impl Trial {
+impl EngineTrial {
     /// It failed. What serves instead, where the trial was running or is lost already.
-    fn failed(&self, record: QuarantineRecord) -> Option<&LostTrial> {
+    fn record_failure(&self, record: QuarantineRecord) -> Option<&TrialFailure> {
         let mut running = self.running();
         if let Some(trial) = running.take() {
             // Set once: only a running trial can be lost, and it runs once.
-            let _ = self.lost.set(LostTrial { before: trial.before, record });
+            let _ = self.lost.set(TrialFailure { previous: trial.previous, record });
         }
         self.lost.get()
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<TrialRun>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

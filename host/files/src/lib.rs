@@ -19,10 +19,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-pub use lines::{Lines, LongLine, MOST_LINE_BYTES, MOST_LINES, read_lines, read_lines_of};
+pub use lines::{FileLines, LongLine, MAX_LINE_BYTES, MAX_LINES, read_lines, read_open_lines};
 pub use replace::{
-    Access, Disk, RealDisk, ReplaceError, STAGING_PREFIX, make_folders, replace_file,
-    replace_file_on,
+    FileAccess, FileSystem, OsFileSystem, ReplaceError, STAGING_PREFIX, create_folders,
+    replace_file, replace_file_on,
 };
 
 /// Bytes of a file that people write by hand, or that holds settings, keys or notes of ctxhost: 16 MiB. The

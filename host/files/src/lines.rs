@@ -8,17 +8,17 @@ use super::{SESSION_FILE_BYTES, check_length, open};
 
 /// Bytes of a line that is read: 256 MiB. A request of a client has at most 64 MiB by default
 /// (`gateway.max_body_bytes`), and JSON makes up to four times as much of what it says.
-pub const MOST_LINE_BYTES: usize = 256 << 20;
+pub const MAX_LINE_BYTES: usize = 256 << 20;
 
 /// Lines of a file that are read: a conversation of a thousand turns a day for a year has fewer.
-pub const MOST_LINES: usize = 2_000_000;
+pub const MAX_LINES: usize = 2_000_000;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The text of a file. A line that is too long is empty in it, so that the others keep their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct FileLines {
     /// All lines, with their line breaks.
     pub bytes: Vec<u8>,
     /// Those that are too long, in order.
@@ -39,22 +39,22 @@ impl LongLine {
     #[must_use]
     pub fn message(&self) -> String {
         format!(
-            "the line has {} bytes, more than the {MOST_LINE_BYTES} that are read of one",
+            "the line has {} bytes, more than the {MAX_LINE_BYTES} that are read of one",
             self.length_bytes
         )
     }
 }
 
-/// Reads the lines of a regular file, without those of more than [`MOST_LINE_BYTES`] bytes.
+/// Reads the lines of a regular file, without those of more than [`MAX_LINE_BYTES`] bytes.
 ///
 /// # Errors
 ///
 /// As [`open`], and [`io::ErrorKind::FileTooLarge`] for a file of more than [`SESSION_FILE_BYTES`] bytes or
-/// [`MOST_LINES`] lines.
-pub fn read_lines(path: &Path) -> io::Result<Lines> {
+/// [`MAX_LINES`] lines.
+pub fn read_lines(path: &Path) -> io::Result<FileLines> {
     let file = open(path)?;
     check_length(file.metadata()?.len(), SESSION_FILE_BYTES)?;
-    read_lines_of(&file, SESSION_FILE_BYTES)
+    read_open_lines(&file, SESSION_FILE_BYTES)
 }
 
 /// The same of the next `length_bytes` bytes of a file that is open.
@@ -62,21 +62,21 @@ pub fn read_lines(path: &Path) -> io::Result<Lines> {
 /// # Errors
 ///
 /// As [`read_lines`].
-pub fn read_lines_of(file: &File, length_bytes: u64) -> io::Result<Lines> {
+pub fn read_open_lines(file: &File, length_bytes: u64) -> io::Result<FileLines> {
     check_length(length_bytes, SESSION_FILE_BYTES)?;
     let there_bytes = length_bytes.min(file.metadata()?.len());
-    let mut reader = Reader::new(MOST_LINE_BYTES, MOST_LINES);
-    if there_bytes <= MOST_LINE_BYTES as u64 {
+    let mut reader = LineReader::new(MAX_LINE_BYTES, MAX_LINES);
+    if there_bytes <= MAX_LINE_BYTES as u64 {
         reader.lines.bytes.reserve_exact(usize::try_from(there_bytes).unwrap_or(0));
     }
     reader.read(&mut file.take(length_bytes))?;
     Ok(reader.lines)
 }
 
-struct Reader {
+struct LineReader {
     most_line_bytes: usize,
     most_lines: usize,
-    lines: Lines,
+    lines: FileLines,
     /// Lines that have ended.
     ended: usize,
     /// Where the line that is being read begins.
@@ -85,10 +85,10 @@ struct Reader {
     left_out_bytes: u64,
 }
 
-impl Reader {
-    fn new(most_line_bytes: usize, most_lines: usize) -> Reader {
-        let lines = Lines::default();
-        Reader { most_line_bytes, most_lines, lines, ended: 0, line_from: 0, left_out_bytes: 0 }
+impl LineReader {
+    fn new(most_line_bytes: usize, most_lines: usize) -> LineReader {
+        let lines = FileLines::default();
+        LineReader { most_line_bytes, most_lines, lines, ended: 0, line_from: 0, left_out_bytes: 0 }
     }
 
     fn read(&mut self, source: &mut impl Read) -> io::Result<()> {
@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    fn lines(bytes: &[u8], most_line_bytes: usize) -> Lines {
-        let mut reader = Reader::new(most_line_bytes, MOST_LINES);
+    fn lines(bytes: &[u8], most_line_bytes: usize) -> FileLines {
+        let mut reader = LineReader::new(most_line_bytes, MAX_LINES);
         reader.read(&mut &*bytes).unwrap();
         reader.lines
     }
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn too_many_lines_are_refused() {
-        let mut reader = Reader::new(9, 3);
+        let mut reader = LineReader::new(9, 3);
         assert!(
             reader.read(&mut &b"a\nb\nc\nd\ne\n"[..]).unwrap_err().to_string().contains("3 lines")
         );
-        assert!(Reader::new(9, 3).read(&mut &b"a\nb\nc"[..]).is_ok());
+        assert!(LineReader::new(9, 3).read(&mut &b"a\nb\nc"[..]).is_ok());
     }
 }

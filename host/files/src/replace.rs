@@ -18,13 +18,13 @@ const OPEN_FILE: u32 = 0o666;
 
 /// Who may read and write the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Its owner alone. Folders that are missing are made, for their owner alone too.
     Private,
     /// As this mode says, whatever the umask.
     Mode(u32),
     /// As the file that it replaces; where there is none, as the umask says.
-    Kept,
+    Inherited,
 }
 
 /// A file could not be replaced. It is as it was, unless its folder alone could not be synced.
@@ -52,8 +52,8 @@ impl From<ReplaceError> for io::Error {
 /// # Errors
 ///
 /// [`ReplaceError`].
-pub fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<(), ReplaceError> {
-    replace_file_on(&RealDisk, path, bytes, access)
+pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Result<(), ReplaceError> {
+    replace_file_on(&OsFileSystem, path, bytes, access)
 }
 
 /// The same on a disk that may fail.
@@ -62,23 +62,23 @@ pub fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<(), Rep
 ///
 /// As [`replace_file`].
 pub fn replace_file_on(
-    disk: &dyn Disk,
+    disk: &dyn FileSystem,
     path: &Path,
     bytes: &[u8],
-    access: Access,
+    access: FileAccess,
 ) -> Result<(), ReplaceError> {
     let failed = |step| move |source| ReplaceError { step, path: path.to_owned(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    if access == Access::Private {
-        make_folders(disk, folder).map_err(failed("make the folder of"))?;
+    if access == FileAccess::Private {
+        create_folders(disk, folder).map_err(failed("make the folder of"))?;
     }
     let mode = match access {
-        Access::Private => None,
-        Access::Mode(mode) => Some(mode),
-        Access::Kept => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
+        FileAccess::Private => None,
+        FileAccess::Mode(mode) => Some(mode),
+        FileAccess::Inherited => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
     };
-    let is_open = access == Access::Kept && mode.is_none();
+    let is_open = access == FileAccess::Inherited && mode.is_none();
     let staged_mode = if is_open { OPEN_FILE } else { PRIVATE_FILE };
     let mut staged = disk.stage(folder, staged_mode).map_err(failed("make a file beside"))?;
     disk.write(staged.as_file_mut(), bytes).map_err(failed("write"))?;
@@ -96,23 +96,23 @@ pub fn replace_file_on(
 /// # Errors
 ///
 /// Whatever the disk answers.
-pub fn make_folders(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+pub fn create_folders(disk: &dyn FileSystem, folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
     let folder = std::path::absolute(folder)?;
     if let Some(above) = folder.parent() {
-        make_folders(disk, above)?;
-        disk.make_folder(&folder)?;
+        create_folders(disk, above)?;
+        disk.create_folder(&folder)?;
         disk.sync_folder(above)?;
     }
     Ok(())
 }
 
 /// A file system, as far as files are replaced on it: tests let every step fail.
-pub trait Disk: std::fmt::Debug + Send + Sync {
+pub trait FileSystem: std::fmt::Debug + Send + Sync {
     /// Makes one folder for its owner alone; one that is there stays as it is.
-    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
     /// A new empty file in a folder, with this mode less the umask.
     fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile>;
     /// Writes all bytes.
@@ -133,10 +133,10 @@ pub trait Disk: std::fmt::Debug + Send + Sync {
 
 /// The file system of the machine.
 #[derive(Debug)]
-pub struct RealDisk;
+pub struct OsFileSystem;
 
-impl Disk for RealDisk {
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+impl FileSystem for OsFileSystem {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(PRIVATE_FOLDER).create(path) {
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(PRIVATE_FOLDER)),
             Err(_) if path.is_dir() => Ok(()),
@@ -208,18 +208,18 @@ mod tests {
     fn the_new_file_may_be_read_by_whom_it_should() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        replace_file(&at("a/b/private"), b"1", Access::Private).unwrap();
+        replace_file(&at("a/b/private"), b"1", FileAccess::Private).unwrap();
         assert_eq!(
             (mode(&at("a/b/private")), mode(&at("a/b")), mode(&at("a"))),
             (0o600, 0o700, 0o700)
         );
-        replace_file(&at("shared"), b"1", Access::Mode(0o644)).unwrap();
+        replace_file(&at("shared"), b"1", FileAccess::Mode(0o644)).unwrap();
         assert_eq!(mode(&at("shared")), 0o644);
         fs::write(at("by the umask"), "").unwrap();
-        replace_file(&at("new"), b"1", Access::Kept).unwrap();
+        replace_file(&at("new"), b"1", FileAccess::Inherited).unwrap();
         assert_eq!(mode(&at("new")), mode(&at("by the umask")));
         fs::set_permissions(at("new"), Permissions::from_mode(0o751)).unwrap();
-        replace_file(&at("new"), b"2", Access::Kept).unwrap();
+        replace_file(&at("new"), b"2", FileAccess::Inherited).unwrap();
         assert_eq!((mode(&at("new")), fs::read(at("new")).unwrap()), (0o751, b"2".to_vec()));
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "old").unwrap();
         symlink(at("file"), at("link")).unwrap();
-        replace_file(&at("link"), b"new", Access::Private).unwrap();
+        replace_file(&at("link"), b"new", FileAccess::Private).unwrap();
         assert_eq!(fs::read(at("file")).unwrap(), b"old");
         assert_eq!(fs::read(at("link")).unwrap(), b"new");
     }
@@ -239,12 +239,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();
-        let error = replace_file(&path, b"", Access::Mode(0o644)).unwrap_err();
+        let error = replace_file(&path, b"", FileAccess::Mode(0o644)).unwrap_err();
         assert_eq!((error.step, &error.path), ("replace", &path));
         let said = io::Error::from(error).to_string();
         assert!(said.starts_with(&format!("cannot replace {}: ", path.display())), "{said}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let error = replace_file(&folder.path().join("no/file"), b"", Access::Kept).unwrap_err();
+        let error =
+            replace_file(&folder.path().join("no/file"), b"", FileAccess::Inherited).unwrap_err();
         assert_eq!(error.step, "make a file beside");
     }
 }

@@ -13,11 +13,11 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 /// How the names of all headers of this kind begin.
-const ABOUT_PAGES: &str = "access-control-";
+const CORS_HEADER_PREFIX: &str = "access-control-";
 
 /// A page on the internet asks somebody on this machine; browsers have that allowed apart.
-const ASKS_WITHIN: &str = "access-control-request-private-network";
-const MAY_WITHIN: &str = "access-control-allow-private-network";
+const REQUEST_PRIVATE_NETWORK: &str = "access-control-request-private-network";
+const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
 
 /// How long a browser may go by such an answer, in seconds: the gateway's origins change when it starts.
 const TEN_MINUTES: HeaderValue = HeaderValue::from_static("600");
@@ -31,7 +31,7 @@ pub(super) fn is_preflight(request: &Request) -> bool {
 }
 
 /// The answer to that: it may, with whatever headers it wants. The token is asked for later.
-pub(super) fn permission(asked: &HeaderMap, page: HeaderValue) -> Response<Body> {
+pub(super) fn preflight_response(asked: &HeaderMap, page: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
@@ -40,18 +40,18 @@ pub(super) fn permission(asked: &HeaderMap, page: HeaderValue) -> Response<Body>
     if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
-    if asked.contains_key(ASKS_WITHIN) {
-        headers.insert(MAY_WITHIN, HeaderValue::from_static("true"));
+    if asked.contains_key(REQUEST_PRIVATE_NETWORK) {
+        headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
     }
-    name_page(headers, page);
+    allow_origin(headers, page);
     response
 }
 
 /// An answer that a page may read, with all of its headers. What an upstream says of pages is about those
 /// that ask it directly.
-pub(super) fn readable(mut response: Response<Body>, page: HeaderValue) -> Response<Body> {
+pub(super) fn with_cors_headers(mut response: Response<Body>, page: HeaderValue) -> Response<Body> {
     let headers = response.headers_mut();
-    let is_about_pages = |name: &&HeaderName| name.as_str().starts_with(ABOUT_PAGES);
+    let is_about_pages = |name: &&HeaderName| name.as_str().starts_with(CORS_HEADER_PREFIX);
     let of_upstream: Vec<HeaderName> = headers.keys().filter(is_about_pages).cloned().collect();
     for name in of_upstream {
         headers.remove(name);
@@ -60,11 +60,11 @@ pub(super) fn readable(mut response: Response<Body>, page: HeaderValue) -> Respo
     if let Ok(names) = HeaderValue::try_from(names) {
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, names);
     }
-    name_page(headers, page);
+    allow_origin(headers, page);
     response
 }
 
-fn name_page(headers: &mut HeaderMap, page: HeaderValue) {
+fn allow_origin(headers: &mut HeaderMap, page: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page);
     headers.append(VARY, HeaderValue::from_static("origin"));
 }

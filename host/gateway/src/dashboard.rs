@@ -3,7 +3,7 @@
 //! Page, style and script come from the program itself. Nothing is loaded from elsewhere, and the
 //! browser is told to allow nothing else.
 
-mod pass;
+mod login;
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use super::watch::Board;
-pub use pass::Pass;
+use super::live_stats::LiveStats;
+pub use login::DashboardLogin;
 
 /// Where the dashboard stands.
 pub const PATH: &str = "/ui";
@@ -38,29 +38,29 @@ const REFUSED: &str = "This dashboard opens with the link that ctxhost printed w
 
 /// Put on requests that came over TLS: a cookie that is given there goes over nothing else.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OverTls;
+pub(super) struct TlsConnection;
 
 /// Everything below [`PATH`].
-pub(super) fn routes(board: Arc<Board>, pass: Arc<Pass>) -> Router {
-    let state = |State(board): State<Arc<Board>>| async move { Json(board.all()) };
+pub(super) fn routes(board: Arc<LiveStats>, pass: Arc<DashboardLogin>) -> Router {
+    let state = |State(board): State<Arc<LiveStats>>| async move { Json(board.snapshot()) };
     let text = |kind, body| get(move || async move { ([(CONTENT_TYPE, kind)], body) });
     Router::new()
         .route(PATH, text("text/html; charset=utf-8", PAGE))
         .route("/ui/page.css", text("text/css; charset=utf-8", STYLE))
         .route("/ui/page.js", text("text/javascript; charset=utf-8", SCRIPT))
         .route("/ui/state", get(state))
-        .layer(middleware::from_fn(move |request, next| admit(pass.clone(), request, next)))
+        .layer(middleware::from_fn(move |request, next| authenticate(pass.clone(), request, next)))
         .with_state(board)
 }
 
 /// Lets a browser in that has the token or was let in before.
-async fn admit(pass: Arc<Pass>, request: Request, next: Next) -> Response {
-    let is_secure = request.extensions().get::<OverTls>().is_some();
-    let mut response = if is_known(&pass, request.headers()) {
+async fn authenticate(pass: Arc<DashboardLogin>, request: Request, next: Next) -> Response {
+    let is_secure = request.extensions().get::<TlsConnection>().is_some();
+    let mut response = if has_valid_cookie(&pass, request.headers()) {
         next.run(request).await
     } else {
-        match token(request.uri().query()).and_then(|token| pass.admit(token)) {
-            Some(cookie) => welcome(&cookie, is_secure),
+        match query_token(request.uri().query()).and_then(|token| pass.redeem(token)) {
+            Some(cookie) => redirect_with_cookie(&cookie, is_secure),
             None => (StatusCode::UNAUTHORIZED, REFUSED).into_response(),
         }
     };
@@ -73,9 +73,9 @@ async fn admit(pass: Arc<Pass>, request: Request, next: Next) -> Response {
 }
 
 /// To the page without the token in its address, with a cookie instead.
-fn welcome(cookie: &str, is_secure: bool) -> Response {
+fn redirect_with_cookie(cookie: &str, is_secure: bool) -> Response {
     let secure = if is_secure { "; Secure" } else { "" };
-    let name = pass::COOKIE_NAME;
+    let name = login::COOKIE_NAME;
     let cookie = format!("{name}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict{secure}");
     // `SameSite=Strict` cookies are not sent along with a redirect that another site began, and a link
     // in a terminal is none.
@@ -83,20 +83,21 @@ fn welcome(cookie: &str, is_secure: bool) -> Response {
 }
 
 /// Whether a request shows a token or a cookie of the dashboard, right or wrong.
-pub(super) fn shows_token(request: &Request) -> bool {
-    let is_ours = |line: &str| line.contains(pass::COOKIE_NAME);
+pub(super) fn has_token(request: &Request) -> bool {
+    let is_ours = |line: &str| line.contains(login::COOKIE_NAME);
     let mut cookies = request.headers().get_all(COOKIE).iter();
-    token(request.uri().query()).is_some() || cookies.any(|value| value.to_str().is_ok_and(is_ours))
+    query_token(request.uri().query()).is_some()
+        || cookies.any(|value| value.to_str().is_ok_and(is_ours))
 }
 
-fn is_known(pass: &Pass, headers: &HeaderMap) -> bool {
+fn has_valid_cookie(pass: &DashboardLogin, headers: &HeaderMap) -> bool {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let mut ours = pairs.filter(|(name, _)| name.trim() == pass::COOKIE_NAME);
-    ours.any(|(_, value)| pass.knows(value.trim()))
+    let mut ours = pairs.filter(|(name, _)| name.trim() == login::COOKIE_NAME);
+    ours.any(|(_, value)| pass.has_cookie(value.trim()))
 }
 
-fn token(query: Option<&str>) -> Option<&str> {
+fn query_token(query: Option<&str>) -> Option<&str> {
     query?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use ctxhost_dialects::failure::BadPhrase;
-use ctxhost_provider::{ConnectError, KeyError};
-use ctxhost_runtime::BuildError;
+use ctxhost_agent::BuildError;
+use ctxhost_dialects::failure::PhraseError;
+use ctxhost_provider::{ApiKeyError, ConnectError};
 
 /// Why a gateway does not open, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +74,10 @@ pub enum GatewayError {
     Key(#[from] ConnectError),
     /// The program that prints it failed.
     #[error(transparent)]
-    KeyCommand(#[from] KeyError),
+    KeyCommand(#[from] ApiKeyError),
     /// A phrase of an upstream that cannot be matched.
     #[error(transparent)]
-    Phrase(#[from] BadPhrase),
+    Phrase(#[from] PhraseError),
     /// The engines cannot be had.
     #[error(transparent)]
     Runtime(#[from] BuildError),

@@ -11,37 +11,37 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod access;
-mod beginning;
-mod bodies;
-mod complaint;
+mod auth;
+mod body_budget;
+mod compress_api;
+mod compression;
+pub mod conversations;
 mod cors;
 pub mod dashboard;
-mod door;
-mod encoding;
 mod error;
-pub mod exchange;
-mod guesses;
+mod error_response;
+mod first_byte_timeout;
+mod handler;
 mod headers;
-mod house;
 mod limits;
+pub mod live_stats;
 pub mod metrics;
-mod models;
-mod neutral;
-mod opening;
+mod model_list;
 mod options;
 mod originals;
-mod proxy;
+mod outbound_proxy;
+mod peek;
+pub mod proxy;
+mod response_stream;
 mod route;
+mod routes;
 mod secret;
 mod server;
 mod side_calls;
-mod tap;
-pub mod thread;
+mod state;
 mod tls;
-mod traffic;
+mod token_throttle;
 mod upstream;
-pub mod watch;
 
 pub use error::GatewayError;
 pub use options::GatewayOptions;

@@ -9,78 +9,78 @@ use hyper::body::{Body as AnyBody, Frame};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::bodies::{Bodies, Room};
+use super::body_budget::{BodyBudget, BodyReservation};
 
 /// Room that is made at once for a body that says how long it is, in bytes.
 const FIRST_ROOM_BYTES: usize = 1024 * 1024;
 
 /// Why a client's body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum BodyReadError {
     /// It is larger than it may be.
     TooLarge,
     /// The bodies of all requests together take too much.
-    NoRoom,
+    NoBudget,
     /// The client paused for too long.
-    TooSlow,
+    TimedOut,
     /// The client went away, or spoke no HTTP.
-    Broken,
+    Disconnected,
 }
 
 /// A time of the config. One without an end is as good as a year, and can be added to now.
-pub(super) fn time(ms: u64) -> Duration {
+pub(super) fn bounded_duration(ms: u64) -> Duration {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
     Duration::from_millis(ms).min(YEAR)
 }
 
 /// Places for so many.
-pub(super) fn places(most: usize) -> Arc<Semaphore> {
+pub(super) fn permits(most: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
 }
 
 /// How long a body is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct ReadTimeouts {
     /// Between two pieces of it.
-    pub(super) pause: Duration,
+    pub(super) idle: Duration,
     /// What it has to bring on the whole, in bytes a second: drop by drop it would hold a place for ever.
     pub(super) min_bytes_per_s: u64,
 }
 
 /// A whole body, without a copy where it came in one piece. It takes room among all bodies until the last clone of it is
 /// gone.
-pub(super) async fn whole(
+pub(super) async fn read_body(
     body: Body,
     max: u64,
-    patience: Patience,
-    bodies: &Bodies,
-) -> Result<Bytes, Unread> {
-    let Patience { pause, min_bytes_per_s } = patience;
+    patience: ReadTimeouts,
+    bodies: &BodyBudget,
+) -> Result<Bytes, BodyReadError> {
+    let ReadTimeouts { idle: pause, min_bytes_per_s } = patience;
     let bytes = body.size_hint().upper().unwrap_or(max).min(max);
     let seconds = bytes / min_bytes_per_s.max(1);
     let all = pause.saturating_add(Duration::from_secs(seconds));
-    let mut room = bodies.room();
-    let read = timeout(all, within(body, max, pause, &mut room)).await;
-    Ok(room.hold(read.unwrap_or(Err(Unread::TooSlow))?))
+    let mut room = bodies.reservation();
+    let read = timeout(all, read_within(body, max, pause, &mut room)).await;
+    Ok(room.attach(read.unwrap_or(Err(BodyReadError::TimedOut))?))
 }
 
-async fn within(
+async fn read_within(
     mut body: Body,
     max: u64,
     pause: Duration,
-    room: &mut Room,
-) -> Result<Bytes, Unread> {
+    room: &mut BodyReservation,
+) -> Result<Bytes, BodyReadError> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let hint = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if hint > max {
-        return Err(Unread::TooLarge);
+        return Err(BodyReadError::TooLarge);
     }
-    let Some(first) = next(&mut body, pause).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next_data(&mut body, pause).await? else { return Ok(Bytes::new()) };
     if first.len() > max {
-        return Err(Unread::TooLarge);
+        return Err(BodyReadError::TooLarge);
     }
-    taken(room, &first)?;
-    let mut rest = match next(&mut body, pause).await? {
+    reserve(room, &first)?;
+    let mut rest = match next_data(&mut body, pause).await? {
         None => return Ok(first),
         Some(second) => Some(second),
     };
@@ -88,24 +88,24 @@ async fn within(
     bytes.extend_from_slice(&first);
     while let Some(piece) = rest {
         if bytes.len() + piece.len() > max {
-            return Err(Unread::TooLarge);
+            return Err(BodyReadError::TooLarge);
         }
-        taken(room, &piece)?;
+        reserve(room, &piece)?;
         bytes.extend_from_slice(&piece);
-        rest = next(&mut body, pause).await?;
+        rest = next_data(&mut body, pause).await?;
     }
     Ok(bytes.into())
 }
 
-fn taken(room: &mut Room, piece: &[u8]) -> Result<(), Unread> {
-    if room.take(piece.len()) { Ok(()) } else { Err(Unread::NoRoom) }
+fn reserve(room: &mut BodyReservation, piece: &[u8]) -> Result<(), BodyReadError> {
+    if room.try_reserve(piece.len()) { Ok(()) } else { Err(BodyReadError::NoBudget) }
 }
 
-async fn next(body: &mut Body, pause: Duration) -> Result<Option<Bytes>, Unread> {
+async fn next_data(body: &mut Body, pause: Duration) -> Result<Option<Bytes>, BodyReadError> {
     loop {
         return match timeout(pause, body.frame()).await {
-            Err(_) => Err(Unread::TooSlow),
-            Ok(Some(Err(_))) => Err(Unread::Broken),
+            Err(_) => Err(BodyReadError::TimedOut),
+            Ok(Some(Err(_))) => Err(BodyReadError::Disconnected),
             Ok(None) => Ok(None),
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(Some(data)),
@@ -117,7 +117,10 @@ async fn next(body: &mut Body, pause: Duration) -> Result<Option<Bytes>, Unread>
 }
 
 /// The next frame of an upstream's answer; `None` at its end.
-pub(super) async fn frame<B>(body: &mut B, pause: Duration) -> Result<Option<Frame<Bytes>>, String>
+pub(super) async fn next_frame<B>(
+    body: &mut B,
+    pause: Duration,
+) -> Result<Option<Frame<Bytes>>, String>
 where
     B: AnyBody<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -138,10 +141,10 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(60);
-    const PATIENCE: Patience = Patience { pause: PAUSE, min_bytes_per_s: 100 };
+    const PATIENCE: ReadTimeouts = ReadTimeouts { idle: PAUSE, min_bytes_per_s: 100 };
 
-    fn room(bytes: u64) -> Bodies {
-        Bodies::new(bytes, Gauge::default())
+    fn room(bytes: u64) -> BodyBudget {
+        BodyBudget::new(bytes, Gauge::default())
     }
 
     fn pieces(pieces: &'static [&'static str]) -> Body {
@@ -151,21 +154,21 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_whole_or_too_large() {
         let bodies = room(100);
-        let read = |body, max| whole(body, max, PATIENCE, &bodies);
+        let read = |body, max| read_body(body, max, PATIENCE, &bodies);
         assert_eq!(read(Body::empty(), 0).await, Ok(Bytes::new()));
         assert_eq!(read(Body::from("abc"), 3).await, Ok("abc".into()));
-        assert_eq!(read(Body::from("abc"), 2).await, Err(Unread::TooLarge));
+        assert_eq!(read(Body::from("abc"), 2).await, Err(BodyReadError::TooLarge));
         assert_eq!(read(pieces(&["a", "bc", "d"]), 4).await, Ok("abcd".into()));
-        assert_eq!(read(pieces(&["a", "bc", "d"]), 3).await, Err(Unread::TooLarge));
-        assert_eq!(read(pieces(&["abcd"]), 3).await, Err(Unread::TooLarge));
+        assert_eq!(read(pieces(&["a", "bc", "d"]), 3).await, Err(BodyReadError::TooLarge));
+        assert_eq!(read(pieces(&["abcd"]), 3).await, Err(BodyReadError::TooLarge));
     }
 
     #[tokio::test]
     async fn all_bodies_together_are_no_larger_than_there_is_room() {
         let bodies = room(6);
-        let read = |body| whole(body, 6, PATIENCE, &bodies);
+        let read = |body| read_body(body, 6, PATIENCE, &bodies);
         let held = read(pieces(&["a", "bc", "d"])).await.unwrap();
-        assert_eq!(read(pieces(&["a", "bc"])).await, Err(Unread::NoRoom));
+        assert_eq!(read(pieces(&["a", "bc"])).await, Err(BodyReadError::NoBudget));
         assert_eq!(bodies.held_bytes(), 4, "what was read of it is given back");
         assert_eq!(read(Body::from("ef")).await, Ok("ef".into()));
         drop(held);
@@ -176,14 +179,14 @@ mod tests {
     #[tokio::test]
     async fn one_piece_is_not_copied() {
         let sent = Bytes::from_static(b"the very bytes");
-        let read = whole(Body::from(sent.clone()), 100, PATIENCE, &room(100)).await.unwrap();
+        let read = read_body(Body::from(sent.clone()), 100, PATIENCE, &room(100)).await.unwrap();
         assert_eq!(read.as_ptr(), sent.as_ptr());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_pauses_is_not_waited_for() {
         let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert_eq!(whole(never, 10, PATIENCE, &room(10)).await, Err(Unread::TooSlow));
+        assert_eq!(read_body(never, 10, PATIENCE, &room(10)).await, Err(BodyReadError::TimedOut));
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,14 +196,17 @@ mod tests {
             Some((Ok::<_, std::io::Error>("x"), ()))
         });
         let bodies = room(1_000);
-        let body = whole(Body::from_stream(drops), 1_000, PATIENCE, &bodies);
-        assert_eq!(body.await, Err(Unread::TooSlow));
+        let body = read_body(Body::from_stream(drops), 1_000, PATIENCE, &bodies);
+        assert_eq!(body.await, Err(BodyReadError::TimedOut));
     }
 
     #[tokio::test]
     async fn a_client_that_goes_away_is_no_end_of_a_body() {
         let parts = [Ok("a"), Err(std::io::Error::other("gone"))];
         let body = Body::from_stream(stream::iter(parts));
-        assert_eq!(whole(body, 10, PATIENCE, &room(10)).await, Err(Unread::Broken));
+        assert_eq!(
+            read_body(body, 10, PATIENCE, &room(10)).await,
+            Err(BodyReadError::Disconnected)
+        );
     }
 }

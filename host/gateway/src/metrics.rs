@@ -15,11 +15,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use ctxhost_context::{CompactionOutcome, Verdict};
-use ctxhost_dialects::message::Usage;
-use ctxhost_runtime::event::What;
+use ctxhost_agent::event::EventKind;
+use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_dialects::message::TokenUsage;
 
-pub use edge::Edge;
+pub use edge::EdgeMetrics;
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -39,16 +39,16 @@ const SLOT: &str = "context_engine";
 /// What a gateway counts.
 pub struct Metrics {
     registry: Registry,
-    families: Families,
-    edge: Edge,
-    totals: Totals,
+    families: MetricFamilies,
+    edge: EdgeMetrics,
+    totals: AtomicTotals,
     /// The engine that the config names, as of now.
     configured: Mutex<String>,
 }
 
 /// What came of all requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct GatewayTotals {
     /// Requests that asked a model for an answer.
     pub requests: u64,
     /// Compactions that were applied.
@@ -61,7 +61,7 @@ pub struct Sums {
 }
 
 #[derive(Debug, Default)]
-struct Totals {
+struct AtomicTotals {
     requests: AtomicU64,
     compactions: AtomicU64,
     fallbacks: AtomicU64,
@@ -69,75 +69,75 @@ struct Totals {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InSlot {
+struct SlotLabels {
     slot: &'static str,
     configured: String,
     effective: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByEngine {
+struct EngineLabels {
     engine: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByOutcome {
+struct CompactionLabels {
     engine: String,
     trigger: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByDialect {
+struct DialectLabels {
     dialect: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByReason {
+struct ReasonLabels {
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByFileCheck {
+struct FileCheckLabels {
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByStatus {
+struct StatusLabels {
     dialect: &'static str,
     status: u16,
 }
 
 /// Made by a function, because a histogram has to be told its buckets.
-type Seconds<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
+type SecondsFamily<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
 
 #[derive(Clone, Debug)]
-struct Families {
-    engine_effective: Family<InSlot, Gauge>,
-    fallback: Family<ByEngine, Counter>,
-    illegal_output: Family<ByEngine, Counter>,
-    unshaped: Family<ByReason, Counter>,
-    compaction: Family<ByOutcome, Counter>,
-    engine_seconds: Seconds<ByEngine>,
+struct MetricFamilies {
+    engine_effective: Family<SlotLabels, Gauge>,
+    fallback: Family<EngineLabels, Counter>,
+    illegal_output: Family<EngineLabels, Counter>,
+    unshaped: Family<ReasonLabels, Counter>,
+    compaction: Family<CompactionLabels, Counter>,
+    engine_seconds: SecondsFamily<EngineLabels>,
     saved_tokens: Counter,
     truncated_upstream: Counter,
-    request: Family<ByStatus, Counter>,
-    broken_off: Family<ByDialect, Counter>,
-    session_file: Family<ByFileCheck, Counter>,
+    request: Family<StatusLabels, Counter>,
+    broken_off: Family<DialectLabels, Counter>,
+    session_file: Family<FileCheckLabels, Counter>,
     in_flight: Gauge,
-    first_byte_seconds: Seconds<ByDialect>,
-    request_seconds: Seconds<ByDialect>,
-    input_tokens: Family<ByDialect, Counter>,
-    output_tokens: Family<ByDialect, Counter>,
-    cache_read_tokens: Family<ByDialect, Counter>,
-    cache_write_tokens: Family<ByDialect, Counter>,
+    first_byte_seconds: SecondsFamily<DialectLabels>,
+    request_seconds: SecondsFamily<DialectLabels>,
+    input_tokens: Family<DialectLabels, Counter>,
+    output_tokens: Family<DialectLabels, Counter>,
+    cache_read_tokens: Family<DialectLabels, Counter>,
+    cache_write_tokens: Family<DialectLabels, Counter>,
 }
 
-impl Default for Families {
+impl Default for MetricFamilies {
     fn default() -> Self {
         let requests: fn() -> Histogram = || Histogram::new(REQUEST_SECONDS);
         let engines: fn() -> Histogram = || Histogram::new(ENGINE_SECONDS);
-        Families {
+        MetricFamilies {
             engine_effective: Family::default(),
             fallback: Family::default(),
             illegal_output: Family::default(),
@@ -163,92 +163,104 @@ impl Default for Families {
 impl Metrics {
     /// Nothing counted yet, for a slot in which the config puts `configured`.
     pub fn new(configured: &str) -> Metrics {
-        let families = Families::default();
-        let (mut registry, edge) = (families.registered(), Edge::default());
+        let families = MetricFamilies::default();
+        let (mut registry, edge) = (families.registered(), EdgeMetrics::default());
         edge.register(&mut registry);
         let metrics = Metrics {
             registry,
             families,
             edge,
-            totals: Totals::default(),
+            totals: AtomicTotals::default(),
             configured: Mutex::default(),
         };
         // A zero is seen before a one.
         for reason in ["failed", "unread"] {
-            metrics.families.unshaped.get_or_create(&ByReason { reason }).inc_by(0);
+            metrics.families.unshaped.get_or_create(&ReasonLabels { reason }).inc_by(0);
         }
         for outcome in ["made_again", "gone"] {
-            metrics.families.session_file.get_or_create(&ByFileCheck { outcome }).inc_by(0);
+            metrics.families.session_file.get_or_create(&FileCheckLabels { outcome }).inc_by(0);
         }
-        metrics.seat(configured);
+        metrics.set_configured(configured);
         metrics
     }
 
     /// What is counted at the edge, for those who count it.
-    pub fn edge(&self) -> Edge {
+    pub fn edge(&self) -> EdgeMetrics {
         self.edge.clone()
     }
 
     /// What happened in a session. `folded_tokens` is what compactions have taken out of it so far.
-    pub fn heard(&self, what: &What, folded_tokens: u64) {
+    pub fn record_event(&self, what: &EventKind, folded_tokens: u64) {
         match what {
-            What::Assembled { engine, fallback, tokens, live_tokens, illegal, took, .. } => {
+            EventKind::Assembled {
+                engine,
+                fallback,
+                tokens,
+                live_tokens,
+                rejected_plans: illegal,
+                took,
+                ..
+            } => {
                 let configured = self.configured();
-                self.serves(&configured, engine);
+                self.set_effective(&configured, engine);
                 if fallback.is_some() {
-                    self.families.fallback.get_or_create(&by_engine(&configured)).inc();
+                    self.families.fallback.get_or_create(&engine_labels(&configured)).inc();
                     self.totals.fallbacks.fetch_add(1, Ordering::Relaxed);
                 }
                 self.families
                     .illegal_output
-                    .get_or_create(&by_engine(&configured))
+                    .get_or_create(&engine_labels(&configured))
                     .inc_by(*illegal);
-                let seconds = self.families.engine_seconds.get_or_create(&by_engine(engine));
+                let seconds = self.families.engine_seconds.get_or_create(&engine_labels(engine));
                 seconds.observe(took.as_secs_f64());
-                self.saved(live_tokens.saturating_sub(*tokens).saturating_add(folded_tokens));
+                self.record_saved(
+                    live_tokens.saturating_sub(*tokens).saturating_add(folded_tokens),
+                );
             }
-            What::Compaction(outcome) => self.compacted(outcome),
-            What::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
-            What::SessionFileMadeAgain { .. } => self.session_file("made_again"),
-            What::SessionFileGone { .. } => self.session_file("gone"),
-            What::EngineChanged { engine, .. } => self.seat(engine),
-            What::EngineRolledBack { serving, .. } => self.serves(&self.configured(), serving),
+            EventKind::Compaction(outcome) => self.record_compaction(outcome),
+            EventKind::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
+            EventKind::SessionFileRecreated { .. } => self.session_file("made_again"),
+            EventKind::SessionFileMissing { .. } => self.session_file("gone"),
+            EventKind::EngineChanged { engine, .. } => self.set_configured(engine),
+            EventKind::EngineRolledBack { serving, .. } => {
+                self.set_effective(&self.configured(), serving)
+            }
             _ => {}
         }
     }
 
     /// No engine shaped a request: it `failed`, or nobody could read it (`unread`).
-    pub fn unshaped(&self, reason: &'static str) {
-        self.families.unshaped.get_or_create(&ByReason { reason }).inc();
+    pub fn record_unshaped(&self, reason: &'static str) {
+        self.families.unshaped.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// A request came in.
-    pub fn began(&self) {
+    pub fn request_started(&self) {
         self.families.in_flight.inc();
     }
 
     /// The head of an answer is here: its status, and how long that took.
-    pub fn headed(&self, dialect: &'static str, status: u16, took: Duration) {
-        self.families.request.get_or_create(&ByStatus { dialect, status }).inc();
-        let seconds = self.families.first_byte_seconds.get_or_create(&ByDialect { dialect });
+    pub fn response_started(&self, dialect: &'static str, status: u16, took: Duration) {
+        self.families.request.get_or_create(&StatusLabels { dialect, status }).inc();
+        let seconds = self.families.first_byte_seconds.get_or_create(&DialectLabels { dialect });
         seconds.observe(took.as_secs_f64());
         self.totals.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An answer is over: to its end, or broken off by one of both sides.
-    pub fn ended(&self, dialect: &'static str, took: Duration, to_its_end: bool) {
+    pub fn request_ended(&self, dialect: &'static str, took: Duration, to_its_end: bool) {
         self.families.in_flight.dec();
-        let seconds = self.families.request_seconds.get_or_create(&ByDialect { dialect });
+        let seconds = self.families.request_seconds.get_or_create(&DialectLabels { dialect });
         seconds.observe(took.as_secs_f64());
         if !to_its_end {
-            self.families.broken_off.get_or_create(&ByDialect { dialect }).inc();
+            self.families.broken_off.get_or_create(&DialectLabels { dialect }).inc();
         }
     }
 
     /// What a provider counted.
-    pub fn used(&self, dialect: &'static str, usage: &Usage) {
-        let by = ByDialect { dialect };
-        let count = |family: &Family<ByDialect, Counter>, tokens| {
+    pub fn record_usage(&self, dialect: &'static str, usage: &TokenUsage) {
+        let by = DialectLabels { dialect };
+        let count = |family: &Family<DialectLabels, Counter>, tokens| {
             family.get_or_create(&by).inc_by(tokens);
         };
         count(&self.families.input_tokens, usage.input);
@@ -258,9 +270,9 @@ impl Metrics {
     }
 
     /// What came of all requests so far.
-    pub fn sums(&self) -> Sums {
+    pub fn totals(&self) -> GatewayTotals {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Sums {
+        GatewayTotals {
             requests: read(&self.totals.requests),
             compactions: read(&self.totals.compactions),
             fallbacks: read(&self.totals.fallbacks),
@@ -277,39 +289,39 @@ impl Metrics {
     }
 
     fn session_file(&self, outcome: &'static str) {
-        self.families.session_file.get_or_create(&ByFileCheck { outcome }).inc();
+        self.families.session_file.get_or_create(&FileCheckLabels { outcome }).inc();
     }
 
-    fn compacted(&self, outcome: &CompactionOutcome) {
+    fn record_compaction(&self, outcome: &CompactionOutcome) {
         let words = match outcome.verdict {
-            Verdict::Applied => "applied",
-            Verdict::Rejected { .. } => "rejected",
-            Verdict::NotTried { .. } => "not_tried",
+            CompactionVerdict::Applied => "applied",
+            CompactionVerdict::Rejected { .. } => "rejected",
+            CompactionVerdict::NotTried { .. } => "not_tried",
         };
         let (engine, trigger) = (outcome.engine.clone(), outcome.trigger.name());
-        let by = ByOutcome { engine, trigger, outcome: words };
+        let by = CompactionLabels { engine, trigger, outcome: words };
         self.families.compaction.get_or_create(&by).inc();
-        if outcome.verdict == Verdict::Applied {
+        if outcome.verdict == CompactionVerdict::Applied {
             self.totals.compactions.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn saved(&self, tokens: u64) {
+    fn record_saved(&self, tokens: u64) {
         self.families.saved_tokens.inc_by(tokens);
         self.totals.saved_tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
     /// An engine was put into the slot. Its counts begin, so that a zero is seen before a one.
-    fn seat(&self, engine: &str) {
+    fn set_configured(&self, engine: &str) {
         *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = engine.to_owned();
-        self.families.fallback.get_or_create(&by_engine(engine)).inc_by(0);
-        self.families.illegal_output.get_or_create(&by_engine(engine)).inc_by(0);
-        self.serves(engine, engine);
+        self.families.fallback.get_or_create(&engine_labels(engine)).inc_by(0);
+        self.families.illegal_output.get_or_create(&engine_labels(engine)).inc_by(0);
+        self.set_effective(engine, engine);
     }
 
-    fn serves(&self, configured: &str, effective: &str) {
+    fn set_effective(&self, configured: &str, effective: &str) {
         let (configured, effective) = (configured.to_owned(), effective.to_owned());
-        let by = InSlot { slot: SLOT, configured, effective };
+        let by = SlotLabels { slot: SLOT, configured, effective };
         let family = &self.families.engine_effective;
         if family.get(&by).is_none() {
             family.clear();
@@ -322,7 +334,7 @@ impl Metrics {
     }
 }
 
-impl Families {
+impl MetricFamilies {
     fn registered(&self) -> Registry {
         let mut all = Registry::with_prefix("ctxhost");
         let f = self.clone();
@@ -355,13 +367,13 @@ impl Families {
     }
 }
 
-fn by_engine(engine: &str) -> ByEngine {
-    ByEngine { engine: engine.to_owned() }
+fn engine_labels(engine: &str) -> EngineLabels {
+    EngineLabels { engine: engine.to_owned() }
 }
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("sums", &self.sums()).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("sums", &self.totals()).finish_non_exhaustive()
     }
 }
 

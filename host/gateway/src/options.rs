@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_rustls::TlsAcceptor;
 
-use super::access::MIN_TOKEN_CHARS;
+use super::auth::MIN_TOKEN_CHARS;
 use super::error::GatewayError;
 use super::tls;
+use ctxhost_agent::engine_options::failure_log;
+use ctxhost_agent::{Runtime, RuntimeBuilder};
+use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
-use ctxhost_media::MediaHome;
-use ctxhost_runtime::engine_options::failure_book;
-use ctxhost_runtime::{Runtime, RuntimeBuilder};
 
 /// How a gateway is opened: the config, and what goes before it.
 #[derive(Clone, Debug)]
@@ -33,14 +33,14 @@ pub struct GatewayOptions {
     /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether others than this machine may reach it although nothing protects it.
-    pub is_exposed: bool,
+    pub allow_exposed: bool,
     /// Whether the config's file is followed while it runs.
-    pub follows: bool,
+    pub watch_config: bool,
 }
 
 impl GatewayOptions {
     /// As the config says, with the token of its variable.
-    pub fn of(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
+    pub fn from_config(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
         let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
         let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
         GatewayOptions {
@@ -51,8 +51,8 @@ impl GatewayOptions {
             token,
             token_in_path: false,
             tls: None,
-            is_exposed: false,
-            follows: true,
+            allow_exposed: false,
+            watch_config: true,
         }
     }
 
@@ -86,15 +86,15 @@ impl GatewayOptions {
         config.agent.model = None;
         config.agent.fallbacks = Vec::new();
         let state = &self.state;
-        let mut builder = RuntimeBuilder::of(&config)
+        let mut builder = RuntimeBuilder::from_config(&config)
             .without_builtin_tools()
             .store_folder(state.join("store"))
             .memory_folder(state.join("memory"))
-            .shadow_ledger(state.join(ctxhost_runtime::shadow::ledger::FILE_NAME))
-            .failures(failure_book(&config, state))
-            .media(MediaHome::below(state));
-        if self.follows && !config.name().is_empty() {
-            builder = builder.follow(config.name(), state);
+            .shadow_log(state.join(ctxhost_agent::shadow::log::FILE_NAME))
+            .failure_log(failure_log(&config, state))
+            .blob_dirs(BlobDirs::from_state_dir(state));
+        if self.watch_config && !config.name().is_empty() {
+            builder = builder.watch_config(config.name(), state);
         }
         Ok(builder.build().await?)
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_token_that_can_be_guessed_is_refused_with_a_way_out() {
         let refused = |token: &str| {
-            let options = GatewayOptions::of(&Config::default(), "state");
+            let options = GatewayOptions::from_config(&Config::default(), "state");
             let options = GatewayOptions { token: Some(token.into()), ..options };
             options.check_token().map_err(|error| error.to_string())
         };

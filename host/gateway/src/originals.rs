@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use ctxhost_media::{self as media, BlobFolder, MediaError, MediaHome};
+use ctxhost_blobs::{self as blobs, BlobDirs, BlobError, BlobFolder};
 
 /// Hex digits of a hash that a text names; what asks for the originals of others looks for as many.
 const HASH_CHARS: usize = 24;
@@ -14,16 +14,19 @@ const MAX_KNOWN: usize = 65_536;
 
 /// Where originals are.
 #[derive(Debug, Default)]
-pub(super) struct Originals {
+pub(super) struct OriginalStore {
     folder: Option<BlobFolder>,
     /// Session and handle of those that this process has put.
     known: Mutex<HashSet<(String, String)>>,
 }
 
-impl Originals {
+impl OriginalStore {
     /// Those of a state folder, in the store that its sessions share.
-    pub(super) fn below(state: &Path) -> Originals {
-        Originals { folder: MediaHome::below(state).shared(), known: Mutex::default() }
+    pub(super) fn open(state: &Path) -> OriginalStore {
+        OriginalStore {
+            folder: BlobDirs::from_state_dir(state).shared_folder(),
+            known: Mutex::default(),
+        }
     }
 
     /// Keeps texts for a session; answers the handles that are new to it, which it has to name. May wait
@@ -31,12 +34,12 @@ impl Originals {
     ///
     /// # Errors
     ///
-    /// [`MediaError`]; some of them may be kept then.
-    pub(super) fn keep(&self, session: &str, texts: &[String]) -> Result<Vec<String>, MediaError> {
+    /// [`BlobError`]; some of them may be kept then.
+    pub(super) fn store(&self, session: &str, texts: &[String]) -> Result<Vec<String>, BlobError> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let mut new = Vec::new();
         for text in texts {
-            let name = (session.to_owned(), media::hash(text.as_bytes()));
+            let name = (session.to_owned(), blobs::hash(text.as_bytes()));
             if self.known().contains(&name) {
                 continue;
             }
@@ -54,8 +57,8 @@ impl Originals {
     ///
     /// # Errors
     ///
-    /// [`MediaError`].
-    pub(super) fn find(&self, hash: &str) -> Result<Option<String>, MediaError> {
+    /// [`BlobError`].
+    pub(super) fn load(&self, hash: &str) -> Result<Option<String>, BlobError> {
         let Some(folder) = self.folder.as_ref().filter(|_| is_hash(hash)) else { return Ok(None) };
         let Some(handle) = folder.handles(hash)?.into_iter().next() else { return Ok(None) };
         let bytes = folder.get(&handle)?;
@@ -68,8 +71,8 @@ impl Originals {
 }
 
 /// The part of a text's hash that is told.
-pub(super) fn hash_of(text: &str) -> String {
-    media::hash(text.as_bytes()).chars().take(HASH_CHARS).collect()
+pub(super) fn short_hash(text: &str) -> String {
+    blobs::hash(text.as_bytes()).chars().take(HASH_CHARS).collect()
 }
 
 /// Whether this is such a part.
@@ -86,7 +89,7 @@ const QUERY_MAX_WORDS: usize = 64;
 
 /// The pieces of a text that a query is about: those with all of it as it stands, else with all its
 /// words, else with any. The whole text where there is none, since nothing said of it is better than all.
-pub(super) fn narrowed(text: &str, query: &str) -> String {
+pub(super) fn narrow_to_query(text: &str, query: &str) -> String {
     let query = query.trim().to_lowercase();
     let words: Vec<&str> = query.split_whitespace().take(QUERY_MAX_WORDS).collect();
     if words.is_empty() {
@@ -132,17 +135,17 @@ mod tests {
     fn a_text_is_found_by_the_hash_that_is_told() {
         let state = tempfile::tempdir().unwrap();
         let text = "the whole of it".to_owned();
-        let hash = hash_of(&text);
-        let originals = Originals::below(state.path());
-        assert_eq!(originals.find(&hash).unwrap(), None);
-        let new = originals.keep("s", std::slice::from_ref(&text)).unwrap();
+        let hash = short_hash(&text);
+        let originals = OriginalStore::open(state.path());
+        assert_eq!(originals.load(&hash).unwrap(), None);
+        let new = originals.store("s", std::slice::from_ref(&text)).unwrap();
         assert!(new.len() == 1 && new[0].starts_with(&hash) && is_hash(&hash), "{new:?}");
-        assert!(originals.keep("s", std::slice::from_ref(&text)).unwrap().is_empty());
-        assert_eq!(originals.keep("other", std::slice::from_ref(&text)).unwrap(), new);
-        let again = Originals::below(state.path());
-        assert_eq!(again.find(&hash).unwrap(), Some(text));
+        assert!(originals.store("s", std::slice::from_ref(&text)).unwrap().is_empty());
+        assert_eq!(originals.store("other", std::slice::from_ref(&text)).unwrap(), new);
+        let again = OriginalStore::open(state.path());
+        assert_eq!(again.load(&hash).unwrap(), Some(text));
         for none in ["", "0", &hash[1..], &hash.to_uppercase(), &"0".repeat(24)] {
-            assert_eq!(again.find(none).unwrap(), None, "{none}");
+            assert_eq!(again.load(none).unwrap(), None, "{none}");
         }
     }
 
@@ -150,7 +153,8 @@ mod tests {
     fn a_query_narrows_to_what_says_most_of_it() {
         let long = format!("first line\nerror: Disk full\n{}\nlast error", "x\n".repeat(600));
         let text = format!("about disks\nand errors\n\n{long}\n\nnothing");
-        let check = |query, expected: &str| assert_eq!(narrowed(&text, query), expected, "{query}");
+        let check =
+            |query, expected: &str| assert_eq!(narrow_to_query(&text, query), expected, "{query}");
         check("disk full", "error: Disk full");
         check("full ERROR", "error: Disk full");
         check("errors disks", "about disks\nand errors");

@@ -1,260 +1,320 @@
-//! How an upstream is reached: directly, or by the proxy that its provider or the environment names.
+//! One request on its way: what a client sent becomes what its upstream is sent, by the engine of the slot.
+//!
+//! ```text
+//!  incoming ─► take ─┬─ forward ─► upstream ─┬─ answer ───────────► answered
+//!                    │                       └─ refusal ──► refused ─► forward, or answer
+//!                    └─ answer (ours: no upstream is asked)
+//! ```
 
-use std::io::{self, IoSlice};
-use std::net::IpAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+mod background;
+mod blocking_pool;
+mod client_compaction;
+mod client_errors;
+mod compact_endpoint;
+mod compress_endpoint;
+mod core;
+mod count_tokens;
+mod endpoint;
+mod eviction;
+mod ingest;
+mod long_window;
+mod new_items;
+mod output_limit;
+mod references;
+mod request;
+mod retry;
+mod shaping;
+mod signed_summary;
+mod thinking;
 
-use axum::http::{HeaderValue, Uri};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tower_service::Service;
+use std::path::Path;
+use std::sync::Arc;
 
-/// What the setting says for no proxy at all.
-const NO_PROXY: &str = "none";
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
 
-/// A proxy is reached in plain, or by TLS of its own.
-type ToProxy = HttpsConnector<HttpConnector>;
+use self::core::Proxy;
+use self::count_tokens::CountTokensRequest;
+use self::request::ProxyRequest;
+use crate::conversations::{ConversationCounts, PendingRequest};
+use ctxhost_agent::Runtime;
+use ctxhost_blobs::BlobError;
+use ctxhost_config::Config;
+use ctxhost_dialects::ProviderError;
+use ctxhost_dialects::message::TokenUsage;
+use ctxhost_models::{ContextWindow, ModelName};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub use compress_endpoint::{CompressError, CompressedMessages, CompressionLimits};
 
-/// Makes the connections to one upstream.
-#[derive(Clone)]
-pub(super) struct Dialer {
-    way: Way,
+/// Which door a request came through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `POST /v1/messages`.
+    Messages,
+    /// `POST /v1/messages/count_tokens`.
+    CountTokens,
+    /// `POST /v1/chat/completions`.
+    ChatCompletions,
+    /// `POST /v1/responses`.
+    Responses,
+    /// `POST /v1/responses/compact`.
+    ResponsesCompact,
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`; the model stands in the path.
+    Generate {
+        /// The model.
+        model: String,
+        /// Whether the answer is streamed.
+        is_stream: bool,
+    },
+    /// `POST /v1beta/models/{model}:countTokens`.
+    GenerateCountTokens {
+        /// The model.
+        model: String,
+    },
 }
 
-#[derive(Clone)]
-enum Way {
-    Direct(HttpConnector),
-    /// The proxy is asked in the upstream's place, as it is for plain HTTP.
-    Asking(ToProxy, Uri),
-    Tunnel(Tunnel<ToProxy>),
-    Socks(SocksV5<HttpConnector>),
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct ClientRequest {
+    /// Which door it came through.
+    pub endpoint: Endpoint,
+    /// Whose models are asked, as the config names them: windows are looked up by it.
+    pub provider: Arc<str>,
+    /// Its headers, the client's own ones.
+    pub headers: HeaderMap,
+    /// Its body, whole.
+    pub body: Bytes,
 }
 
-/// The proxy for an upstream, `None` for none: that of the setting, else that of the system, which cannot
-/// reach what listens on this machine only.
-///
-/// # Errors
-///
-/// What is wrong with it. Passwords stand in addresses of proxies, so none is repeated.
-pub(super) fn proxy_for(base: &Uri, setting: Option<&str>) -> Result<Option<Intercept>, String> {
-    let proxy = match setting {
-        Some(NO_PROXY) => None,
-        Some(proxy) => {
-            let proxy = Matcher::builder().all(proxy).build().intercept(base);
-            const HOW: &str =
-                "write its proxy as http://host:port or socks5://host:port, or `none`";
-            Some(proxy.ok_or(HOW)?)
-        }
-        None if is_loopback(base) => None,
-        None => Matcher::from_system().intercept(base),
-    };
-    let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str());
-    match scheme.is_some_and(|scheme| scheme.starts_with("socks4")) {
-        true => Err("the gateway speaks HTTP and SOCKS5 with proxies, and not SOCKS4".into()),
-        false => Ok(proxy),
+/// What is done about a request.
+#[derive(Debug)]
+pub enum ProxyAction {
+    /// Its upstream is asked.
+    Forward(UpstreamRequest),
+    /// It is answered here.
+    Respond(LocalResponse),
+}
+
+/// What is sent to an upstream. Path, method and headers are those of the client.
+#[derive(Debug)]
+pub struct UpstreamRequest {
+    /// The body; the very bytes of the client where no engine had to act.
+    pub body: Bytes,
+    /// The truth about it, for the client's headers.
+    pub report: ShapingReport,
+    /// What it takes to go on with it.
+    pub in_flight: InFlightRequest,
+}
+
+impl UpstreamRequest {
+    /// Whether it says the same, whatever answer it asks for.
+    fn has_body(&self, body: &Bytes) -> bool {
+        self.in_flight.journey.as_ref().is_some_and(|journey| journey.sent_body == *body)
     }
 }
 
-fn is_loopback(base: &Uri) -> bool {
-    let host = base.host().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+/// An answer of ours, in the client's dialect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// `application/json` or `text/event-stream`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Bytes,
+    /// The truth about it.
+    pub report: ShapingReport,
 }
 
-/// What is shown to a proxy with every request, where it is asked in the upstream's place.
-pub(super) fn shown_to(proxy: Option<&Intercept>, base: &Uri) -> Option<HeaderValue> {
-    let is_plain = base.scheme_str() == Some("http");
-    proxy.filter(|_| is_plain)?.basic_auth().cloned()
+/// Who shaped a request, and how: the values of the `x-ctxhost-*` headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShapingReport {
+    /// The engine; `none` where no engine saw it.
+    pub engine: String,
+    /// What the shaped conversation takes, as entries count; `None` where nobody counted.
+    pub tokens: Option<u64>,
+    /// What it took as the client sent it, counted alike; `None` where nobody counted.
+    pub before_tokens: Option<u64>,
+    /// `none`, `applied`, `rejected`, `failed`, or `client` where the client compacts by itself.
+    pub compaction: &'static str,
+    /// The session; empty where there is none.
+    pub session: String,
+    /// The longest answer that was asked for, in provider tokens, where it had to be lowered.
+    pub max_tokens: Option<u64>,
 }
 
-impl Dialer {
-    /// For an upstream.
-    pub(super) fn new(
-        http: HttpConnector,
-        base: &Uri,
-        proxy: Option<&Intercept>,
-        trusted: &rustls::ClientConfig,
-    ) -> Dialer {
-        let Some(proxy) = proxy else { return Dialer { way: Way::Direct(http) } };
-        let uri = proxy.uri().clone();
-        if uri.scheme_str().is_some_and(|scheme| scheme.starts_with("socks")) {
-            let socks = SocksV5::new(uri, http);
-            let way = match proxy.raw_auth() {
-                Some((user, password)) => socks.with_auth(user.into(), password.into()),
-                None => socks,
-            };
-            return Dialer { way: Way::Socks(way) };
-        }
-        let to_proxy = HttpsConnectorBuilder::new()
-            .with_tls_config(trusted.clone())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
-        if base.scheme_str() == Some("http") {
-            return Dialer { way: Way::Asking(to_proxy, uri) };
-        }
-        let tunnel = Tunnel::new(uri, to_proxy);
-        let way = match proxy.basic_auth() {
-            Some(shown) => tunnel.with_auth(shown.clone()),
-            None => tunnel,
-        };
-        Dialer { way: Way::Tunnel(way) }
+impl ShapingReport {
+    /// Whether engines were asked and none could shape the request: it went on as it came, or was refused.
+    pub fn is_unshaped(&self) -> bool {
+        self.engine == "none" && self.compaction == "failed"
     }
 }
 
-impl Service<Uri> for Dialer {
-    type Response = Link;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>;
+/// The place of a request that is out at an upstream. Dropping it forgets the request, not its words.
+#[derive(Debug, Default)]
+pub struct InFlightRequest {
+    journey: Option<Box<ProxyRequest>>,
+    /// Until it is answered, nobody knows whether it will be.
+    pending: PendingRequest,
+    /// A request that only counts.
+    inquiry: Option<Box<CountTokensRequest>>,
+}
 
-    /// Each of the ways is ready at any time.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
+impl InFlightRequest {
+    /// The request is not needed again, whatever becomes of its answer.
+    pub fn drop_bodies(&mut self) {
+        if let Some(journey) = &mut self.journey {
+            (journey.client_request.body, journey.sent_body) = (Bytes::new(), Bytes::new());
+        }
+    }
+}
+
+/// The way of requests through the slot. Without a runtime it passes all of them through.
+#[derive(Debug, Default)]
+pub struct ProxyHandle {
+    desk: Option<Arc<Proxy>>,
+}
+
+impl ProxyHandle {
+    /// An exchange whose engines are those of the runtime's slot, whose windows stand in the config, and
+    /// whose conversations are kept below `record_stated_window`.
+    pub fn new(runtime: Runtime, config: &Config, state: &Path) -> ProxyHandle {
+        ProxyHandle::with_counts(runtime, config, state, ConversationCounts::default())
     }
 
-    fn call(&mut self, to: Uri) -> Self::Future {
-        match &mut self.way {
-            Way::Direct(http) => {
-                let dialled = http.call(to);
-                Box::pin(async { Ok(Link::to(MaybeHttpsStream::Http(dialled.await?))) })
+    /// The same, whose conversations are counted there.
+    pub fn with_counts(
+        runtime: Runtime,
+        config: &Config,
+        state: &Path,
+        counts: ConversationCounts,
+    ) -> ProxyHandle {
+        ProxyHandle { desk: Some(Arc::new(Proxy::new(runtime, config, state, counts))) }
+    }
+
+    /// Puts the conversations into files that are in none: the process is about to end. No request may be on its way.
+    pub async fn finish(&self) {
+        if let Some(desk) = &self.desk {
+            desk.persist_all().await;
+        }
+    }
+
+    /// What is done about a request.
+    pub async fn handle(&self, incoming: &ClientRequest) -> ProxyAction {
+        let Some(desk) = &self.desk else { return pass_through(incoming) };
+        let taken = match blocking_pool::is_large(incoming) {
+            true => {
+                let (desk, incoming) = (desk.clone(), incoming.clone());
+                blocking_pool::run_blocking(async move { desk.handle(&incoming).await }).await
             }
-            Way::Socks(socks) => {
-                let dialled = socks.call(with_port(to));
-                Box::pin(async { Ok(Link::to(MaybeHttpsStream::Http(dialled.await?))) })
+            false => desk.handle(incoming).await,
+        };
+        desk.start_eviction();
+        taken
+    }
+
+    /// The upstream refused a request before the client got a byte of an answer. One that was too large
+    /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
+    /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
+    /// own refusal on.
+    pub async fn handle_refusal(
+        &self,
+        ticket: InFlightRequest,
+        failure: &ProviderError,
+    ) -> Option<ProxyAction> {
+        let (desk, journey) = (self.desk.clone()?, ticket.journey?);
+        if !blocking_pool::is_large(&journey.client_request) {
+            return desk.handle_refusal(*journey, failure).await;
+        }
+        let failure = failure.clone();
+        blocking_pool::run_blocking(async move { desk.handle_refusal(*journey, &failure).await })
+            .await
+    }
+
+    /// The upstream has no way to count what a client asked it to: our own estimate, in the form of the
+    /// client's dialect. `None` where the request was not read.
+    pub fn estimate_count(&self, ticket: InFlightRequest) -> Option<LocalResponse> {
+        self.desk.as_ref()?.estimate_count(*ticket.inquiry?)
+    }
+
+    /// The upstream has answered to the end, and counted this. What it teaches is learned in the background.
+    pub fn record_answer(&self, mut ticket: InFlightRequest, usage: Option<TokenUsage>) {
+        ticket.pending.mark_answered();
+        if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
+            desk.record_usage(*journey, usage);
+        }
+        if let Some(desk) = &self.desk {
+            desk.start_eviction();
+        }
+    }
+
+    /// Makes messages of chat completions fit for somebody who asks the model elsewhere. `None` where they
+    /// stay as they came: nobody could make them fit.
+    ///
+    /// # Errors
+    ///
+    /// [`CompressError`].
+    pub async fn compress(
+        &self,
+        incoming: &ClientRequest,
+        wish: CompressionLimits,
+    ) -> Result<Option<CompressedMessages>, CompressError> {
+        match &self.desk {
+            Some(desk) => {
+                let compressed = match blocking_pool::is_large(incoming) {
+                    true => {
+                        let (desk, incoming) = (desk.clone(), incoming.clone());
+                        blocking_pool::run_blocking(
+                            async move { desk.compress(&incoming, wish).await },
+                        )
+                        .await
+                    }
+                    false => desk.compress(incoming, wish).await,
+                };
+                desk.start_eviction();
+                compressed
             }
-            Way::Tunnel(tunnel) => {
-                let dialled = tunnel.call(to);
-                Box::pin(async { Ok(Link::to(dialled.await?)) })
-            }
-            Way::Asking(to_proxy, proxy) => {
-                let dialled = to_proxy.call(proxy.clone());
-                Box::pin(async { Ok(Link { is_asking: true, ..Link::to(dialled.await?) }) })
-            }
+            None => Ok(None),
+        }
+    }
+
+    /// The text that another one stands for, by the hash that this names. Waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError`].
+    pub fn original(&self, hash: &str) -> Result<Option<String>, BlobError> {
+        self.desk.as_ref().map_or(Ok(None), |desk| desk.originals.load(hash))
+    }
+
+    /// The window of a provider's model: as configured, as learned from a refusal, or as known by its name.
+    /// `None` for a model that nobody knows.
+    pub fn window(&self, provider: &str, model: &str) -> Option<ContextWindow> {
+        let desk = self.desk.as_ref()?;
+        desk.runtime.models().known_window(&ModelName::new(provider, model))
+    }
+
+    /// An upstream has stated the window of a model, in provider tokens.
+    pub fn set_stated_window(&self, provider: &str, model: &str, tokens: u64) {
+        if let Some(desk) = &self.desk {
+            desk.runtime.models().record_stated_window(&ModelName::new(provider, model), tokens);
         }
     }
 }
 
-/// The address with the port of its scheme; a tunnel takes that of TLS for granted.
-fn with_port(to: Uri) -> Uri {
-    let host = to.host().filter(|_| to.port().is_none() && to.scheme_str() == Some("http"));
-    let address = host.map(|host| Uri::builder().scheme("http").authority(format!("{host}:80")));
-    let address = address.and_then(|address| address.path_and_query("/").build().ok());
-    address.unwrap_or(to)
+/// A request that goes on as it came, seen by no engine.
+fn pass_through(incoming: &ClientRequest) -> ProxyAction {
+    ProxyAction::Forward(unchanged(incoming))
 }
 
-/// A connection; whoever uses it has to know whether a proxy reads what is asked.
-pub(super) struct Link {
-    stream: MaybeHttpsStream<TokioIo<TcpStream>>,
-    is_asking: bool,
-}
-
-impl Link {
-    fn to(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Link {
-        Link { stream, is_asking: false }
-    }
-
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut MaybeHttpsStream<TokioIo<TcpStream>>> {
-        Pin::new(&mut self.get_mut().stream)
-    }
-}
-
-impl Connection for Link {
-    fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.is_asking)
-    }
-}
-
-impl Read for Link {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
-    }
-}
-
-impl Write for Link {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, pieces)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_setting_goes_first_and_this_machine_needs_no_proxy() {
-        let check = |base: &'static str, setting: Option<&str>| {
-            let proxy = proxy_for(&Uri::from_static(base), setting);
-            proxy.map(|proxy| proxy.map(|proxy| proxy.uri().to_string()))
-        };
-        let proxy = |uri: &str| Ok(Some(uri.to_owned()));
-        let (away, here) = ("https://models.example/v1", "http://127.0.0.1:11434/v1");
-        assert_eq!(check(away, Some("none")), Ok(None));
-        assert_eq!(check(here, None), Ok(None));
-        assert_eq!(check("http://[::1]:1/", None), Ok(None));
-        assert_eq!(check(away, Some("http://me:word@proxy:3128")), proxy("http://proxy:3128/"));
-        assert_eq!(check(here, Some("http://proxy:3128")), proxy("http://proxy:3128/"));
-        assert_eq!(check(away, Some("socks5h://proxy:1080")), proxy("socks5h://proxy:1080/"));
-        for wrong in ["ftp://me:word@proxy", "socks4://me:word@proxy:1080", "http://", ""] {
-            let problem = check(away, Some(wrong)).unwrap_err();
-            assert!(problem.contains("proxy") || problem.contains("proxies"), "{problem}");
-            assert!(!problem.contains("word"), "{problem}");
-        }
-    }
-
-    #[test]
-    fn an_address_without_a_port_has_that_of_its_scheme() {
-        let check = |to: &'static str, expected: &str| {
-            assert_eq!(with_port(Uri::from_static(to)), expected);
-        };
-        check("http://models.example", "http://models.example:80/");
-        check("http://[::1]/", "http://[::1]:80/");
-        check("http://models.example:81/", "http://models.example:81/");
-        check("https://models.example/", "https://models.example/");
-    }
-
-    #[test]
-    fn a_password_is_shown_to_a_proxy_that_reads_what_is_asked_and_to_no_upstream() {
-        let shown = |base: &'static str| {
-            let base = Uri::from_static(base);
-            let proxy = proxy_for(&base, Some("http://me:word@proxy:3128")).unwrap();
-            shown_to(proxy.as_ref(), &base)
-        };
-        assert_eq!(shown("http://models.example").unwrap(), "Basic bWU6d29yZA==");
-        assert_eq!(shown("https://models.example"), None);
+fn unchanged(incoming: &ClientRequest) -> UpstreamRequest {
+    UpstreamRequest {
+        body: incoming.body.clone(),
+        report: ShapingReport {
+            engine: "none".into(),
+            compaction: "none",
+            ..ShapingReport::default()
+        },
+        in_flight: InFlightRequest::default(),
     }
 }

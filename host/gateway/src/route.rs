@@ -5,25 +5,31 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::exchange::Door;
+use super::proxy::Endpoint;
 use super::upstream::{Upstream, Upstreams};
 
 /// Who answers.
-pub(super) fn upstream(upstreams: &Upstreams, door: &Door, body: &[u8]) -> Option<Arc<Upstream>> {
-    let model = upstreams.go_by_model().then(|| model_of(door, body)).flatten();
-    upstreams.choose(door.dialect(), model.as_deref())
+pub(super) fn select_upstream(
+    upstreams: &Upstreams,
+    door: &Endpoint,
+    body: &[u8],
+) -> Option<Arc<Upstream>> {
+    let model = upstreams.has_model_routes().then(|| model_of(door, body)).flatten();
+    upstreams.select(door.dialect(), model.as_deref())
 }
 
 #[derive(Deserialize)]
-struct Named<'a> {
+struct WireModelField<'a> {
     #[serde(borrow, default)]
     model: Option<Cow<'a, str>>,
 }
 
 /// The model: of the path, else of the body.
-fn model_of(door: &Door, body: &[u8]) -> Option<String> {
+fn model_of(door: &Endpoint, body: &[u8]) -> Option<String> {
     match door {
-        Door::Generate { model, .. } | Door::GenerateCount { model } => Some(model.clone()),
-        _ => serde_json::from_slice::<Named<'_>>(body).ok()?.model.map(Cow::into_owned),
+        Endpoint::Generate { model, .. } | Endpoint::GenerateCountTokens { model } => {
+            Some(model.clone())
+        }
+        _ => serde_json::from_slice::<WireModelField<'_>>(body).ok()?.model.map(Cow::into_owned),
     }
 }

@@ -21,41 +21,46 @@ impl SecretFile {
     /// # Errors
     ///
     /// Where the folder or the file cannot be made or read, or the file holds something else.
-    pub(super) fn read<const N: usize>(&self, folder: &Path) -> Result<[u8; N], SessionError> {
-        SessionFolder::at(folder).make()?;
+    pub(super) fn read_or_create<const N: usize>(
+        &self,
+        folder: &Path,
+    ) -> Result<[u8; N], SessionError> {
+        SessionFolder::from_path(folder).create()?;
         let path = folder.join(self.name);
         let failed = |source| SessionError::Io { action: self.action, path: path.clone(), source };
         if !path.exists() {
-            self.make::<N>(folder, &path).map_err(failed)?;
+            self.create::<N>(folder, &path).map_err(failed)?;
         }
         let text =
             ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES).map_err(failed)?;
-        let secret = bytes(text.trim()).and_then(|secret| secret.try_into().ok());
+        let secret = from_hex(text.trim()).and_then(|secret| secret.try_into().ok());
         let damaged = "it holds no such thing; remove it, and a new one is made";
         secret.ok_or_else(|| failed(io::Error::new(io::ErrorKind::InvalidData, damaged)))
     }
 
     /// Two gateways that begin at the same time must not come to have two secrets, nor may one that is
     /// killed leave half of one, so the file is whole before it has its name.
-    fn make<const N: usize>(&self, folder: &Path, path: &Path) -> io::Result<()> {
-        let (secret, staged) =
-            (fresh::<N>(), folder.join(format!(".{}.{}", self.name, hex(&fresh::<8>()))));
+    fn create<const N: usize>(&self, folder: &Path, path: &Path) -> io::Result<()> {
+        let (secret, staged) = (
+            random_bytes::<N>(),
+            folder.join(format!(".{}.{}", self.name, to_hex(&random_bytes::<8>()))),
+        );
         let put = write(&staged, &secret).and_then(|()| hard_link(&staged, path));
         // Where this fails, a file is left that nobody reads.
         let _ = remove_file(&staged);
         match put {
-            Err(error) if !is_there(&error) => {}
+            Err(error) if !is_existing(&error) => {}
             _ => return Ok(()),
         }
         // A disk without links has one gateway, as a rule.
         match write(path, &secret) {
-            Err(error) if !is_there(&error) => Err(error),
+            Err(error) if !is_existing(&error) => Err(error),
             _ => Ok(()),
         }
     }
 }
 
-fn is_there(error: &io::Error) -> bool {
+fn is_existing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AlreadyExists
 }
 
@@ -65,12 +70,12 @@ fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path)?;
-    writeln!(file, "{}", hex(secret))?;
+    writeln!(file, "{}", to_hex(secret))?;
     file.sync_all()
 }
 
 /// Bytes that nobody has.
-pub(super) fn fresh<const N: usize>() -> [u8; N] {
+pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut secret = [0; N];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut secret).is_err() {
@@ -82,12 +87,12 @@ pub(super) fn fresh<const N: usize>() -> [u8; N] {
 }
 
 /// Bytes as hex digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The bytes of hex digits; `None` for anything else.
-pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
+pub(super) fn from_hex(hex: &str) -> Option<Vec<u8>> {
     if !hex.len().is_multiple_of(2) || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -106,7 +111,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("gateway");
         let all: Vec<[u8; 32]> = std::thread::scope(|scope| {
-            let read = || FILE.read(&folder).unwrap();
+            let read = || FILE.read_or_create(&folder).unwrap();
             let readers: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
             readers.into_iter().map(|reader| reader.join().unwrap()).collect()
         });
@@ -124,8 +129,8 @@ mod tests {
     fn what_a_killed_gateway_left_is_in_nobodys_way() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".key.00ff"), "00").unwrap();
-        let secret: [u8; 8] = FILE.read(folder.path()).unwrap();
-        assert_eq!(FILE.read(folder.path()).unwrap(), secret);
+        let secret: [u8; 8] = FILE.read_or_create(folder.path()).unwrap();
+        assert_eq!(FILE.read_or_create(folder.path()).unwrap(), secret);
     }
 
     #[test]
@@ -133,7 +138,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for wrong in ["", "00ff", "no hex at all"] {
             std::fs::write(folder.path().join("key"), wrong).unwrap();
-            let error = FILE.read::<8>(folder.path()).unwrap_err().to_string();
+            let error = FILE.read_or_create::<8>(folder.path()).unwrap_err().to_string();
             assert!(error.contains("remove it, and a new one is made"), "{error}");
             assert!(error.contains("keep the key in"), "{error}");
         }

@@ -26,32 +26,32 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
-use super::access::{Access, Denied};
-use super::bodies::Bodies;
-use super::complaint::complaint;
+use super::auth::{AccessDenied, Authenticator};
+use super::body_budget::BodyBudget;
+use super::compress_api;
 use super::cors;
-use super::dashboard::{self, OverTls};
-use super::door::dialect_of;
+use super::dashboard::{self, TlsConnection};
 use super::error::GatewayError;
-use super::exchange::Exchange;
-use super::guesses::Guesses;
-use super::house::House;
+use super::error_response::error_response;
+use super::first_byte_timeout::FirstByteTimeout;
+use super::handler;
 use super::limits;
-use super::neutral;
-use super::opening::Opening;
+use super::live_stats::GatewayStats;
 use super::options::{GatewayOptions, refuse_exposure};
-use super::traffic;
+use super::proxy::ProxyHandle;
+use super::routes::dialect_of;
+use super::state::GatewayState;
+use super::token_throttle::TokenThrottle;
 use super::upstream::Upstreams;
-use super::watch::Watch;
+use ctxhost_agent::Runtime;
 use ctxhost_config::GatewaySettings;
-use ctxhost_runtime::Runtime;
 
 /// A gateway that is bound to its port. Requests wait until it serves.
 pub struct Gateway {
     listener: TcpListener,
     address: SocketAddr,
     acceptor: Option<TlsAcceptor>,
-    house: Arc<House>,
+    house: Arc<GatewayState>,
     runtime: Runtime,
     routes: Router,
 }
@@ -74,50 +74,51 @@ impl Gateway {
             options.check_token()?;
             let acceptor = options.acceptor()?;
             let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
-            let wanted = resolved(wanted).await?;
-            if !options.is_exposed {
+            let wanted = resolve_address(wanted).await?;
+            if !options.allow_exposed {
                 refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
             }
-            let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
+            let upstreams = Upstreams::from_config(&options.config, &options.upstreams)?;
             let runtime = options.runtime().await?;
-            let watch = Watch::start(&runtime, &options.config.telemetry);
+            let watch = GatewayStats::start(&runtime, &options.config.telemetry);
             let edge = watch.edge();
             let (state, conversations) = (&options.state, edge.conversations);
             let exchange =
-                Exchange::counted(runtime.clone(), &options.config, state, conversations);
+                ProxyHandle::with_counts(runtime.clone(), &options.config, state, conversations);
             let listener = TcpListener::bind(wanted);
             let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
             let listener = listener.await.map_err(unbound)?;
             let address = listener.local_addr().map_err(unbound)?;
             upstreams.refuse_itself(address)?;
             let token = options.token.as_ref();
-            let house = Arc::new(House {
-                access: Access::new(token, address, &settings.hosts, &settings.origins),
-                exchange: Arc::new(exchange),
+            let house = Arc::new(GatewayState {
+                auth: Authenticator::new(token, address, &settings.hosts, &settings.origins),
+                proxy: Arc::new(exchange),
                 upstreams,
-                guesses: Guesses::new(edge.wrong_tokens),
-                bodies: Bodies::new(settings.max_bodies_bytes, edge.body_bytes),
-                places: limits::places(settings.max_requests),
+                token_throttle: TokenThrottle::new(edge.wrong_tokens),
+                body_budget: BodyBudget::new(settings.max_bodies_bytes, edge.body_bytes),
+                request_permits: limits::permits(settings.max_requests),
                 is_closing: AtomicBool::new(false),
                 models: options.config.models.clone(),
                 settings,
-                watch,
+                stats: watch,
             });
             // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
             // of others on this machine where the gateway is for one client.
-            let see = middleware::from_fn_with_state(house.clone(), refuse_strange_pages);
-            let counts = house.watch.counts().layer(see);
+            let see = middleware::from_fn_with_state(house.clone(), refuse_cross_site);
+            let counts = house.stats.metrics_routes().layer(see);
             let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
                 true => (Router::new(), counts),
                 false => (counts, Router::new()),
             };
             let dashboard = match acceptor.is_some() {
-                true => house.watch.dashboard().layer(Extension(OverTls)),
-                false => house.watch.dashboard(),
+                true => house.stats.dashboard_routes().layer(Extension(TlsConnection)),
+                false => house.stats.dashboard_routes(),
             };
-            let look = middleware::from_fn_with_state(house.clone(), slow_guesses);
+            let look = middleware::from_fn_with_state(house.clone(), delay_wrong_tokens);
             let routes = routes(&house, guarded, open.merge(dashboard.layer(look)));
-            let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
+            let routes =
+                if options.token_in_path { with_path_token(&house, routes) } else { routes };
             Ok(Gateway { listener, address, acceptor, house, runtime, routes })
         })
     }
@@ -139,8 +140,8 @@ impl Gateway {
     }
 
     /// Who looks on: what is counted, and what the dashboard shows.
-    pub fn watch(&self) -> &Watch {
-        &self.house.watch
+    pub fn watch(&self) -> &GatewayStats {
+        &self.house.stats
     }
 
     /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
@@ -149,11 +150,11 @@ impl Gateway {
     pub fn serve(self, end: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
-            let places = limits::places(house.settings.max_connections);
+            let places = limits::permits(house.settings.max_connections);
             let mut connections = JoinSet::new();
-            let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
+            let door = Arc::new(ConnectionServer::new(&house.settings, acceptor, routes));
             let open = GracefulShutdown::new();
-            while let Some(stream) = next(&listener, &end).await {
+            while let Some(stream) = next_connection(&listener, &end).await {
                 let place = tokio::select! {
                     place = places.clone().acquire_owned() => place,
                     () = end.cancelled() => break,
@@ -161,26 +162,26 @@ impl Gateway {
                 let (door, watcher) = (door.clone(), open.watcher());
                 connections.spawn(async move {
                     let _place = place;
-                    door.let_in(stream, watcher).await;
+                    door.accept(stream, watcher).await;
                 });
                 while connections.try_join_next().is_some() {}
             }
             house.is_closing.store(true, Ordering::Relaxed);
             drop(listener);
-            let drain = limits::time(house.settings.drain_ms);
+            let drain = limits::bounded_duration(house.settings.drain_ms);
             if timeout(drain, open.shutdown()).await.is_err() {
                 tracing::warn!(
                     "answers were cut off that had not ended in time; see gateway.drain_ms"
                 );
             }
-            house.exchange.finish().await;
-            runtime.finish().await;
+            house.proxy.finish().await;
+            runtime.shutdown().await;
         })
     }
 }
 
 /// The next client; `None` when it is time to end.
-async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
+async fn next_connection(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
     /// After an error such as too many open files: trying at once would only burn the processor.
     const PAUSE: Duration = Duration::from_millis(50);
     loop {
@@ -190,7 +191,7 @@ async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStre
         };
         match accepted {
             Ok((stream, _)) => return Some(stream),
-            Err(error) if is_of_the_client(&error) => {}
+            Err(error) if is_client_abort(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "no connection can be taken");
                 tokio::time::sleep(PAUSE).await;
@@ -199,47 +200,48 @@ async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStre
     }
 }
 
-fn is_of_the_client(error: &io::Error) -> bool {
+fn is_client_abort(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 /// What somebody is told while too many wrong tokens wait for their answers.
-const TOO_MANY_GUESSES: &str =
+const TOO_MANY_WRONG_TOKENS: &str =
     "too many wrong tokens were shown here; come again in some seconds, with the right one";
 
 /// Put on requests: the address at the other end of their connection.
 #[derive(Clone, Copy, Debug)]
-struct Peer(Option<IpAddr>);
+struct PeerAddress(Option<IpAddr>);
 
 /// Who lets connections in.
-struct DoorKeeper {
+struct ConnectionServer {
     http: auto::Builder<TokioExecutor>,
     acceptor: Option<TlsAcceptor>,
-    patience: Duration,
+    first_byte_timeout: Duration,
     stall: Duration,
     routes: Router,
 }
 
-impl DoorKeeper {
+impl ConnectionServer {
     fn new(settings: &GatewaySettings, acceptor: Option<TlsAcceptor>, routes: Router) -> Self {
-        let patience = limits::time(settings.client_timeout_ms);
+        let patience = limits::bounded_duration(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(patience)
             .max_header_list_size(settings.max_header_bytes);
-        let stall = limits::time(settings.client_stall_ms);
-        DoorKeeper { http, acceptor, patience, stall, routes }
+        let stall = limits::bounded_duration(settings.client_stall_ms);
+        ConnectionServer { http, acceptor, first_byte_timeout: patience, stall, routes }
     }
 
-    async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
+    async fn accept(&self, stream: TcpStream, watcher: Watcher) {
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
         let peer = stream.peer_addr().ok().map(|address| address.ip());
         let outcome = match &self.acceptor {
             None => self.serve(stream, watcher, peer).await,
-            Some(acceptor) => match timeout(self.patience, acceptor.accept(stream)).await {
+            Some(acceptor) => match timeout(self.first_byte_timeout, acceptor.accept(stream)).await
+            {
                 Ok(Ok(stream)) => self.serve(stream, watcher, peer).await,
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err("no handshake in time".into()),
@@ -258,11 +260,11 @@ impl DoorKeeper {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let routes = self.routes.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(PeerAddress(peer));
             // They are always ready.
             routes.clone().call(request)
         });
-        let mut stream = TimeoutWriter::new(Opening::new(stream, self.patience));
+        let mut stream = TimeoutWriter::new(FirstByteTimeout::new(stream, self.first_byte_timeout));
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
         // It is large, and each future around it would make room for it again.
@@ -271,16 +273,16 @@ impl DoorKeeper {
 }
 
 /// Everything that can be asked here, behind its checks.
-fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
+fn routes(house: &Arc<GatewayState>, guarded: Router, open: Router) -> Router {
     let guarded = Router::new()
-        .fallback(|State(house): State<Arc<House>>, request: Request| {
-            traffic::answer(house, request)
+        .fallback(|State(house): State<Arc<GatewayState>>, request: Request| {
+            handler::handle(house, request)
         })
         .with_state(house.clone())
-        .merge(neutral::routes(house))
+        .merge(compress_api::routes(house))
         .merge(guarded)
-        .layer(middleware::from_fn_with_state(house.clone(), ask_for_token));
-    let guarded = house.watch.around(guarded);
+        .layer(middleware::from_fn_with_state(house.clone(), require_token));
+    let guarded = house.stats.measure(guarded);
     Router::new()
         .route("/", get(|| async { "ctxhost\n" }))
         .route("/health", get(health))
@@ -289,13 +291,13 @@ fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
         .with_state(house.clone())
         .merge(open)
         .fallback_service(guarded)
-        .layer(middleware::from_fn_with_state(house.clone(), look_at_caller))
+        .layer(middleware::from_fn_with_state(house.clone(), check_caller))
 }
 
 /// The same for clients whose paths begin with the token.
-fn behind_token(house: &Arc<House>, routes: Router) -> Router {
-    let take = |State(house): State<Arc<House>>, mut request: Request, next: Next| async move {
-        house.access.take_from_path(&mut request);
+fn with_path_token(house: &Arc<GatewayState>, routes: Router) -> Router {
+    let take = |State(house): State<Arc<GatewayState>>, mut request: Request, next: Next| async move {
+        house.auth.strip_path_token(&mut request);
         next.run(request).await
     };
     Router::new()
@@ -303,23 +305,23 @@ fn behind_token(house: &Arc<House>, routes: Router) -> Router {
         .layer(middleware::from_fn_with_state(house.clone(), take))
 }
 
-async fn health(State(house): State<Arc<House>>) -> Response<axum::body::Body> {
+async fn health(State(house): State<Arc<GatewayState>>) -> Response<axum::body::Body> {
     let status = if house.is_ready() { "healthy" } else { "busy" };
     let body = serde_json::json!({
         "status": status, "service": "ctxhost", "version": env!("CARGO_PKG_VERSION"),
     });
-    traffic::json(StatusCode::OK, body.to_string().into())
+    handler::json(StatusCode::OK, body.to_string().into())
 }
 
-async fn ready(State(house): State<Arc<House>>) -> (StatusCode, &'static str) {
+async fn ready(State(house): State<Arc<GatewayState>>) -> (StatusCode, &'static str) {
     match house.is_ready() {
         true => (StatusCode::OK, "ready\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
 }
 
-async fn look_at_caller(
-    State(house): State<Arc<House>>,
+async fn check_caller(
+    State(house): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
@@ -330,85 +332,94 @@ async fn look_at_caller(
     if bytes as u64 > u64::from(house.settings.max_header_bytes) {
         let message = "the headers are larger than gateway.max_header_bytes".to_owned();
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return sent_away(&request, Denied { status, message });
+        return denied_response(&request, AccessDenied { status, message });
     }
-    let is_sound = Access::check_form(&request);
-    if let Err(denied) = is_sound.and_then(|()| house.access.check_caller(&request)) {
-        return sent_away(&request, denied);
+    let is_sound = Authenticator::check_request(&request);
+    if let Err(denied) = is_sound.and_then(|()| house.auth.check_caller(&request)) {
+        return denied_response(&request, denied);
     }
-    match house.access.named_page(request.headers()) {
+    match house.auth.allowed_origin(request.headers()) {
         None => next.run(request).await,
-        Some(page) if cors::is_preflight(&request) => cors::permission(request.headers(), page),
-        Some(page) => cors::readable(next.run(request).await, page),
+        Some(page) if cors::is_preflight(&request) => {
+            cors::preflight_response(request.headers(), page)
+        }
+        Some(page) => cors::with_cors_headers(next.run(request).await, page),
     }
 }
 
 /// For what is open without a token, and still no page of others has to read.
-async fn refuse_strange_pages(
-    State(house): State<Arc<House>>,
+async fn refuse_cross_site(
+    State(house): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    match house.access.check_page(&request) {
+    match house.auth.check_fetch_site(&request) {
         Ok(()) => next.run(request).await,
-        Err(denied) => sent_away(&request, denied),
+        Err(denied) => denied_response(&request, denied),
     }
 }
 
-async fn ask_for_token(
-    State(house): State<Arc<House>>,
+async fn require_token(
+    State(house): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    let is_welcome = house.access.check_page(&request);
-    match is_welcome.and_then(|()| house.access.check_token(&request)) {
+    let is_welcome = house.auth.check_fetch_site(&request);
+    match is_welcome.and_then(|()| house.auth.check_token(&request)) {
         Ok(()) => next.run(request).await,
         // A client that knows of no token is not guessing.
-        Err(denied) if denied.status == StatusCode::UNAUTHORIZED && Access::shows_key(&request) => {
+        Err(denied)
+            if denied.status == StatusCode::UNAUTHORIZED && Authenticator::has_key(&request) =>
+        {
             let peer = peer_of(&request);
-            let denied = guessed(&house, peer, denied).await;
-            sent_away(&request, denied)
+            let denied = delayed_denial(&house, peer, denied).await;
+            denied_response(&request, denied)
         }
-        Err(denied) => sent_away(&request, denied),
+        Err(denied) => denied_response(&request, denied),
     }
 }
 
 /// Wrong tokens of the dashboard are answered as late as those of clients.
-async fn slow_guesses(
-    State(house): State<Arc<House>>,
+async fn delay_wrong_tokens(
+    State(house): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    let is_shown = dashboard::shows_token(&request);
+    let is_shown = dashboard::has_token(&request);
     let peer = peer_of(&request);
     let response = next.run(request).await;
     let is_wrong = is_shown && response.status() == StatusCode::UNAUTHORIZED;
-    if is_wrong && house.guesses.wrong(peer).await.is_err() {
-        return traffic::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_GUESSES);
+    if is_wrong && house.token_throttle.delay_wrong_token(peer).await.is_err() {
+        return handler::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_WRONG_TOKENS);
     }
     response
 }
 
 fn peer_of(request: &Request) -> Option<IpAddr> {
-    request.extensions().get::<Peer>().and_then(|Peer(address)| *address)
+    request.extensions().get::<PeerAddress>().and_then(|PeerAddress(address)| *address)
 }
 
 /// What somebody is told who has shown a wrong token, when it is time to.
-async fn guessed(house: &House, peer: Option<IpAddr>, denied: Denied) -> Denied {
-    match house.guesses.wrong(peer).await {
+async fn delayed_denial(
+    house: &GatewayState,
+    peer: Option<IpAddr>,
+    denied: AccessDenied,
+) -> AccessDenied {
+    match house.token_throttle.delay_wrong_token(peer).await {
         Ok(()) => denied,
-        Err(_) => {
-            Denied { status: StatusCode::TOO_MANY_REQUESTS, message: TOO_MANY_GUESSES.into() }
-        }
+        Err(_) => AccessDenied {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            message: TOO_MANY_WRONG_TOKENS.into(),
+        },
     }
 }
 
-fn sent_away(request: &Request, denied: Denied) -> Response<axum::body::Body> {
+fn denied_response(request: &Request, denied: AccessDenied) -> Response<axum::body::Body> {
     let dialect = dialect_of(request.uri(), request.headers());
-    complaint(dialect, denied.status, &denied.message)
+    error_response(dialect, denied.status, &denied.message)
 }
 
-async fn resolved(wanted: &str) -> Result<SocketAddr, GatewayError> {
+async fn resolve_address(wanted: &str) -> Result<SocketAddr, GatewayError> {
     let bad = |problem: String| GatewayError::Address { address: wanted.to_owned(), problem };
     let mut addresses =
         tokio::net::lookup_host(wanted).await.map_err(|error| bad(error.to_string()))?;

@@ -30,7 +30,7 @@ const ASKS_FOR_SUMMARY: [(&str, &str); 17] = [
 ];
 
 /// How a conversation begins that a client has compacted, with the client.
-const GOES_ON_AFTER_SUMMARY: [(&str, &str); 7] = [
+const FOLLOWS_SUMMARY: [(&str, &str); 7] = [
     ("Claude Code, Cline", "This session is being continued from a previous conversation"),
     ("Codex", "Another language model started to solve this problem and produced a summary"),
     (
@@ -50,21 +50,21 @@ pub(crate) fn may_ask_for_summary(json: &str) -> bool {
 }
 
 /// The same for what a client's own compaction left.
-pub(crate) fn may_go_on_after_summary(json: &str) -> bool {
-    GOES_ON_AFTER_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
+pub(crate) fn may_follow_summary(json: &str) -> bool {
+    FOLLOWS_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
 }
 
 /// Whether a client's own request for a summary stands in a text of the person's role.
 pub(crate) fn asks_for_summary(text: &str) -> bool {
-    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| is_in(text, phrase))
+    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
 }
 
 /// Whether what a client's own compaction left stands in such a text.
-pub(crate) fn goes_on_after_summary(text: &str) -> bool {
-    GOES_ON_AFTER_SUMMARY.iter().any(|(_, phrase)| is_in(text, phrase))
+pub(crate) fn follows_summary(text: &str) -> bool {
+    FOLLOWS_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
 }
 
-fn is_in(text: &str, phrase: &str) -> bool {
+fn contains_phrase(text: &str, phrase: &str) -> bool {
     match phrase.strip_prefix('^') {
         Some(opening) => text.trim_start().starts_with(opening),
         None => text.contains(phrase),
@@ -74,8 +74,5 @@ fn is_in(text: &str, phrase: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn phrases() -> (Vec<&'static str>, Vec<&'static str>) {
     let phrase = |(_, phrase): &(&str, &'static str)| phrase.trim_start_matches('^');
-    (
-        ASKS_FOR_SUMMARY.iter().map(phrase).collect(),
-        GOES_ON_AFTER_SUMMARY.iter().map(phrase).collect(),
-    )
+    (ASKS_FOR_SUMMARY.iter().map(phrase).collect(), FOLLOWS_SUMMARY.iter().map(phrase).collect())
 }

@@ -1,7 +1,7 @@
 //! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
 
-mod connections;
-mod envelope;
+mod connection_pool;
+mod request_head;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,17 +16,17 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCo
 use globset::{Glob, GlobMatcher};
 use hyper::body::{Body as _, Incoming};
 
-use self::connections::Connections;
-use self::envelope::show_key;
+use self::connection_pool::UpstreamPool;
+use self::request_head::set_key;
 use super::error::GatewayError;
-use super::proxy::{proxy_for, shown_to};
+use super::outbound_proxy::{proxy_authorization, proxy_for};
 use super::tls;
-use ctxhost_config::{Config, is_address};
+use ctxhost_config::{Config, is_url};
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::failure::Classifier;
-use ctxhost_provider::{Key, ProviderSettings, key_of};
+use ctxhost_provider::{ApiKey, ProviderSettings, resolve_key};
 
-pub(super) use envelope::Envelope;
+pub(super) use request_head::RequestHead;
 
 /// One address that answers.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Upstream {
     /// The provider's name, for its habits and its windows.
     pub(super) name: Arc<str>,
     /// How long an answer may stand still.
-    pub(super) idle: Duration,
+    pub(super) idle_timeout: Duration,
     /// What its refusals mean.
     pub(super) classifier: Arc<Classifier>,
     dialect: DialectName,
@@ -43,21 +43,21 @@ pub(super) struct Upstream {
     /// The beginning of every path, without a slash at its end.
     prefix: String,
     /// The key that replaces the client's own.
-    key: Option<Key>,
+    key: Option<ApiKey>,
     headers: HeaderMap,
     first_byte: Duration,
     /// What the proxy wants to see with every request.
-    shown_to_proxy: Option<HeaderValue>,
-    connections: Connections,
+    proxy_authorization: Option<HeaderValue>,
+    connections: UpstreamPool,
 }
 
 /// Why nothing came back.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum UpstreamError {
     /// No connection, or one that broke.
     Unreachable(String),
     /// Nothing came in time, in milliseconds.
-    TooSlow(u128),
+    TimedOut(u128),
     /// There is no key.
     NoKey(String),
 }
@@ -71,16 +71,16 @@ pub(super) struct Upstreams {
 
 impl Upstreams {
     /// As the config says; what is in `named` goes before it.
-    pub(super) fn of(
+    pub(super) fn from_config(
         config: &Config,
         named: &BTreeMap<String, String>,
     ) -> Result<Upstreams, GatewayError> {
         let trusted = tls::trusted()?;
         let open = |dialect, of: &str| Upstream::open(config, dialect, of, &trusted).map(Arc::new);
         let mut by_dialect = Vec::new();
-        for dialect in DialectName::OF_CLIENTS {
-            let written =
-                entry(named, dialect).or_else(|| entry(&config.gateway.upstreams, dialect));
+        for dialect in DialectName::INBOUND {
+            let written = configured_for(named, dialect)
+                .or_else(|| configured_for(&config.gateway.upstreams, dialect));
             let upstream = open(dialect, written.unwrap_or_default())?;
             by_dialect.push((dialect, upstream));
         }
@@ -98,7 +98,7 @@ impl Upstreams {
     }
 
     /// Whether one of them is asked in every dialect: then it is the one for every key.
-    pub(super) fn are_one(&self) -> bool {
+    pub(super) fn is_single_host(&self) -> bool {
         let mut hosts =
             self.by_dialect.iter().map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
         let first = hosts.next();
@@ -120,12 +120,12 @@ impl Upstreams {
     }
 
     /// Whether it matters which model is asked.
-    pub(super) fn go_by_model(&self) -> bool {
+    pub(super) fn has_model_routes(&self) -> bool {
         !self.by_model.is_empty()
     }
 
     /// Who answers.
-    pub(super) fn choose(
+    pub(super) fn select(
         &self,
         dialect: DialectName,
         model: Option<&str>,
@@ -151,8 +151,8 @@ fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &Stri
 }
 
 /// What is written for a dialect. Both of OpenAI's have one owner, so one entry counts for the other.
-fn entry(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
-    let is = |word: &str, dialect: DialectName| DialectName::of_word(word) == Some(dialect);
+fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
+    let is = |word: &str, dialect: DialectName| DialectName::parse(word) == Some(dialect);
     let of = |dialect: DialectName| {
         written.iter().find(|(word, _)| is(word, dialect)).map(|(_, value)| value.as_str())
     };
@@ -174,10 +174,11 @@ impl Upstream {
         let usual = || ProviderSettings::new(dialect);
         let (name, settings) = match config.provider(written) {
             Some(settings) => (written, settings.clone()),
-            None if written.is_empty() => (owner(dialect), usual()),
-            None if is_address(written) => {
-                (owner(dialect), ProviderSettings { base_url: Some(written.to_owned()), ..usual() })
-            }
+            None if written.is_empty() => (default_provider(dialect), usual()),
+            None if is_url(written) => (
+                default_provider(dialect),
+                ProviderSettings { base_url: Some(written.to_owned()), ..usual() },
+            ),
             None => {
                 return Err(GatewayError::Upstream {
                     upstream: written.to_owned(),
@@ -197,8 +198,8 @@ impl Upstream {
         let proxy = proxy_for(&base, settings.proxy.as_deref()).map_err(bad)?;
         Ok(Upstream {
             name: name.into(),
-            idle: Duration::from_millis(settings.idle_timeout_ms),
-            classifier: Classifier::shared(&settings.phrases())?,
+            idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            classifier: Classifier::for_phrases(&settings.phrases())?,
             dialect: settings.dialect,
             scheme: base.scheme().cloned().unwrap_or(Scheme::HTTP),
             authority: authority.to_string(),
@@ -206,27 +207,29 @@ impl Upstream {
             key: own_key(name, &settings)?,
             headers: own_headers(&settings).map_err(bad)?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
-            shown_to_proxy: shown_to(proxy.as_ref(), &base),
-            connections: Connections::new(&settings, &base, proxy.as_ref(), trusted),
+            proxy_authorization: proxy_authorization(proxy.as_ref(), &base),
+            connections: UpstreamPool::new(&settings, &base, proxy.as_ref(), trusted),
         })
     }
 
     /// Asks. The answer has begun when this comes back.
     pub(super) async fn send(
         &self,
-        envelope: &Envelope,
+        envelope: &RequestHead,
         body: Body,
-    ) -> Result<Response<Incoming>, Trouble> {
+    ) -> Result<Response<Incoming>, UpstreamError> {
         let is_empty = body.is_end_stream();
         let mut request = Request::new(body);
         *request.method_mut() = envelope.method.clone();
         *request.headers_mut() = envelope.headers.clone();
         let key = match &self.key {
-            Some(key) => key.read().await.map_err(|error| Trouble::NoKey(error.to_string()))?,
+            Some(key) => {
+                key.read().await.map_err(|error| UpstreamError::NoKey(error.to_string()))?
+            }
             None => None,
         };
         let uri = self.uri(&envelope.uri, key.is_some());
-        *request.uri_mut() = uri.ok_or_else(|| Trouble::Unreachable("no address".into()))?;
+        *request.uri_mut() = uri.ok_or_else(|| UpstreamError::Unreachable("no address".into()))?;
         let headers = request.headers_mut();
         headers.remove(HOST);
         if is_empty && headers.contains_key(CONTENT_LENGTH) {
@@ -235,12 +238,12 @@ impl Upstream {
             headers.remove(EXPECT);
         }
         if let Some(key) = &key {
-            show_key(self.dialect, key, headers);
+            set_key(self.dialect, key, headers);
         }
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
-        if let Some(shown) = &self.shown_to_proxy {
+        if let Some(shown) = &self.proxy_authorization {
             headers.insert(PROXY_AUTHORIZATION, shown.clone());
         }
         let asked = self.connections.request(request);
@@ -252,8 +255,8 @@ impl Upstream {
                 }
                 Ok(response)
             }
-            Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
-            Err(_) => Err(Trouble::TooSlow(self.first_byte.as_millis())),
+            Ok(Err(error)) => Err(UpstreamError::Unreachable(error_chain(&error))),
+            Err(_) => Err(UpstreamError::TimedOut(self.first_byte.as_millis())),
         }
     }
 
@@ -283,7 +286,7 @@ impl Upstream {
             .filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = asked.query().unwrap_or_default();
-        let query = if without_key { envelope::without_key(query) } else { query.to_owned() };
+        let query = if without_key { request_head::without_key(query) } else { query.to_owned() };
         if !query.is_empty() {
             whole.push('?');
             whole.push_str(&query);
@@ -306,7 +309,7 @@ fn without_password(address: &str) -> String {
 }
 
 /// Whose dialect it is, as providers are called.
-fn owner(dialect: DialectName) -> &'static str {
+fn default_provider(dialect: DialectName) -> &'static str {
     match dialect {
         DialectName::AnthropicMessages => "anthropic",
         DialectName::GoogleGenerativeAi => "google",
@@ -317,10 +320,10 @@ fn owner(dialect: DialectName) -> &'static str {
 
 /// The key that goes instead of the client's, where one is written; the usual variable of an owner
 /// does not count, since clients bring keys of their own.
-fn own_key(name: &str, settings: &ProviderSettings) -> Result<Option<Key>, GatewayError> {
+fn own_key(name: &str, settings: &ProviderSettings) -> Result<Option<ApiKey>, GatewayError> {
     let is_written = settings.api_key_env.is_some() || !settings.api_key_command.is_empty();
     Ok(match is_written {
-        true => Some(key_of(name, settings)?),
+        true => Some(resolve_key(name, settings)?),
         false => None,
     })
 }
@@ -336,7 +339,7 @@ fn own_headers(settings: &ProviderSettings) -> Result<HeaderMap, String> {
 }
 
 /// An error and what caused it, the innermost last.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut told: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -394,8 +397,8 @@ mod tests {
     #[test]
     fn one_entry_counts_for_both_dialects_of_openai() {
         let written = BTreeMap::from([("openai".to_owned(), "http://x".to_owned())]);
-        assert_eq!(entry(&written, DialectName::OpenAiResponses), Some("http://x"));
-        assert_eq!(entry(&written, DialectName::OpenAiCompletions), Some("http://x"));
-        assert_eq!(entry(&written, DialectName::AnthropicMessages), None);
+        assert_eq!(configured_for(&written, DialectName::OpenAiResponses), Some("http://x"));
+        assert_eq!(configured_for(&written, DialectName::OpenAiCompletions), Some("http://x"));
+        assert_eq!(configured_for(&written, DialectName::AnthropicMessages), None);
     }
 }

@@ -3,25 +3,25 @@
 use ctxhost_engine_api::Transcript;
 use serde::Serialize;
 
-use super::compacted::{Compacted, compactions};
+use super::compactions::{BranchCompaction, compactions};
+use super::entry_text::{EntryText, normalize};
 use super::error::HistoryError;
-use super::spoken::{Spoken, normalised};
 use super::turns::turn_of;
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// What became of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Search {
+pub struct BisectResult {
     /// Where it was said first; on this branch, where it was said there.
-    pub first: Option<Place>,
+    pub first: Option<TextLocation>,
     /// Where it is now.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub fate: TextFate,
 }
 
 /// An entry that says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct TextLocation {
     /// The id of the entry.
     pub entry: String,
     /// The line of the session file; `None` for a message that a compaction put in.
@@ -35,20 +35,21 @@ pub struct Place {
 /// Where a text is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
-pub enum Fate {
+pub enum TextFate {
     /// Nothing in the session says it.
-    NeverSaid,
+    #[serde(rename = "never_said")]
+    NeverAppeared,
     /// The model sees it.
     InContext {
         /// The newest entry of the live transcript that says it.
-        at: Place,
+        at: TextLocation,
     },
     /// A compaction folded it away.
     Lost {
         /// Which one.
-        by: Compacted,
+        by: BranchCompaction,
         /// The newest entry that said it before.
-        last_seen: Place,
+        last_seen: TextLocation,
     },
     /// It was said on a branch that was left.
     OnAnotherBranch,
@@ -62,56 +63,56 @@ pub enum Fate {
 ///
 /// # Errors
 ///
-/// [`HistoryError::NoText`].
-pub fn bisect(session: &Session, text: &str) -> Result<Search, HistoryError> {
-    let needle = normalised(text);
+/// [`HistoryError::EmptyText`].
+pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryError> {
+    let needle = normalize(text);
     if needle.is_empty() {
-        return Err(HistoryError::NoText);
+        return Err(HistoryError::EmptyText);
     }
     let first = first_said(session, &needle);
     let fate = match newest(session, &session.live(0).snapshot(), &needle) {
-        Some(at) => Fate::InContext { at },
+        Some(at) => TextFate::InContext { at },
         None => lost(session, &needle).unwrap_or(match &first {
-            None => Fate::NeverSaid,
-            Some(place) if place.turn.is_none() => Fate::OnAnotherBranch,
-            Some(_) => Fate::LeftOut,
+            None => TextFate::NeverAppeared,
+            Some(place) if place.turn.is_none() => TextFate::OnAnotherBranch,
+            Some(_) => TextFate::LeftOut,
         }),
     };
-    Ok(Search { first, fate })
+    Ok(BisectResult { first, fate })
 }
 
 /// The newest compaction before which it was live and after which it was not.
-fn lost(session: &Session, needle: &str) -> Option<Fate> {
+fn lost(session: &Session, needle: &str) -> Option<TextFate> {
     compactions(session).into_iter().rev().find_map(|compaction| {
         let before = session.live_before(&compaction.id).ok()?.snapshot();
         let last_seen = newest(session, &before, needle)?;
         let after = session.live_at(&compaction.id).ok()?.snapshot();
         let is_lost = newest(session, &after, needle).is_none();
-        is_lost.then_some(Fate::Lost { by: compaction, last_seen })
+        is_lost.then_some(TextFate::Lost { by: compaction, last_seen })
     })
 }
 
 /// The newest entry of a live transcript that says it.
-fn newest(session: &Session, live: &Transcript, needle: &str) -> Option<Place> {
+fn newest(session: &Session, live: &Transcript, needle: &str) -> Option<TextLocation> {
     live.iter().rev().find_map(|entry| {
-        let spoken = Spoken::from(entry);
-        spoken.says(needle).then(|| place(session, entry.id(), spoken.speaker))
+        let spoken = EntryText::from(entry);
+        spoken.contains(needle).then(|| place(session, entry.id(), spoken.speaker))
     })
 }
 
 /// The oldest record that says it, of this branch if there is one.
-fn first_said(session: &Session, needle: &str) -> Option<Place> {
+fn first_said(session: &Session, needle: &str) -> Option<TextLocation> {
     let says = |record: &&Record| {
         let said = *record.kind() != RecordKind::Compaction;
-        said && record.to_entry().is_some_and(|entry| Spoken::from(&entry).says(needle))
+        said && record.to_entry().is_some_and(|entry| EntryText::from(&entry).contains(needle))
     };
     let of_branch = session.branch().into_iter().find(says);
     let record = of_branch.or_else(|| session.records().iter().find(says))?;
-    let speaker = Spoken::from(&record.to_entry()?).speaker;
+    let speaker = EntryText::from(&record.to_entry()?).speaker;
     Some(place(session, record.id(), speaker))
 }
 
-fn place(session: &Session, id: &str, speaker: String) -> Place {
+fn place(session: &Session, id: &str, speaker: String) -> TextLocation {
     let (line, turn) = (session.line_of(id), turn_of(session, id));
-    Place { entry: id.to_owned(), line, turn, speaker }
+    TextLocation { entry: id.to_owned(), line, turn, speaker }
 }

@@ -9,7 +9,7 @@ use ctxhost_session::SessionError;
 pub enum HistoryError {
     /// There is no compaction at all.
     #[error("nothing was compacted on this branch")]
-    NothingCompacted,
+    NoCompaction,
     /// There are others.
     #[error("no compaction @{number} on this branch; there {}", listed(there))]
     UnknownCompaction {
@@ -34,16 +34,16 @@ pub enum HistoryError {
     },
     /// There is nothing to bring back.
     #[error("{asked} still in context, word for word")]
-    StillLive {
+    StillInContext {
         /// What was asked for, with its verb.
         asked: String,
     },
     /// There is nothing to look for.
     #[error("the text to look for is empty")]
-    NoText,
+    EmptyText,
     /// A file of that name is there.
     #[error("{} is there already; name another file, or move that one away", path.display())]
-    Taken {
+    AlreadyExists {
         /// The file.
         path: PathBuf,
     },

@@ -7,15 +7,15 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use super::compacted::compactions;
+use super::compactions::compactions;
 use super::error::HistoryError;
-use super::redact::{Redactor, Replaced};
+use super::redact::{RedactionCounts, SessionRedactor};
 use ctxhost_session::{Record, RecordKind, Session};
-use markdown::markdown;
+use markdown::render_markdown;
 
 /// An export.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
+pub struct SessionExport {
     /// The branch as a session file: its header, and a line for every record.
     pub lines: Vec<String>,
     /// How many messages.
@@ -23,21 +23,21 @@ pub struct Export {
     /// How many compactions.
     pub compactions: usize,
     /// What was replaced; `None` where nothing should be.
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<RedactionCounts>,
 }
 
 /// The whole branch, compactions and what they folded away among it.
-pub fn export(session: &Session, is_redacted: bool) -> Export {
+pub fn export_branch(session: &Session, is_redacted: bool) -> SessionExport {
     let branch = session.branch();
     let lines = std::iter::once(session.header().line()).chain(branch.iter().map(|r| r.line()));
     let (lines, replaced) = if is_redacted {
-        let mut redactor = Redactor::default();
-        (redactor.lines(lines), Some(redactor.replaced()))
+        let mut redactor = SessionRedactor::default();
+        (redactor.redact_lines(lines), Some(redactor.counts()))
     } else {
         (lines.map(str::to_owned).collect(), None)
     };
     let is_message = |record: &&&Record| *record.kind() == RecordKind::Message;
-    Export {
+    SessionExport {
         lines,
         messages: branch.iter().filter(is_message).count(),
         compactions: compactions(session).len(),
@@ -45,9 +45,9 @@ pub fn export(session: &Session, is_redacted: bool) -> Export {
     }
 }
 
-impl Export {
+impl SessionExport {
     /// As JSON Lines: a session again, for every command and for Pi.
-    pub fn json(&self) -> String {
+    pub fn to_json_lines(&self) -> String {
         self.lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
@@ -56,8 +56,8 @@ impl Export {
     /// # Errors
     ///
     /// [`HistoryError::Session`] where the header is none.
-    pub fn markdown(&self) -> Result<String, HistoryError> {
-        Ok(markdown(&Session::parse("export", self.json().as_bytes())?))
+    pub fn to_markdown(&self) -> Result<String, HistoryError> {
+        Ok(render_markdown(&Session::parse("export", self.to_json_lines().as_bytes())?))
     }
 }
 
@@ -65,10 +65,10 @@ impl Export {
 ///
 /// # Errors
 ///
-/// [`HistoryError::Taken`] and [`HistoryError::Unwritable`].
+/// [`HistoryError::AlreadyExists`] and [`HistoryError::Unwritable`].
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), HistoryError> {
     let unwritable = |source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => HistoryError::Taken { path: path.to_owned() },
+        io::ErrorKind::AlreadyExists => HistoryError::AlreadyExists { path: path.to_owned() },
         _ => HistoryError::Unwritable { path: path.to_owned(), source },
     };
     let mut options = OpenOptions::new();

@@ -1,13 +1,13 @@
 //! A fork: the records up to a moment, in a session of their own.
 
-use super::compacted::compacted;
+use super::compactions::find_compaction;
 use super::error::HistoryError;
 use super::turns::{TurnRange, turns};
-use ctxhost_session::{Header, Record, Session};
+use ctxhost_session::{Record, Session, SessionHeader};
 
 /// Where a fork ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum ForkPoint {
     /// Where the session stands.
     Leaf,
     /// With this record, of whatever branch.
@@ -23,32 +23,33 @@ pub enum Until {
 /// # Errors
 ///
 /// [`HistoryError`] where there is no such moment.
-pub fn fork(
+pub fn fork_session(
     session: &Session,
-    until: &Until,
+    until: &ForkPoint,
     parent: &str,
     now_ms: i64,
 ) -> Result<Session, HistoryError> {
-    let header = Header::new(None, session.header().cwd(), now_ms).with_parent_session(parent);
+    let header =
+        SessionHeader::new(None, session.header().cwd(), now_ms).with_parent_session(parent);
     let mut fork = Session::in_memory(header);
     for record in records(session, until)? {
-        fork.adopt(record)?;
+        fork.append_copy(record)?;
     }
     Ok(fork)
 }
 
-fn records<'a>(session: &'a Session, until: &Until) -> Result<Vec<&'a Record>, HistoryError> {
+fn records<'a>(session: &'a Session, until: &ForkPoint) -> Result<Vec<&'a Record>, HistoryError> {
     match until {
-        Until::Leaf => Ok(session.branch()),
-        Until::Record(id) => Ok(session.branch_to(id)?),
-        Until::Turn(number) => {
+        ForkPoint::Leaf => Ok(session.branch()),
+        ForkPoint::Record(id) => Ok(session.branch_to(id)?),
+        ForkPoint::Turn(number) => {
             let mut turns = turns(session);
-            TurnRange { first: *number, last: *number }.of(&turns)?;
+            TurnRange { first: *number, last: *number }.select(&turns)?;
             turns.truncate(*number);
             Ok(turns.into_iter().flat_map(|turn| turn.records).collect())
         }
-        Until::BeforeCompaction(number) => {
-            let compaction = compacted(session, Some(*number))?;
+        ForkPoint::BeforeCompaction(number) => {
+            let compaction = find_compaction(session, Some(*number))?;
             let branch = session.branch().into_iter();
             Ok(branch.take_while(|record| record.id() != compaction.id).collect())
         }

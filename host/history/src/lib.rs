@@ -9,27 +9,29 @@
 )]
 
 mod bisect;
-mod compacted;
-mod difference;
+mod compactions;
+mod diff;
+mod entry_text;
 mod error;
 mod export;
 mod fork;
 mod redact;
 mod restore;
-mod spoken;
 mod turns;
 mod undo;
 
 #[cfg(test)]
 mod tests;
 
-pub use bisect::{Fate, Place, Search, bisect};
-pub use compacted::{Compacted, compacted, compactions};
-pub use difference::{Difference, Inserted, LostAt, RecordPlace, Touched, difference};
+pub use bisect::{BisectResult, TextFate, TextLocation, bisect};
+pub use compactions::{BranchCompaction, compactions, find_compaction};
+pub use diff::{
+    AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation, diff_compaction,
+};
 pub use error::HistoryError;
-pub use export::{Export, export, write_new};
-pub use fork::{Until, fork};
-pub use redact::{Redactor, Replaced};
-pub use restore::{Restoration, Wanted, restoration};
-pub use turns::{Turn, TurnRange, turn_of, turns};
-pub use undo::{Measure, Undone, undo};
+pub use export::{SessionExport, export_branch, write_new};
+pub use fork::{ForkPoint, fork_session};
+pub use redact::{RedactionCounts, SessionRedactor};
+pub use restore::{RestoreRequest, RestoredMessage, build_restoration};
+pub use turns::{BranchTurn, TurnRange, turn_of, turns};
+pub use undo::{TranscriptMeasure, UndoReport, undo_compaction};

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-use ctxhost_survival::{holds_secret, replace_secrets};
+use ctxhost_retention::{contains_secret, replace_secrets};
 
 /// A secret of so many characters, with letters and digits, is replaced wherever it stands, not only
 /// where its place gives it away. A shorter one could be a word.
@@ -38,7 +38,7 @@ static HOME_IN_NAME: LazyLock<Option<Regex>> =
 
 /// How many different things were replaced, and how many were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replaced {
+pub struct RedactionCounts {
     /// Secrets.
     pub secrets: usize,
     /// E-mail addresses.
@@ -51,10 +51,10 @@ pub struct Replaced {
 
 /// Replaces what must not leave the house, in one session.
 #[derive(Debug, Default)]
-pub struct Redactor {
-    secrets: Numbered,
-    addresses: Numbered,
-    names: Numbered,
+pub struct SessionRedactor {
+    secrets: PlaceholderMap,
+    addresses: PlaceholderMap,
+    names: PlaceholderMap,
     images: usize,
     /// Secrets that are replaced wherever they stand.
     known: Option<Regex>,
@@ -64,10 +64,13 @@ pub struct Redactor {
     fields: HashMap<String, bool>,
 }
 
-impl Redactor {
+impl SessionRedactor {
     /// The lines of a session, each a JSON object, without what must not leave the house. A line that is
     /// none is left out.
-    pub fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    pub fn redact_lines<'a>(
+        &mut self,
+        lines: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<String> {
         // A secret that its place gives away late may have been said before: so first they are learnt.
         lines.clone().for_each(|line| drop(self.line(line)));
         self.known = self.secrets.any_of(looks_random);
@@ -79,8 +82,8 @@ impl Redactor {
     }
 
     /// What was replaced.
-    pub fn replaced(&self) -> Replaced {
-        Replaced {
+    pub fn counts(&self) -> RedactionCounts {
+        RedactionCounts {
             secrets: self.secrets.0.len(),
             addresses: self.addresses.0.len(),
             names: self.names.0.len(),
@@ -168,7 +171,7 @@ impl Redactor {
             }
             name.push(character);
         }
-        let is_secret = holds_secret(&format!("{name}=aaaaaaaa"));
+        let is_secret = contains_secret(&format!("{name}=aaaaaaaa"));
         self.fields.insert(field.to_owned(), is_secret);
         is_secret
     }
@@ -180,9 +183,9 @@ fn is_compound(value: &Value) -> bool {
 
 /// Things by number, in the order in which they were met.
 #[derive(Debug, Default)]
-struct Numbered(HashMap<String, usize>);
+struct PlaceholderMap(HashMap<String, usize>);
 
-impl Numbered {
+impl PlaceholderMap {
     fn placeholder(&mut self, word: &str, thing: &str) -> String {
         let next = self.0.len() + 1;
         let number = self.0.entry(thing.to_owned()).or_insert(next);

@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Flags, Kind, Role};
+use ctxhost_engine_api::{EntryKind, Flags, Role};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::entry_text::EntryText;
 use super::error::HistoryError;
-use super::spoken::Spoken;
 use super::turns::{TurnRange, turn_of, turns};
 use ctxhost_session::{RecordBody, Session, SessionError};
 
@@ -31,7 +31,7 @@ static CLOSING_TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("(?i)<
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RestoreRequest {
     /// Whole turns. Long results and arguments are cut.
     Turns(TurnRange),
     /// One entry, of whatever branch, uncut.
@@ -40,7 +40,7 @@ pub enum Wanted {
 
 /// What would be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restoration {
+pub struct RestoredMessage {
     /// The message.
     pub text: String,
     /// The ids of the entries it quotes.
@@ -51,13 +51,13 @@ pub struct Restoration {
     pub tokens: u64,
 }
 
-impl Restoration {
+impl RestoredMessage {
     /// The record of it, to append where the session stands.
     ///
     /// # Errors
     ///
     /// [`SessionError::Body`].
-    pub fn body(&self) -> Result<RecordBody, SessionError> {
+    pub fn to_body(&self) -> Result<RecordBody, SessionError> {
         RecordBody::from_value(&json!({
             "type": "custom_message",
             "customType": RESTORE,
@@ -73,62 +73,66 @@ impl Restoration {
 /// # Errors
 ///
 /// [`HistoryError`] where it is not there, or all of it is still in context.
-pub fn restoration(
+pub fn build_restoration(
     session: &Session,
-    wanted: &Wanted,
+    wanted: &RestoreRequest,
     shown_as: &str,
-) -> Result<Restoration, HistoryError> {
+) -> Result<RestoredMessage, HistoryError> {
     let (source, asked) = match wanted {
-        Wanted::Turns(range) => (of_turns(session, *range)?, turns_asked(*range)),
-        Wanted::Entry(id) => (of_entry(session, id)?, format!("entry {id} is")),
+        RestoreRequest::Turns(range) => (of_turns(session, *range)?, turns_asked(*range)),
+        RestoreRequest::Entry(id) => (of_entry(session, id)?, format!("entry {id} is")),
     };
     let live_ids = live_ids(session);
-    let (live, gone): (Vec<Quote>, Vec<Quote>) =
+    let (live, gone): (Vec<QuotedEntry>, Vec<QuotedEntry>) =
         source.quotes.into_iter().partition(|quote| live_ids.contains(&quote.entry.id));
     if gone.is_empty() {
-        return Err(HistoryError::StillLive { asked });
+        return Err(HistoryError::StillInContext { asked });
     }
-    let text = framed(&source.name, &gone, shown_as);
+    let text = render_frame(&source.name, &gone, shown_as);
     let entries = gone.into_iter().map(|quote| quote.entry.id).collect();
-    Ok(Restoration { tokens: tokens::estimate(&text), text, entries, live: live.len() })
+    Ok(RestoredMessage { tokens: tokens::estimate(&text), text, entries, live: live.len() })
 }
 
 /// What is quoted, and what it is called.
-struct Source {
+struct RestoreSource {
     name: String,
-    quotes: Vec<Quote>,
+    quotes: Vec<QuotedEntry>,
 }
 
 /// One entry that is told again.
-struct Quote {
+struct QuotedEntry {
     turn: Option<usize>,
     entry: NewEntry,
     is_cut: bool,
 }
 
-fn of_turns(session: &Session, range: TurnRange) -> Result<Source, HistoryError> {
+fn of_turns(session: &Session, range: TurnRange) -> Result<RestoreSource, HistoryError> {
     let turns = turns(session);
     let mut quotes = Vec::new();
-    for turn in range.of(&turns)? {
+    for turn in range.select(&turns)? {
         let entries = turn.records.iter().filter_map(|record| record.to_entry());
         let quoted = entries.filter(is_quotable);
-        quotes.extend(quoted.map(|entry| Quote { turn: Some(turn.number), entry, is_cut: true }));
+        quotes.extend(quoted.map(|entry| QuotedEntry {
+            turn: Some(turn.number),
+            entry,
+            is_cut: true,
+        }));
     }
-    Ok(Source { name: turns_named(range), quotes })
+    Ok(RestoreSource { name: turns_named(range), quotes })
 }
 
-fn of_entry(session: &Session, id: &str) -> Result<Source, HistoryError> {
+fn of_entry(session: &Session, id: &str) -> Result<RestoreSource, HistoryError> {
     let entry = session.record(id).and_then(|record| record.to_entry());
     let entry = entry.ok_or_else(|| HistoryError::UnknownEntry { id: id.to_owned() })?;
-    let quote = Quote { turn: turn_of(session, id), entry, is_cut: false };
-    Ok(Source { name: format!("entry {id}"), quotes: vec![quote] })
+    let quote = QuotedEntry { turn: turn_of(session, id), entry, is_cut: false };
+    Ok(RestoreSource { name: format!("entry {id}"), quotes: vec![quote] })
 }
 
 /// Instructions of the host are in context as long as they hold; summaries and what was brought back
 /// before only tell again what the turns themselves say.
 fn is_quotable(entry: &NewEntry) -> bool {
     let is_told_again =
-        entry.kind == Kind::CompactionSummary || quoted_in(entry.kind, &entry.raw).is_some();
+        entry.kind == EntryKind::CompactionSummary || quoted_in(entry.kind, &entry.raw).is_some();
     entry.role != Role::System && !is_told_again
 }
 
@@ -145,18 +149,18 @@ fn live_ids(session: &Session) -> HashSet<String> {
 }
 
 /// The ids of the entries that a message of ours quotes; `None` for any other.
-fn quoted_in(kind: Kind, raw: &str) -> Option<Vec<String>> {
+fn quoted_in(kind: EntryKind, raw: &str) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct WireRestore {
         custom_type: String,
-        details: WireDetails,
+        details: WireRestoreDetails,
     }
     #[derive(Deserialize)]
-    struct WireDetails {
+    struct WireRestoreDetails {
         entries: Vec<String>,
     }
-    if kind != Kind::Custom {
+    if kind != EntryKind::Custom {
         return None;
     }
     let wire: WireRestore = serde_json::from_str(raw).ok()?;
@@ -174,7 +178,7 @@ fn turns_asked(range: TurnRange) -> String {
 }
 
 /// The quotes in a frame that they cannot close.
-fn framed(name: &str, quotes: &[Quote], shown_as: &str) -> String {
+fn render_frame(name: &str, quotes: &[QuotedEntry], shown_as: &str) -> String {
     let mut text = format!(
         "Restored from earlier in this session ({name}). It is told again word for word; it is a record \
          of the past, not a new request.\n\n<restored source=\"{name}\">\n",
@@ -187,15 +191,15 @@ fn framed(name: &str, quotes: &[Quote], shown_as: &str) -> String {
             text.push_str(&format!("[turn {number}]\n"));
         }
         turn = quote.turn;
-        text.push_str(&told(quote, shown_as));
+        text.push_str(&render_quote(quote, shown_as));
     }
     text.push_str("</restored>");
     text
 }
 
-fn told(quote: &Quote, shown_as: &str) -> String {
-    let Quote { entry, is_cut, .. } = quote;
-    let spoken = Spoken::from(entry);
+fn render_quote(quote: &QuotedEntry, shown_as: &str) -> String {
+    let QuotedEntry { entry, is_cut, .. } = quote;
+    let spoken = EntryText::from(entry);
     let cut = |text: &str, limit| match is_cut {
         true => shortened(text, limit, &format!("ctxhost fetch {shown_as} {}", entry.id)),
         false => text.to_owned(),

@@ -11,10 +11,10 @@ use ctxhost_engine_api::{Plan, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use ctxhost_session::{Header, NewCompaction, RecordBody, Session};
+use ctxhost_session::{NewCompaction, RecordBody, Session, SessionHeader};
 
 fn memory() -> Session {
-    Session::in_memory(Header::new(Some("test"), "/home/dev/app", 1_000))
+    Session::in_memory(SessionHeader::new(Some("test"), "/home/dev/app", 1_000))
 }
 
 fn say(session: &mut Session, message: Value) -> String {

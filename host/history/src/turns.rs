@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ctxhost_engine_api::{Kind, Role};
+use ctxhost_engine_api::{EntryKind, Role};
 
 use super::HistoryError;
 use ctxhost_session::{Record, Session};
 
 /// One turn.
 #[derive(Clone, Debug)]
-pub struct Turn<'a> {
+pub struct BranchTurn<'a> {
     /// Which of the branch it is, from 1.
     pub number: usize,
     /// Its records, oldest first. What stands before the first message of the person belongs to turn 1.
@@ -18,14 +18,14 @@ pub struct Turn<'a> {
 }
 
 /// The turns of the branch, whatever was compacted since.
-pub fn turns(session: &Session) -> Vec<Turn<'_>> {
-    let mut turns: Vec<Turn<'_>> = Vec::new();
+pub fn turns(session: &Session) -> Vec<BranchTurn<'_>> {
+    let mut turns: Vec<BranchTurn<'_>> = Vec::new();
     let mut has_begun = false;
     for record in session.branch() {
-        let begins = is_of_person(record);
+        let begins = is_user_message(record);
         match turns.last_mut().filter(|_| !(begins && has_begun)) {
             Some(turn) => turn.records.push(record),
-            None => turns.push(Turn { number: turns.len() + 1, records: vec![record] }),
+            None => turns.push(BranchTurn { number: turns.len() + 1, records: vec![record] }),
         }
         has_begun |= begins;
     }
@@ -35,12 +35,12 @@ pub fn turns(session: &Session) -> Vec<Turn<'_>> {
 /// The turn that a record of the branch belongs to.
 pub fn turn_of(session: &Session, id: &str) -> Option<usize> {
     let turns = turns(session);
-    let holds = |turn: &&Turn<'_>| turn.records.iter().any(|record| record.id() == id);
+    let holds = |turn: &&BranchTurn<'_>| turn.records.iter().any(|record| record.id() == id);
     turns.iter().find(holds).map(|turn| turn.number)
 }
 
-fn is_of_person(record: &Record) -> bool {
-    record.to_entry().is_some_and(|e| e.role == Role::User && e.kind == Kind::Message)
+fn is_user_message(record: &Record) -> bool {
+    record.to_entry().is_some_and(|e| e.role == Role::User && e.kind == EntryKind::Message)
 }
 
 /// Turns from the first to the last.
@@ -58,7 +58,10 @@ impl TurnRange {
     /// # Errors
     ///
     /// [`HistoryError::UnknownTurn`] where the branch has not all of them.
-    pub fn of<'a>(self, turns: &'a [Turn<'a>]) -> Result<&'a [Turn<'a>], HistoryError> {
+    pub fn select<'a>(
+        self,
+        turns: &'a [BranchTurn<'a>],
+    ) -> Result<&'a [BranchTurn<'a>], HistoryError> {
         let found = self.first.checked_sub(1).and_then(|from| turns.get(from..self.last));
         found
             .ok_or_else(|| HistoryError::UnknownTurn { asked: self.to_string(), last: turns.len() })

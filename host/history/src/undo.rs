@@ -2,27 +2,27 @@
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 
-use super::compacted::{Compacted, compacted, compactions};
+use super::compactions::{BranchCompaction, compactions, find_compaction};
 use super::error::HistoryError;
-use ctxhost_session::{Session, digest};
+use ctxhost_session::{Session, transcript_digest};
 
 /// What taking a compaction back came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
+pub struct UndoReport {
     /// The compaction that was asked for.
-    pub compaction: Compacted,
+    pub compaction: BranchCompaction,
     /// The newer ones that went with it, because they were made of what it had left.
-    pub newer: Vec<Compacted>,
+    pub newer: Vec<BranchCompaction>,
     /// The live transcript just before that compaction.
-    pub before: Measure,
+    pub before: TranscriptMeasure,
     /// The live transcript now: that, and what was said since.
-    pub now: Measure,
+    pub now: TranscriptMeasure,
 }
 
 /// A live transcript in three numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measure {
-    /// What it says: see [`digest`](ctxhost_session::digest).
+pub struct TranscriptMeasure {
+    /// What it says: see [`transcript_digest`](ctxhost_session::digest).
     pub digest: String,
     /// How many entries.
     pub entries: usize,
@@ -37,17 +37,24 @@ pub struct Measure {
 ///
 /// [`HistoryError`] where there is no such compaction or the session cannot be written; it stands where
 /// it stood then.
-pub fn undo(session: &mut Session, number: Option<i64>) -> Result<Undone, HistoryError> {
-    let compaction = compacted(session, number)?;
+pub fn undo_compaction(
+    session: &mut Session,
+    number: Option<i64>,
+) -> Result<UndoReport, HistoryError> {
+    let compaction = find_compaction(session, number)?;
     let newer = compactions(session).split_off(compaction.number);
-    let before = Measure::of(&session.live_before(&compaction.id)?);
-    session.take_back(&compaction.id)?;
-    Ok(Undone { compaction, newer, before, now: Measure::of(&session.live(0)) })
+    let before = TranscriptMeasure::from_log(&session.live_before(&compaction.id)?);
+    session.undo_compaction_of(&compaction.id)?;
+    Ok(UndoReport { compaction, newer, before, now: TranscriptMeasure::from_log(&session.live(0)) })
 }
 
-impl Measure {
+impl TranscriptMeasure {
     /// The measure of a live transcript.
-    pub fn of(log: &TranscriptLog) -> Measure {
-        Measure { digest: digest(&log.snapshot()), entries: log.len(), tokens: log.total_tokens() }
+    pub fn from_log(log: &TranscriptLog) -> TranscriptMeasure {
+        TranscriptMeasure {
+            digest: transcript_digest(&log.snapshot()),
+            entries: log.len(),
+            tokens: log.total_tokens(),
+        }
     }
 }

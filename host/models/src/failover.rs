@@ -21,23 +21,23 @@ use std::collections::HashMap;
 
 use crate::name::ModelName;
 use ctxhost_config::FailoverSettings;
-use ctxhost_dialects::{ProviderError, Reason};
+use ctxhost_dialects::{FailureReason, ProviderError};
 
-pub use attempt::{AllModelsFailed, Attempt, advice};
+pub use attempt::{FailoverError, ModelAttempt, advice};
 
 /// The chain of models and which of them rest. Lives as long as the process and is kept nowhere.
 #[derive(Debug)]
 pub struct Failover {
     settings: FailoverSettings,
     chain: Vec<ModelName>,
-    rests: HashMap<ModelName, Rest>,
+    cooldowns: HashMap<ModelName, ModelCooldown>,
 }
 
 /// Why a model is passed over for a while.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct ModelCooldown {
     until_ms: u64,
-    reason: Reason,
+    reason: FailureReason,
 }
 
 impl Failover {
@@ -49,192 +49,218 @@ impl Failover {
                 once.push(model);
             }
         }
-        Failover { settings, chain: once, rests: HashMap::new() }
+        Failover { settings, chain: once, cooldowns: HashMap::new() }
     }
 
     /// Begins a turn with the first model that does not rest, or else with the one whose rest ends
     /// first: a turn always asks somebody.
     ///
     /// `now_ms` is any clock that does not go back. `None` for an empty chain.
-    pub fn begin(&self, now_ms: u64) -> Option<Walk> {
-        let until = |model: &&ModelName| self.rest(model, now_ms).map_or(0, |rest| rest.until_ms);
+    pub fn start_turn(&self, now_ms: u64) -> Option<ModelCursor> {
+        let until = |model: &&ModelName| {
+            self.active_cooldown(model, now_ms).map_or(0, |rest| rest.until_ms)
+        };
         // Of equals the first is taken, which keeps the order of the chain.
         let model = self.chain.iter().min_by_key(until)?.clone();
-        Some(Walk { model, retries: 0, left: Vec::new() })
+        Some(ModelCursor { model, retries: 0, attempts: Vec::new() })
     }
 
-    /// Begins with this model where the chain has it and it does not rest, else as [`begin`](Self::begin).
-    pub fn begin_with(&self, first: Option<&ModelName>, now_ms: u64) -> Option<Walk> {
-        let is_ready = |model: &&ModelName| self.knows(model) && self.rest(model, now_ms).is_none();
+    /// Begins with this model where the chain has it and it does not rest, else as [`start_turn`](Self::begin).
+    pub fn start_turn_with(&self, first: Option<&ModelName>, now_ms: u64) -> Option<ModelCursor> {
+        let is_ready = |model: &&ModelName| {
+            self.contains(model) && self.active_cooldown(model, now_ms).is_none()
+        };
         match first.filter(is_ready) {
-            Some(model) => Some(Walk { model: model.clone(), retries: 0, left: Vec::new() }),
-            None => self.begin(now_ms),
+            Some(model) => {
+                Some(ModelCursor { model: model.clone(), retries: 0, attempts: Vec::new() })
+            }
+            None => self.start_turn(now_ms),
         }
     }
 
     /// Whether a model stands in the chain.
-    pub fn knows(&self, model: &ModelName) -> bool {
+    pub fn contains(&self, model: &ModelName) -> bool {
         self.chain.contains(model)
     }
 
     /// A model answered: it need not rest any more.
-    pub fn answered(&mut self, model: &ModelName) {
-        self.rests.remove(model);
+    pub fn record_success(&mut self, model: &ModelName) {
+        self.cooldowns.remove(model);
     }
 
     /// Decides what follows a failed request of this turn.
-    pub fn failed(&mut self, walk: &mut Walk, error: &ProviderError, now_ms: u64) -> Decision {
-        let course = course(error.reason);
-        if course == Course::Halt {
-            walk.left.push(walk.attempt(error));
-            return Decision::Stop(halting(error.reason));
+    pub fn record_failure(
+        &mut self,
+        walk: &mut ModelCursor,
+        error: &ProviderError,
+        now_ms: u64,
+    ) -> FailoverDecision {
+        let course = classify_reason(error.reason);
+        if course == ReasonClass::Halt {
+            walk.attempts.push(walk.failed_attempt(error));
+            return FailoverDecision::Stop(stop_for(error.reason));
         }
-        if course == Course::Again && walk.retries < self.settings.same_model_retries {
+        if course == ReasonClass::RetrySame && walk.retries < self.settings.same_model_retries {
             walk.retries += 1;
-            return Decision::Retry;
+            return FailoverDecision::Retry;
         }
-        walk.left.push(walk.attempt(error));
-        self.let_rest(&walk.model, course, error, now_ms);
-        match self.next(walk, now_ms) {
+        walk.attempts.push(walk.failed_attempt(error));
+        self.start_cooldown(&walk.model, course, error, now_ms);
+        match self.next_model(walk, now_ms) {
             Some(model) => {
                 walk.model = model.clone();
                 walk.retries = 0;
-                Decision::Next { model, why: error.reason }
+                FailoverDecision::Next { model, reason: error.reason }
             }
-            None => Decision::Stop(Stop::NoModelLeft(self.all_failed(walk, now_ms))),
+            None => FailoverDecision::Stop(FailoverStop::ChainExhausted(
+                self.exhausted_error(walk, now_ms),
+            )),
         }
     }
 
-    fn let_rest(&mut self, model: &ModelName, course: Course, error: &ProviderError, now_ms: u64) {
+    fn start_cooldown(
+        &mut self,
+        model: &ModelName,
+        course: ReasonClass,
+        error: &ProviderError,
+        now_ms: u64,
+    ) {
         let rest_ms = match course {
-            Course::Throttled => self.settings.throttled_rest_ms,
-            Course::Troubled => self.settings.troubled_rest_ms,
-            Course::Refused => self.settings.refused_rest_ms,
-            Course::Halt | Course::Again | Course::OnlyThis => return,
+            ReasonClass::Throttled => self.settings.throttled_rest_ms,
+            ReasonClass::Unavailable => self.settings.troubled_rest_ms,
+            ReasonClass::Refused => self.settings.refused_rest_ms,
+            ReasonClass::Halt | ReasonClass::RetrySame | ReasonClass::SkipOnce => return,
         };
         let until_ms = now_ms.saturating_add(rest_ms.max(error.retry_after_ms.unwrap_or(0)));
-        self.rests.insert(model.clone(), Rest { until_ms, reason: error.reason });
+        self.cooldowns.insert(model.clone(), ModelCooldown { until_ms, reason: error.reason });
     }
 
     /// The next model after the current one, around the end of the chain, that was not asked yet.
-    fn next(&self, walk: &Walk, now_ms: u64) -> Option<ModelName> {
+    fn next_model(&self, walk: &ModelCursor, now_ms: u64) -> Option<ModelName> {
         let here = self.chain.iter().position(|model| *model == walk.model).unwrap_or(0);
         let around = self.chain.iter().cycle().skip(here + 1).take(self.chain.len());
-        let is_free = |model: &&ModelName| !walk.left(model) && self.rest(model, now_ms).is_none();
+        let is_free = |model: &&ModelName| {
+            !walk.has_tried(model) && self.active_cooldown(model, now_ms).is_none()
+        };
         around.into_iter().find(is_free).cloned()
     }
 
-    fn all_failed(&self, walk: &Walk, now_ms: u64) -> AllModelsFailed {
-        let passed_over = self.chain.iter().filter(|model| !walk.left(model));
+    fn exhausted_error(&self, walk: &ModelCursor, now_ms: u64) -> FailoverError {
+        let passed_over = self.chain.iter().filter(|model| !walk.has_tried(model));
         let resting = passed_over.filter_map(|model| {
-            let rest = self.rest(model, now_ms)?;
+            let rest = self.active_cooldown(model, now_ms)?;
             let rest_ms = rest.until_ms.saturating_sub(now_ms);
-            Some(Attempt::resting(model.clone(), rest.reason, rest_ms))
+            Some(ModelAttempt::cooling(model.clone(), rest.reason, rest_ms))
         });
-        AllModelsFailed { attempts: walk.left.iter().cloned().chain(resting).collect() }
+        FailoverError { attempts: walk.attempts.iter().cloned().chain(resting).collect() }
     }
 
-    fn rest(&self, model: &ModelName, now_ms: u64) -> Option<Rest> {
-        self.rests.get(model).copied().filter(|rest| rest.until_ms > now_ms)
+    fn active_cooldown(&self, model: &ModelName, now_ms: u64) -> Option<ModelCooldown> {
+        self.cooldowns.get(model).copied().filter(|rest| rest.until_ms > now_ms)
     }
 }
 
 /// One turn on its way along the chain.
 #[derive(Clone, Debug)]
-pub struct Walk {
+pub struct ModelCursor {
     model: ModelName,
     retries: u32,
-    left: Vec<Attempt>,
+    attempts: Vec<ModelAttempt>,
 }
 
-impl Walk {
+impl ModelCursor {
     /// The model to ask now.
     pub fn model(&self) -> &ModelName {
         &self.model
     }
 
     /// What was tried in vain in this turn.
-    pub fn attempts(&self) -> &[Attempt] {
-        &self.left
+    pub fn attempts(&self) -> &[ModelAttempt] {
+        &self.attempts
     }
 
-    fn left(&self, model: &ModelName) -> bool {
-        self.left.iter().any(|attempt| attempt.model == *model)
+    fn has_tried(&self, model: &ModelName) -> bool {
+        self.attempts.iter().any(|attempt| attempt.model == *model)
     }
 
-    fn attempt(&self, error: &ProviderError) -> Attempt {
-        Attempt::failed(self.model.clone(), error)
+    fn failed_attempt(&self, error: &ProviderError) -> ModelAttempt {
+        ModelAttempt::failed(self.model.clone(), error)
     }
 }
 
 /// What follows a failed request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum FailoverDecision {
     /// Ask another model. Its window, tools and dialect may differ: read them again.
     Next {
         /// The model.
         model: ModelName,
         /// Why the one before was left.
-        why: Reason,
+        reason: FailureReason,
     },
     /// Ask the same model once more, after the history or the output limit was put right where the
     /// reason says so.
     Retry,
     /// Ask nobody.
-    Stop(Stop),
+    Stop(FailoverStop),
 }
 
 /// Why nobody is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stop {
+pub enum FailoverStop {
     /// The request is too large: recovery's matter.
     ContextOverflow,
     /// Whoever asked gave up.
     Cancelled,
     /// There is no model left.
-    NoModelLeft(AllModelsFailed),
+    ChainExhausted(FailoverError),
 }
 
 /// What a reason says about the model that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
+enum ReasonClass {
     /// Nothing: the request or the person is at fault.
     Halt,
     /// The same model may well answer next time.
-    Again,
+    RetrySame,
     /// It cannot answer this, and is asked other things as before.
-    OnlyThis,
+    SkipOnce,
     /// It rests as long as a limit lasts.
     Throttled,
     /// It rests as long as trouble lasts.
-    Troubled,
+    Unavailable,
     /// It rests until a person may have done something.
     Refused,
 }
 
-fn course(reason: Reason) -> Course {
+fn classify_reason(reason: FailureReason) -> ReasonClass {
     match reason {
-        Reason::ContextOverflow | Reason::Cancelled => Course::Halt,
-        Reason::MalformedHistory
-        | Reason::OutputLimit
-        | Reason::SessionExpired
-        | Reason::EmptyResponse
-        | Reason::StreamCut
-        | Reason::Nonsense => Course::Again,
-        Reason::Format | Reason::Unclassified => Course::OnlyThis,
-        Reason::RateLimit => Course::Throttled,
-        Reason::Overloaded | Reason::ServerError | Reason::Timeout | Reason::Connection => {
-            Course::Troubled
-        }
-        Reason::WindowTooSmall
-        | Reason::Billing
-        | Reason::Auth
-        | Reason::AuthPermanent
-        | Reason::TlsCertificate
-        | Reason::ModelNotFound => Course::Refused,
+        FailureReason::ContextOverflow | FailureReason::Cancelled => ReasonClass::Halt,
+        FailureReason::MalformedHistory
+        | FailureReason::OutputLimit
+        | FailureReason::SessionExpired
+        | FailureReason::EmptyResponse
+        | FailureReason::StreamCut
+        | FailureReason::InvalidResponse => ReasonClass::RetrySame,
+        FailureReason::Format | FailureReason::Unclassified => ReasonClass::SkipOnce,
+        FailureReason::RateLimit => ReasonClass::Throttled,
+        FailureReason::Overloaded
+        | FailureReason::ServerError
+        | FailureReason::Timeout
+        | FailureReason::Connection => ReasonClass::Unavailable,
+        FailureReason::WindowTooSmall
+        | FailureReason::Billing
+        | FailureReason::Auth
+        | FailureReason::AuthPermanent
+        | FailureReason::TlsCertificate
+        | FailureReason::ModelNotFound => ReasonClass::Refused,
     }
 }
 
-fn halting(reason: Reason) -> Stop {
-    if reason == Reason::Cancelled { Stop::Cancelled } else { Stop::ContextOverflow }
+fn stop_for(reason: FailureReason) -> FailoverStop {
+    if reason == FailureReason::Cancelled {
+        FailoverStop::Cancelled
+    } else {
+        FailoverStop::ContextOverflow
+    }
 }

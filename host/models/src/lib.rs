@@ -7,9 +7,9 @@
 
 pub mod failover;
 
-mod learned;
+mod learned_windows;
 mod name;
 mod registry;
 
 pub use name::ModelName;
-pub use registry::{ModelRegistry, Window};
+pub use registry::{ContextWindow, ModelRegistry};

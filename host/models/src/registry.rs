@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::learned::LearnedWindows;
+use crate::learned_windows::LearnedWindows;
 use crate::name::ModelName;
 use ctxhost_config::{Config, ModelWindow, WindowHints, WindowSource};
 use ctxhost_dialects::ProviderError;
 
 /// A window and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct ContextWindow {
     /// In provider tokens.
     pub tokens: u64,
     /// Whether the config or the provider states it; else it is a guess, or the size of a refused request.
@@ -19,14 +19,14 @@ pub struct Window {
     pub is_prompt_only: bool,
 }
 
-impl Window {
-    fn new(window: ModelWindow, hints: WindowHints) -> Window {
+impl ContextWindow {
+    fn new(window: ModelWindow, hints: WindowHints) -> ContextWindow {
         let is_certain = match window.source {
             WindowSource::Config | WindowSource::ConfigDefault | WindowSource::Provider => true,
             WindowSource::Refusal => hints.limit_tokens == Some(window.tokens),
             WindowSource::Recording | WindowSource::Table | WindowSource::Default => false,
         };
-        Window { tokens: window.tokens, is_certain, is_prompt_only: window.is_prompt_only }
+        ContextWindow { tokens: window.tokens, is_certain, is_prompt_only: window.is_prompt_only }
     }
 }
 
@@ -36,38 +36,38 @@ pub struct ModelRegistry {
     config: Config,
     /// The windows of the agent's own models, in provider tokens: looked up when they were configured, until a provider
     /// says otherwise.
-    own: Mutex<HashMap<ModelName, u64>>,
+    agent_windows: Mutex<HashMap<ModelName, u64>>,
     learned: LearnedWindows,
 }
 
 impl ModelRegistry {
-    /// The models of a config; `own` are those that the agent asks, with their windows in provider tokens.
+    /// The models of a config; `agent_windows` are those that the agent asks, with their windows in provider tokens.
     pub fn new(config: &Config, own: HashMap<ModelName, u64>) -> ModelRegistry {
         let learned = LearnedWindows::new(&config.gateway);
-        ModelRegistry { config: config.clone(), own: Mutex::new(own), learned }
+        ModelRegistry { config: config.clone(), agent_windows: Mutex::new(own), learned }
     }
 
     /// The window that prompts of clients are prepared for.
-    pub fn window(&self, model: &ModelName) -> Window {
+    pub fn window(&self, model: &ModelName) -> ContextWindow {
         let (window, hints) = self.look_up(model);
-        Window::new(window, hints)
+        ContextWindow::new(window, hints)
     }
 
     /// The same; `None` where only the built-in default is left.
-    pub fn known_window(&self, model: &ModelName) -> Option<Window> {
+    pub fn known_window(&self, model: &ModelName) -> Option<ContextWindow> {
         let (window, hints) = self.look_up(model);
-        (window.source != WindowSource::Default).then(|| Window::new(window, hints))
+        (window.source != WindowSource::Default).then(|| ContextWindow::new(window, hints))
     }
 
     /// The window of one of the agent's own models, in provider tokens; 0 for an unknown one.
-    pub fn own_window_tokens(&self, model: &ModelName) -> u64 {
-        self.own().get(model).copied().unwrap_or_default()
+    pub fn agent_window_tokens(&self, model: &ModelName) -> u64 {
+        self.agent_windows().get(model).copied().unwrap_or_default()
     }
 
     /// The provider of one of the agent's own models knows its window; the config may not. Only a smaller one is
     /// believed.
-    pub fn learn_own_window(&self, model: &ModelName, tokens: u64) {
-        let mut own = self.own();
+    pub fn lower_agent_window(&self, model: &ModelName, tokens: u64) {
+        let mut own = self.agent_windows();
         let known = own.entry(model.clone()).or_default();
         if (1..*known).contains(&tokens) {
             *known = tokens;
@@ -75,25 +75,25 @@ impl ModelRegistry {
     }
 
     /// A provider states the window of a model, in provider tokens.
-    pub fn state(&self, model: &ModelName, tokens: u64) {
-        self.learned.state(model, tokens);
+    pub fn record_stated_window(&self, model: &ModelName, tokens: u64) {
+        self.learned.record_stated_window(model, tokens);
     }
 
     /// A prompt of so many provider tokens was answered: no window is smaller.
-    pub fn answered(&self, model: &ModelName, counted_tokens: u64) {
-        self.learned.answered(model, counted_tokens);
+    pub fn record_accepted_prompt(&self, model: &ModelName, counted_tokens: u64) {
+        self.learned.record_accepted_prompt(model, counted_tokens);
     }
 
     /// A client's session was told that a request of `refused_tokens` is too large; the model was thought to have
     /// `thought_tokens`. All in provider tokens.
-    pub fn refused(
+    pub fn record_refusal(
         &self,
         thought: (&ModelName, u64),
         session: &str,
         failure: &ProviderError,
         refused_tokens: u64,
     ) {
-        self.learned.refused(thought, session, failure, refused_tokens);
+        self.learned.record_refusal(thought, session, failure, refused_tokens);
     }
 
     fn look_up(&self, model: &ModelName) -> (ModelWindow, WindowHints) {
@@ -101,8 +101,8 @@ impl ModelRegistry {
         (self.config.window(&model.provider, &model.id, hints), hints)
     }
 
-    fn own(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    fn agent_windows(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
+        self.agent_windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_a_provider_states_goes_before_the_name() {
         let (models, model) = (registry(""), ModelName::new("openai", "gpt-4"));
-        models.state(&model, 32_000);
+        models.record_stated_window(&model, 32_000);
         let window = models.window(&model);
         assert_eq!((window.tokens, window.is_certain), (32_000, true));
     }
@@ -142,11 +142,11 @@ mod tests {
         let model = ModelName::new("here", "one");
         let own = HashMap::from([(model.clone(), 64_000)]);
         let models = ModelRegistry::new(&Config::default(), own);
-        models.learn_own_window(&model, 128_000);
-        models.learn_own_window(&model, 0);
-        assert_eq!(models.own_window_tokens(&model), 64_000);
-        models.learn_own_window(&model, 32_000);
-        assert_eq!(models.own_window_tokens(&model), 32_000);
-        assert_eq!(models.own_window_tokens(&ModelName::new("here", "other")), 0);
+        models.lower_agent_window(&model, 128_000);
+        models.lower_agent_window(&model, 0);
+        assert_eq!(models.agent_window_tokens(&model), 64_000);
+        models.lower_agent_window(&model, 32_000);
+        assert_eq!(models.agent_window_tokens(&model), 32_000);
+        assert_eq!(models.agent_window_tokens(&ModelName::new("here", "other")), 0);
     }
 }

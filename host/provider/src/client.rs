@@ -8,7 +8,7 @@ use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
 /// A provider. Dropping a future of it gives the request up.
-pub trait Client: Send + Sync + std::fmt::Debug {
+pub trait ProviderClient: Send + Sync + std::fmt::Debug {
     /// Its name in the config.
     fn name(&self) -> &str;
 
@@ -23,7 +23,7 @@ pub trait Client: Send + Sync + std::fmt::Debug {
     /// # Errors
     ///
     /// [`ProviderError`], of the last attempt.
-    fn answer<'a>(
+    fn generate<'a>(
         &'a self,
         request: &'a ModelRequest,
         parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
@@ -34,8 +34,11 @@ pub trait Client: Send + Sync + std::fmt::Debug {
     /// # Errors
     ///
     /// [`ProviderError`].
-    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, Result<u64, ProviderError>> {
-        let count = estimate(request);
+    fn count_tokens<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+    ) -> BoxFuture<'a, Result<u64, ProviderError>> {
+        let count = estimate_tokens(request);
         Box::pin(async move { Ok(count) })
     }
 
@@ -45,7 +48,10 @@ pub trait Client: Send + Sync + std::fmt::Debug {
     /// # Errors
     ///
     /// [`ProviderError`].
-    fn window<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
+    fn query_window<'a>(
+        &'a self,
+        _model: &'a str,
+    ) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -64,7 +70,7 @@ pub trait Client: Send + Sync + std::fmt::Debug {
 }
 
 /// The prompt tokens of a request, estimated.
-pub(super) fn estimate(request: &ModelRequest) -> u64 {
+pub(super) fn estimate_tokens(request: &ModelRequest) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| message.content());
     let said = serde_json::to_string(&blocks.collect::<Vec<_>>()).unwrap_or_default();
     let tools = serde_json::to_string(&request.tools).unwrap_or_default();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
 
-use super::client::Client;
-use crate::{Completer, Prefixes};
-use ctxhost_dialects::failure::{ProviderError, Reason};
+use super::client::ProviderClient;
+use crate::{Completer, PrefixSource};
+use ctxhost_dialects::failure::{FailureReason, ProviderError};
 use ctxhost_dialects::message::{AssistantMessage, ChatMessage, StopReason};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
@@ -26,17 +26,17 @@ pub struct CompleterSettings {
 /// Asks a model of a provider.
 #[derive(Clone, Debug)]
 pub struct ModelCompleter {
-    client: Arc<dyn Client>,
+    client: Arc<dyn ProviderClient>,
     settings: CompleterSettings,
     runtime: tokio::runtime::Handle,
-    prefixes: Option<Arc<dyn Prefixes>>,
+    prefixes: Option<Arc<dyn PrefixSource>>,
 }
 
 impl ModelCompleter {
     /// A completer whose connections live on this runtime, whichever thread of an engine waits for
     /// the answer.
     pub fn new(
-        client: Arc<dyn Client>,
+        client: Arc<dyn ProviderClient>,
         settings: CompleterSettings,
         runtime: tokio::runtime::Handle,
     ) -> ModelCompleter {
@@ -45,14 +45,14 @@ impl ModelCompleter {
 
     /// The same, which goes on from what sessions' models have read where it is asked to.
     #[must_use]
-    pub fn behind(mut self, prefixes: Arc<dyn Prefixes>) -> ModelCompleter {
+    pub fn with_prefixes(mut self, prefixes: Arc<dyn PrefixSource>) -> ModelCompleter {
         self.prefixes = Some(prefixes);
         self
     }
 
     async fn answer(self, request: CompletionRequest) -> Result<Completion> {
         let timeout = Duration::from_millis(self.settings.timeout_ms);
-        match tokio::time::timeout(timeout, self.told(request)).await {
+        match tokio::time::timeout(timeout, self.generate(request)).await {
             Ok(answer) => completion(answer.map_err(failure)?),
             Err(_) => {
                 let message = format!("the model took more than {} ms", self.settings.timeout_ms);
@@ -62,32 +62,33 @@ impl ModelCompleter {
     }
 
     /// Behind the live conversation where that is asked for and fits, else by itself.
-    async fn told(
+    async fn generate(
         &self,
         request: CompletionRequest,
     ) -> std::result::Result<AssistantMessage, ProviderError> {
         let mut nobody_listens = |_: StreamPart<'_>| {};
-        if let Some(behind) = self.continued(&request) {
-            match self.client.answer(&behind, &mut nobody_listens).await {
-                Err(error) if error.reason == Reason::ContextOverflow => {}
+        if let Some(behind) = self.continuation_request(&request) {
+            match self.client.generate(&behind, &mut nobody_listens).await {
+                Err(error) if error.reason == FailureReason::ContextOverflow => {}
                 other => return other,
             }
         }
         let alone = self.request(request);
-        self.client.answer(&alone, &mut nobody_listens).await
+        self.client.generate(&alone, &mut nobody_listens).await
     }
 
     /// What the session's model has read last, and the continuation after it. Nothing else may differ,
     /// or the provider's cache does not know it.
-    fn continued(&self, request: &CompletionRequest) -> Option<ModelRequest> {
+    fn continuation_request(&self, request: &CompletionRequest) -> Option<ModelRequest> {
         if request.continuation.is_empty() {
             return None;
         }
         let named = Some(&request.model).filter(|model| !model.is_empty());
         let model = named.unwrap_or(&self.settings.model);
-        let read = self.prefixes.as_ref()?.of(&request.session, self.client.name(), model)?;
+        let read =
+            self.prefixes.as_ref()?.last_request(&request.session, self.client.name(), model)?;
         let mut behind = ModelRequest::clone(&read);
-        behind.messages.push(ChatMessage::user(&request.continuation));
+        behind.messages.push(ChatMessage::from_user_text(&request.continuation));
         Some(behind)
     }
 
@@ -101,7 +102,7 @@ impl ModelCompleter {
         ModelRequest {
             model: named.unwrap_or_else(|| settings.model.clone()),
             system: request.system,
-            messages: vec![ChatMessage::user(request.prompt)],
+            messages: vec![ChatMessage::from_user_text(request.prompt)],
             max_output_tokens,
             temperature: request.temperature.map(|temperature| temperature as f32),
             ..ModelRequest::default()
@@ -115,16 +116,16 @@ impl Completer for ModelCompleter {
         Box::pin(async move {
             let task = runtime.spawn(completer.answer(request));
             // A call that is given up gives up its request too.
-            let _aborts = AbortOnDrop(task.abort_handle());
+            let _aborts = AbortTaskOnDrop(task.abort_handle());
             let died = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
             task.await.map_err(died)?
         })
     }
 }
 
-struct AbortOnDrop(tokio::task::AbortHandle);
+struct AbortTaskOnDrop(tokio::task::AbortHandle);
 
-impl Drop for AbortOnDrop {
+impl Drop for AbortTaskOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -154,12 +155,12 @@ fn completion(answer: AssistantMessage) -> Result<Completion> {
 
 fn failure(error: ProviderError) -> EngineError {
     let kind = match error.reason {
-        Reason::Auth | Reason::AuthPermanent => ErrorKind::ModelAuth,
-        Reason::RateLimit => ErrorKind::ModelRateLimited,
-        Reason::Timeout => ErrorKind::ModelTimeout,
-        Reason::ContextOverflow => ErrorKind::ModelOverflow,
-        Reason::EmptyResponse => ErrorKind::ModelEmpty,
-        Reason::Cancelled => ErrorKind::Cancelled,
+        FailureReason::Auth | FailureReason::AuthPermanent => ErrorKind::ModelAuth,
+        FailureReason::RateLimit => ErrorKind::ModelRateLimited,
+        FailureReason::Timeout => ErrorKind::ModelTimeout,
+        FailureReason::ContextOverflow => ErrorKind::ModelOverflow,
+        FailureReason::EmptyResponse => ErrorKind::ModelEmpty,
+        FailureReason::Cancelled => ErrorKind::Cancelled,
         _ => ErrorKind::ModelFailed,
     };
     EngineError::new(kind, error.to_string())

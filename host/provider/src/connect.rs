@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use super::client::Client;
+use super::client::ProviderClient;
+use super::http::{ApiKey, HttpClient};
 use super::settings::ProviderSettings;
-use super::wire::{HttpClient, Key};
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::anthropic::{Anthropic, ContextEditing};
 use ctxhost_dialects::dialect::Dialect;
@@ -49,16 +49,19 @@ pub enum ConnectError {
 /// # Errors
 ///
 /// [`ConnectError`].
-pub fn connect(name: &str, settings: &ProviderSettings) -> Result<Arc<dyn Client>, ConnectError> {
-    let dialect = dialect(settings);
-    let key = key_of(name, settings)?;
+pub fn connect(
+    name: &str,
+    settings: &ProviderSettings,
+) -> Result<Arc<dyn ProviderClient>, ConnectError> {
+    let dialect = create_dialect(settings);
+    let key = resolve_key(name, settings)?;
     Ok(Arc::new(HttpClient::new(name, dialect, key, settings)?))
 }
 
-fn dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
+fn create_dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
     match settings.dialect {
         DialectName::OpenAiCompletions => {
-            Box::new(OpenAiChat::new(Compat::of(&settings.compat, settings.base_url())))
+            Box::new(OpenAiChat::new(Compat::new(&settings.compat, settings.base_url())))
         }
         DialectName::OpenAiResponses => Box::new(OpenAiResponses),
         DialectName::AnthropicMessages => Box::new(Anthropic {
@@ -76,17 +79,19 @@ fn dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
 /// # Errors
 ///
 /// [`ConnectError`].
-pub fn key_of(name: &str, settings: &ProviderSettings) -> Result<Key, ConnectError> {
+pub fn resolve_key(name: &str, settings: &ProviderSettings) -> Result<ApiKey, ConnectError> {
     let command = &settings.api_key_command;
     if !command.is_empty() {
         return match settings.api_key_env {
             Some(_) => Err(ConnectError::TwoKeys { provider: name.to_owned() }),
-            None => Ok(Key::from_command(command.clone())),
+            None => Ok(ApiKey::from_command(command.clone())),
         };
     }
-    let Some(variable) = settings.key_variable() else { return Ok(Key::none()) };
+    let Some(variable) = settings.key_variable() else { return Ok(ApiKey::none()) };
     match std::env::var(variable) {
-        Ok(key) if !key.trim().is_empty() => Ok(Key::held(SecretString::from(key.trim()))),
+        Ok(key) if !key.trim().is_empty() => {
+            Ok(ApiKey::from_secret(SecretString::from(key.trim())))
+        }
         _ => Err(ConnectError::KeyNotSet {
             provider: name.to_owned(),
             variable: variable.to_owned(),

@@ -16,10 +16,10 @@
 pub mod client;
 mod completer;
 mod connect;
+mod http;
 pub mod settings;
-mod wire;
 
-pub mod truncation;
+pub mod silent_truncation;
 pub mod windows;
 
 use std::sync::Arc;
@@ -28,16 +28,17 @@ use ctxhost_dialects::ModelRequest;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
-pub use client::Client;
+pub use client::ProviderClient;
 pub use completer::{CompleterSettings, ModelCompleter};
-pub use connect::{ConnectError, connect, key_of};
+pub use connect::{ConnectError, connect, resolve_key};
+pub use http::{ApiKey, ApiKeyError, HttpClient};
 pub use settings::ProviderSettings;
-pub use wire::{HttpClient, Key, KeyError};
 
 /// The requests that the models of sessions have read last. Implemented above this room.
-pub trait Prefixes: Send + Sync + std::fmt::Debug {
+pub trait PrefixSource: Send + Sync + std::fmt::Debug {
     /// That of a session, where this model of this provider read it.
-    fn of(&self, session: &str, provider: &str, model: &str) -> Option<Arc<ModelRequest>>;
+    fn last_request(&self, session: &str, provider: &str, model: &str)
+    -> Option<Arc<ModelRequest>>;
 }
 
 /// Asks one model for text. Holds the key; nobody above it sees it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use ctxhost_dialects::DialectName;
-use ctxhost_dialects::failure::{ExtraPhrase, Reason};
+use ctxhost_dialects::failure::{ExtraPhrase, FailureReason};
 use ctxhost_dialects::openai_chat::CompatSettings;
 
 ctxhost_engine_api::settings! {
@@ -15,7 +15,7 @@ ctxhost_engine_api::settings! {
     pub struct ProviderSettings required {
         /// How its requests are written and its answers streamed; the long names are those that
         /// sessions hold.
-        pub dialect: DialectName, Word(DialectName::WORDS);
+        pub dialect: DialectName, Word(DialectName::NAMES);
         /// Where its API begins; unset, the address of whoever the dialect belongs to.
         #[serde(default)]
         pub base_url: Option<String> = None, Url;
@@ -118,8 +118,8 @@ impl ProviderSettings {
             let phrase = |pattern: &String| ExtraPhrase { pattern: pattern.clone(), reason };
             patterns.iter().map(phrase).collect()
         };
-        let mut phrases = of(&self.overflow_phrases, Reason::ContextOverflow);
-        phrases.extend(of(&self.never_overflow_phrases, Reason::Format));
+        let mut phrases = of(&self.overflow_phrases, FailureReason::ContextOverflow);
+        phrases.extend(of(&self.never_overflow_phrases, FailureReason::Format));
         phrases
     }
 

@@ -18,7 +18,7 @@ const FIELDS: [&str; 7] = [
 const NESTED: [(&str, &str); 2] = [("top_provider", "context_length"), ("meta", "n_ctx")];
 
 /// The windows that a list of models, or the entry of one, states: name and provider tokens.
-pub fn stated_windows(json: &[u8]) -> Vec<(String, u64)> {
+pub fn parse_windows(json: &[u8]) -> Vec<(String, u64)> {
     let Ok(list) = serde_json::from_slice::<Value>(json) else { return Vec::new() };
     let lists = ["data", "models"].into_iter().filter_map(|name| list.get(name)?.as_array());
     let entries = lists.flatten().chain(std::iter::once(&list));
@@ -26,11 +26,11 @@ pub fn stated_windows(json: &[u8]) -> Vec<(String, u64)> {
 }
 
 /// The window of one model in the answer of its provider: a list, its entry, or Ollama's `/api/show`.
-pub fn stated_window(answer: &Value, model: &str) -> Option<u64> {
-    if let Some(window) = shown(answer) {
+pub fn parse_window(answer: &Value, model: &str) -> Option<u64> {
+    if let Some(window) = ollama_window(answer) {
         return Some(window);
     }
-    let listed = stated_windows(answer.to_string().as_bytes());
+    let listed = parse_windows(answer.to_string().as_bytes());
     listed.into_iter().find(|(name, _)| name == model).map(|(_, tokens)| tokens)
 }
 
@@ -47,7 +47,7 @@ fn window_of(entry: &Value) -> Option<u64> {
 }
 
 /// What Ollama shows of a model: the window that its file sets, else the one it was trained with.
-fn shown(answer: &Value) -> Option<u64> {
+fn ollama_window(answer: &Value) -> Option<u64> {
     let set = answer.get("parameters").and_then(Value::as_str).and_then(|parameters| {
         let mut lines = parameters.lines().map(str::split_whitespace);
         lines.find_map(|mut words| {
@@ -88,19 +88,19 @@ mod tests {
             (json!({"id": "m", "object": "model"}), None),
         ] {
             for answer in [json!({"data": [entry]}), json!({"models": [entry]}), entry.clone()] {
-                assert_eq!(stated_window(&answer, "m"), tokens, "{answer}");
+                assert_eq!(parse_window(&answer, "m"), tokens, "{answer}");
             }
         }
-        assert!(stated_windows(b"no json").is_empty() && stated_windows(b"[1]").is_empty());
+        assert!(parse_windows(b"no json").is_empty() && parse_windows(b"[1]").is_empty());
     }
 
     #[test]
     fn ollama_shows_what_is_set_before_what_was_trained() {
         let info = json!({"llama.context_length": 131_072, "general.architecture": "llama"});
         let trained = json!({"parameters": "stop \"x\"", "model_info": info});
-        assert_eq!(stated_window(&trained, "any"), Some(131_072));
+        assert_eq!(parse_window(&trained, "any"), Some(131_072));
         let set = json!({"parameters": "stop \"x\"\nnum_ctx      16384\n", "model_info": info});
-        assert_eq!(stated_window(&set, "any"), Some(16_384));
-        assert_eq!(stated_window(&json!({"model_info": {}}), "any"), None);
+        assert_eq!(parse_window(&set, "any"), Some(16_384));
+        assert_eq!(parse_window(&json!({"model_info": {}}), "any"), None);
     }
 }

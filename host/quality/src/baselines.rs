@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ctxhost_engine_api::transcript::tokens;
 
-use crate::dataset::Question;
+use crate::dataset::LabelledQuestion;
 
 /// The constants of BM25 as the literature has them.
 const K1: f64 = 1.2;
@@ -49,7 +49,7 @@ impl Baseline {
     /// The turns of a question's history that fit the budget.
     pub(crate) fn choose(
         self,
-        question: &Question,
+        question: &LabelledQuestion,
         scores: &[f64],
         budget_tokens: u64,
     ) -> BTreeSet<usize> {
@@ -91,7 +91,7 @@ impl Baseline {
         }
     }
 
-    fn around(self, question: &Question, at: usize) -> Vec<usize> {
+    fn around(self, question: &LabelledQuestion, at: usize) -> Vec<usize> {
         if self != Baseline::Neighbours {
             return vec![at];
         }
@@ -105,7 +105,7 @@ impl Baseline {
 }
 
 /// The BM25 score of each turn for the question.
-pub(crate) fn score_turns(question: &Question) -> Vec<f64> {
+pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
     let turns: Vec<Vec<String>> = question.turns.iter().map(|turn| words(&turn.text)).collect();
     let count = turns.len() as f64;
     let mean = turns.iter().map(Vec::len).sum::<usize>() as f64 / count.max(1.0);
@@ -149,14 +149,14 @@ mod tests {
     use super::*;
     use crate::dataset::HistoryTurn;
 
-    fn question(texts: &[&str], query: &str) -> Question {
+    fn question(texts: &[&str], query: &str) -> LabelledQuestion {
         let turn = |text: &&str| HistoryTurn {
             conversation: "a".into(),
             time: String::new(),
             role: "user".into(),
             text: (*text).into(),
         };
-        Question {
+        LabelledQuestion {
             id: "q".into(),
             category: String::new(),
             query: query.into(),
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn chosen(baseline: Baseline, question: &Question, budget_tokens: u64) -> Vec<usize> {
+    fn chosen(baseline: Baseline, question: &LabelledQuestion, budget_tokens: u64) -> Vec<usize> {
         baseline.choose(question, &score_turns(question), budget_tokens).into_iter().collect()
     }
 

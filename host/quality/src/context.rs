@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use ctxhost_agent::OfflineOptions;
+use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_config::Config;
-use ctxhost_context::{Budget, LAST_RUNG, Prompt, Target};
+use ctxhost_context::{Budget, EMERGENCY_TRIM, Prompt, Target};
 use ctxhost_engine::OnEngineError;
-use ctxhost_engine_api::Item;
-use ctxhost_law::Auditor;
-use ctxhost_runtime::OfflineOptions;
-use ctxhost_runtime::roster::Roster;
-use ctxhost_survival::texts_of;
+use ctxhost_engine_api::PlanItem;
+use ctxhost_invariants::InvariantVerifier;
+use ctxhost_retention::texts_of;
 
 use crate::report::RunTotals;
 
@@ -17,13 +17,14 @@ use crate::report::RunTotals;
 const LEAST_WINDOW_TOKENS: u64 = 32_000;
 
 /// Options with which an engine that fails ends the run, so that no figure is another engine's.
-pub(crate) fn options(config: &Config, budget_tokens: u64) -> OfflineOptions {
+pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions {
     let target = Target {
         window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
         budget: Some(Budget { tokens: budget_tokens, ..Budget::default() }),
         ..Target::default()
     };
-    let mut options = OfflineOptions::new(config, Roster::of(config).legacy(config), target);
+    let mut options =
+        OfflineOptions::new(config, EngineRegistry::load(config).legacy(config), target);
     options.engines.on_error = OnEngineError::Fail;
     options.engines.must_open = true;
     options
@@ -47,7 +48,7 @@ pub(crate) struct SeenContext {
 }
 
 impl SeenContext {
-    pub(crate) fn new(items: &[Item<'_>]) -> SeenContext {
+    pub(crate) fn new(items: &[PlanItem<'_>]) -> SeenContext {
         let mut seen = SeenContext::default();
         for item in items {
             let text = texts_of(item).join("\n");
@@ -58,7 +59,7 @@ impl SeenContext {
             seen.all.push('\n');
             match item.entry() {
                 Some(entry) => {
-                    if matches!(item, Item::Kept(_)) {
+                    if matches!(item, PlanItem::Kept(_)) {
                         seen.whole.insert(entry.id().to_owned());
                     }
                     seen.by_entry.insert(entry.id().to_owned(), text);
@@ -83,7 +84,7 @@ fn hash_of(text: &str) -> u64 {
 /// Counts what is the same for every sort of run: room, overruns, prefix, time.
 #[derive(Default)]
 pub(crate) struct RunMeter {
-    auditor: Auditor,
+    auditor: InvariantVerifier,
     requests: u64,
     /// Requests over their budget, or against another invariant.
     overruns: u64,
@@ -102,8 +103,8 @@ impl RunMeter {
         let seen = SeenContext::new(&items);
         self.requests += 1;
         self.overruns += u64::from(seen.tokens > budget_tokens);
-        self.violations += self.auditor.audit(&prompt.view, &items, budget_tokens).len() as u64;
-        self.emergency_trims += u64::from(prompt.engine == LAST_RUNG);
+        self.violations += self.auditor.verify(&prompt.view, &items, budget_tokens).len() as u64;
+        self.emergency_trims += u64::from(prompt.engine == EMERGENCY_TRIM);
         // Where a history is smaller than its budget, all of it is all the room there is to use.
         let most_tokens = budget_tokens.min(prompt.view.total_tokens()).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
@@ -127,7 +128,7 @@ impl RunMeter {
     /// Requests of another session follow.
     pub(crate) fn next_session(&mut self) {
         self.previous.clear();
-        self.auditor = Auditor::default();
+        self.auditor = InvariantVerifier::default();
     }
 
     pub(crate) fn totals(mut self) -> RunTotals {

@@ -12,7 +12,7 @@ const UNPACKED_BYTES: u64 = 4 << 30;
 
 /// One question and the history it is about.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Question {
+pub struct LabelledQuestion {
     /// Its id.
     pub id: String,
     /// The kind of question, as the data set names it.
@@ -68,12 +68,12 @@ pub enum DatasetError {
 /// # Errors
 ///
 /// [`DatasetError`].
-pub fn parse_questions(bytes: &[u8]) -> Result<Vec<Question>, DatasetError> {
+pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetError> {
     let unpacked = if bytes.starts_with(&ZSTD_MAGIC) { unpack(bytes)? } else { bytes.to_vec() };
     let text = String::from_utf8_lossy(&unpacked);
     let mut questions = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let question: Question = serde_json::from_str(line)
+        let question: LabelledQuestion = serde_json::from_str(line)
             .map_err(|error| DatasetError::Line { line: at + 1, reason: error.to_string() })?;
         if let Some(turn) = question.evidence.iter().find(|turn| **turn >= question.turns.len()) {
             let reason = format!("evidence names turn {turn} of {}", question.turns.len());

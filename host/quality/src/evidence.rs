@@ -7,22 +7,22 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ctxhost_config::Config;
-use ctxhost_engine::{Clock, EngineSpec};
+use ctxhost_engine::{EngineSpec, HostClock};
 use ctxhost_engine_api::transcript::tokens::{estimate, weighted_chars};
 use ctxhost_session::Session;
 use serde_json::json;
 
 use crate::baselines::score_turns;
-use crate::context::{RunMeter, SeenContext, options, percent};
-use crate::dataset::{Question, parse_time};
+use crate::context::{RunMeter, SeenContext, percent, run_options};
+use crate::dataset::{LabelledQuestion, parse_time};
 use crate::report::EvidenceRow;
-use crate::{QualityError, Subject};
+use crate::{BenchSubject, QualityError};
 
 /// Conversations that are looked at for evidence, as in recall at 5.
 const TOP_CONVERSATIONS: usize = 5;
 
 /// What a subject kept of one question.
-struct Kept {
+struct EvidenceShares {
     /// By turn: the share of its tokens that is shown.
     shares: BTreeMap<usize, f64>,
 }
@@ -46,27 +46,27 @@ struct EvidenceSums {
 /// [`QualityError`] where an engine fails.
 pub async fn measure_evidence(
     file: &str,
-    questions: &[Question],
-    subject: &Subject,
+    questions: &[LabelledQuestion],
+    subject: &BenchSubject,
     budgets: &[u64],
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
     let scores: Vec<Vec<f64>> = match subject {
-        Subject::Baseline(_) => questions.iter().map(score_turns).collect(),
-        Subject::Engine { .. } => Vec::new(),
+        BenchSubject::Baseline(_) => questions.iter().map(score_turns).collect(),
+        BenchSubject::Engine { .. } => Vec::new(),
     };
     for budget_tokens in budgets {
         let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::default());
         for (at, question) in questions.iter().enumerate() {
             let kept = match subject {
-                Subject::Baseline(baseline) => {
+                BenchSubject::Baseline(baseline) => {
                     let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
                     let chosen = baseline.choose(question, scores, *budget_tokens);
-                    Kept { shares: chosen.into_iter().map(|turn| (turn, 1.0)).collect() }
+                    EvidenceShares { shares: chosen.into_iter().map(|turn| (turn, 1.0)).collect() }
                 }
-                Subject::Engine { name, specs } => {
+                BenchSubject::Engine { name, specs } => {
                     let seen = ask(question, specs, *budget_tokens, config, &mut meter).await;
                     kept_in(
                         question,
@@ -80,7 +80,7 @@ pub async fn measure_evidence(
             sums.add(question, &kept);
             on_progress(1);
         }
-        let run = matches!(subject, Subject::Engine { .. }).then(|| meter.totals());
+        let run = matches!(subject, BenchSubject::Engine { .. }).then(|| meter.totals());
         rows.push(EvidenceRow { run, ..sums.row(file, subject.name(), *budget_tokens) });
     }
     Ok(rows)
@@ -88,15 +88,15 @@ pub async fn measure_evidence(
 
 /// What the model sees when the question is asked after its history.
 async fn ask(
-    question: &Question,
+    question: &LabelledQuestion,
     specs: &[EngineSpec],
     budget_tokens: u64,
     config: &Config,
     meter: &mut RunMeter,
 ) -> Result<SeenContext, ctxhost_context::ContextError> {
-    let options = options(config, budget_tokens);
+    let options = run_options(config, budget_tokens);
     let session = session_of(question)?;
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     let now_ms = session.leaf().map_or(0, |record| record.timestamp_ms());
     clock.set(now_ms);
     let mut context = options.open(session, specs, clock)?;
@@ -111,7 +111,7 @@ fn turn_id(turn: usize) -> String {
 }
 
 /// The history as a session, with the question behind it.
-fn session_of(question: &Question) -> Result<Session, ctxhost_session::SessionError> {
+fn session_of(question: &LabelledQuestion) -> Result<Session, ctxhost_session::SessionError> {
     let header = json!({ "type": "session", "version": 3, "id": question.id, "timestamp": "2023-01-01T00:00:00.000Z", "cwd": "/" });
     let mut lines = vec![header.to_string()];
     let asked = (question.query_date.as_str(), "user", question.query.as_str());
@@ -139,7 +139,7 @@ fn session_of(question: &Question) -> Result<Session, ctxhost_session::SessionEr
     Session::parse(&question.id, lines.join("\n").as_bytes())
 }
 
-fn kept_in(question: &Question, seen: &SeenContext) -> Kept {
+fn kept_in(question: &LabelledQuestion, seen: &SeenContext) -> EvidenceShares {
     let mut shares = BTreeMap::new();
     for (at, turn) in question.turns.iter().enumerate() {
         let id = turn_id(at);
@@ -164,7 +164,7 @@ fn kept_in(question: &Question, seen: &SeenContext) -> Kept {
             shares.insert(at, shown as f64 / all.max(1) as f64);
         }
     }
-    Kept { shares }
+    EvidenceShares { shares }
 }
 
 /// The sentences of a text, without the blanks around them.
@@ -174,7 +174,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl EvidenceSums {
-    fn add(&mut self, question: &Question, kept: &Kept) {
+    fn add(&mut self, question: &LabelledQuestion, kept: &EvidenceShares) {
         let share = |turn: &usize| kept.shares.get(turn).copied().unwrap_or(0.0);
         let cost =
             |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
@@ -213,7 +213,7 @@ impl EvidenceSums {
 }
 
 /// The share of the conversations with evidence that are among those that the context holds most of.
-fn top_conversations(question: &Question, kept: &Kept) -> f64 {
+fn top_conversations(question: &LabelledQuestion, kept: &EvidenceShares) -> f64 {
     let mut held: HashMap<&str, f64> = HashMap::new();
     for (turn, share) in &kept.shares {
         let Some(turn) = question.turns.get(*turn) else { continue };

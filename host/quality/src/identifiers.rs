@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::Entry;
-use ctxhost_survival::{names_in, texts_of};
+use ctxhost_retention::{names_in, texts_of};
 use regex::Regex;
 
 /// Names of files without a folder, and names of programs: `parse_body`, `parseBody`, `Parser::new`.
@@ -27,7 +27,7 @@ pub(crate) fn in_text(text: &str) -> BTreeSet<String> {
 
 /// The identifiers of an entry, calls and all.
 pub(crate) fn in_entry(entry: &Entry<'_>) -> BTreeSet<String> {
-    texts_of(&ctxhost_engine_api::Item::Kept(*entry))
+    texts_of(&ctxhost_engine_api::PlanItem::Kept(*entry))
         .iter()
         .flat_map(|text| in_text(text))
         .collect()

@@ -25,19 +25,19 @@ pub mod report;
 mod rules;
 mod rules_generator;
 
+use ctxhost_agent::engine_registry::EngineRegistryError;
 use ctxhost_config::Config;
 use ctxhost_engine::EngineSpec;
-use ctxhost_runtime::roster::RosterError;
 
 pub use baselines::Baseline;
-pub use dataset::{DatasetError, Question, parse_questions};
+pub use dataset::{DatasetError, LabelledQuestion, parse_questions};
 pub use evidence::measure_evidence;
 pub use recording::measure_recording;
 pub use rules::{RuleOptions, measure_rules};
 
 /// What is measured: an engine, or a baseline that chooses turns without one.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum BenchSubject {
     /// One engine, or several in a chain.
     Engine {
         /// Its name.
@@ -49,25 +49,26 @@ pub enum Subject {
     Baseline(Baseline),
 }
 
-impl Subject {
+impl BenchSubject {
     /// Reads the name of a baseline or of an engine that the config knows.
     ///
     /// # Errors
     ///
-    /// [`RosterError`] for a name that is neither.
-    pub fn parse(name: &str, config: &Config) -> Result<Subject, RosterError> {
+    /// [`EngineRegistryError`] for a name that is neither.
+    pub fn parse(name: &str, config: &Config) -> Result<BenchSubject, EngineRegistryError> {
         if let Some(baseline) = Baseline::parse(name) {
-            return Ok(Subject::Baseline(baseline));
+            return Ok(BenchSubject::Baseline(baseline));
         }
-        let specs = ctxhost_runtime::roster::Roster::of(config).stack(config, name)?;
-        Ok(Subject::Engine { name: name.to_owned(), specs })
+        let specs =
+            ctxhost_agent::engine_registry::EngineRegistry::load(config).chain(config, name)?;
+        Ok(BenchSubject::Engine { name: name.to_owned(), specs })
     }
 
     /// Its name in reports.
     pub fn name(&self) -> &str {
         match self {
-            Subject::Engine { name, .. } => name,
-            Subject::Baseline(baseline) => baseline.name(),
+            BenchSubject::Engine { name, .. } => name,
+            BenchSubject::Baseline(baseline) => baseline.name(),
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ctxhost_config::Config;
 use ctxhost_context::{Context, ContextError, LiveSession};
-use ctxhost_engine::{Clock, EngineSpec};
-use ctxhost_engine_api::{Entry, Kind, Plan, Role, Transcript};
+use ctxhost_engine::{EngineSpec, HostClock};
+use ctxhost_engine_api::{Entry, EntryKind, Plan, Role, Transcript};
 use ctxhost_session::{Record, RecordKind, Session};
 
-use crate::context::{RunMeter, SeenContext, options, percent};
+use crate::context::{RunMeter, SeenContext, percent, run_options};
 use crate::identifiers;
 use crate::report::RecordingRow;
-use crate::{Baseline, QualityError, Subject};
+use crate::{Baseline, BenchSubject, QualityError};
 
 /// The names that tools give to the argument with a path.
 const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
@@ -25,15 +25,15 @@ const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
 pub async fn measure_recording(
     file: &str,
     recorded: &Session,
-    subject: &Subject,
+    subject: &BenchSubject,
     budgets: &[u64],
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<RecordingRow>, QualityError> {
     let specs = match subject {
-        Subject::Engine { specs, .. } => Some(specs.as_slice()),
-        Subject::Baseline(Baseline::Tail) => None,
-        Subject::Baseline(_) => return Ok(Vec::new()),
+        BenchSubject::Engine { specs, .. } => Some(specs.as_slice()),
+        BenchSubject::Baseline(Baseline::Tail) => None,
+        BenchSubject::Baseline(_) => return Ok(Vec::new()),
     };
     let name = subject.name();
     let turns = needed_by_turn(recorded);
@@ -94,13 +94,13 @@ fn is_history(record: &Record) -> bool {
 fn is_answer(record: &Record) -> bool {
     record
         .to_entry()
-        .is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
+        .is_some_and(|entry| entry.role == Role::Assistant && entry.kind == EntryKind::Message)
 }
 
 /// What is counted of one run.
 #[derive(Default)]
 struct StepMeter {
-    said: HashSet<String>,
+    seen_names: HashSet<String>,
     derivable: u64,
     derived: u64,
     needed_turns: u64,
@@ -111,7 +111,7 @@ struct StepMeter {
     changes: u64,
     rereads: u64,
     /// The person's message that no request was shaped for yet.
-    asked: Option<String>,
+    pending_prompt: Option<String>,
 }
 
 /// Walks the recording. Without an engine each request shows the newest entries that fit.
@@ -123,8 +123,8 @@ async fn run(
     config: &Config,
     on_progress: &mut impl FnMut(u64),
 ) -> Result<RecordingRow, ContextError> {
-    let options = options(config, budget_tokens);
-    let clock = Clock::recorded();
+    let options = run_options(config, budget_tokens);
+    let clock = HostClock::recorded();
     clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
     let session = || Session::in_memory(recorded.header().clone());
     let opened = specs.map(|specs| options.open(session(), specs, clock.clone()));
@@ -152,7 +152,7 @@ async fn run(
         live.append_record(record)?;
         let view = live.view();
         if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-            steps.step(&entry, seen.as_ref(), turns);
+            steps.record_step(&entry, seen.as_ref(), turns);
         }
     }
     Ok(steps.row(budget_tokens, run))
@@ -179,17 +179,17 @@ impl StepMeter {
     }
 
     /// An entry came; where it answers a request, this is what the request showed.
-    fn step(&mut self, entry: &Entry<'_>, seen: Option<&SeenContext>, turns: &NeededByTurn) {
+    fn record_step(&mut self, entry: &Entry<'_>, seen: Option<&SeenContext>, turns: &NeededByTurn) {
         if let Some(seen) = seen {
             let upper = seen.all.to_uppercase();
             let is_shown = |name: &String| identifiers::is_shown(name, &seen.all, &upper);
             let used = identifiers::in_calls(entry);
             let known: Vec<&String> =
-                used.iter().filter(|name| self.said.contains(*name)).collect();
+                used.iter().filter(|name| self.seen_names.contains(*name)).collect();
             self.derivable += known.len() as u64;
             self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
             if let Some(needed) =
-                self.asked.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty())
+                self.pending_prompt.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty())
             {
                 let shown = needed.iter().filter(|name| is_shown(name)).count();
                 self.needed_turns += 1;
@@ -198,10 +198,10 @@ impl StepMeter {
             self.count_changes(entry, seen);
         }
         if entry.is_user_message() {
-            self.asked = Some(entry.id().to_owned());
+            self.pending_prompt = Some(entry.id().to_owned());
         }
         self.note_reads(entry);
-        self.said.extend(identifiers::in_entry(entry));
+        self.seen_names.extend(identifiers::in_entry(entry));
     }
 
     /// A change of a file needs what was read of it.

@@ -5,17 +5,17 @@
 
 use std::path::Path;
 
+use ctxhost_agent::compact_session;
 use ctxhost_config::Config;
-use ctxhost_context::{ContextError, Verdict};
-use ctxhost_engine::{Clock, EngineSpec};
-use ctxhost_runtime::compact_session;
+use ctxhost_context::{CompactionVerdict, ContextError};
+use ctxhost_engine::{EngineSpec, HostClock};
 use ctxhost_session::{RecordBody, Session};
 use serde_json::json;
 
-use crate::context::{SeenContext, options};
+use crate::context::{SeenContext, run_options};
 use crate::report::RuleRow;
 use crate::rules_generator::{RuleSession, generate};
-use crate::{QualityError, Subject};
+use crate::{BenchSubject, QualityError};
 
 /// When the first generated entry is written, in milliseconds since 1970.
 const FIRST_MS: i64 = 1_767_225_600_000;
@@ -46,12 +46,12 @@ impl Default for RuleOptions {
 ///
 /// [`QualityError`] where an engine fails or the disk does.
 pub async fn measure_rules(
-    subject: &Subject,
+    subject: &BenchSubject,
     options: RuleOptions,
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Option<RuleRow>, QualityError> {
-    let Subject::Engine { name, specs } = subject else { return Ok(None) };
+    let BenchSubject::Engine { name, specs } = subject else { return Ok(None) };
     let mut row = RuleRow {
         subject: name.clone(),
         sessions: options.sessions,
@@ -68,11 +68,11 @@ pub async fn measure_rules(
             played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
         let shown =
             |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
-        let kept = shown(&session.holding);
+        let kept = shown(&session.active);
         row.applied += applied;
-        row.rules += session.holding.len() as u64;
+        row.rules += session.active.len() as u64;
         row.rules_kept += kept as u64;
-        row.sessions_kept += u64::from(kept == session.holding.len());
+        row.sessions_kept += u64::from(kept == session.active.len());
         row.replaced += session.replaced.len() as u64;
         row.stale += shown(&session.replaced) as u64;
         on_progress(1);
@@ -87,7 +87,7 @@ async fn play(
     specs: &[EngineSpec],
     config: &Config,
 ) -> Result<(String, u64), ContextError> {
-    let options = options(config, BUDGET_TOKENS);
+    let options = run_options(config, BUDGET_TOKENS);
     let (mut now_ms, mut applied) = (FIRST_MS, 0);
     let last = session.rounds.len().saturating_sub(1);
     Session::create(path, "/", None)?;
@@ -101,14 +101,15 @@ async fn play(
         if at < last {
             let file = Session::open(path)?;
             let outcomes = compact_session(file, specs, &options, None, now_ms).await?;
-            applied += outcomes.iter().filter(|it| it.verdict == Verdict::Applied).count() as u64;
+            applied += outcomes.iter().filter(|it| it.verdict == CompactionVerdict::Applied).count()
+                as u64;
         }
     }
     let prompt = "What is the next step?";
     now_ms += 1_000;
     let mut file = Session::open(path)?;
     file.append_at(body(true, prompt, now_ms)?, now_ms)?;
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     clock.set(now_ms);
     let mut context = options.open(file, specs, clock)?;
     let prompt = context.prepare(&options.target).await?;

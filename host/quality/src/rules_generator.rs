@@ -11,19 +11,19 @@ pub(crate) struct RuleSession {
     /// What is said before each compaction, and after the last: `(is user, text)`.
     pub(crate) rounds: Vec<Vec<(bool, String)>>,
     /// Values that hold at the end.
-    pub(crate) holding: Vec<String>,
+    pub(crate) active: Vec<String>,
     /// Values that were replaced.
     pub(crate) replaced: Vec<String>,
 }
 
 /// What a rule is about, and how it is said at first and when it changes. `{}` is its value.
-struct Subject {
+struct RuleTopic {
     first: [&'static str; 3],
     change: [&'static str; 3],
 }
 
-const SUBJECTS: [Subject; 8] = [
-    Subject {
+const RULE_TOPICS: [RuleTopic; 8] = [
+    RuleTopic {
         first: [
             "Always deploy to the region {}.",
             "Please make sure every deployment goes to region {}.",
@@ -35,7 +35,7 @@ const SUBJECTS: [Subject; 8] = [
             "We switched regions: always deploy to region {}.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "Never write to the database {}.",
             "Do not touch database {} under any circumstances, never.",
@@ -47,7 +47,7 @@ const SUBJECTS: [Subject; 8] = [
             "The protected database changed to {}: never write to that database.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "I prefer commit messages that begin with {}.",
             "Every time you commit, begin the commit message with {}.",
@@ -59,7 +59,7 @@ const SUBJECTS: [Subject; 8] = [
             "Commit messages should always begin with {} now.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "Remember that the staging server is {}.",
             "Keep in mind: the staging server is {}.",
@@ -71,7 +71,7 @@ const SUBJECTS: [Subject; 8] = [
             "From now on use {} as the staging server.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "My preferred test command is {}.",
             "Always run the tests with the command {}.",
@@ -83,7 +83,7 @@ const SUBJECTS: [Subject; 8] = [
             "I prefer {} as the test command from now on.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "Never include the customer name {} in logs.",
             "Do not mention the customer name {} in any log, ever: never.",
@@ -95,7 +95,7 @@ const SUBJECTS: [Subject; 8] = [
             "The customer was renamed: never include the customer name {} in logs from now on.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "Always answer with the signature {} at the end of a mail.",
             "I want you to end each mail with the signature {}.",
@@ -107,7 +107,7 @@ const SUBJECTS: [Subject; 8] = [
             "My mail signature changed to {}.",
         ],
     },
-    Subject {
+    RuleTopic {
         first: [
             "Use only the branch {} for releases.",
             "Releases must come from the release branch {}.",
@@ -121,7 +121,7 @@ const SUBJECTS: [Subject; 8] = [
     },
 ];
 
-const ASKS: [&str; 8] = [
+const REQUESTS: [&str; 8] = [
     "Can you look at the failing parser and say what is wrong?",
     "Write a short description of the import job.",
     "What would you do about the slow start of the server?",
@@ -149,15 +149,15 @@ const FILLER: [&str; 10] = [
 /// before the third, so that two compactions follow whatever changes.
 pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> RuleSession {
     let mut rng = Rng::with_seed(seed);
-    let mut subjects: Vec<usize> = (0..SUBJECTS.len()).collect();
+    let mut subjects: Vec<usize> = (0..RULE_TOPICS.len()).collect();
     rng.shuffle(&mut subjects);
     let chosen: Vec<usize> = subjects.into_iter().take(5).collect();
-    let mut session = RuleSession { rounds: Vec::new(), holding: Vec::new(), replaced: Vec::new() };
+    let mut session = RuleSession { rounds: Vec::new(), active: Vec::new(), replaced: Vec::new() };
     let mut values: Vec<String> = chosen.iter().map(|_| value(&mut rng)).collect();
     for round in 0..=compactions {
         let mut said = vec![];
         for (at, subject) in chosen.iter().enumerate() {
-            let Some(subject) = SUBJECTS.get(*subject) else { continue };
+            let Some(subject) = RULE_TOPICS.get(*subject) else { continue };
             let is_changed = at < 2 && round == 2;
             let Some(current) = values.get_mut(at) else { continue };
             if round == 0 {
@@ -167,10 +167,10 @@ pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> Ru
                 said.push(rule(&mut rng, &subject.change, current));
             }
         }
-        let talk = talk(&mut rng, said, round_tokens);
+        let talk = generate_turns(&mut rng, said, round_tokens);
         session.rounds.push(talk);
     }
-    session.holding = values;
+    session.active = values;
     session
 }
 
@@ -191,13 +191,17 @@ fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
 }
 
 /// Turns of about `round_tokens`, with the rules among what the person says.
-fn talk(rng: &mut Rng, mut rules: Vec<String>, round_tokens: usize) -> Vec<(bool, String)> {
+fn generate_turns(
+    rng: &mut Rng,
+    mut rules: Vec<String>,
+    round_tokens: usize,
+) -> Vec<(bool, String)> {
     // The first message is the task, which no engine may change: it holds no rule.
-    let ask = ASKS.get(rng.usize(0..ASKS.len())).copied().unwrap_or_default();
+    let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
     let mut said = vec![(true, ask.to_owned()), (false, "Let me look at it.".to_owned())];
     let mut chars = 0;
     while chars < round_tokens * 4 || !rules.is_empty() {
-        let ask = ASKS.get(rng.usize(0..ASKS.len())).copied().unwrap_or_default();
+        let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
         let text = match rules.pop() {
             Some(rule) if rng.bool() => format!("{rule} {ask}"),
             Some(rule) => format!("{ask} {rule}"),
@@ -226,8 +230,8 @@ mod tests {
         let (one, two) = (generate(7, 5, 500), generate(7, 5, 500));
         assert_eq!(one.rounds, two.rounds);
         assert_ne!(one.rounds, generate(8, 5, 500).rounds);
-        assert_eq!((one.rounds.len(), one.holding.len(), one.replaced.len()), (6, 5, 2));
+        assert_eq!((one.rounds.len(), one.active.len(), one.replaced.len()), (6, 5, 2));
         let all: String = one.rounds.iter().flatten().map(|(_, text)| text.as_str()).collect();
-        assert!(one.holding.iter().chain(&one.replaced).all(|value| all.contains(value)));
+        assert!(one.active.iter().chain(&one.replaced).all(|value| all.contains(value)));
     }
 }

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use ctxhost_config::Config;
 use ctxhost_quality::{
-    Question, RuleOptions, Subject, measure_evidence, measure_rules, parse_questions,
+    BenchSubject, LabelledQuestion, RuleOptions, measure_evidence, measure_rules, parse_questions,
 };
 
 /// The questions of a fixture; `None`, with a line that says so, where the fixtures are not there.
-fn questions(name: &str) -> Option<Vec<Question>> {
+fn questions(name: &str) -> Option<Vec<LabelledQuestion>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/fixtures/longmemeval")
         .join(name);
@@ -23,9 +23,9 @@ fn questions(name: &str) -> Option<Vec<Question>> {
     }
 }
 
-async fn recall_percent(name: &str, questions: &[Question], budget_tokens: u64) -> f64 {
+async fn recall_percent(name: &str, questions: &[LabelledQuestion], budget_tokens: u64) -> f64 {
     let config = Config::default();
-    let subject = Subject::parse(name, &config).unwrap();
+    let subject = BenchSubject::parse(name, &config).unwrap();
     let rows = measure_evidence("f", questions, &subject, &[budget_tokens], &config, |_| ()).await;
     let row = rows.unwrap().remove(0);
     assert!(row.run.is_none_or(|run| run.overruns == 0 && run.violations == 0));
@@ -53,7 +53,7 @@ async fn recall_keeps_more_evidence_than_any_baseline() {
 #[tokio::test]
 async fn rules_outlive_compactions_and_replaced_ones_do_not() {
     let config = Config::default();
-    let subject = Subject::parse("recall", &config).unwrap();
+    let subject = BenchSubject::parse("recall", &config).unwrap();
     let options = RuleOptions { sessions: 6, seed: 77, ..RuleOptions::default() };
     let row = measure_rules(&subject, options, &config, |_| ()).await.unwrap().unwrap();
     assert_eq!((row.sessions_kept, row.stale, row.applied), (6, 0, 30), "{row:?}");

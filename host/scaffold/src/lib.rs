@@ -1,15 +1,15 @@
 //! The folder of a new engine: sources, tests, a CI file and a README, ready to build. It builds nothing itself.
 //!
 //! Templates are files below `scaffold/templates`, as they will stand in the folder but for a few words
-//! between at signs: `@id@`, `@lib@`, `@name@`, `@engine_api@`.
+//! between at signs: `@id@`, `@lib@`, `@engine_name@`, `@api_source@`.
 
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod api;
-mod name;
+mod api_source;
+mod engine_name;
 mod templates;
 
 use std::fs;
@@ -18,17 +18,17 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::C_HEADER;
 
-pub use api::{BadEngineApi, EngineApi};
-pub use name::{BadName, EngineName};
-use templates::Template;
+pub use api_source::{ApiSource, ApiSourceError};
+pub use engine_name::{EngineName, EngineNameError};
+use templates::FileTemplate;
 
 /// The header of C engines, in their folder `include`.
 const HEADER: &str = "ctxhost_engine.h";
 
 /// What an engine is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Language {
-    /// A crate that depends on `ctxhost-engine-api` alone.
+pub enum ScaffoldLanguage {
+    /// A crate that depends on `ctxhost-engine-api_source` alone.
     #[default]
     Rust,
     /// One source file against `ctxhost_engine.h`.
@@ -37,13 +37,13 @@ pub enum Language {
 
 /// What to write.
 #[derive(Clone, Debug)]
-pub struct Scaffold {
+pub struct EngineScaffold {
     /// The engine's id.
     pub name: EngineName,
     /// What it is written in.
-    pub language: Language,
+    pub language: ScaffoldLanguage,
     /// Where a Rust engine gets its one dependency from; nothing to one in C.
-    pub engine_api: EngineApi,
+    pub api_source: ApiSource,
 }
 
 /// Why a folder was not written.
@@ -65,7 +65,7 @@ pub enum ScaffoldError {
     },
 }
 
-impl Scaffold {
+impl EngineScaffold {
     /// Makes `folder` and fills it; answers the files in it, below the folder and sorted.
     ///
     /// # Errors
@@ -80,12 +80,12 @@ impl Scaffold {
             _ => unwritable(folder)(error),
         })?;
         let mut written = Vec::new();
-        for Template { path, text } in templates::of(self.language) {
+        for FileTemplate { path, text } in templates::files_for(self.language) {
             let path = PathBuf::from(self.filled(path));
             write_file(&folder.join(&path), &self.filled(text))?;
             written.push(path);
         }
-        if self.language == Language::C {
+        if self.language == ScaffoldLanguage::C {
             let path = PathBuf::from("include").join(HEADER);
             write_file(&folder.join(&path), C_HEADER)?;
             written.push(path);
@@ -100,7 +100,7 @@ impl Scaffold {
             ("@id@", self.name.id().to_owned()),
             ("@lib@", self.name.library()),
             ("@name@", self.name.title()),
-            ("@engine_api@", self.engine_api.dependency()),
+            ("@engine_api@", self.api_source.dependency()),
         ];
         words.iter().fold(text.to_owned(), |text, (place, word)| text.replace(place, word))
     }

@@ -1,10 +1,10 @@
 //! The files of a new engine, by language: paths in its folder and texts, with places left for its words.
 
-use super::Language;
+use super::ScaffoldLanguage;
 
 /// One file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Template {
+pub(super) struct FileTemplate {
     /// Where it goes in the folder.
     pub(super) path: &'static str,
     /// What it says.
@@ -12,10 +12,10 @@ pub(super) struct Template {
 }
 
 /// The files of a language.
-pub(super) fn of(language: Language) -> &'static [Template] {
+pub(super) fn files_for(language: ScaffoldLanguage) -> &'static [FileTemplate] {
     match language {
-        Language::Rust => RUST,
-        Language::C => C,
+        ScaffoldLanguage::Rust => RUST,
+        ScaffoldLanguage::C => C,
     }
 }
 
@@ -23,11 +23,11 @@ pub(super) fn of(language: Language) -> &'static [Template] {
 // obey a .gitignore.
 macro_rules! templates {
     ($($path:literal = $file:literal,)*) => {
-        &[$(Template { path: $path, text: include_str!(concat!("templates/", $file)) }),*]
+        &[$(FileTemplate { path: $path, text: include_str!(concat!("templates/", $file)) }),*]
     };
 }
 
-const RUST: &[Template] = templates! {
+const RUST: &[FileTemplate] = templates! {
     "Cargo.toml" = "rust/Cargo.toml.in",
     "src/lib.rs" = "rust/lib.rs",
     "src/choice.rs" = "rust/choice.rs",
@@ -39,7 +39,7 @@ const RUST: &[Template] = templates! {
     "rustfmt.toml" = "rust/rustfmt.toml",
 };
 
-const C: &[Template] = templates! {
+const C: &[FileTemplate] = templates! {
     "Makefile" = "c/Makefile",
     "src/@lib@.c" = "c/engine.c",
     "README.md" = "c/README.md",

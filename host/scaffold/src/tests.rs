@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::*;
 
-fn scaffold(language: Language, engine_api: EngineApi) -> Scaffold {
-    Scaffold { name: "keep-errors".parse().unwrap(), language, engine_api }
+fn scaffold(language: ScaffoldLanguage, engine_api: ApiSource) -> EngineScaffold {
+    EngineScaffold { name: "keep-errors".parse().unwrap(), language, api_source: engine_api }
 }
 
-fn version() -> EngineApi {
-    EngineApi::Version("1.0".into())
+fn version() -> ApiSource {
+    ApiSource::Version("1.0".into())
 }
 
 /// The texts of all files below a folder.
@@ -22,7 +22,7 @@ fn texts(folder: &Path, files: &[PathBuf]) -> Vec<(String, String)> {
 
 #[test]
 fn every_word_has_found_its_place() {
-    for language in [Language::Rust, Language::C] {
+    for language in [ScaffoldLanguage::Rust, ScaffoldLanguage::C] {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("deep/keep-errors");
         let files = scaffold(language, version()).write(&folder).unwrap();
@@ -39,7 +39,7 @@ fn every_word_has_found_its_place() {
 fn a_rust_engine_has_what_it_needs() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
-    let files = scaffold(Language::Rust, version()).write(&folder).unwrap();
+    let files = scaffold(ScaffoldLanguage::Rust, version()).write(&folder).unwrap();
     let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
     let wanted = [
         ".github/workflows/engine.yml",
@@ -68,7 +68,7 @@ fn a_rust_engine_has_what_it_needs() {
 fn an_engine_in_c_brings_its_header() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
-    let files = scaffold(Language::C, version()).write(&folder).unwrap();
+    let files = scaffold(ScaffoldLanguage::C, version()).write(&folder).unwrap();
     let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
     let wanted = [
         ".github/workflows/engine.yml",
@@ -88,12 +88,12 @@ fn nothing_is_written_over() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
     fs::create_dir(&folder).unwrap();
-    let refused = scaffold(Language::Rust, version()).write(&folder);
+    let refused = scaffold(ScaffoldLanguage::Rust, version()).write(&folder);
     assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     let file = home.path().join("file");
     fs::write(&file, "mine").unwrap();
-    let refused = scaffold(Language::Rust, version()).write(&file);
+    let refused = scaffold(ScaffoldLanguage::Rust, version()).write(&file);
     assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }

@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 
 use super::clock;
 use super::error::SessionError;
-use super::fields::{Fields, json_string, json_string_or_null, on_one_line};
+use super::json_fields::{JsonFields, json_string, json_string_or_null, to_single_line};
 use super::record::{Record, RecordKind};
 
 /// The content of a record that is about to be appended.
 #[derive(Clone, Debug)]
 pub struct RecordBody {
     kind: RecordKind,
-    fields: Fields,
+    fields: JsonFields,
 }
 
 impl RecordBody {
@@ -36,7 +36,7 @@ impl RecordBody {
         if !is_object || !serde_json::from_str(json).is_ok_and(is_named) {
             return Err(body_error("a message is a JSON object with a role"));
         }
-        Ok(RecordBody::of(RecordKind::Message).with("message", on_one_line(json)))
+        Ok(RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json)))
     }
 
     /// The same with another message, where it has one and `change` answers one.
@@ -75,20 +75,20 @@ impl RecordBody {
         if kind == "message" {
             return RecordBody::message(&object.get("message").unwrap_or(&Value::Null).to_string());
         }
-        let mut body = RecordBody::of(RecordKind::from_name(kind));
+        let mut body = RecordBody::new(RecordKind::from_name(kind));
         for (name, value) in object.iter().filter(|(name, _)| *name != "type") {
             if matches!(name.as_str(), "id" | "parentId" | "timestamp") {
                 return Err(body_error(format!("the session gives `{name}`, leave it out")));
             }
-            body = body.with(name, value.to_string());
+            body = body.with_field(name, value.to_string());
         }
         Ok(body)
     }
 
     /// What another record says, its fields byte for byte.
-    pub(super) fn of_record(record: &Record) -> Result<RecordBody, SessionError> {
+    pub(super) fn from_record(record: &Record) -> Result<RecordBody, SessionError> {
         let unreadable = || body_error("its line is no JSON object");
-        let mut fields = Fields::parse(record.line()).ok_or_else(unreadable)?;
+        let mut fields = JsonFields::parse(record.line()).ok_or_else(unreadable)?;
         for given in ["type", "id", "parentId", "timestamp"] {
             fields.remove(given);
         }
@@ -96,7 +96,7 @@ impl RecordBody {
     }
 
     /// The same body with the record it names under its new id, where that has one.
-    pub(super) fn naming(mut self, renamed: &HashMap<String, String>) -> RecordBody {
+    pub(super) fn with_renamed_target(mut self, renamed: &HashMap<String, String>) -> RecordBody {
         let target = self.fields.get("targetId").and_then(|json| serde_json::from_str(json).ok());
         if let Some(id) = target.and_then(|old: String| renamed.get(&old)) {
             self.fields.set("targetId", json_string(id));
@@ -106,45 +106,47 @@ impl RecordBody {
 
     /// Another model answers from here on.
     pub fn model_change(provider: &str, model_id: &str) -> RecordBody {
-        RecordBody::of(RecordKind::ModelChange)
-            .with("provider", json_string(provider))
-            .with("modelId", json_string(model_id))
+        RecordBody::new(RecordKind::ModelChange)
+            .with_field("provider", json_string(provider))
+            .with_field("modelId", json_string(model_id))
     }
 
     /// Another thinking level from here on.
     pub fn thinking_level_change(level: &str) -> RecordBody {
-        RecordBody::of(RecordKind::ThinkingLevelChange).with("thinkingLevel", json_string(level))
+        RecordBody::new(RecordKind::ThinkingLevelChange)
+            .with_field("thinkingLevel", json_string(level))
     }
 
     /// State of an extension; never in context.
     pub fn custom(custom_type: &str, data: &impl Serialize) -> RecordBody {
         let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
-        RecordBody::of(RecordKind::Custom)
-            .with("customType", json_string(custom_type))
-            .with("data", data)
+        RecordBody::new(RecordKind::Custom)
+            .with_field("customType", json_string(custom_type))
+            .with_field("data", data)
     }
 
     /// A message of an extension, in context as a user message.
     pub fn custom_message(custom_type: &str, content: &str, display: bool) -> RecordBody {
-        RecordBody::of(RecordKind::CustomMessage)
-            .with("customType", json_string(custom_type))
-            .with("content", json_string(content))
-            .with("display", display.to_string())
+        RecordBody::new(RecordKind::CustomMessage)
+            .with_field("customType", json_string(custom_type))
+            .with_field("content", json_string(content))
+            .with_field("display", display.to_string())
     }
 
     /// The summary of a branch that was left at `from_id`.
     pub fn branch_summary(from_id: &str, summary: &str) -> RecordBody {
-        RecordBody::of(RecordKind::BranchSummary)
-            .with("fromId", json_string(from_id))
-            .with("summary", json_string(summary))
+        RecordBody::new(RecordKind::BranchSummary)
+            .with_field("fromId", json_string(from_id))
+            .with_field("summary", json_string(summary))
     }
 
     /// An earlier record has this content from here on, as JSON; `None` leaves it out of the context.
     pub fn context_edit(target_id: &str, content: Option<&str>) -> RecordBody {
-        let body = RecordBody::of(RecordKind::ContextEdit).with("targetId", json_string(target_id));
+        let body =
+            RecordBody::new(RecordKind::ContextEdit).with_field("targetId", json_string(target_id));
         match content {
             Some(json) => {
-                body.with("replacement", format!(r#"{{"content":{}}}"#, on_one_line(json)))
+                body.with_field("replacement", format!(r#"{{"content":{}}}"#, to_single_line(json)))
             }
             None => body,
         }
@@ -152,31 +154,32 @@ impl RecordBody {
 
     /// A name for an earlier record; `None` takes the name away.
     pub fn label(target_id: &str, label: Option<&str>) -> RecordBody {
-        let body = RecordBody::of(RecordKind::Label).with("targetId", json_string(target_id));
+        let body =
+            RecordBody::new(RecordKind::Label).with_field("targetId", json_string(target_id));
         match label {
-            Some(label) => body.with("label", json_string(label)),
+            Some(label) => body.with_field("label", json_string(label)),
             None => body,
         }
     }
 
     /// A name for the session.
     pub fn session_info(name: &str) -> RecordBody {
-        RecordBody::of(RecordKind::SessionInfo).with("name", json_string(name))
+        RecordBody::new(RecordKind::SessionInfo).with_field("name", json_string(name))
     }
 
     /// A body of a kind, without fields of its own.
-    pub(super) fn of(kind: RecordKind) -> RecordBody {
-        RecordBody { kind, fields: Fields::default() }
+    pub(super) fn new(kind: RecordKind) -> RecordBody {
+        RecordBody { kind, fields: JsonFields::default() }
     }
 
     /// Adds a field.
-    pub(super) fn with(mut self, name: &str, json: String) -> RecordBody {
+    pub(super) fn with_field(mut self, name: &str, json: String) -> RecordBody {
         self.fields.set(name, json);
         self
     }
 
     /// All it says, as the seed of an id.
-    pub(super) fn seed(&self) -> String {
+    pub(super) fn id_seed(&self) -> String {
         format!("{}{}", self.kind.name(), self.fields.to_line())
     }
 
@@ -187,15 +190,15 @@ impl RecordBody {
         parent_id: Option<&str>,
         timestamp_ms: i64,
     ) -> Record {
-        let mut line = Fields::default();
+        let mut line = JsonFields::default();
         line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
-        line.set("timestamp", json_string(&clock::iso(timestamp_ms)));
+        line.set("timestamp", json_string(&clock::format_iso(timestamp_ms)));
         let message_bytes =
             self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
         line.extend(self.fields);
-        let record = Record::of_line(line.to_line(), id, parent_id, self.kind, timestamp_ms);
+        let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, timestamp_ms);
         // Tens of thousands may come at once, and each would be read again for it.
         let Some(bytes) = message_bytes else { return record };
         let end = record.line().len() - "}".len();

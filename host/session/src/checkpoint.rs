@@ -11,9 +11,9 @@
 //! those places and what follows, and compares their fingerprints. A checkpoint is never needed: where it
 //! is missing or anything about it is off, all of the session is read.
 
-mod excerpt;
-mod marks;
-mod needed;
+mod id_fingerprints;
+mod partial_load;
+mod working_set;
 
 use std::collections::HashSet;
 use std::io;
@@ -24,45 +24,45 @@ use ctxhost_files::SESSION_FILE_BYTES;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub(super) use excerpt::open;
-pub(super) use marks::{Marks, Seal};
+pub(super) use id_fingerprints::{FingerprintSum, IdFingerprints};
+pub(super) use partial_load::load;
 
-use super::contents::{Content, Contents};
-use super::journal::aside::{beside, replace};
-use super::journal::disk::RealDisk;
-use needed::Needed;
+use super::contents::{LineContent, SessionContents};
+use super::journal::disk::OsJournalDisk;
+use super::journal::sidecar::{replace_file, sidecar_path};
+use working_set::WorkingSet;
 
 /// The version that this code writes and follows.
 const CHECKPOINT_VERSION: u32 = 1;
 
 /// The suffix of one that has not taken its place yet.
-pub(super) const STAGED: &str = "live.new";
+pub(super) const STAGED_SUFFIX: &str = "live.new";
 
 /// Bytes of a session before the newest compaction from which on a checkpoint is kept. Less than this is
 /// read in a few milliseconds, and two more files beside it would be litter.
-pub(super) const LEAST_BYTES: u64 = 1 << 20;
+pub(super) const MIN_CHECKPOINT_BYTES: u64 = 1 << 20;
 
 /// What the file holds.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Checkpoint {
+struct CheckpointFile {
     version: u32,
     /// Where the line behind the compaction begins.
     end_bytes: u64,
     /// Records before that.
     records: usize,
     /// Those of their fingerprints.
-    marks: Seal,
-    header: Place,
+    marks: FingerprintSum,
+    header: LinePosition,
     /// In file order; the last one is the compaction.
-    held: Vec<Held>,
+    held: Vec<CheckpointRecord>,
     live: Vec<SavedSlot>,
 }
 
 /// A line of the session file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Place {
+pub(super) struct LinePosition {
     at_bytes: u64,
     length_bytes: u64,
     fingerprint: u64,
@@ -71,8 +71,8 @@ pub(super) struct Place {
 /// A record that the next turn needs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Held {
-    place: Place,
+struct CheckpointRecord {
+    place: LinePosition,
     /// Whether it is on the branch of the compaction.
     on_branch: bool,
     /// Whether the record before it on the branch is left out.
@@ -102,22 +102,22 @@ enum SavedSource {
 
 /// What an excerpt leaves out of a session.
 #[derive(Clone, Debug)]
-pub(super) struct Older {
+pub(super) struct SkippedRecords {
     /// Where its lines begin; what it holds of the part before has no line here.
     pub(super) end_bytes: u64,
     /// All that is known of the ids before that.
-    pub(super) marks: Arc<Marks>,
+    pub(super) id_fingerprints: Arc<IdFingerprints>,
     records: usize,
-    header: Place,
+    header: LinePosition,
     /// Places of the records that are held, which are the first ones of the excerpt.
-    places: Vec<Place>,
+    places: Vec<LinePosition>,
     cuts: HashSet<usize>,
     hiding: HashSet<usize>,
 }
 
-impl Older {
+impl SkippedRecords {
     /// How many records are left out.
-    pub(super) fn left_out_records(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.records - self.held_records()
     }
 
@@ -127,70 +127,70 @@ impl Older {
     }
 
     /// Whether the record before this one on the branch is left out.
-    pub(super) fn is_cut_before(&self, position: usize) -> bool {
+    pub(super) fn has_gap_before(&self, position: usize) -> bool {
         self.cuts.contains(&position)
     }
 
     /// Whether an entry between this record and the one before it here is left out.
-    pub(super) fn hides_before(&self, position: usize) -> bool {
+    pub(super) fn hides_entry_before(&self, position: usize) -> bool {
         self.hiding.contains(&position)
     }
 }
 
 /// How far the fingerprints on the disk reach.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sealed {
-    seal: Seal,
+pub(super) struct FingerprintCoverage {
+    seal: FingerprintSum,
     /// Records of the file that they cover.
     records: usize,
 }
 
 /// Keeps a checkpoint for the compaction at this position, behind which the contents stand. Answers how
 /// far the fingerprints reach now.
-pub(super) fn keep(
+pub(super) fn write_checkpoint(
     session: &Path,
-    contents: &Contents,
+    contents: &SessionContents,
     compaction: usize,
-    sealed: Option<Sealed>,
-) -> io::Result<Sealed> {
-    let Some(standing) = contents.standing.as_ref().filter(|it| it.at == compaction) else {
+    sealed: Option<FingerprintCoverage>,
+) -> io::Result<FingerprintCoverage> {
+    let Some(standing) = contents.live_base.as_ref().filter(|it| it.at == compaction) else {
         return Err(io::Error::other("what is live behind the compaction is not known"));
     };
-    let needed = Needed::of(contents, standing);
+    let needed = WorkingSet::compute(contents, standing);
     let (places, end_bytes) = places_of(contents, &needed, compaction)?;
-    let records = contents.left_out_records() + compaction + 1;
-    let seal = marks::extend(session, contents, compaction, sealed)?;
-    let checkpoint = Checkpoint {
+    let records = contents.skipped_count() + compaction + 1;
+    let seal = id_fingerprints::extend(session, contents, compaction, sealed)?;
+    let checkpoint = CheckpointFile {
         version: CHECKPOINT_VERSION,
         end_bytes,
         records,
         marks: seal,
         header: header_place(contents),
-        held: needed.held(contents, &places),
-        live: needed.saved(contents, standing),
+        held: needed.checkpoint_records(contents, &places),
+        live: needed.saved_slots(contents, standing),
     };
     checkpoint.write(session)?;
-    Ok(Sealed { seal, records })
+    Ok(FingerprintCoverage { seal, records })
 }
 
 /// Where the needed records stand in the file, and where the line behind the last one begins.
 fn places_of(
-    contents: &Contents,
-    needed: &Needed,
+    contents: &SessionContents,
+    needed: &WorkingSet,
     compaction: usize,
-) -> io::Result<(Vec<Place>, u64)> {
-    let known = contents.older.as_ref().map_or(&[][..], |older| &older.places);
-    let mut places: Vec<Place> =
+) -> io::Result<(Vec<LinePosition>, u64)> {
+    let known = contents.skipped.as_ref().map_or(&[][..], |older| &older.places);
+    let mut places: Vec<LinePosition> =
         needed.positions().filter_map(|at| known.get(at)).copied().collect();
-    let mut at_bytes = contents.older.as_ref().map_or(0, |older| older.end_bytes);
+    let mut at_bytes = contents.skipped.as_ref().map_or(0, |older| older.end_bytes);
     let mut end_bytes = at_bytes;
     for line in &contents.lines {
         let here_bytes = at_bytes;
         at_bytes += contents.line_bytes(line);
-        let Content::Record(position) = line.content else { continue };
+        let LineContent::Record(position) = line.content else { continue };
         if needed.contains(position) {
-            let text = contents.at(position).map_or("", |record| record.line());
-            places.push(Place::of(here_bytes, text));
+            let text = contents.record_at(position).map_or("", |record| record.line());
+            places.push(LinePosition::from_line(here_bytes, text));
         }
         if position == compaction {
             end_bytes = at_bytes;
@@ -203,19 +203,20 @@ fn places_of(
     Err(io::Error::other("a record that is needed has no line"))
 }
 
-fn header_place(contents: &Contents) -> Place {
-    if let Some(older) = &contents.older {
+fn header_place(contents: &SessionContents) -> LinePosition {
+    if let Some(older) = &contents.skipped {
         return older.header;
     }
-    let before = contents.lines.iter().take_while(|line| !matches!(line.content, Content::Header));
+    let before =
+        contents.lines.iter().take_while(|line| !matches!(line.content, LineContent::Header));
     let at_bytes = before.map(|line| contents.line_bytes(line)).sum();
-    Place::of(at_bytes, contents.header.line())
+    LinePosition::from_line(at_bytes, contents.header.line())
 }
 
-impl Place {
-    fn of(at_bytes: u64, line: &str) -> Place {
+impl LinePosition {
+    fn from_line(at_bytes: u64, line: &str) -> LinePosition {
         let fingerprint = fingerprint(line.as_bytes());
-        Place { at_bytes, length_bytes: line.len() as u64, fingerprint }
+        LinePosition { at_bytes, length_bytes: line.len() as u64, fingerprint }
     }
 }
 
@@ -225,20 +226,21 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-impl Checkpoint {
+impl CheckpointFile {
     fn write(&self, session: &Path) -> io::Result<()> {
         let json = serde_json::to_string(self)?;
-        let (path, staged) = (beside(session, "live"), beside(session, STAGED));
+        let (path, staged) = (sidecar_path(session, "live"), sidecar_path(session, STAGED_SUFFIX));
         let text = format!("{:016x}\n{json}\n", fingerprint(json.as_bytes()));
-        replace(&RealDisk, &path, &staged, None, text.as_bytes()).map(drop)
+        replace_file(&OsJournalDisk, &path, &staged, None, text.as_bytes()).map(drop)
     }
 
     /// The one beside a session, where it is whole and of this version.
-    fn read(session: &Path) -> Option<Checkpoint> {
-        let text = ctxhost_files::read_text(&beside(session, "live"), SESSION_FILE_BYTES).ok()?;
+    fn read(session: &Path) -> Option<CheckpointFile> {
+        let text =
+            ctxhost_files::read_text(&sidecar_path(session, "live"), SESSION_FILE_BYTES).ok()?;
         let (seal, json) = text.strip_suffix('\n')?.split_once('\n')?;
         let is_whole = seal == format!("{:016x}", fingerprint(json.as_bytes()));
-        let checkpoint: Checkpoint = is_whole.then(|| serde_json::from_str(json).ok())??;
+        let checkpoint: CheckpointFile = is_whole.then(|| serde_json::from_str(json).ok())??;
         (checkpoint.version == CHECKPOINT_VERSION).then_some(checkpoint)
     }
 }

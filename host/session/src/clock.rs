@@ -9,7 +9,7 @@ pub(super) fn now_ms() -> i64 {
 }
 
 /// `2026-11-21T01:41:21.054Z`.
-pub(super) fn iso(timestamp_ms: i64) -> String {
+pub(super) fn format_iso(timestamp_ms: i64) -> String {
     let time = Timestamp::from_millisecond(timestamp_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
 }

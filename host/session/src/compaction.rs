@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 
-use ctxhost_engine_api::{Action, Entry, Item as Projected, Kind, Plan, Role, Transcript};
+use ctxhost_engine_api::{Action, Entry, EntryKind, Plan, PlanItem as Projected, Role, Transcript};
 use serde_json::Value;
 
 use super::body::RecordBody;
-use super::contents::Contents;
+use super::contents::SessionContents;
 use super::entry;
 use super::error::SessionError;
-use super::fields::json_string;
-use super::items::{DETAILS_VERSION, Details, Item, Projection, Speaker};
-use super::live::Live;
+use super::json_fields::json_string;
+use super::live_transcript::LiveTranscript;
+use super::projection_items::{
+    CompactionDetails, DETAILS_VERSION, InsertRole, RecordedProjection, StoredItem,
+};
 use super::record::{Record, RecordKind};
 
 /// A compaction that is about to be recorded.
@@ -57,25 +59,25 @@ impl<'a> NewCompaction<'a> {
 
 /// A compaction worked out, without the id that it may name itself.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct CompactionDraft {
     summary: String,
     first_kept_id: Option<String>,
     tokens_before: u64,
     details: String,
 }
 
-impl Draft {
+impl CompactionDraft {
     /// Works out what to record, and proves that a reader will find the same projection.
-    pub(super) fn of(
-        contents: &Contents,
+    pub(super) fn prepare(
+        contents: &SessionContents,
         first_task: Option<usize>,
         new: &NewCompaction<'_>,
-    ) -> Result<Draft, SessionError> {
+    ) -> Result<CompactionDraft, SessionError> {
         let items = items_of(new.plan, new.view)?;
         let projection = new.plan.project(new.view);
         let kept: Vec<Entry<'_>> = projection.iter().filter_map(Projected::entry).collect();
         prove(contents, first_task, &items, &kept)?;
-        Ok(Draft {
+        Ok(CompactionDraft {
             summary: summary_of(contents, new, &projection, kept.len()),
             first_kept_id: tail_start(contents, &kept).map(str::to_owned),
             tokens_before: new.tokens_before,
@@ -84,21 +86,24 @@ impl Draft {
     }
 
     /// All it says, as the seed of an id.
-    pub(super) fn seed(&self) -> String {
+    pub(super) fn id_seed(&self) -> String {
         format!("{}{}", self.summary, self.details)
     }
 
     /// The body of the record. A compaction that keeps no tail names itself.
     pub(super) fn into_body(self, id: &str) -> RecordBody {
-        RecordBody::of(RecordKind::Compaction)
-            .with("summary", json_string(&self.summary))
-            .with("firstKeptEntryId", json_string(self.first_kept_id.as_deref().unwrap_or(id)))
-            .with("tokensBefore", self.tokens_before.to_string())
-            .with("details", self.details)
+        RecordBody::new(RecordKind::Compaction)
+            .with_field("summary", json_string(&self.summary))
+            .with_field(
+                "firstKeptEntryId",
+                json_string(self.first_kept_id.as_deref().unwrap_or(id)),
+            )
+            .with_field("tokensBefore", self.tokens_before.to_string())
+            .with_field("details", self.details)
     }
 }
 
-fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<Item>, SessionError> {
+fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, SessionError> {
     let id = |seq| {
         let missing = || plan_error(format!("the plan names position {seq} of {}", view.len()));
         view.get(seq).map(|entry| entry.id().to_owned()).ok_or_else(missing)
@@ -108,17 +113,17 @@ fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<Item>, SessionError> {
         items.push(match &op.action {
             Action::Keep(range) if range.is_empty() => continue,
             Action::Keep(range) => match (id(range.start)?, id(range.end - 1)?) {
-                (first, last) if first == last => Item::Keep { keep: first },
-                keep_range => Item::KeepRange { keep_range },
+                (first, last) if first == last => StoredItem::Keep { keep: first },
+                keep_range => StoredItem::KeepRange { keep_range },
             },
             Action::ReplaceText { seq, text } => {
-                Item::Retell { retell: id(*seq)?, text: text.clone() }
+                StoredItem::ReplaceText { retell: id(*seq)?, text: text.clone() }
             }
             Action::ReplaceRaw { seq, raw } => {
-                Item::Rewrite { rewrite: id(*seq)?, raw: raw.clone() }
+                StoredItem::ReplaceRaw { rewrite: id(*seq)?, raw: raw.clone() }
             }
             Action::Insert { role, text, .. } => {
-                Item::Insert { insert: speaker(*role)?, text: text.clone() }
+                StoredItem::Insert { insert: speaker(*role)?, text: text.clone() }
             }
             Action::Drop(_) => continue,
             _ => return Err(plan_error("the plan has an operation of a newer engine")),
@@ -127,19 +132,19 @@ fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<Item>, SessionError> {
     Ok(items)
 }
 
-fn speaker(role: Role) -> Result<Speaker, SessionError> {
+fn speaker(role: Role) -> Result<InsertRole, SessionError> {
     let refused = || plan_error(format!("a plan cannot insert a message of role {}", role.name()));
-    Speaker::of(role).ok_or_else(refused)
+    InsertRole::from_role(role).ok_or_else(refused)
 }
 
 /// Proves that the items name the live transcript of this session and keep what the plan keeps.
 fn prove(
-    contents: &Contents,
+    contents: &SessionContents,
     first_task: Option<usize>,
-    items: &[Item],
+    items: &[StoredItem],
     kept: &[Entry<'_>],
 ) -> Result<(), SessionError> {
-    let live = Live::of(contents, first_task);
+    let live = LiveTranscript::from_branch(contents, first_task);
     let slots = live.project(contents.records.len(), items).ok_or_else(|| {
         plan_error("the plan is out of order, or its transcript is not the live one of this branch")
     })?;
@@ -153,16 +158,16 @@ fn prove(
 
 /// The summary for Pi: all that stands for something older, in order.
 fn summary_of(
-    contents: &Contents,
+    contents: &SessionContents,
     new: &NewCompaction<'_>,
     projection: &[Projected<'_>],
     kept: usize,
 ) -> String {
     let texts = projection.iter().filter_map(|item| match item {
         Projected::Inserted { text, .. } => Some((*text).to_owned()),
-        _ if item.entry()?.kind() != Kind::CompactionSummary => None,
+        _ if item.entry()?.kind() != EntryKind::CompactionSummary => None,
         Projected::Kept(entry) => {
-            let bare = contents.record(entry.id()).and_then(entry::summary_of);
+            let bare = contents.record(entry.id()).and_then(entry::compaction_summary_text);
             Some(bare.unwrap_or_else(|| entry.text().to_owned()))
         }
         _ => Some(item.text().into_owned()),
@@ -182,21 +187,22 @@ fn summary_of(
 
 /// The id of the first entry of the kept tail: neighbours in the transcript and in the file, so
 /// that Pi, which reads on from there, finds nothing that the plan had left out long before.
-fn tail_start<'a>(contents: &Contents, kept: &[Entry<'a>]) -> Option<&'a str> {
+fn tail_start<'a>(contents: &SessionContents, kept: &[Entry<'a>]) -> Option<&'a str> {
     let path = contents.tree.path();
     let steps: HashMap<usize, usize> =
         path.iter().enumerate().map(|(step, at)| (*at, step)).collect();
     let step = |entry: &Entry<'_>| {
         let at = contents.tree.position(entry.id())?;
-        let is_plain = *contents.at(at)?.kind() != RecordKind::Compaction;
+        let is_plain = *contents.record_at(at)?.kind() != RecordKind::Compaction;
         is_plain.then(|| steps.get(&at).copied())?
     };
     let is_between = |first: usize, next: usize| {
         let between = path.get(first + 1..next).unwrap_or_default();
-        let hides =
-            |at: &usize| contents.older.as_ref().is_some_and(|older| older.hides_before(*at));
+        let hides = |at: &usize| {
+            contents.skipped.as_ref().is_some_and(|older| older.hides_entry_before(*at))
+        };
         between.iter().chain(path.get(next)).any(hides)
-            || between.iter().filter_map(|at| contents.at(*at)).any(is_in_context)
+            || between.iter().filter_map(|at| contents.record_at(*at)).any(is_in_context)
     };
     let mut start: Option<(Entry<'a>, usize)> = None;
     for entry in kept.iter().rev() {
@@ -217,11 +223,11 @@ pub(super) fn is_in_context(record: &Record) -> bool {
     *record.kind() != RecordKind::Compaction && record.to_entry().is_some()
 }
 
-fn details_of(new: &NewCompaction<'_>, items: Vec<Item>) -> Result<String, SessionError> {
+fn details_of(new: &NewCompaction<'_>, items: Vec<StoredItem>) -> Result<String, SessionError> {
     let engine_details = &new.plan.extras.details;
     let files = |name| engine_details.get(name).filter(|files| files.is_array()).cloned();
-    let details = Details {
-        ctxhost: Projection {
+    let details = CompactionDetails {
+        ctxhost: RecordedProjection {
             version: DETAILS_VERSION,
             engine: new.engine.clone(),
             engine_version: new.engine_version.clone(),

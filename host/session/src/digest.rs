@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use ctxhost_engine_api::Transcript;
 use sha2::{Digest as _, Sha256};
 
-use super::fields::Fields;
+use super::json_fields::JsonFields;
 
 /// The SHA-256 of what a transcript says, in hex.
 ///
 /// Role, kind, flags and JSON of every entry count. Ids do not, nor do the parent and the time of a
 /// record: they say where it stands in the file, and a record that is told again has others.
-pub fn digest(view: &Transcript) -> String {
+pub fn transcript_digest(view: &Transcript) -> String {
     let mut hash = Sha256::new();
     for entry in view.iter() {
         let content = content_of(entry.raw());
@@ -25,7 +25,7 @@ pub fn digest(view: &Transcript) -> String {
 
 /// The JSON of a message byte for byte; of a record that is none, without what places it.
 fn content_of(raw: &str) -> Cow<'_, str> {
-    let record = Fields::parse(raw).filter(|fields| fields.get("role").is_none());
+    let record = JsonFields::parse(raw).filter(|fields| fields.get("role").is_none());
     let Some(mut fields) = record else { return Cow::Borrowed(raw) };
     for placing in ["id", "parentId", "timestamp"] {
         fields.remove(placing);

@@ -2,27 +2,27 @@
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Block, Flags, Item, Kind, Message, Role};
+use ctxhost_engine_api::{ContentBlock, EntryKind, Flags, Message, PlanItem, Role};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::fields::Fields;
-use super::injected::is_injected_message;
+use super::injected_text::is_injected_message;
+use super::json_fields::JsonFields;
 use super::record::{Record, RecordKind};
-use super::wording;
+use super::render_text;
 
 /// Results that a host made up for calls without one. They are no results: a real one may follow, and
 /// where none does the law puts its own in, always the same.
 const MADE_UP_RESULTS: [&str; 2] = [
-    Item::MISSING_RESULT,
+    PlanItem::MISSING_RESULT,
     "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.",
 ];
 
 /// What a record puts into the context.
-pub(super) fn of(record: &Record) -> Option<NewEntry> {
+pub(super) fn from_record(record: &Record) -> Option<NewEntry> {
     match record.kind() {
-        RecordKind::Message => of_message(record, record.message_raw()?),
+        RecordKind::Message => from_message(record, record.message_raw()?),
         RecordKind::CustomMessage => of_custom_message(record),
         RecordKind::BranchSummary => of_branch_summary(record),
         RecordKind::Compaction => of_compaction(record),
@@ -38,20 +38,20 @@ pub(super) fn of(record: &Record) -> Option<NewEntry> {
 }
 
 /// The entry of a record whose message has the JSON `raw`.
-pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
-    let wire: WireMessage = serde_json::from_str(raw).ok()?;
+pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
+    let wire: PiMessage = serde_json::from_str(raw).ok()?;
     if wire.exclude_from_context == Value::Bool(true) {
         return None;
     }
     let message = Message::parse(raw, "");
     let (role, kind) = match wire.role.as_str() {
         // What a client puts in by itself is a note: no turn begins with it, and it is not the task.
-        "user" if is_injected_message(&message) => (Role::User, Kind::Custom),
-        "user" => (Role::User, Kind::Message),
-        "assistant" => (Role::Assistant, Kind::Message),
-        "toolResult" => (Role::Tool, Kind::Message),
-        "system" => (Role::System, Kind::Message),
-        "custom" | "hookMessage" => (Role::User, Kind::Custom),
+        "user" if is_injected_message(&message) => (Role::User, EntryKind::Custom),
+        "user" => (Role::User, EntryKind::Message),
+        "assistant" => (Role::Assistant, EntryKind::Message),
+        "toolResult" => (Role::Tool, EntryKind::Message),
+        "system" => (Role::System, EntryKind::Message),
+        "custom" | "hookMessage" => (Role::User, EntryKind::Custom),
         "bashExecution" => return of_bash(record, raw),
         _ => return None,
     };
@@ -77,14 +77,14 @@ pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
 /// Whether a record is a message of the person, and not only what a client put in.
 pub(super) fn is_user_message(record: &Record) -> bool {
     let is_request = |raw: &str| {
-        serde_json::from_str::<WireMessage>(raw).is_ok_and(|wire| wire.role == "user")
+        serde_json::from_str::<PiMessage>(raw).is_ok_and(|wire| wire.role == "user")
             && !is_injected_message(&Message::parse(raw, ""))
     };
     *record.kind() == RecordKind::Message && record.message_raw().is_some_and(is_request)
 }
 
 /// The entry of a message of the host's or an engine's own: `role` and `text` are all it has.
-pub(super) fn inserted(record: &Record, id: String, role: Role, text: String) -> NewEntry {
+pub(super) fn from_insert(record: &Record, id: String, role: Role, text: String) -> NewEntry {
     let raw = serde_json::json!({
         "role": role.name(),
         "content": [{ "type": "text", "text": text }],
@@ -96,18 +96,18 @@ pub(super) fn inserted(record: &Record, id: String, role: Role, text: String) ->
         tokens: tokens::estimate(&text),
         text,
         raw: raw.to_string(),
-        ..plain(record, role, Kind::CompactionSummary)
+        ..plain(record, role, EntryKind::CompactionSummary)
     }
 }
 
 /// The entry with other text: calls stay, thinking and images go.
-pub fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
+pub fn replace_text(mut entry: NewEntry, text: &str) -> NewEntry {
     let message = Message::parse(&entry.raw, "");
     let calls = message.tool_calls();
     let call_tokens =
         calls.iter().map(|c| tokens::estimate(&c.name) + tokens::estimate(&c.arguments));
     entry.tokens = tokens::estimate(text) + call_tokens.sum::<u64>();
-    entry.raw = retold_raw(&entry.raw, text);
+    entry.raw = replace_text_in_raw(&entry.raw, text);
     entry.text = text.to_owned();
     let gone = Flags::THINKING.with(Flags::IMAGES);
     entry.flags = entry.flags.without(gone).with(Flags::REPLACED);
@@ -115,7 +115,7 @@ pub fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
 }
 
 /// The entry with other JSON of the same role.
-pub fn rewritten(mut entry: NewEntry, raw: &str) -> NewEntry {
+pub fn replace_raw(mut entry: NewEntry, raw: &str) -> NewEntry {
     let message = Message::parse(raw, "");
     let mut flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES));
     flags = flags.with(block_flags(&message)).with(Flags::REPLACED);
@@ -130,7 +130,7 @@ pub fn rewritten(mut entry: NewEntry, raw: &str) -> NewEntry {
 }
 
 /// An entry without content.
-fn plain(record: &Record, role: Role, kind: Kind) -> NewEntry {
+fn plain(record: &Record, role: Role, kind: EntryKind) -> NewEntry {
     NewEntry {
         id: record.id().to_owned(),
         parent_id: record.parent_id().unwrap_or_default().to_owned(),
@@ -148,7 +148,7 @@ fn plain(record: &Record, role: Role, kind: Kind) -> NewEntry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireMessage {
+struct PiMessage {
     role: String,
     stop_reason: Option<String>,
     tool_call_id: Option<String>,
@@ -158,7 +158,7 @@ struct WireMessage {
     exclude_from_context: Value,
 }
 
-fn flags_of(role: Role, wire: &WireMessage, message: &Message<'_>) -> Flags {
+fn flags_of(role: Role, wire: &PiMessage, message: &Message<'_>) -> Flags {
     let mut flags = block_flags(message);
     if role == Role::System {
         flags = flags.with(Flags::PINNED);
@@ -174,8 +174,8 @@ fn flags_of(role: Role, wire: &WireMessage, message: &Message<'_>) -> Flags {
 
 fn block_flags(message: &Message<'_>) -> Flags {
     message.blocks.iter().fold(Flags::default(), |flags, block| match block {
-        Block::Image { .. } => flags.with(Flags::IMAGES),
-        Block::Thinking { .. } => flags.with(Flags::THINKING),
+        ContentBlock::Image { .. } => flags.with(Flags::IMAGES),
+        ContentBlock::Thinking { .. } => flags.with(Flags::THINKING),
         _ => flags,
     })
 }
@@ -184,13 +184,13 @@ fn block_flags(message: &Message<'_>) -> Flags {
 fn add_sections(entry: &mut NewEntry, raw: &str) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct WireSystem {
+    struct PiSystemMessage {
         #[serde(default)]
         sections: serde_json::Map<String, Value>,
         #[serde(default)]
         tools_added: Value,
     }
-    let Ok(wire) = serde_json::from_str::<WireSystem>(raw) else { return };
+    let Ok(wire) = serde_json::from_str::<PiSystemMessage>(raw) else { return };
     for section in wire.sections.values().filter_map(Value::as_str) {
         if !entry.text.is_empty() {
             entry.text.push('\n');
@@ -203,8 +203,8 @@ fn add_sections(entry: &mut NewEntry, raw: &str) {
 }
 
 fn of_bash(record: &Record, raw: &str) -> Option<NewEntry> {
-    let text = wording::bash(&serde_json::from_str(raw).ok()?);
-    let mut entry = plain(record, Role::User, Kind::Bash);
+    let text = render_text::render_bash(&serde_json::from_str(raw).ok()?);
+    let mut entry = plain(record, Role::User, EntryKind::Bash);
     entry.tokens = tokens::estimate(&text);
     entry.text = text;
     entry.raw = raw.to_owned();
@@ -217,10 +217,10 @@ fn of_custom_message(record: &Record) -> Option<NewEntry> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
-    let wire: WireCustomMessage<'_> = record.read()?;
+    let wire: WireCustomMessage<'_> = record.parse_fields()?;
     let as_message = format!(r#"{{"role":"custom","content":{}}}"#, wire.content.get());
     let text = Message::parse(&as_message, "").text();
-    Some(with_text_of_line(record, Kind::Custom, Flags::default(), text))
+    Some(with_text_of_line(record, EntryKind::Custom, Flags::default(), text))
 }
 
 fn of_branch_summary(record: &Record) -> Option<NewEntry> {
@@ -230,28 +230,32 @@ fn of_branch_summary(record: &Record) -> Option<NewEntry> {
         from_id: Option<String>,
         summary: String,
     }
-    let wire: WireBranchSummary = record.read()?;
-    let text = wording::branch_summary(&wire.summary, record.id(), wire.from_id.as_deref());
+    let wire: WireBranchSummary = record.parse_fields()?;
+    let text =
+        render_text::render_branch_summary(&wire.summary, record.id(), wire.from_id.as_deref());
     let written = !wire.summary.is_empty();
-    written.then(|| with_text_of_line(record, Kind::BranchSummary, Flags::SYNTHETIC, text))
+    written.then(|| with_text_of_line(record, EntryKind::BranchSummary, Flags::SYNTHETIC, text))
 }
 
 fn of_compaction(record: &Record) -> Option<NewEntry> {
-    let text =
-        wording::compaction_summary(&summary_of(record)?, record.id(), record.timestamp_ms());
-    Some(with_text_of_line(record, Kind::CompactionSummary, Flags::SYNTHETIC, text))
+    let text = render_text::render_compaction_summary(
+        &compaction_summary_text(record)?,
+        record.id(),
+        record.timestamp_ms(),
+    );
+    Some(with_text_of_line(record, EntryKind::CompactionSummary, Flags::SYNTHETIC, text))
 }
 
 /// The summary of a compaction, bare.
-pub(super) fn summary_of(record: &Record) -> Option<String> {
+pub(super) fn compaction_summary_text(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct WireSummary {
         summary: String,
     }
-    record.read::<WireSummary>().map(|wire| wire.summary)
+    record.parse_fields::<WireSummary>().map(|wire| wire.summary)
 }
 
-fn with_text_of_line(record: &Record, kind: Kind, flags: Flags, text: String) -> NewEntry {
+fn with_text_of_line(record: &Record, kind: EntryKind, flags: Flags, text: String) -> NewEntry {
     NewEntry {
         flags,
         tokens: tokens::estimate(&text),
@@ -262,11 +266,11 @@ fn with_text_of_line(record: &Record, kind: Kind, flags: Flags, text: String) ->
 }
 
 /// The JSON of a retold message: its fields stay, its content is the text and the calls as written.
-pub fn retold_raw(raw: &str, text: &str) -> String {
-    let fields = Fields::parse(raw).filter(|fields| fields.get("role").is_some());
+pub fn replace_text_in_raw(raw: &str, text: &str) -> String {
+    let fields = JsonFields::parse(raw).filter(|fields| fields.get("role").is_some());
     let mut fields = fields.unwrap_or_else(|| {
-        let mut message = Fields::default();
-        message.set("role", super::fields::json_string("user"));
+        let mut message = JsonFields::default();
+        message.set("role", super::json_fields::json_string("user"));
         message
     });
     let mut content = fields.get("content").map_or_else(Vec::new, call_blocks);
@@ -279,12 +283,12 @@ pub fn retold_raw(raw: &str, text: &str) -> String {
 
 fn call_blocks(content: &str) -> Vec<String> {
     #[derive(Deserialize)]
-    struct WireBlock {
+    struct PiBlock {
         #[serde(rename = "type")]
         kind: Option<String>,
     }
     let is_call = |raw: &str| {
-        let block = serde_json::from_str::<WireBlock>(raw).ok().and_then(|block| block.kind);
+        let block = serde_json::from_str::<PiBlock>(raw).ok().and_then(|block| block.kind);
         block.is_some_and(|kind| kind == "toolCall")
     };
     let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();

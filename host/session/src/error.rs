@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::journal::Holder;
+use super::journal::LockHolder;
 
 /// Why a session could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum SessionError {
     /// The header of a session is damaged or gone; what was said below it is not.
     #[error(
         "the header of {name}, line {line}, cannot be read: {reason}; {} below it can, `ctxhost fsck --repair {name}` writes the header anew and keeps the old line",
-        counted(*records)
+        format_record_count(*records)
     )]
     DamagedHeader {
         /// The file or the name it was given.
@@ -60,7 +60,7 @@ pub enum SessionError {
         /// The file.
         path: PathBuf,
         /// Who that is, where it left its name.
-        holder: Option<Box<Holder>>,
+        holder: Option<Box<LockHolder>>,
     },
     /// The file is a symbolic link.
     #[error(
@@ -85,7 +85,7 @@ pub enum SessionError {
     #[error(
         "session {id} is held by {holder}; it was waited for {waited_ms} ms (store.wait_ms), try again later"
     )]
-    Held {
+    LeaseTimeout {
         /// The id of the session.
         id: String,
         /// Who has it.
@@ -105,19 +105,19 @@ pub enum SessionError {
     },
     /// Somebody else added to the session outside of a lane.
     #[error("session {id} has more entries than this machine knows; open it again")]
-    Behind {
+    Stale {
         /// The id of the session.
         id: String,
     },
     /// A session of this id is in the store already.
     #[error("the store has a session {id} already; open that one, or take another id")]
-    Taken {
+    AlreadyExists {
         /// The id.
         id: String,
     },
     /// There is no session of this id in the store.
     #[error("the store has no session {id}; `ctxhost sessions list` shows those it has")]
-    Missing {
+    NotFound {
         /// The id.
         id: String,
     },
@@ -133,7 +133,7 @@ pub enum SessionError {
     #[error(
         "nobody knows whether the last line of session {id} is kept, the store went away: {reason}; the next turn finds out"
     )]
-    Unsure {
+    OutcomeUnknown {
         /// The id of the session.
         id: String,
         /// What the store said.
@@ -173,7 +173,7 @@ pub enum SessionError {
 
 /// A line that could not be taken as it stands. Its bytes stay in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LineProblem {
+pub struct SessionLineProblem {
     /// The line, counted from 1.
     pub line: usize,
     /// What sort of fault it is.
@@ -190,18 +190,18 @@ pub enum LineFault {
     /// The write of the last line was cut short.
     Torn,
     /// Its id is that of an earlier record.
-    TakenId,
+    DuplicateId,
     /// No record above it is the parent that it names, or it names none.
-    NoParent,
+    MissingParent,
     /// The header lacks something, or is newer than this version.
     Header,
 }
 
 /// A number of records in words.
-pub(super) fn counted(records: usize) -> String {
+pub(super) fn format_record_count(records: usize) -> String {
     format!("{records} record{}", if records == 1 { "" } else { "s" })
 }
 
-fn named(holder: &Option<Box<Holder>>) -> String {
+fn named(holder: &Option<Box<LockHolder>>) -> String {
     holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
 }

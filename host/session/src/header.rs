@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::fields::{Fields, json_string};
+use super::json_fields::{JsonFields, json_string};
 use super::{clock, identity};
 
 /// The version that this code writes.
@@ -10,7 +10,7 @@ pub const SESSION_VERSION: u32 = 3;
 
 /// The header: which session this is, and where it was held.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct SessionHeader {
     line: String,
     wire: WireHeader,
 }
@@ -39,12 +39,12 @@ fn first_version() -> u32 {
     1
 }
 
-impl Header {
+impl SessionHeader {
     /// A header of the current version. Without an id it gets a new one.
-    pub fn new(id: Option<&str>, cwd: &str, timestamp_ms: i64) -> Header {
+    pub fn new(id: Option<&str>, cwd: &str, timestamp_ms: i64) -> SessionHeader {
         let id = id.map_or_else(|| identity::session_id(timestamp_ms), str::to_owned);
-        let timestamp = clock::iso(timestamp_ms);
-        let mut fields = Fields::default();
+        let timestamp = clock::format_iso(timestamp_ms);
+        let mut fields = JsonFields::default();
         fields.set("type", json_string("session"));
         fields.set("version", SESSION_VERSION.to_string());
         fields.set("id", json_string(&id));
@@ -61,13 +61,13 @@ impl Header {
             provider: None,
             model_id: None,
         };
-        Header { line: fields.to_line(), wire }
+        SessionHeader { line: fields.to_line(), wire }
     }
 
     /// Names the session file that this one was forked from.
     #[must_use]
-    pub fn with_parent_session(mut self, parent_session: &str) -> Header {
-        if let Some(mut fields) = Fields::parse(&self.line) {
+    pub fn with_parent_session(mut self, parent_session: &str) -> SessionHeader {
+        if let Some(mut fields) = JsonFields::parse(&self.line) {
             fields.set("parentSession", json_string(parent_session));
             self.line = fields.to_line();
         }
@@ -76,25 +76,25 @@ impl Header {
     }
 
     /// The header of a line, or what is wrong with it.
-    pub(super) fn parse(line: &str) -> Result<Header, String> {
+    pub(super) fn parse(line: &str) -> Result<SessionHeader, String> {
         let wire: WireHeader = serde_json::from_str(line).map_err(|error| error.to_string())?;
         match wire.kind.as_str() {
             "session" if wire.version == 0 => Err("its version is 0".to_owned()),
-            "session" => Ok(Header { line: line.to_owned(), wire }),
+            "session" => Ok(SessionHeader { line: line.to_owned(), wire }),
             other => Err(format!("its first record is of type `{other}`")),
         }
     }
 
     /// Whether a line is the header of version 0: another program's, not a damaged one.
-    pub(super) fn is_of_version_0(line: &str) -> bool {
+    pub(super) fn has_version_0(line: &str) -> bool {
         let wire = serde_json::from_str::<WireHeader>(line);
         wire.is_ok_and(|wire| wire.kind == "session" && wire.version == 0)
     }
 
     /// The same header with the current version number; everything else stays as it is written.
-    pub(super) fn migrated(&self) -> Header {
+    pub(super) fn to_current_version(&self) -> SessionHeader {
         let mut header = self.clone();
-        if let Some(mut fields) = Fields::parse(&self.line) {
+        if let Some(mut fields) = JsonFields::parse(&self.line) {
             fields.set_after("type", "version", SESSION_VERSION.to_string());
             header.line = fields.to_line();
         }
@@ -119,7 +119,7 @@ impl Header {
 
     /// The name that a file of this session gets: when it began, and its id.
     pub fn file_name(&self) -> String {
-        let time = clock::iso(self.timestamp_ms()).replace([':', '.'], "-");
+        let time = clock::format_iso(self.timestamp_ms()).replace([':', '.'], "-");
         // Ids of other programs may be anything.
         let id = self.id().replace(['/', '\\', '\0'], "-");
         format!("{time}_{id}.jsonl")

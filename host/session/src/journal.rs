@@ -4,40 +4,40 @@
 //! cut back to what it was, so that memory and file tell the same story. A journal that writes behind
 //! holds lines back until somebody has time for them; when it cannot write them then, it takes no more.
 
-pub(super) mod aside;
 pub(super) mod checksums;
 pub(super) mod disk;
-pub(super) mod holder;
-mod place;
+pub(super) mod lock;
+mod path_check;
 mod policy;
+pub(super) mod sidecar;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use holder::Holder;
-pub use place::FileCheck;
+pub use lock::LockHolder;
+pub use path_check::FileCheck;
 pub use policy::SyncPolicy;
 
-use ctxhost_files::Lines;
+use ctxhost_files::FileLines;
 
-use super::contents::Contents;
+use super::contents::SessionContents;
 use super::error::SessionError;
-use aside::{STAGED, beside, make, replace, set_aside};
-use checksums::Checksums;
-use disk::{Disk, DiskFile, Opening, RealDisk};
-use holder::HolderNote;
-use place::Place;
-use policy::Wait;
+use checksums::ChecksumWriter;
+use disk::{DiskFile, JournalDisk, OpenMode, OsJournalDisk};
+use lock::LockNote;
+use path_check::PathState;
+use policy::SyncDemand;
+use sidecar::{STAGED_SUFFIX, create_file, replace_file, save_copy, sidecar_path};
 
 /// A session file that is open for writing.
 #[derive(Debug)]
 pub(super) struct Journal {
-    note: HolderNote,
+    note: LockNote,
     path: PathBuf,
-    disk: Arc<dyn Disk>,
+    disk: Arc<dyn JournalDisk>,
     file: Box<dyn DiskFile>,
-    checksums: Checksums,
+    checksums: ChecksumWriter,
     policy: SyncPolicy,
     length_bytes: u64,
     /// How much of it the disk has said to hold.
@@ -49,22 +49,25 @@ pub(super) struct Journal {
     /// What is held back, as it will be written.
     held: Vec<u8>,
     /// Whether the name leads to the file.
-    place: Place,
+    place: PathState,
 }
 
 impl Journal {
     /// Opens a file for writing. Nothing in it changes before the first append.
     pub(super) fn open(path: &Path) -> Result<Journal, SessionError> {
-        Journal::open_on(Arc::new(RealDisk), path)
+        Journal::open_on(Arc::new(OsJournalDisk), path)
     }
 
     /// Creates a file that must not be there yet, with its first bytes.
     pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<Journal, SessionError> {
-        Journal::create_on(Arc::new(RealDisk), path, bytes)
+        Journal::create_on(Arc::new(OsJournalDisk), path, bytes)
     }
 
     /// [`open`](Self::open) on any disk.
-    pub(super) fn open_on(disk: Arc<dyn Disk>, path: &Path) -> Result<Journal, SessionError> {
+    pub(super) fn open_on(
+        disk: Arc<dyn JournalDisk>,
+        path: &Path,
+    ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("open", path))?;
         let file = open_locked(&*disk, &path)?;
         let length_bytes = file.length_bytes().map_err(io_error("look at", &path))?;
@@ -72,7 +75,7 @@ impl Journal {
     }
 
     /// All of the file, as long as it is now, but for lines that are too long to be held.
-    pub(super) fn read(&mut self) -> Result<Lines, SessionError> {
+    pub(super) fn read(&mut self) -> Result<FileLines, SessionError> {
         let lines = self.file.read_lines().map_err(io_error("read", &self.path))?;
         let long_bytes: u64 = lines.long.iter().map(|line| line.length_bytes).sum();
         self.length_bytes = lines.bytes.len() as u64 + long_bytes;
@@ -87,12 +90,12 @@ impl Journal {
 
     /// [`create`](Self::create) on any disk.
     pub(super) fn create_on(
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         path: &Path,
         bytes: &[u8],
     ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("create", path))?;
-        let file = make(&*disk, &path, bytes).map_err(io_error("create", &path))?;
+        let file = create_file(&*disk, &path, bytes).map_err(io_error("create", &path))?;
         let mut journal = Journal::on(disk, path, file, bytes.len() as u64);
         journal.checksums.add(bytes);
         if let Err(error) = journal.sync_folder() {
@@ -105,14 +108,14 @@ impl Journal {
     }
 
     fn on(
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         path: PathBuf,
         file: Box<dyn DiskFile>,
         length_bytes: u64,
     ) -> Journal {
         Journal {
-            note: HolderNote::leave(disk.clone(), &path),
-            checksums: Checksums::of(disk.clone(), &path),
+            note: LockNote::create(disk.clone(), &path),
+            checksums: ChecksumWriter::new(disk.clone(), &path),
             path,
             disk,
             file,
@@ -123,7 +126,7 @@ impl Journal {
             is_broken: false,
             writes_behind: false,
             held: Vec::new(),
-            place: Place::default(),
+            place: PathState::default(),
         }
     }
 
@@ -145,65 +148,70 @@ impl Journal {
     /// Appends a line. Before the first one, what is torn or old about the file is put right.
     pub(super) fn append(
         &mut self,
-        contents: &mut Contents,
+        contents: &mut SessionContents,
         line: &str,
     ) -> Result<(), SessionError> {
-        self.put(contents, line, Wait::AsUsual)
+        self.put(contents, line, SyncDemand::ByPolicy)
     }
 
     /// Appends lines that have to last, whatever the policy says of single ones. It is one write: if it
     /// fails, none of them is there.
     pub(super) fn append_milestone(
         &mut self,
-        contents: &mut Contents,
+        contents: &mut SessionContents,
         lines: &[&str],
     ) -> Result<(), SessionError> {
-        self.put(contents, &lines.join("\n"), Wait::ForDisk)
+        self.put(contents, &lines.join("\n"), SyncDemand::Required)
     }
 
     /// Appends lines of which the last makes the others count; they are held back where the journal
     /// writes behind.
-    pub(super) fn append_together(
+    pub(super) fn append_batch(
         &mut self,
-        contents: &mut Contents,
+        contents: &mut SessionContents,
         lines: &[&str],
     ) -> Result<(), SessionError> {
         if !self.writes_behind {
             return self.append_milestone(contents, lines);
         }
-        self.check_whole()?;
+        self.check_not_broken()?;
         if contents.torn().is_some() || contents.migrated_from.is_some() {
             self.begin(contents)?;
         }
         for line in lines {
-            self.hold(contents.is_unfinished(), line);
+            self.hold(contents.lacks_final_newline(), line);
         }
         Ok(())
     }
 
-    /// Holds lines back from now on that are appended together, until [`write_out`](Self::write_out).
-    pub(super) fn write_behind(&mut self) {
+    /// Holds lines back from now on that are appended together, until [`flush`](Self::write_out).
+    pub(super) fn enable_write_behind(&mut self) {
         self.writes_behind = true;
     }
 
-    /// Whether lines wait for [`write_out`](Self::write_out).
-    pub(super) fn holds_back(&self) -> bool {
+    /// Whether lines wait for [`flush`](Self::write_out).
+    pub(super) fn has_buffered_lines(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// Writes what is held back. Where that fails, nothing more is appended: nobody could tell what the
     /// file holds.
-    pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
+    pub(super) fn flush(&mut self) -> Result<(), SessionError> {
         if self.held.is_empty() {
             return Ok(());
         }
         self.check_unchanged()?;
-        self.write(Wait::ForDisk)
+        self.write(SyncDemand::Required)
     }
 
-    fn put(&mut self, contents: &mut Contents, line: &str, wait: Wait) -> Result<(), SessionError> {
+    fn put(
+        &mut self,
+        contents: &mut SessionContents,
+        line: &str,
+        wait: SyncDemand,
+    ) -> Result<(), SessionError> {
         self.begin(contents)?;
-        self.hold(contents.is_unfinished(), line);
+        self.hold(contents.lacks_final_newline(), line);
         self.write(wait)
     }
 
@@ -217,11 +225,11 @@ impl Journal {
 
     /// Waits until all that was appended is on the disk, where the policy leaves that to us.
     pub(super) fn sync(&mut self) -> Result<(), SessionError> {
-        self.write_out()?;
+        self.flush()?;
         if self.policy == SyncPolicy::Os || self.synced_bytes == self.length_bytes {
             return Ok(());
         }
-        self.check_whole()?;
+        self.check_not_broken()?;
         let synced = self.file.sync();
         // After a failed sync the system may count pages as written that are not; only those who read
         // the file again know.
@@ -232,12 +240,12 @@ impl Journal {
     }
 
     /// Moves the bytes of a torn last line to a file of their own, and answers where they are.
-    pub(super) fn set_torn_aside(
+    pub(super) fn move_torn_line(
         &mut self,
-        contents: &mut Contents,
+        contents: &mut SessionContents,
     ) -> Result<Option<PathBuf>, SessionError> {
         let Some(torn) = contents.torn() else { return Ok(None) };
-        let aside = set_aside(&*self.disk, &self.path, "torn", torn)?;
+        let aside = save_copy(&*self.disk, &self.path, "torn", torn)?;
         tracing::warn!(file = %aside.display(), "the last line was cut short, its bytes are set aside");
         let length_bytes = self.length_bytes - torn.len() as u64;
         let cut = || io_error("cut the torn line off", &self.path);
@@ -249,24 +257,24 @@ impl Journal {
     }
 
     /// Puts right what is torn or old about the file, which nobody else may have changed.
-    fn begin(&mut self, contents: &mut Contents) -> Result<(), SessionError> {
+    fn begin(&mut self, contents: &mut SessionContents) -> Result<(), SessionError> {
         self.check_unchanged()?;
-        self.set_torn_aside(contents)?;
+        self.move_torn_line(contents)?;
         self.migrate(contents)
     }
 
     fn check_unchanged(&mut self) -> Result<(), SessionError> {
-        self.check_whole()?;
+        self.check_not_broken()?;
         let found_bytes = self.file.length_bytes().map_err(io_error("look at", &self.path))?;
         if found_bytes != self.length_bytes {
             let (path, expected_bytes) = (self.path.clone(), self.length_bytes);
             return Err(SessionError::Changed { path, expected_bytes, found_bytes });
         }
-        self.check_place()?;
+        self.check_path()?;
         if self.owes_folder_sync { self.sync_folder() } else { Ok(()) }
     }
 
-    fn check_whole(&self) -> Result<(), SessionError> {
+    fn check_not_broken(&self) -> Result<(), SessionError> {
         if self.is_broken {
             return Err(SessionError::Broken { path: self.path.clone() });
         }
@@ -280,12 +288,14 @@ impl Journal {
     }
 
     /// Writes what is held.
-    fn write(&mut self, wait: Wait) -> Result<(), SessionError> {
+    fn write(&mut self, wait: SyncDemand) -> Result<(), SessionError> {
         let bytes = std::mem::take(&mut self.held);
-        self.file.append(&bytes).map_err(|source| self.take_back(source, "append to"))?;
-        let waits = self.policy.waits(wait);
+        self.file
+            .append(&bytes)
+            .map_err(|source| self.truncate_failed_write(source, "append to"))?;
+        let waits = self.policy.needs_sync(wait);
         if waits {
-            self.file.sync().map_err(|source| self.take_back(source, "sync"))?;
+            self.file.sync().map_err(|source| self.truncate_failed_write(source, "sync"))?;
         }
         self.length_bytes += bytes.len() as u64;
         if waits {
@@ -297,7 +307,7 @@ impl Journal {
 
     /// Cuts a failed write off. Where earlier lines waited for the same sync, nobody knows whether they
     /// are on the disk.
-    fn take_back(&mut self, source: io::Error, action: &'static str) -> SessionError {
+    fn truncate_failed_write(&mut self, source: io::Error, action: &'static str) -> SessionError {
         let is_back = self.file.truncate(self.length_bytes).is_ok();
         let is_unsure = action == "sync" && self.synced_bytes < self.length_bytes;
         // What was held back counts as said already.
@@ -308,9 +318,9 @@ impl Journal {
     /// Puts a file with these bytes in the place of the old one, which the caller has kept. The folder is
     /// not synced yet.
     fn rewrite(&mut self, action: &'static str, bytes: &[u8]) -> Result<(), SessionError> {
-        let staged = beside(&self.path, STAGED);
+        let staged = sidecar_path(&self.path, STAGED_SUFFIX);
         let file = (self.file.mode())
-            .and_then(|mode| replace(&*self.disk, &self.path, &staged, Some(mode), bytes))
+            .and_then(|mode| replace_file(&*self.disk, &self.path, &staged, Some(mode), bytes))
             .map_err(io_error(action, &self.path))?;
         // From here on the name leads to the new file, whatever else fails.
         self.file = file;
@@ -321,13 +331,13 @@ impl Journal {
 
     /// Writes the file anew with lines that were mended, after the damaged ones are safe in a file beside
     /// it, whose path is the answer. `rows` are the checksums of the mended lines.
-    pub(super) fn mend(
+    pub(super) fn repair(
         &mut self,
         bytes: &[u8],
         damaged: &[u8],
-        rows: &[checksums::Row],
+        rows: &[checksums::ChecksumRow],
     ) -> Result<PathBuf, SessionError> {
-        let aside = set_aside(&*self.disk, &self.path, "damaged", damaged)?;
+        let aside = save_copy(&*self.disk, &self.path, "damaged", damaged)?;
         // Before the file: rows without their line are a fault that the next check names.
         checksums::replace(self.disk.clone(), &self.path, rows)
             .map_err(io_error("write the checksums of", &self.path))?;
@@ -337,11 +347,11 @@ impl Journal {
     }
 
     /// Puts the migrated file in the place of an older one, which stays beside it.
-    fn migrate(&mut self, contents: &mut Contents) -> Result<(), SessionError> {
+    fn migrate(&mut self, contents: &mut SessionContents) -> Result<(), SessionError> {
         let Some(from_version) = contents.migrated_from else { return Ok(()) };
         let original = self.file.read().map_err(io_error("read", &self.path))?;
         let suffix = format!("v{from_version}.bak");
-        let aside = set_aside(&*self.disk, &self.path, &suffix, &original)?;
+        let aside = save_copy(&*self.disk, &self.path, &suffix, &original)?;
         self.checksums.discard().map_err(io_error("remove the checksums of", &self.path))?;
         let bytes = contents.to_bytes();
         self.rewrite("migrate", &bytes)?;
@@ -360,7 +370,7 @@ impl Drop for Journal {
             tracing::warn!(%error, "a session was closed before all of it was on the disk");
         }
         // Before the lock: later it could be the note of the next holder.
-        self.note.withdraw();
+        self.note.remove();
         // Closing is not enough while a command that is being started elsewhere has a copy of the file.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "the lock of a session goes when its file is closed");
@@ -369,17 +379,17 @@ impl Drop for Journal {
 }
 
 /// Opens the file that the name leads to and locks it.
-fn open_locked(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, SessionError> {
+fn open_locked(disk: &dyn JournalDisk, path: &Path) -> Result<Box<dyn DiskFile>, SessionError> {
     /// Openings while others replace the file; a migration happens once in the life of a file.
     const ATTEMPTS: u32 = 8;
     for _ in 0..ATTEMPTS {
-        let file = match disk.open(path, Opening::Existing) {
+        let file = match disk.open(path, OpenMode::Existing) {
             Err(_) if path.is_symlink() => {
                 return Err(SessionError::Link { path: path.to_owned() });
             }
             opened => opened.map_err(io_error("open", path))?,
         };
-        holder::lock(&*file, path)?;
+        lock::lock(&*file, path)?;
         // Whoever had the lock may have put another file in its place before letting go.
         if file.is_at(path).map_err(io_error("look at", path))? {
             return Ok(file);
@@ -397,18 +407,18 @@ fn in_real_folder(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// The lines in the first bytes of a file, without any claim on it.
-pub(super) fn read_beginning(path: &Path, length_bytes: u64) -> Result<Lines, SessionError> {
+pub(super) fn read_prefix(path: &Path, length_bytes: u64) -> Result<FileLines, SessionError> {
     let file = ctxhost_files::open(path).map_err(io_error("read", path))?;
     let found_bytes = file.metadata().map_err(io_error("look at", path))?.len();
     if found_bytes < length_bytes {
         let (path, expected_bytes) = (path.to_owned(), length_bytes);
         return Err(SessionError::Changed { path, expected_bytes, found_bytes });
     }
-    ctxhost_files::read_lines_of(&file, length_bytes).map_err(io_error("read", path))
+    ctxhost_files::read_open_lines(&file, length_bytes).map_err(io_error("read", path))
 }
 
 /// Reads the lines of a file without any claim on it.
-pub(super) fn read(path: &Path) -> Result<Lines, SessionError> {
+pub(super) fn read(path: &Path) -> Result<FileLines, SessionError> {
     ctxhost_files::read_lines(path).map_err(io_error("read", path))
 }
 

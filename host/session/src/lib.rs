@@ -9,43 +9,43 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod adoption;
-mod appending;
+mod append;
+pub mod backend;
+mod backend_session;
+mod batch;
 mod body;
 mod checkpoint;
-pub mod checkup;
 mod clock;
-mod compacted;
 mod compaction;
 mod contents;
-mod cut_short;
-mod delivered;
 mod digest;
-mod durable;
-mod earlier;
 mod entry;
 mod error;
-mod fields;
 mod folder;
+pub mod fsck;
 mod header;
 mod identity;
-pub mod injected;
-mod items;
+pub mod import;
+mod inbox_acks;
+pub mod injected_text;
 mod journal;
-pub mod keeper;
-mod kept;
+mod json_fields;
+mod lazy_contents;
 mod lines;
-mod live;
-mod migrate;
+mod live_transcript;
+mod migration;
+mod orphan_results;
 mod parse;
-mod pending;
-mod reading;
+mod pending_compaction;
+mod point_in_time;
+mod projection_items;
 mod record;
-pub mod recording;
-mod together;
+mod recorded_compaction;
+mod render_text;
+mod sync;
+mod torn_undo;
 mod tree;
 mod undo;
-mod wording;
 
 #[cfg(test)]
 mod tests;
@@ -56,35 +56,35 @@ use ctxhost_engine_api::Flags;
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 use serde_json::Value;
 
+pub use backend::{NewSession, SessionBackend};
 pub use body::RecordBody;
-pub use compacted::Compacted;
 pub use compaction::NewCompaction;
-pub use delivered::Delivered;
-pub use digest::digest;
-pub use entry::{retold, retold_raw, rewritten};
-pub use error::{LineFault, LineProblem, SessionError};
-pub use folder::{Kept, SessionFolder};
-pub use header::{Header, SESSION_VERSION};
-pub use journal::{FileCheck, Holder, SyncPolicy};
-pub use keeper::{Founding, Keeper};
-pub use live::context_edit;
-pub use pending::{Intent, Recovered, pending_file};
-pub use record::{LETTER_KEY, Record, RecordKind};
-pub use undo::UNDO;
-pub use wording::compaction_summary;
+pub use digest::transcript_digest;
+pub use entry::{replace_raw, replace_text, replace_text_in_raw};
+pub use error::{LineFault, SessionError, SessionLineProblem};
+pub use folder::{SessionFile, SessionFolder};
+pub use header::{SESSION_VERSION, SessionHeader};
+pub use inbox_acks::DeliveredMessages;
+pub use journal::{FileCheck, LockHolder, SyncPolicy};
+pub use live_transcript::parse_context_edit;
+pub use pending_compaction::{CompactionIntent, CompactionRecovery, pending_path};
+pub use record::{INBOX_ID_KEY, Record, RecordKind};
+pub use recorded_compaction::RecordedCompaction;
+pub use render_text::render_compaction_summary;
+pub use undo::UNDO_TYPE;
 
-use checkpoint::Sealed;
-use contents::Contents;
+use checkpoint::FingerprintCoverage;
+use contents::SessionContents;
 use journal::Journal;
-use reading::Reading;
+use lazy_contents::LazyContents;
 
 /// A session: its header, its tree of records, and the file it is written to, if any.
 #[derive(Debug)]
 pub struct Session {
-    contents: Reading,
-    store: Store,
+    contents: LazyContents,
+    store: SessionStorage,
     /// How far the fingerprints beside the file reach.
-    sealed: Option<Sealed>,
+    sealed: Option<FingerprintCoverage>,
     /// Whether the checkpoint beside the file has to be written with the next record.
     owes_checkpoint: bool,
     /// Bytes before the newest compaction from which on one is kept.
@@ -92,11 +92,11 @@ pub struct Session {
 }
 
 #[derive(Debug)]
-enum Store {
+enum SessionStorage {
     Memory,
     ReadOnly,
     File(Box<Journal>),
-    Kept(Box<dyn Keeper>),
+    Backend(Box<dyn SessionBackend>),
 }
 
 impl Session {
@@ -115,14 +115,14 @@ impl Session {
     /// [`SESSION_VERSION`]. Bad lines are no error: see [`problems`](Self::problems).
     pub fn open(path: &Path) -> Result<Session, SessionError> {
         let mut journal = Journal::open(path)?;
-        let excerpt = checkpoint::open(journal.path(), journal.length_bytes());
+        let excerpt = checkpoint::load(journal.path(), journal.length_bytes());
         if let Some((contents, sealed)) = excerpt {
-            let contents = Reading::excerpt(contents, journal.path().to_owned());
-            let session = Session::reading(contents, Store::File(Box::new(journal)));
+            let contents = LazyContents::from_excerpt(contents, journal.path().to_owned());
+            let session = Session::from_lazy(contents, SessionStorage::File(Box::new(journal)));
             return Ok(Session { sealed: Some(sealed), ..session });
         }
-        let contents = parse::lines(&path.display().to_string(), &journal.read()?)?;
-        let session = Session::of(contents, Store::File(Box::new(journal)));
+        let contents = parse::parse_lines(&path.display().to_string(), &journal.read()?)?;
+        let session = Session::from_contents(contents, SessionStorage::File(Box::new(journal)));
         session.check_writable()?;
         Ok(Session { owes_checkpoint: true, ..session })
     }
@@ -133,17 +133,17 @@ impl Session {
     ///
     /// Where the file cannot be read or is no session.
     pub fn read(path: &Path) -> Result<Session, SessionError> {
-        let contents = parse::lines(&path.display().to_string(), &journal::read(path)?)?;
-        Ok(Session::of(contents, Store::ReadOnly))
+        let contents = parse::parse_lines(&path.display().to_string(), &journal::read(path)?)?;
+        Ok(Session::from_contents(contents, SessionStorage::ReadOnly))
     }
 
     /// The session of the bytes of a file, in memory. `name` is what errors call it.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Header`] where the bytes are no session.
+    /// [`SessionError::SessionHeader`] where the bytes are no session.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Session, SessionError> {
-        Ok(Session::of(parse::contents(name, bytes)?, Store::Memory))
+        Ok(Session::from_contents(parse::parse_bytes(name, bytes)?, SessionStorage::Memory))
     }
 
     /// Creates a session file that must not be there yet, readable by its owner only.
@@ -152,12 +152,12 @@ impl Session {
     ///
     /// Where the file is there, or cannot be written.
     pub fn create(path: &Path, cwd: &str, id: Option<&str>) -> Result<Session, SessionError> {
-        Session::in_memory(Header::new(id, cwd, clock::now_ms())).kept_in(path)
+        Session::in_memory(SessionHeader::new(id, cwd, clock::now_ms())).into_file(path)
     }
 
     /// A session that never touches a disk.
-    pub fn in_memory(header: Header) -> Session {
-        Session::of(Contents::new(header), Store::Memory)
+    pub fn in_memory(header: SessionHeader) -> Session {
+        Session::from_contents(SessionContents::new(header), SessionStorage::Memory)
     }
 
     /// The same session in a file of its own, which must not be there yet. All of it is written at once.
@@ -165,64 +165,64 @@ impl Session {
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub fn kept_in(mut self, path: &Path) -> Result<Session, SessionError> {
-        self.keep_in(path, SyncPolicy::default())?;
+    pub fn into_file(mut self, path: &Path) -> Result<Session, SessionError> {
+        self.save_to(path, SyncPolicy::default())?;
         Ok(self)
     }
 
-    /// [`kept_in`](Self::kept_in) for a session that is in use; where it fails, it is as it was.
+    /// [`into_file`](Self::kept_in) for a session that is in use; where it fails, it is as it was.
     ///
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
-        let mut journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
+    pub fn save_to(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+        let mut journal = Journal::create(path, &self.contents.load_all()?.to_bytes())?;
         journal.set_policy(sync);
-        self.store = Store::File(Box::new(journal));
+        self.store = SessionStorage::File(Box::new(journal));
         (self.sealed, self.owes_checkpoint) = (None, true);
         Ok(())
     }
 
-    fn of(contents: Contents, store: Store) -> Session {
-        Session::reading(Reading::of(contents), store)
+    fn from_contents(contents: SessionContents, store: SessionStorage) -> Session {
+        Session::from_lazy(LazyContents::new(contents), store)
     }
 
-    fn reading(contents: Reading, store: Store) -> Session {
-        let checkpoint_from_bytes = checkpoint::LEAST_BYTES;
+    fn from_lazy(contents: LazyContents, store: SessionStorage) -> Session {
+        let checkpoint_from_bytes = checkpoint::MIN_CHECKPOINT_BYTES;
         Session { contents, store, sealed: None, owes_checkpoint: false, checkpoint_from_bytes }
     }
 
     /// The header.
-    pub fn header(&self) -> &Header {
-        &self.contents.at_hand().header
+    pub fn header(&self) -> &SessionHeader {
+        &self.contents.loaded().header
     }
 
     /// Whether records of this session were not read yet, because the next turn does not need them.
-    pub fn has_unread(&self) -> bool {
+    pub fn is_partially_loaded(&self) -> bool {
         self.contents.is_excerpt()
     }
 
     /// The file it is written to; `None` for a session in memory or opened for reading.
     pub fn path(&self) -> Option<&Path> {
         match &self.store {
-            Store::File(journal) => Some(journal.path()),
-            Store::Memory | Store::ReadOnly | Store::Kept(_) => None,
+            SessionStorage::File(journal) => Some(journal.path()),
+            SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => None,
         }
     }
 
     /// The version of the file where it is an older one that was migrated in memory only.
     pub fn migrated_from(&self) -> Option<u32> {
-        self.contents.at_hand().migrated_from
+        self.contents.loaded().migrated_from
     }
 
     /// What was wrong with lines when the session was opened, by line.
-    pub fn problems(&self) -> &[LineProblem] {
+    pub fn problems(&self) -> &[SessionLineProblem] {
         &self.contents.problems
     }
 
     /// How many records it has, on whatever branch.
     pub fn record_count(&self) -> usize {
-        self.contents.at_hand().record_count()
+        self.contents.loaded().record_count()
     }
 
     /// All records, in file order.
@@ -232,36 +232,36 @@ impl Session {
 
     /// The record with this id.
     pub fn record(&self, id: &str) -> Option<&Record> {
-        self.contents.at_hand().record(id).or_else(|| self.contents.record(id))
+        self.contents.loaded().record(id).or_else(|| self.contents.record(id))
     }
 
     /// The records in which ctxhost keeps state of its own under this custom type, which begins with
     /// `ctxhost.`: on whatever branch, in file order.
-    pub fn own_records(&self, custom_type: &str) -> impl Iterator<Item = (&Record, Value)> {
+    pub fn host_records(&self, custom_type: &str) -> impl Iterator<Item = (&Record, Value)> {
         // Those of other types are not all at hand.
-        let is_own = custom_type.starts_with(record::OWN_TYPES);
-        let contents = if is_own { self.contents.at_hand() } else { &self.contents };
+        let is_own = custom_type.starts_with(record::HOST_TYPE_PREFIX);
+        let contents = if is_own { self.contents.loaded() } else { &self.contents };
         let records = contents.records.iter();
         records.filter_map(move |record| Some((record, record.custom_data(custom_type)?)))
     }
 
     /// The record where the session stands: the next one follows it.
     pub fn leaf(&self) -> Option<&Record> {
-        self.contents.at_hand().leaf()
+        self.contents.loaded().leaf()
     }
 
     /// The last records of all branches, in file order.
     pub fn leaves(&self) -> Vec<&Record> {
-        self.at(self.contents.tree.leaves())
+        self.records_at(self.contents.tree.leaves())
     }
 
     /// The records from the root to where the session stands.
     pub fn branch(&self) -> Vec<&Record> {
-        self.at(self.contents.tree.path())
+        self.records_at(self.contents.tree.path())
     }
 
-    fn at(&self, positions: Vec<usize>) -> Vec<&Record> {
-        positions.into_iter().filter_map(|at| self.contents.at(at)).collect()
+    fn records_at(&self, positions: Vec<usize>) -> Vec<&Record> {
+        positions.into_iter().filter_map(|at| self.contents.record_at(at)).collect()
     }
 
     /// Goes to another record; the next one appended follows it.
@@ -272,8 +272,8 @@ impl Session {
     ///
     /// [`SessionError::UnknownRecord`].
     pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
-        self.contents.complete()?;
-        self.stand_at(Some(self.position(id)?));
+        self.contents.load_all()?;
+        self.move_leaf(Some(self.position(id)?));
         Ok(())
     }
 
@@ -282,15 +282,15 @@ impl Session {
     /// # Errors
     ///
     /// Where the rest of an excerpt cannot be read.
-    pub fn leave_branch(&mut self) -> Result<(), SessionError> {
-        self.contents.complete()?;
-        self.stand_at(None);
+    pub fn clear_leaf(&mut self) -> Result<(), SessionError> {
+        self.contents.load_all()?;
+        self.move_leaf(None);
         Ok(())
     }
 
     /// Goes to a record, or before the first one, of a session that was read whole.
-    fn stand_at(&mut self, position: Option<usize>) {
-        self.contents.at_hand_mut().set_leaf(position);
+    fn move_leaf(&mut self, position: Option<usize>) {
+        self.contents.loaded_mut().set_leaf(position);
     }
 
     fn position(&self, id: &str) -> Result<usize, SessionError> {
@@ -303,16 +303,16 @@ impl Session {
     /// Costs a walk over the branch. Between compactions a caller appends
     /// [`entry`](Self::entry) of each new record instead.
     pub fn live(&self, epoch: u64) -> TranscriptLog {
-        let contents = self.contents.at_hand();
-        live::log(contents, contents.first_task, epoch)
+        let contents = self.contents.loaded();
+        live_transcript::build_log(contents, contents.first_task, epoch)
     }
 
     /// What a record puts into the context, with the first task of the branch marked as pinned.
     pub fn entry(&self, id: &str) -> Option<NewEntry> {
-        let contents = self.contents.telling_of(id);
+        let contents = self.contents.contents_for(id);
         let position = contents.tree.position(id)?;
-        let record = contents.at(position)?;
-        let mut entry = adoption::adopt(contents, record, record.to_entry()?);
+        let record = contents.record_at(position)?;
+        let mut entry = orphan_results::attach_call(contents, record, record.to_entry()?);
         if contents.first_task == Some(position) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }
@@ -321,9 +321,10 @@ impl Session {
 
     /// The newest model of the current branch: provider and model id.
     pub fn model(&self) -> Option<(String, String)> {
-        let contents = self.contents.at_hand();
+        let contents = self.contents.loaded();
         let newest_first = contents.tree.path_backwards();
-        let of_record = newest_first.filter_map(|at| contents.at(at)).find_map(Record::model);
+        let of_record =
+            newest_first.filter_map(|at| contents.record_at(at)).find_map(Record::model);
         let of_header = || {
             let (provider, id) = self.header().model()?;
             Some((provider.to_owned(), id.to_owned()))

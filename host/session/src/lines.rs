@@ -2,7 +2,7 @@
 
 /// What ends a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum LineEnding {
     /// A line feed.
     Lf,
     /// Carriage return and line feed.
@@ -11,26 +11,26 @@ pub(super) enum Ending {
     Missing,
 }
 
-impl Ending {
+impl LineEnding {
     /// Its bytes.
     pub(super) fn bytes(self) -> &'static [u8] {
         match self {
-            Ending::Lf => b"\n",
-            Ending::CrLf => b"\r\n",
-            Ending::Missing => b"",
+            LineEnding::Lf => b"\n",
+            LineEnding::CrLf => b"\r\n",
+            LineEnding::Missing => b"",
         }
     }
 }
 
 /// The lines of a file, each with its ending.
-pub(super) fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Ending)> {
+pub(super) fn split_lines(bytes: &[u8]) -> impl Iterator<Item = (&[u8], LineEnding)> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
         if let Some(content) = line.strip_suffix(b"\r\n") {
-            (content, Ending::CrLf)
+            (content, LineEnding::CrLf)
         } else if let Some(content) = line.strip_suffix(b"\n") {
-            (content, Ending::Lf)
+            (content, LineEnding::Lf)
         } else {
-            (line, Ending::Missing)
+            (line, LineEnding::Missing)
         }
     })
 }

@@ -69,10 +69,10 @@ record_kinds! {
 }
 
 /// The field of a message that holds the id of the letter that it was.
-pub const LETTER_KEY: &str = "inboxId";
+pub const INBOX_ID_KEY: &str = "inboxId";
 
 /// How the custom types of ctxhost's own records begin.
-pub(super) const OWN_TYPES: &str = "ctxhost.";
+pub(super) const HOST_TYPE_PREFIX: &str = "ctxhost.";
 
 /// One record.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ struct WireRecord {
 }
 
 #[derive(Deserialize)]
-struct WireMessageOnly<'a> {
+struct WireRecordMessage<'a> {
     #[serde(borrow)]
     message: Option<&'a RawValue>,
 }
@@ -117,13 +117,13 @@ pub(super) struct ParsedRecord {
 }
 
 /// Whether a line is a record of a session, of whatever version, and of nothing else.
-pub(super) fn is_of_a_session(line: &str) -> bool {
+pub(super) fn is_session_record(line: &str) -> bool {
     serde_json::from_str::<serde_json::Map<String, Value>>(line)
-        .is_ok_and(|fields| is_record_of_a_session(&fields))
+        .is_ok_and(|fields| has_session_record_fields(&fields))
 }
 
 /// The same of the fields of a line.
-pub(super) fn is_record_of_a_session(fields: &serde_json::Map<String, Value>) -> bool {
+pub(super) fn has_session_record_fields(fields: &serde_json::Map<String, Value>) -> bool {
     let text = |name| fields.get(name).and_then(Value::as_str);
     let is_known = text("type").is_some_and(|kind| RecordKind::KNOWN.contains(&kind));
     let has_id = text("id").is_some_and(|id| !id.is_empty()) && fields.contains_key("parentId");
@@ -156,7 +156,7 @@ impl Record {
     }
 
     /// The record of a line that says just this.
-    pub(super) fn of_line(
+    pub(super) fn from_parts(
         line: String,
         id: &str,
         parent_id: Option<&str>,
@@ -193,8 +193,8 @@ impl Record {
     }
 
     /// When it was written, as ISO 8601 in UTC.
-    pub fn time(&self) -> String {
-        clock::iso(self.timestamp_ms)
+    pub fn iso_time(&self) -> String {
+        clock::format_iso(self.timestamp_ms)
     }
 
     /// The exact line, without its line break.
@@ -207,7 +207,7 @@ impl Record {
         if let Some(place) = &self.message {
             return self.line.get(place.clone());
         }
-        let wire: WireMessageOnly<'_> = serde_json::from_str(&self.line).ok()?;
+        let wire: WireRecordMessage<'_> = serde_json::from_str(&self.line).ok()?;
         wire.message.map(RawValue::get)
     }
 
@@ -220,33 +220,35 @@ impl Record {
             data: Value,
         }
         let is_custom = self.kind == RecordKind::Custom;
-        let wire = is_custom.then(|| self.read::<WireCustom>()).flatten()?;
+        let wire = is_custom.then(|| self.parse_fields::<WireCustom>()).flatten()?;
         (wire.custom_type == custom_type).then_some(wire.data)
     }
 
     /// The id of the letter that it was, where it waited in the inbox of the session.
-    pub fn letter_id(&self) -> Option<String> {
+    pub fn inbox_id(&self) -> Option<String> {
         #[derive(Deserialize)]
-        struct Delivered {
+        struct WireInboxId {
             #[serde(rename = "inboxId")]
             id: String,
         }
         // Most records were no letters, and parsing each would make opening a long session slow.
-        let may_be = self.line.contains(LETTER_KEY);
+        let may_be = self.line.contains(INBOX_ID_KEY);
         let message = may_be.then(|| self.message_raw()).flatten()?;
-        serde_json::from_str::<Delivered>(message).ok().map(|delivered| delivered.id)
+        serde_json::from_str::<WireInboxId>(message).ok().map(|delivered| delivered.id)
     }
 
     /// Whether it keeps state of ctxhost itself.
-    pub(super) fn is_state_of_ctxhost(&self) -> bool {
+    pub(super) fn is_host_state(&self) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct WireType<'a> {
             #[serde(borrow)]
             custom_type: std::borrow::Cow<'a, str>,
         }
-        let wire = (self.kind == RecordKind::Custom).then(|| self.read::<WireType<'_>>()).flatten();
-        wire.is_some_and(|wire| wire.custom_type.starts_with(OWN_TYPES))
+        let wire = (self.kind == RecordKind::Custom)
+            .then(|| self.parse_fields::<WireType<'_>>())
+            .flatten();
+        wire.is_some_and(|wire| wire.custom_type.starts_with(HOST_TYPE_PREFIX))
     }
 
     /// The model that this record names: a change of model, or the author of a message.
@@ -268,7 +270,7 @@ impl Record {
     }
 
     /// The fields of the line that a reader names, parsed.
-    pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+    pub(super) fn parse_fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         serde_json::from_str(&self.line).ok()
     }
 
@@ -277,6 +279,6 @@ impl Record {
     /// Whether an entry is the first task is known to the session only:
     /// see [`Session::entry`](super::Session::entry).
     pub fn to_entry(&self) -> Option<NewEntry> {
-        entry::of(self)
+        entry::from_record(self)
     }
 }

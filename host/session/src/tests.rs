@@ -21,9 +21,9 @@ mod undo;
 use std::path::PathBuf;
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
-use ctxhost_engine_api::{Flags, Kind, Role};
+use ctxhost_engine_api::{EntryKind, Flags, Role};
 
-use super::{Header, RecordBody, Session};
+use super::{RecordBody, Session, SessionHeader};
 
 /// One entry of a live transcript, to compare whole.
 #[derive(Debug, PartialEq)]
@@ -31,7 +31,7 @@ struct Seen {
     id: String,
     parent: String,
     role: Role,
-    kind: Kind,
+    kind: EntryKind,
     flags: Flags,
     tokens: u64,
     timestamp_ms: i64,
@@ -79,7 +79,7 @@ fn quick_folder() -> tempfile::TempDir {
 }
 
 fn memory() -> Session {
-    Session::in_memory(Header::new(Some("test"), "/home/dev", 1_000))
+    Session::in_memory(SessionHeader::new(Some("test"), "/home/dev", 1_000))
 }
 
 fn user(text: &str) -> RecordBody {

@@ -8,13 +8,13 @@ use super::record::Record;
 ///
 /// A parent always stands before its child, so no walk can run in a circle.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct RecordTree {
     positions: HashMap<String, usize>,
     parents: Vec<Option<usize>>,
     leaf: Option<usize>,
 }
 
-impl Tree {
+impl RecordTree {
     /// Whether an id is taken.
     pub(super) fn contains(&self, id: &str) -> bool {
         self.positions.contains_key(id)

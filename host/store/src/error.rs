@@ -2,7 +2,7 @@
 
 /// Why a store could not be opened. No message holds a password.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// The program was built without the driver of the database.
     #[error(
         "this ctxhost was built without PostgreSQL; build it with the cargo feature `postgres`, or set store.kind = \"files\""
@@ -51,7 +51,7 @@ pub enum OpenError {
     #[error(
         "the store at {place} has version {found} of the schema {schema}, version {wanted} is needed; run `ctxhost store migrate`"
     )]
-    Old {
+    SchemaTooOld {
         /// Host, port and database.
         place: String,
         /// The schema.
@@ -65,7 +65,7 @@ pub enum OpenError {
     #[error(
         "the store at {place} has version {found} of the schema {schema}, this program knows up to {known}; update ctxhost"
     )]
-    Newer {
+    SchemaTooNew {
         /// Host, port and database.
         place: String,
         /// The schema.

@@ -4,25 +4,25 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{KeptSession, SessionStore};
+use super::{SessionStore, StoredSession};
 use ctxhost_engine::EngineStores;
 use ctxhost_session::{Session, SessionError, SessionFolder};
 
 /// Session files below a folder.
 #[derive(Clone, Debug)]
-pub struct FileSessions {
+pub struct FileSessionStore {
     root: PathBuf,
 }
 
-impl FileSessions {
+impl FileSessionStore {
     /// The sessions below this folder, which is made when the first one begins.
-    pub fn below(root: &Path) -> FileSessions {
-        FileSessions { root: root.to_owned() }
+    pub fn new(root: &Path) -> FileSessionStore {
+        FileSessionStore { root: root.to_owned() }
     }
 
     /// The file of a session.
     fn file(&self, id: &str) -> Result<PathBuf, SessionError> {
-        self.find(id).ok_or_else(|| SessionError::Missing { id: id.to_owned() })
+        self.find(id).ok_or_else(|| SessionError::NotFound { id: id.to_owned() })
     }
 
     fn find(&self, id: &str) -> Option<PathBuf> {
@@ -39,18 +39,18 @@ impl FileSessions {
     }
 
     fn files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
-        let kept = folders.iter().flat_map(|folder| SessionFolder::at(folder).list());
+        let kept = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
         kept.map(|kept| kept.path).collect()
     }
 }
 
-impl SessionStore for FileSessions {
-    fn keep(&self, session: Session) -> Result<Session, SessionError> {
+impl SessionStore for FileSessionStore {
+    fn insert(&self, session: Session) -> Result<Session, SessionError> {
         let header = session.header();
         if self.find(header.id()).is_some() {
-            return Err(SessionError::Taken { id: header.id().to_owned() });
+            return Err(SessionError::AlreadyExists { id: header.id().to_owned() });
         }
-        SessionFolder::of(&self.root, Path::new(header.cwd())).keep(session)
+        SessionFolder::for_cwd(&self.root, Path::new(header.cwd())).save(session)
     }
 
     fn open(&self, id: &str) -> Result<Session, SessionError> {
@@ -61,23 +61,23 @@ impl SessionStore for FileSessions {
         Session::read(&self.file(id)?)
     }
 
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<KeptSession>, SessionError> {
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, SessionError> {
         let folders = match cwd {
-            Some(cwd) => vec![SessionFolder::of(&self.root, cwd).path().to_owned()],
+            Some(cwd) => vec![SessionFolder::for_cwd(&self.root, cwd).path().to_owned()],
             None => folders(&self.root),
         };
-        let kept = folders.iter().flat_map(|folder| SessionFolder::at(folder).list());
-        let mut found: Vec<KeptSession> = kept
+        let kept = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
+        let mut found: Vec<StoredSession> = kept
             .filter_map(|kept| {
                 let (id, cwd) = header_of(&kept.path)?;
-                Some(KeptSession { id, cwd, changed_ms: kept.changed_ms })
+                Some(StoredSession { id, cwd, changed_ms: kept.changed_ms })
             })
             .collect();
         found.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.id.cmp(&a.id)));
         Ok(found)
     }
 
-    fn engines(&self) -> Option<Arc<dyn EngineStores>> {
+    fn engine_stores(&self) -> Option<Arc<dyn EngineStores>> {
         None
     }
 }

@@ -6,9 +6,9 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod copy;
 mod error;
 mod files;
-mod migration;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod settings;
@@ -18,11 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctxhost_engine::EngineStores;
-use ctxhost_session::{Header, Session, SessionError};
+use ctxhost_session::{Session, SessionError, SessionHeader};
 
-pub use error::OpenError;
-pub use files::FileSessions;
-pub use migration::{Copied, copy_sessions};
+pub use copy::{CopyReport, copy_sessions};
+pub use error::StoreOpenError;
+pub use files::FileSessionStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresStore, migrate};
 pub use settings::{SslMode, StoreKind, StoreSettings};
@@ -34,7 +34,7 @@ pub trait SessionStore: Debug + Send + Sync {
     /// # Errors
     ///
     /// [`SessionError::Taken`], or where it cannot be written.
-    fn keep(&self, session: Session) -> Result<Session, SessionError>;
+    fn insert(&self, session: Session) -> Result<Session, SessionError>;
 
     /// Opens a session for writing.
     ///
@@ -55,25 +55,25 @@ pub trait SessionStore: Debug + Send + Sync {
     /// # Errors
     ///
     /// Where the store does not answer.
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<KeptSession>, SessionError>;
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, SessionError>;
 
     /// Where engines keep values; `None` where that is a folder of the machine, whichever session they
     /// come from.
-    fn engines(&self) -> Option<Arc<dyn EngineStores>>;
+    fn engine_stores(&self) -> Option<Arc<dyn EngineStores>>;
 
     /// Begins a session.
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
-    fn create(&self, header: Header) -> Result<Session, SessionError> {
-        self.keep(Session::in_memory(header))
+    /// As [`insert`](Self::keep).
+    fn create(&self, header: SessionHeader) -> Result<Session, SessionError> {
+        self.insert(Session::in_memory(header))
     }
 }
 
 /// A session that a store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptSession {
+pub struct StoredSession {
     /// Its id.
     pub id: String,
     /// Its working folder.
@@ -86,14 +86,17 @@ pub struct KeptSession {
 ///
 /// # Errors
 ///
-/// [`OpenError`].
-pub fn open(settings: &StoreSettings, files: &Path) -> Result<Arc<dyn SessionStore>, OpenError> {
+/// [`StoreOpenError`].
+pub fn open(
+    settings: &StoreSettings,
+    files: &Path,
+) -> Result<Arc<dyn SessionStore>, StoreOpenError> {
     Ok(match settings.kind {
-        StoreKind::Files => Arc::new(FileSessions::below(files)),
+        StoreKind::Files => Arc::new(FileSessionStore::new(files)),
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => Arc::new(PostgresStore::open(settings)?),
         #[cfg(not(feature = "postgres"))]
-        StoreKind::Postgres => return Err(OpenError::NotBuilt),
+        StoreKind::Postgres => return Err(StoreOpenError::NotBuilt),
     })
 }
 
@@ -101,8 +104,8 @@ pub fn open(settings: &StoreSettings, files: &Path) -> Result<Arc<dyn SessionSto
 ///
 /// # Errors
 ///
-/// [`OpenError::NotBuilt`].
+/// [`StoreOpenError::NotBuilt`].
 #[cfg(not(feature = "postgres"))]
-pub fn migrate(_settings: &StoreSettings) -> Result<(i32, i32), OpenError> {
-    Err(OpenError::NotBuilt)
+pub fn migrate(_settings: &StoreSettings) -> Result<(i32, i32), StoreOpenError> {
+    Err(StoreOpenError::NotBuilt)
 }

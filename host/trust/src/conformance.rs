@@ -20,8 +20,8 @@ pub struct Conformance {
 /// The report, as far as it is read here. What it does not say counts as not found.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Report {
-    file: CheckedFile,
+struct PackagedReport {
+    file: ReportFile,
     complete: bool,
     conformant: Option<bool>,
     checks: u64,
@@ -30,7 +30,7 @@ struct Report {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct CheckedFile {
+struct ReportFile {
     sha256: String,
 }
 
@@ -38,7 +38,7 @@ impl Conformance {
     /// The verdict on the bytes of a file. It is looked for beside the file, in the folders above it up
     /// to the one it was built from, and in `folders`: the check leaves it where it was asked for.
     /// `None` where there is none, or none that speaks of these bytes.
-    pub fn near(file: &Path, sha256: &str, folders: &[&Path]) -> Option<Conformance> {
+    pub fn find(file: &Path, sha256: &str, folders: &[&Path]) -> Option<Conformance> {
         let above: Vec<&Path> = file.ancestors().skip(1).collect();
         let is_home = |folder: &&Path| HOME_NAMES.iter().any(|name| folder.join(name).is_file());
         let home = above.iter().position(is_home).unwrap_or(0);
@@ -49,14 +49,14 @@ impl Conformance {
     fn in_folder(folder: &Path, sha256: &str) -> Option<Conformance> {
         let text =
             ctxhost_files::read(&folder.join(REPORT_NAME), ctxhost_files::SMALL_FILE_BYTES).ok()?;
-        let report: Report = serde_json::from_slice(&text).ok()?;
+        let report: PackagedReport = serde_json::from_slice(&text).ok()?;
         let speaks_of_it = report.file.sha256.eq_ignore_ascii_case(sha256);
         let verdict = speaks_of_it.then(|| report.verdict())??;
         Some(Conformance { verdict })
     }
 }
 
-impl Report {
+impl PackagedReport {
     fn verdict(&self) -> Option<String> {
         let checks = self.checks;
         Some(match (self.conformant?, self.complete) {
@@ -78,9 +78,9 @@ mod tests {
         let report = folder.path().join(REPORT_NAME);
         let verdict = |text: &str| {
             std::fs::write(&report, text).unwrap();
-            Conformance::near(&file, "ab12", &[]).map(|it| it.verdict)
+            Conformance::find(&file, "ab12", &[]).map(|it| it.verdict)
         };
-        assert_eq!(Conformance::near(&file, "ab12", &[]), None, "there is no report");
+        assert_eq!(Conformance::find(&file, "ab12", &[]), None, "there is no report");
         let said = verdict(
             r#"{"file": {"sha256": "AB12", "bytes": 3}, "complete": true, "conformant": true, "checks": 9}"#,
         );
@@ -105,12 +105,12 @@ mod tests {
         let text = r#"{"file": {"sha256": "ab12"}, "complete": true, "conformant": true}"#;
         let here = folder.path();
         std::fs::write(at("conformance.json"), text).unwrap();
-        assert_eq!(Conformance::near(&file, "ab12", &[]), None, "anybody's folder above");
-        assert!(Conformance::near(&file, "ab12", &[here]).is_some(), "where somebody works");
+        assert_eq!(Conformance::find(&file, "ab12", &[]), None, "anybody's folder above");
+        assert!(Conformance::find(&file, "ab12", &[here]).is_some(), "where somebody works");
         std::fs::rename(at("conformance.json"), at("crate/conformance.json")).unwrap();
-        assert_eq!(Conformance::near(&file, "ab12", &[here]), None);
+        assert_eq!(Conformance::find(&file, "ab12", &[here]), None);
         std::fs::write(at("crate/Cargo.toml"), "").unwrap();
-        assert!(Conformance::near(&file, "ab12", &[]).is_some(), "the crate's own");
-        assert_eq!(Conformance::near(&file, "ab13", &[]), None, "of other bytes");
+        assert!(Conformance::find(&file, "ab12", &[]).is_some(), "the crate's own");
+        assert_eq!(Conformance::find(&file, "ab13", &[]), None, "of other bytes");
     }
 }

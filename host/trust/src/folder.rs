@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ctxhost_files::{Access, ReplaceError, replace_file};
+use ctxhost_files::{FileAccess, ReplaceError, replace_file};
 use sha2::{Digest as _, Sha256};
 
-use super::package::Package;
-use super::signature::Keys;
+use super::package::EnginePackage;
+use super::signature::TrustedKeys;
 
 /// How much of a digest a name holds: enough to tell builds apart, and to be read aloud.
 const NAME_DIGITS: usize = 12;
@@ -20,10 +20,10 @@ const FOLDER_MODE: u32 = 0o700;
 
 /// A file that could not be put there or taken away.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {what} {}: {source}", path.display())]
+#[error("cannot {action} {}: {source}", path.display())]
 pub struct FolderError {
     /// What failed, as a verb.
-    pub what: &'static str,
+    pub action: &'static str,
     /// The file.
     pub path: PathBuf,
     /// What the system said.
@@ -32,7 +32,7 @@ pub struct FolderError {
 
 impl From<ReplaceError> for FolderError {
     fn from(ReplaceError { step, path, source }: ReplaceError) -> Self {
-        FolderError { what: step, path, source }
+        FolderError { action: step, path, source }
     }
 }
 
@@ -44,13 +44,13 @@ pub struct InstallFolder {
 
 impl InstallFolder {
     /// A folder that the config names.
-    pub fn at(path: &Path) -> InstallFolder {
+    pub fn new(path: &Path) -> InstallFolder {
         InstallFolder { path: path.into() }
     }
 
     /// The folder of a config below the state folder. Each config has its own, so that none takes the
     /// engines of another away.
-    pub fn below(state: &Path, config: &Path) -> InstallFolder {
+    pub fn for_config(state: &Path, config: &Path) -> InstallFolder {
         // By its folder: the config itself may not be there yet.
         let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -68,27 +68,28 @@ impl InstallFolder {
     /// # Errors
     ///
     /// [`FolderError`]; nothing is there that was not before.
-    pub fn put(&self, package: &Package) -> Result<PathBuf, FolderError> {
+    pub fn put(&self, package: &EnginePackage) -> Result<PathBuf, FolderError> {
         let file = &package.file;
         let digits = file.sha256.get(..NAME_DIGITS).unwrap_or_default();
         let path = self.path.join(format!("{}-{digits}.so", file.meta.id));
         let written = |path: &Path| {
             let path = path.to_owned();
-            move |source| FolderError { what: "write", path, source }
+            move |source| FolderError { action: "write", path, source }
         };
         self.make().map_err(written(&self.path))?;
-        if let Ok(signature) =
-            ctxhost_files::read(&Keys::beside(&file.path), ctxhost_files::SMALL_FILE_BYTES)
-        {
-            let beside = Keys::beside(&path);
-            replace_file(&beside, &signature, Access::Private)?;
+        if let Ok(signature) = ctxhost_files::read(
+            &TrustedKeys::signature_path(&file.path),
+            ctxhost_files::SMALL_FILE_BYTES,
+        ) {
+            let beside = TrustedKeys::signature_path(&path);
+            replace_file(&beside, &signature, FileAccess::Private)?;
         }
-        replace_file(&path, file.image(), Access::Private)?;
+        replace_file(&path, file.image(), FileAccess::Private)?;
         fs::canonicalize(&path).map_err(written(&path))
     }
 
     /// Whether a file is one of this folder.
-    pub fn holds(&self, file: &Path) -> bool {
+    pub fn contains(&self, file: &Path) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         file.parent().is_some_and(|folder| real(folder) == real(&self.path))
     }
@@ -100,13 +101,13 @@ impl InstallFolder {
     ///
     /// [`FolderError`].
     pub fn remove(&self, file: &Path) -> Result<(), FolderError> {
-        if !self.holds(file) {
+        if !self.contains(file) {
             return Ok(());
         }
-        for path in [Keys::beside(file), file.to_owned()] {
+        for path in [TrustedKeys::signature_path(file), file.to_owned()] {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(FolderError { what: "remove", path, source });
+                    return Err(FolderError { action: "remove", path, source });
                 }
                 _ => {}
             }

@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 
 pub use conformance::Conformance;
 pub use folder::{FolderError, InstallFolder};
-pub use lock::{LOCK_NAME, Lock, LockError, LockFile, Pin};
-pub use package::{Package, PackageError};
-pub use policy::{Demands, Policy, Standing, State, unjudged};
-pub use signature::{Keys, Signature, SignatureError};
+pub use lock::{EngineLock, LOCK_NAME, LockError, LockFile, Pin};
+pub use package::{EnginePackage, PackageError};
+pub use policy::{PinState, TrustPolicy, TrustSettings, TrustVerdict, unreadable_reason};
+pub use signature::{Signature, SignatureError, TrustedKeys};
 
 /// What an engine's file needs to be loaded by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Trust {
+pub enum TrustLevel {
     /// Its bytes stand in `ctxhost.lock` or in its entry.
     Pinned,
     /// Nothing more than to be named.

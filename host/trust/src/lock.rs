@@ -1,10 +1,10 @@
-//! `ctxhost.lock`: which bytes of which engine were found good, beside the config that uses them.
+//! `ctxhost.load`: which bytes of which engine were found good, beside the config that uses them.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ctxhost_files::{Access, replace_file};
+use ctxhost_files::{FileAccess, replace_file};
 use serde::{Deserialize, Serialize};
 
 /// The name of the file.
@@ -79,14 +79,14 @@ pub struct Pin {
 
 /// All pins of one config.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lock {
+pub struct EngineLock {
     #[serde(default)]
     version: u32,
     #[serde(default, rename = "engine", skip_serializing_if = "Vec::is_empty")]
     pins: Vec<Pin>,
 }
 
-impl Lock {
+impl EngineLock {
     /// The pin of an engine.
     pub fn pin(&self, id: &str) -> Option<&Pin> {
         self.pins.iter().find(|pin| pin.id == id)
@@ -122,7 +122,7 @@ pub struct LockFile {
 
 impl LockFile {
     /// Where the lock of a config stands.
-    pub fn beside(config: &Path) -> PathBuf {
+    pub fn path_for(config: &Path) -> PathBuf {
         config.with_file_name(LOCK_NAME)
     }
 
@@ -131,8 +131,8 @@ impl LockFile {
     /// # Errors
     ///
     /// [`LockError`]: a lock that cannot be read is not the same as none.
-    pub fn read(config: &Path) -> Result<Option<Lock>, LockError> {
-        read(&LockFile::beside(config))
+    pub fn read(config: &Path) -> Result<Option<EngineLock>, LockError> {
+        read(&LockFile::path_for(config))
     }
 
     /// Holds the lock of a config until it is dropped. Waits for others.
@@ -140,8 +140,8 @@ impl LockFile {
     /// # Errors
     ///
     /// [`LockError::Unwritable`].
-    pub fn hold(config: &Path) -> Result<LockFile, LockError> {
-        let path = LockFile::beside(config);
+    pub fn acquire(config: &Path) -> Result<LockFile, LockError> {
+        let path = LockFile::path_for(config);
         let held = File::open(folder_of(&path)).and_then(|folder| {
             folder.lock()?;
             Ok(folder)
@@ -157,7 +157,7 @@ impl LockFile {
     /// # Errors
     ///
     /// [`LockError`].
-    pub fn lock(&self) -> Result<Option<Lock>, LockError> {
+    pub fn load(&self) -> Result<Option<EngineLock>, LockError> {
         read(&self.path)
     }
 
@@ -166,12 +166,12 @@ impl LockFile {
     /// # Errors
     ///
     /// [`LockError::Unwritable`]; the file is as it was.
-    pub fn write(&self, lock: &Lock) -> Result<(), LockError> {
+    pub fn write(&self, lock: &EngineLock) -> Result<(), LockError> {
         let unwritable = |source| LockError::Unwritable { path: self.path.clone(), source };
-        let lock = Lock { version: VERSION, ..lock.clone() };
+        let lock = EngineLock { version: VERSION, ..lock.clone() };
         let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
         // It holds no secret, and those who may read the config should see what it pins.
-        replace_file(&self.path, (HEAD.to_owned() + &text).as_bytes(), Access::Mode(0o644))
+        replace_file(&self.path, (HEAD.to_owned() + &text).as_bytes(), FileAccess::Mode(0o644))
             .map_err(|error| unwritable(error.source))
     }
 
@@ -180,7 +180,7 @@ impl LockFile {
     /// # Errors
     ///
     /// [`LockError::Unwritable`].
-    pub fn restore(&self, before: Option<&Lock>) -> Result<(), LockError> {
+    pub fn restore(&self, before: Option<&EngineLock>) -> Result<(), LockError> {
         let Some(before) = before else {
             return match fs::remove_file(&self.path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -198,14 +198,15 @@ impl LockFile {
     }
 }
 
-fn read(path: &Path) -> Result<Option<Lock>, LockError> {
+fn read(path: &Path) -> Result<Option<EngineLock>, LockError> {
     let damaged = |reason: String| LockError::Damaged { path: path.into(), reason };
     let text = match ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES) {
         Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is no text".into()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(LockError::Unreadable { path: path.into(), source }),
     };
-    let lock: Lock = toml::from_str(&text).map_err(|error| damaged(error.message().into()))?;
+    let lock: EngineLock =
+        toml::from_str(&text).map_err(|error| damaged(error.message().into()))?;
     if lock.version > VERSION {
         return Err(LockError::Newer { path: path.into(), version: lock.version });
     }

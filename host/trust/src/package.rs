@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::conformance::Conformance;
-use super::signature::{Keys, Signature, SignatureError};
-use ctxhost_engine::{Inspected, LoadError, inspect};
+use super::signature::{Signature, SignatureError, TrustedKeys};
+use ctxhost_engine::{EngineFile, LoadError, inspect};
 
 /// Why there is nothing to install.
 #[derive(Debug, thiserror::Error)]
@@ -61,49 +61,49 @@ pub enum PackageError {
 
 /// An engine's file, read and not loaded, with what stands beside it.
 #[derive(Debug)]
-pub struct Package {
+pub struct EnginePackage {
     /// The file.
-    pub file: Inspected,
+    pub file: EngineFile,
     /// What its signature says.
     pub signature: Signature,
     /// What `ctxhost check` found.
     pub conformance: Option<Conformance>,
 }
 
-impl Package {
+impl EnginePackage {
     /// Reads a library, the built library of a crate or of a Makefile, or the one library of a folder.
     ///
     /// # Errors
     ///
     /// [`PackageError`]. A wrong signature is one, whether or not any is demanded.
-    pub fn open(path: &Path, keys: &Keys) -> Result<Package, PackageError> {
+    pub fn open(path: &Path, keys: &TrustedKeys) -> Result<EnginePackage, PackageError> {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
         let file = inspect(&library)?;
         let signature = keys.check(&file.path, file.image())?;
         // Here, and in the folder that was named.
         let folders = [Path::new("."), path];
-        let conformance = Conformance::near(&file.path, &file.sha256, &folders);
-        Ok(Package { file, signature, conformance })
+        let conformance = Conformance::find(&file.path, &file.sha256, &folders);
+        Ok(EnginePackage { file, signature, conformance })
     }
 
     /// The key that signed it, where it is a trusted one.
     pub fn signer(&self) -> Option<&str> {
         match &self.signature {
-            Signature::By(key) => Some(key),
-            Signature::Missing | Signature::Stranger(_) => None,
+            Signature::Trusted(key) => Some(key),
+            Signature::Missing | Signature::UnknownKey(_) => None,
         }
     }
 }
 
 /// As much of a manifest as names the library.
 #[derive(Deserialize)]
-struct Manifest {
-    package: Option<Named>,
-    lib: Option<Named>,
+struct CargoManifest {
+    package: Option<CargoTarget>,
+    lib: Option<CargoTarget>,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct CargoTarget {
     name: Option<String>,
 }
 
@@ -113,16 +113,16 @@ const MAKE_FOLDER: &str = "build";
 fn library_in(folder: &Path) -> Result<PathBuf, PackageError> {
     let manifest = folder.join("Cargo.toml");
     if manifest.is_file() {
-        built(folder, &manifest)
+        cargo_library(folder, &manifest)
     } else if folder.join("Makefile").is_file() {
-        made(folder)
+        makefile_library(folder)
     } else {
         only_library(folder)
     }
 }
 
 /// The library that `make` built, which stands beside the Makefile where it is in no folder of its own.
-fn made(folder: &Path) -> Result<PathBuf, PackageError> {
+fn makefile_library(folder: &Path) -> Result<PathBuf, PackageError> {
     let build = folder.join(MAKE_FOLDER);
     let place = if build.is_dir() { &build } else { folder };
     only_library(place).map_err(|error| match error {
@@ -132,12 +132,12 @@ fn made(folder: &Path) -> Result<PathBuf, PackageError> {
 }
 
 /// The library of a crate, where cargo puts it: below the crate, or below the workspace it is in.
-fn built(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError> {
+fn cargo_library(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError> {
     let no_package = || PackageError::NoPackage { path: manifest.into() };
     let text = ctxhost_files::read_text(manifest, ctxhost_files::SMALL_FILE_BYTES)
         .map_err(|_| no_package())?;
-    let read: Manifest = toml::from_str(&text).map_err(|_| no_package())?;
-    let of = |named: Option<Named>| named.and_then(|named| named.name);
+    let read: CargoManifest = toml::from_str(&text).map_err(|_| no_package())?;
+    let of = |named: Option<CargoTarget>| named.and_then(|named| named.name);
     let name = of(read.lib).or_else(|| of(read.package)).ok_or_else(no_package)?;
     let library = format!("lib{}.so", name.replace('-', "_"));
     let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);

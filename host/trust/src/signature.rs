@@ -15,7 +15,7 @@ const MAX_SIGNATURE_BYTES: usize = 16 * 1024;
 
 /// The keys whose signatures count.
 #[derive(Clone, Default)]
-pub struct Keys {
+pub struct TrustedKeys {
     keys: Vec<(String, PublicKey)>,
 }
 
@@ -25,9 +25,9 @@ pub enum Signature {
     /// There is none.
     Missing,
     /// A key that nobody here trusts made it, so it was not checked. The key's id, in hex.
-    Stranger(String),
+    UnknownKey(String),
     /// It is of these bytes, by a trusted key. The key's id, in hex.
-    By(String),
+    Trusted(String),
 }
 
 /// Why a signature or a key is none.
@@ -63,20 +63,22 @@ pub enum SignatureError {
     },
 }
 
-impl Keys {
+impl TrustedKeys {
     /// Reads keys: the base64 line of a `minisign.pub` file each.
     ///
     /// # Errors
     ///
     /// [`SignatureError::BadKey`] for the first that is none.
-    pub fn parse<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<Keys, SignatureError> {
+    pub fn parse<'a>(
+        keys: impl IntoIterator<Item = &'a String>,
+    ) -> Result<TrustedKeys, SignatureError> {
         let read = |text: &'a String| {
             let bad = || SignatureError::BadKey { key: text.clone() };
             let key = PublicKey::from_base64(text.trim()).map_err(|_| bad())?;
             Ok((key_id(text).ok_or_else(bad)?, key))
         };
         let keys: Result<Vec<_>, SignatureError> = keys.into_iter().map(read).collect();
-        Ok(Keys { keys: keys? })
+        Ok(TrustedKeys { keys: keys? })
     }
 
     /// Reads the signature beside a file and holds it against the file's bytes.
@@ -85,7 +87,7 @@ impl Keys {
     ///
     /// [`SignatureError`]: a signature that is there and wrong is worse than none.
     pub fn check(&self, file: &Path, image: &[u8]) -> Result<Signature, SignatureError> {
-        let path = Keys::beside(file);
+        let path = TrustedKeys::signature_path(file);
         let text = match ctxhost_files::read(&path, ctxhost_files::SMALL_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -101,24 +103,24 @@ impl Keys {
         let signature = minisign_verify::Signature::decode(&text).map_err(|_| none())?;
         let id = text.lines().nth(1).and_then(key_id).ok_or_else(none)?;
         let Some((_, key)) = self.keys.iter().find(|(known, _)| *known == id) else {
-            return Ok(Signature::Stranger(id));
+            return Ok(Signature::UnknownKey(id));
         };
         // Signatures of old versions of minisign are of the file itself; this one is of its hash.
         match key.verify(image, &signature, false) {
-            Ok(()) => Ok(Signature::By(id)),
+            Ok(()) => Ok(Signature::Trusted(id)),
             Err(_) => Err(SignatureError::OtherBytes { path, key: id }),
         }
     }
 
     /// Where the signature of a file stands.
-    pub fn beside(file: &Path) -> PathBuf {
+    pub fn signature_path(file: &Path) -> PathBuf {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(SUFFIX);
         file.with_file_name(name)
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for TrustedKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.keys.iter().map(|(id, _)| id)).finish()
     }

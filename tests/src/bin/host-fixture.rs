@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use ctxhost_agent::RuntimeBuilder;
 use ctxhost_config::Config;
-use ctxhost_runtime::RuntimeBuilder;
 use ctxhost_store::{PostgresStore, StoreKind, StoreSettings};
 
 /// A host that talks to itself.
@@ -49,7 +49,8 @@ async fn main() {
     };
     let store = Arc::new(PostgresStore::open(&settings).expect("a store"));
     let config = Config::load(&arguments.config).expect("a config");
-    let runtime = RuntimeBuilder::of(&config).store(store).build().await.expect("a runtime");
+    let runtime =
+        RuntimeBuilder::from_config(&config).store(store).build().await.expect("a runtime");
     let session = runtime.open_stored_session(&arguments.session).expect("a session");
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let mut number = 0;
@@ -65,7 +66,7 @@ async fn main() {
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..40))).await;
     }
-    runtime.finish().await;
+    runtime.shutdown().await;
     tell("finished", &arguments.name);
 }
 

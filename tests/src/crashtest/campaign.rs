@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::CrashtestError;
 use super::supervisor::{ChildCommand, Supervisor};
-use ctxhost_session::{Record, RecordKind, Session, UNDO};
+use ctxhost_session::{Record, RecordKind, Session, UNDO_TYPE};
 
 /// Sessions that one worker takes in turn.
 const SESSIONS_OF_WORKER: usize = 3;
@@ -62,7 +62,7 @@ impl Tally {
         self.sessions += 1;
         self.promises += promises as u64;
         self.compactions += count(&|record| *record.kind() == RecordKind::Compaction);
-        self.undos += count(&|record| record.custom_data(UNDO).is_some());
+        self.undos += count(&|record| record.custom_data(UNDO_TYPE).is_some());
     }
 
     fn add(&mut self, other: &Tally) {

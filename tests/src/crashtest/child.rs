@@ -10,11 +10,11 @@ use super::model::{EchoModel, Look, PROVIDER};
 use super::promise::{Promise, Promises, hash};
 use super::speech::text_of;
 use super::{CrashtestError, cannot};
+use ctxhost_agent::inbox::Inbox;
+use ctxhost_agent::{Runtime, RuntimeBuilder, SessionId};
 use ctxhost_config::Config;
 use ctxhost_context::LiveSession;
 use ctxhost_dialects::ChatMessage;
-use ctxhost_runtime::inbox::Inbox;
-use ctxhost_runtime::{Runtime, RuntimeBuilder, SessionId};
 use ctxhost_session::Session;
 
 /// The window of the model: small, so that sessions are compacted every few turns.
@@ -90,7 +90,7 @@ impl<'a> Child<'a> {
     ) -> Result<Self, CrashtestError> {
         let mut random = fastrand::Rng::with_seed(orders.seed);
         let echo = EchoModel::new(random.u64(..), promises.clone(), points.clone());
-        let builder = RuntimeBuilder::of(&Config::parse("crashtest", CONFIG)?)
+        let builder = RuntimeBuilder::from_config(&Config::parse("crashtest", CONFIG)?)
             .model(&format!("{PROVIDER}/model"))
             .window_tokens(WINDOW_TOKENS)
             .client(Arc::new(echo))
@@ -105,7 +105,7 @@ impl<'a> Child<'a> {
             true => runtime.open_session(path)?,
             false => runtime.create_session(path, path.parent().unwrap_or(path))?,
         };
-        let promised_records = runtime.look(&session, count).await?;
+        let promised_records = runtime.with_session(&session, count).await?;
         make(&promises, &Promise::Ready)?;
         Ok(Child { orders, runtime, session, random, promises, points, promised_records })
     }
@@ -143,7 +143,8 @@ impl<'a> Child<'a> {
 
     async fn promise_records(&mut self) -> Result<(), CrashtestError> {
         let known = self.promised_records;
-        let promises = self.runtime.look(&self.session, |conversation| new(conversation, known));
+        let promises =
+            self.runtime.with_session(&self.session, |conversation| new(conversation, known));
         let promises = promises.await?;
         self.promised_records += promises.len();
         promises.iter().try_for_each(|promise| make(&self.promises, promise))
@@ -165,7 +166,8 @@ fn new(conversation: &LiveSession, known: usize) -> Vec<Promise> {
 /// Somebody speaks to a session that nobody is at work in.
 fn leave_letter(orders: &Orders, promises: &Promises, number: u64) -> Result<(), CrashtestError> {
     let session = Session::open(&orders.session)?;
-    let message = serde_json::to_string(&ChatMessage::user(text_of(number))).unwrap_or_default();
+    let message =
+        serde_json::to_string(&ChatMessage::from_user_text(text_of(number))).unwrap_or_default();
     Inbox::open(&session)?.push(&message)?;
     make(promises, &Promise::Letter(number))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::promise::{Promise, hash};
 use super::speech::{mark, number_of, text_of};
-use ctxhost_law::{self as law, LawSettings};
+use ctxhost_invariants::{self as invariants, InvariantSettings};
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// What is wrong with a session.
@@ -186,8 +186,8 @@ fn check_law(view: &Transcript) -> Result<(), Violation> {
         return Err(lawless(format!("result {} has no call", orphan.id())));
     }
     let plan = Plan::keep_all(view.len());
-    let lawful = law::enforce(view, plan, u64::MAX, &LawSettings::default());
+    let lawful = invariants::enforce(view, plan, u64::MAX, &InvariantSettings::default());
     let lawful = lawful.map_err(|violation| lawless(violation.to_string()))?;
-    let breaches = law::audit(view, &lawful.items(view), u64::MAX);
+    let breaches = invariants::verify(view, &lawful.items(view), u64::MAX);
     breaches.first().map_or(Ok(()), |breach| Err(lawless(breach.to_string())))
 }

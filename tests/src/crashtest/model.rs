@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::kill::Points;
 use super::promise::{Promise, Promises};
 use super::speech::{number_of, text_of};
-use ctxhost_dialects::message::{StopReason, ToolCall};
+use ctxhost_dialects::message::{StopReason, ToolCallBlock};
 use ctxhost_dialects::{
-    AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, StreamPart,
+    AssistantMessage, ChatBlock, ChatMessage, ModelRequest, ProviderError, StreamPart,
 };
-use ctxhost_provider::Client;
-use ctxhost_tool::{CallContext, Tool, ToolOutput};
+use ctxhost_provider::ProviderClient;
+use ctxhost_tools::{CallContext, Tool, ToolOutput};
 
 /// The provider of the model, in its own words.
 pub(super) const PROVIDER: &str = "crashtest";
@@ -44,7 +44,7 @@ impl EchoModel {
     fn promise(&self, request: &ModelRequest) {
         let texts = request.messages.iter().flat_map(ChatMessage::content);
         let heard = texts.filter_map(|block| match block {
-            Content::Text { text, .. } => number_of(text),
+            ChatBlock::Text { text, .. } => number_of(text),
             _ => None,
         });
         for number in heard {
@@ -58,13 +58,13 @@ impl EchoModel {
     fn reply(&self, request: &ModelRequest) -> AssistantMessage {
         let mut random = lock(&self.random);
         let is_result = matches!(request.messages.last(), Some(ChatMessage::ToolResult(_)));
-        let mut content = vec![Content::text(text_of(random.u64(..)))];
+        let mut content = vec![ChatBlock::text(text_of(random.u64(..)))];
         let mut stop_reason = StopReason::Stop;
         if !is_result && random.u32(0..10) < CALLS_OF_10 {
             let id = format!("call{:x}", random.u64(..));
             let arguments = json!({ "at": format!("{:x}", random.u64(..)) });
-            let call = ToolCall { id, name: TOOL.into(), arguments, thought_signature: None };
-            content.push(Content::ToolCall(call));
+            let call = ToolCallBlock { id, name: TOOL.into(), arguments, thought_signature: None };
+            content.push(ChatBlock::ToolCall(call));
             stop_reason = StopReason::ToolUse;
         }
         AssistantMessage { content, stop_reason, ..AssistantMessage::default() }
@@ -81,7 +81,7 @@ impl std::fmt::Debug for EchoModel {
     }
 }
 
-impl Client for EchoModel {
+impl ProviderClient for EchoModel {
     fn name(&self) -> &str {
         PROVIDER
     }
@@ -90,7 +90,7 @@ impl Client for EchoModel {
         "openai-completions"
     }
 
-    fn answer<'a>(
+    fn generate<'a>(
         &'a self,
         request: &'a ModelRequest,
         _parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),

@@ -13,7 +13,7 @@ use super::inspect::{Known, Violation, whole_lines};
 use super::kill::Way;
 use super::promise::Promise;
 use super::{CrashtestError, cannot};
-use ctxhost_session::{Recovered, Session, pending_file};
+use ctxhost_session::{CompactionRecovery, Session, pending_path};
 
 /// A session that is longer begins anew, so that opening it costs no more than killing its writer.
 const LONGEST_SESSION_BYTES: u64 = 1_000_000;
@@ -184,9 +184,9 @@ impl Supervisor {
         drop(session);
         let after = std::fs::read(path).map_err(|error| closed(error.to_string()))?;
         match recovered {
-            Recovered::Nothing if after == before => {}
-            Recovered::Discarded { .. } if after == before => tally.discarded += 1,
-            Recovered::Redone { id } => {
+            CompactionRecovery::Nothing if after == before => {}
+            CompactionRecovery::Discarded { .. } if after == before => tally.discarded += 1,
+            CompactionRecovery::Applied { id } => {
                 let line = result.ok_or_else(|| Violation::Changed(format!("compaction {id}")))?;
                 if after != [whole_lines(before), line.as_bytes(), b"\n"].concat() {
                     return Err(Violation::Changed(format!(
@@ -195,7 +195,7 @@ impl Supervisor {
                 }
                 tally.redone += 1;
             }
-            Recovered::Postponed { why } => return Err(Violation::Closed(why)),
+            CompactionRecovery::Postponed { reason: why } => return Err(Violation::Closed(why)),
             other => return Err(Violation::Changed(format!("the file, by {other:?}"))),
         }
         self.known.inspect(path, &after)
@@ -204,7 +204,7 @@ impl Supervisor {
 
 /// The line of a compaction that was worked out and waits beside a session.
 fn pending_result(path: &Path) -> Option<String> {
-    let bytes = std::fs::read(pending_file(path)).ok()?;
+    let bytes = std::fs::read(pending_path(path)).ok()?;
     let pending: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
     pending.get("record")?.as_str().map(str::to_owned)
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use ctxhost_agent::replay::replay;
+use ctxhost_agent::{OfflineOptions, compact_session};
 use ctxhost_config::Config;
-use ctxhost_context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost_context::{Budget, CompactionOutcome, CompactionVerdict, Target};
 use ctxhost_engine::{EngineSpec, OnEngineError};
 use ctxhost_engine_api::*;
-use ctxhost_runtime::replay::replay;
-use ctxhost_runtime::{OfflineOptions, compact_session};
+use ctxhost_retention::{CategoryShare, QualityGate};
 use ctxhost_session::{RecordBody, Session};
-use ctxhost_survival::{Gate, Share};
 use ctxhost_tests::recorded_session;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn options(rules: &[&str]) -> OfflineOptions {
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let mut options = OfflineOptions::new(&Config::default(), legacy, target);
     options.engines.on_error = OnEngineError::Fail;
-    options.context.gate = Gate::try_from(rules).unwrap();
+    options.context.quality_gate = QualityGate::try_from(rules).unwrap();
     options
 }
 
@@ -85,8 +85,8 @@ fn a_compaction_that_drops_a_path_is_rejected_and_nothing_changes() {
     let outcomes = compact(&path, u64::MAX, &["asks >= 1.0", "paths >= 0.95"]);
     assert_eq!(outcomes.len(), 3, "it is asked again, as often as any other");
     for outcome in &outcomes {
-        assert_eq!(outcome.verdict, Verdict::Rejected { reason: REASON.into() });
-        assert_eq!(outcome.survival.unwrap().paths, Share { kept: 0, total: 1 });
+        assert_eq!(outcome.verdict, CompactionVerdict::Rejected { reason: REASON.into() });
+        assert_eq!(outcome.retention.unwrap().paths, CategoryShare { kept: 0, total: 1 });
         assert_eq!(outcome.before_tokens, outcome.after_tokens);
     }
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 5, "header and messages");
@@ -98,9 +98,12 @@ fn the_next_attempt_may_pass_and_its_record_says_what_it_kept() {
     let path = folder.path().join("s.jsonl");
     let outcomes = compact(&path, 2, &["paths >= 0.95"]);
     let verdicts: Vec<_> = outcomes.iter().map(|outcome| outcome.verdict.clone()).collect();
-    assert_eq!(verdicts, [Verdict::Rejected { reason: REASON.into() }, Verdict::Applied]);
+    assert_eq!(
+        verdicts,
+        [CompactionVerdict::Rejected { reason: REASON.into() }, CompactionVerdict::Applied]
+    );
     let session = Session::read(&path).unwrap();
-    let recorded = session.leaf().unwrap().compacted().unwrap();
+    let recorded = session.leaf().unwrap().compaction().unwrap();
     assert_eq!(recorded.engine, "forgetful");
     assert_eq!(recorded.host_details["survival"]["paths"], json!({ "kept": 1, "total": 1 }));
 }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use ctxhost_agent::OfflineOptions;
+use ctxhost_agent::replay::replay;
+use ctxhost_agent::replay::report::EngineRun;
 use ctxhost_config::Config;
-use ctxhost_context::hook::{ComingCompaction, CompactionHook, HookDecision};
-use ctxhost_context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost_context::hook::{CompactionHook, HookDecision, PendingCompaction};
+use ctxhost_context::{Budget, CompactionOutcome, CompactionVerdict, Target};
 use ctxhost_engine::{EngineSpec, OnEngineError};
-use ctxhost_runtime::OfflineOptions;
-use ctxhost_runtime::replay::replay;
-use ctxhost_runtime::replay::report::Run;
 use ctxhost_session::Session;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
@@ -21,22 +21,24 @@ struct Witness {
 }
 
 impl CompactionHook for Witness {
-    fn before(&self, coming: &ComingCompaction<'_>) -> HookDecision {
+    fn before_compaction(&self, coming: &PendingCompaction<'_>) -> HookDecision {
         assert!(coming.before_tokens > 0 && !coming.view.is_empty());
         self.seen.lock().unwrap().push("before".into());
         self.decision.clone()
     }
 
-    fn after(&self, outcome: &CompactionOutcome) {
+    fn after_compaction(&self, outcome: &CompactionOutcome) {
         let word = match &outcome.verdict {
-            Verdict::Applied => "applied".into(),
-            Verdict::Rejected { reason } | Verdict::NotTried { reason } => reason.clone(),
+            CompactionVerdict::Applied => "applied".into(),
+            CompactionVerdict::Rejected { reason } | CompactionVerdict::NotTried { reason } => {
+                reason.clone()
+            }
         };
         self.seen.lock().unwrap().push(word);
     }
 }
 
-fn run(decision: HookDecision) -> (Run, Vec<String>) {
+fn run(decision: HookDecision) -> (EngineRun, Vec<String>) {
     let witness = Arc::new(Witness { decision, seen: Mutex::default() });
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let target = Target {

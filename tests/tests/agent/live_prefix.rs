@@ -1,6 +1,6 @@
 //! Summaries behind the live conversation: what the provider has in its cache is sent again as it was.
 
-use ctxhost_context::Verdict;
+use ctxhost_context::CompactionVerdict;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, ScriptedServer, Seen};
 use ctxhost_tests::stage::Stage;
@@ -42,7 +42,7 @@ async fn compacted(summariser: &str, reuse: bool, fault: Option<Fault>) -> (Seen
         server.fail_next(fault);
     }
     let outcome = stage.runtime.compact(&stage.session, None).await.unwrap();
-    let applied = outcome.iter().any(|outcome| outcome.verdict == Verdict::Applied);
+    let applied = outcome.iter().any(|outcome| outcome.verdict == CompactionVerdict::Applied);
     assert!(applied, "{outcome:?}");
     let seen = server.requests();
     assert_eq!(server.broken(), []);

@@ -6,32 +6,32 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctxhost_tool::mcp::{McpWire, Values};
-use ctxhost_tool::{
-    CallContext, McpServer, McpSettings, ToolBlock, ToolOutput, ToolSettings, Toolbox,
+use ctxhost_tools::mcp::{McpTransport, SecretValues};
+use ctxhost_tools::{
+    CallContext, McpServer, McpSettings, ToolBlock, ToolOutput, ToolRegistry, ToolSettings,
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
-fn stdio(args: &[&str], env: Values) -> McpSettings {
+fn stdio(args: &[&str], env: SecretValues) -> McpSettings {
     let args = args.iter().map(|&arg| arg.to_owned()).collect();
-    McpSettings::new(McpWire::Stdio { command: FIXTURE.into(), args, env, cwd: None })
+    McpSettings::new(McpTransport::Stdio { command: FIXTURE.into(), args, env, cwd: None })
 }
 
-fn http(address: &str, headers: Values) -> McpSettings {
-    McpSettings::new(McpWire::Http { url: format!("http://{address}/mcp"), headers })
+fn http(address: &str, headers: SecretValues) -> McpSettings {
+    McpSettings::new(McpTransport::Http { url: format!("http://{address}/mcp"), headers })
 }
 
-async fn connected(settings: McpSettings) -> Toolbox {
-    let mut toolbox = Toolbox::empty(ToolSettings::default());
+async fn connected(settings: McpSettings) -> ToolRegistry {
+    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
     let errors = toolbox.connect(&BTreeMap::from([("fix".to_owned(), settings)])).await;
     assert!(errors.is_empty(), "{errors:?}");
     toolbox
 }
 
-async fn call(toolbox: &Toolbox, tool: &str, arguments: Value) -> ToolOutput {
+async fn call(toolbox: &ToolRegistry, tool: &str, arguments: Value) -> ToolOutput {
     let context = CallContext {
         cwd: "/".into(),
         session_id: "session".into(),
@@ -81,7 +81,7 @@ async fn dies(pid: &str) -> bool {
 }
 
 /// What holds for either wire.
-async fn serves(toolbox: &Toolbox) {
+async fn serves(toolbox: &ToolRegistry) {
     let names = toolbox.names().collect::<Vec<_>>();
     assert_eq!(names.len(), 13, "pages are missing: {names:?}");
     assert!(names.is_sorted() && names.contains(&"fix__echo"), "{names:?}");
@@ -117,13 +117,13 @@ async fn serves(toolbox: &Toolbox) {
 
 #[tokio::test]
 async fn a_child_process_serves() {
-    serves(&connected(stdio(&[], Values::default())).await).await;
+    serves(&connected(stdio(&[], SecretValues::default())).await).await;
 }
 
 #[tokio::test]
 async fn an_address_serves_and_gets_the_headers() {
     let fixture = HttpFixture::start("127.0.0.1:0");
-    let headers = Values::new([("x-test-key", "key of ${CARGO_PKG_NAME}")]);
+    let headers = SecretValues::new([("x-test-key", "key of ${CARGO_PKG_NAME}")]);
     let toolbox = connected(http(&fixture.address, headers)).await;
     serves(&toolbox).await;
     let header = call(&toolbox, "header", json!({})).await;
@@ -133,7 +133,7 @@ async fn an_address_serves_and_gets_the_headers() {
 
 #[tokio::test]
 async fn a_long_answer_is_kept_in_a_file() {
-    let toolbox = connected(stdio(&[], Values::default())).await;
+    let toolbox = connected(stdio(&[], SecretValues::default())).await;
     let text = call(&toolbox, "five_megabytes", json!({})).await.joined_text();
     let (shown, notice) = text.rsplit_once("\n[cut: these are the first ").unwrap();
     assert!(shown.len() < 52_000 && shown.ends_with("0123456789"));
@@ -146,7 +146,7 @@ async fn a_long_answer_is_kept_in_a_file() {
 
 #[tokio::test]
 async fn a_server_gets_a_clean_environment() {
-    let env = Values::new([("GIVEN", "<${CARGO_PKG_NAME}>")]);
+    let env = SecretValues::new([("GIVEN", "<${CARGO_PKG_NAME}>")]);
     let toolbox = connected(stdio(&[], env)).await;
     let text = call(&toolbox, "env", json!({})).await.joined_text();
     assert!(text.contains("GIVEN=<ctxhost-tests>"), "{text}");
@@ -156,7 +156,7 @@ async fn a_server_gets_a_clean_environment() {
 
 #[tokio::test]
 async fn a_server_that_died_is_started_again_once() {
-    let toolbox = connected(stdio(&[], Values::default())).await;
+    let toolbox = connected(stdio(&[], SecretValues::default())).await;
     let died = call(&toolbox, "die", json!({})).await;
     assert!(died.is_error);
     assert!(died.joined_text().contains("`fix` went away before it answered"), "{died:?}");
@@ -167,7 +167,7 @@ async fn a_server_that_died_is_started_again_once() {
 
 #[tokio::test]
 async fn a_server_killed_between_calls_is_not_noticed() {
-    let toolbox = connected(stdio(&[], Values::default())).await;
+    let toolbox = connected(stdio(&[], SecretValues::default())).await;
     let pids = call(&toolbox, "grandchild", json!({})).await.joined_text();
     let (server, _) = pids.split_once(' ').unwrap();
     assert!(Command::new("kill").args(["-9", server]).status().unwrap().success());
@@ -182,7 +182,7 @@ async fn a_server_killed_between_calls_is_not_noticed() {
 async fn an_address_that_was_gone_for_a_while_serves_again() {
     let fixture = HttpFixture::start("127.0.0.1:0");
     let address = fixture.address.clone();
-    let toolbox = connected(http(&address, Values::default())).await;
+    let toolbox = connected(http(&address, SecretValues::default())).await;
     drop(fixture);
     let gone = call(&toolbox, "echo", json!({"text": "lost"})).await;
     assert!(gone.is_error && gone.joined_text().contains("MCP server `fix`"), "{gone:?}");
@@ -193,7 +193,7 @@ async fn an_address_that_was_gone_for_a_while_serves_again() {
 
 #[tokio::test]
 async fn a_call_has_its_time_and_progress_gives_it_more() {
-    let mut settings = stdio(&[], Values::default());
+    let mut settings = stdio(&[], SecretValues::default());
     settings.timeout_ms = 400;
     let toolbox = connected(settings).await;
     let folder = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ async fn a_call_has_its_time_and_progress_gives_it_more() {
 
 #[tokio::test]
 async fn a_dropped_call_is_taken_back() {
-    let toolbox = connected(stdio(&[], Values::default())).await;
+    let toolbox = connected(stdio(&[], SecretValues::default())).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cancelled");
     let slow = call(&toolbox, "slow", json!({"text": file}));
@@ -231,7 +231,7 @@ async fn appears(file: &Path) -> bool {
 #[tokio::test]
 async fn nothing_of_a_server_stays_behind() {
     for closes in [true, false] {
-        let toolbox = connected(stdio(&[], Values::default())).await;
+        let toolbox = connected(stdio(&[], SecretValues::default())).await;
         let pids = call(&toolbox, "grandchild", json!({})).await.joined_text();
         let (server, grandchild) = pids.split_once(' ').unwrap();
         if closes {
@@ -246,7 +246,7 @@ async fn nothing_of_a_server_stays_behind() {
 #[test]
 fn nothing_of_a_server_outlives_the_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let toolbox = runtime.block_on(connected(stdio(&[], Values::default())));
+    let toolbox = runtime.block_on(connected(stdio(&[], SecretValues::default())));
     let pids = runtime.block_on(call(&toolbox, "grandchild", json!({}))).joined_text();
     runtime.shutdown_background();
     drop(toolbox);
@@ -258,22 +258,22 @@ fn nothing_of_a_server_outlives_the_runtime() {
 
 #[tokio::test]
 async fn servers_that_cannot_be_reached_are_named_and_the_others_serve() {
-    let mut silent = stdio(&["--silent"], Values::default());
+    let mut silent = stdio(&["--silent"], SecretValues::default());
     silent.connect_timeout_ms = 300;
-    let nothing = McpWire::Stdio {
+    let nothing = McpTransport::Stdio {
         command: "no-such-program".into(),
         args: Vec::new(),
-        env: Values::default(),
+        env: SecretValues::default(),
         cwd: None,
     };
     let servers = BTreeMap::from([
-        ("fix".to_owned(), stdio(&[], Values::default())),
+        ("fix".to_owned(), stdio(&[], SecretValues::default())),
         ("silent".to_owned(), silent),
         ("nothing".to_owned(), McpSettings::new(nothing)),
-        ("nobody".to_owned(), http("127.0.0.1:9", Values::default())),
-        ("unset".to_owned(), stdio(&[], Values::new([("KEY", "${NO_SUCH_VARIABLE}")]))),
+        ("nobody".to_owned(), http("127.0.0.1:9", SecretValues::default())),
+        ("unset".to_owned(), stdio(&[], SecretValues::new([("KEY", "${NO_SUCH_VARIABLE}")]))),
     ]);
-    let mut toolbox = Toolbox::empty(ToolSettings::default());
+    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
     let errors = toolbox.connect(&servers).await;
     let errors = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
     for words in [
@@ -290,16 +290,16 @@ async fn servers_that_cannot_be_reached_are_named_and_the_others_serve() {
 
 #[tokio::test]
 async fn denied_tools_of_a_server_are_not_offered_and_names_stay_single() {
-    let server = McpServer::connect("fix", &stdio(&[], Values::default())).await.unwrap();
+    let server = McpServer::connect("fix", &stdio(&[], SecretValues::default())).await.unwrap();
     let settings = ToolSettings {
         deny: vec!["fix__*[e]*".to_owned().try_into().unwrap()],
         ..ToolSettings::default()
     };
-    let mut toolbox = Toolbox::empty(settings);
+    let mut toolbox = ToolRegistry::empty(settings);
     assert!(toolbox.add_server(server.clone()).is_empty());
     let names = toolbox.names().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names, ["fix__blocks", "fix__fail", "fix__grandchild", "fix__slow"]);
-    let mut twice = Toolbox::empty(ToolSettings::default());
+    let mut twice = ToolRegistry::empty(ToolSettings::default());
     assert!(twice.add_server(server.clone()).is_empty());
     // The second time its names are taken, and get their mark; the one that had it is told of.
     let errors = twice.add_server(server);

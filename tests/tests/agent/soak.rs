@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_agent::event::EventKind;
+use ctxhost_context::{CompactionOutcome, CompactionVerdict};
 use ctxhost_dialects::ChatMessage;
-use ctxhost_engine::Clock;
-use ctxhost_runtime::event::What;
+use ctxhost_engine::HostClock;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Wanderer};
 use ctxhost_tests::stage::{Stage, compactions};
@@ -57,7 +57,7 @@ async fn soak(wire: Wire, model_writes_summaries: bool) {
         .keep_bodies(2)
         .script(wanderer());
     let place = workplace(wire, &server, model_writes_summaries);
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     let mut now_ms = 1_790_000_000_000;
     clock.set(now_ms);
     let begun = Instant::now();
@@ -79,7 +79,8 @@ async fn soak(wire: Wire, model_writes_summaries: bool) {
     report(wire, &server, &compactions, turns, begun);
 
     assert_eq!(server.broken(), [], "{wire:?}");
-    let applied = compactions.iter().filter(|outcome| outcome.verdict == Verdict::Applied).count();
+    let applied =
+        compactions.iter().filter(|outcome| outcome.verdict == CompactionVerdict::Applied).count();
     assert!(applied > 0, "{wire:?}: no compaction in {turns} turns");
     let session = place.session();
     assert!(words(&session) == said, "{wire:?}: words were lost or told twice");
@@ -111,14 +112,14 @@ fn workplace(wire: Wire, server: &ScriptedServer, model_writes_summaries: bool) 
 }
 
 /// The answers as they were heard while they came.
-fn heard(log: &[What]) -> Vec<String> {
+fn heard(log: &[EventKind]) -> Vec<String> {
     let (mut answers, mut text) = (Vec::new(), String::new());
     for what in log {
         match what {
-            What::Text(more) => text.push_str(more),
-            What::Answered { .. } => answers.push(std::mem::take(&mut text)),
+            EventKind::Text(more) => text.push_str(more),
+            EventKind::Answered { .. } => answers.push(std::mem::take(&mut text)),
             // What was heard before is said again.
-            What::Recovering { .. } => text.clear(),
+            EventKind::Recovering { .. } => text.clear(),
             _ => {}
         }
     }
@@ -166,7 +167,7 @@ fn report(
             outcome;
         let folded = outcome.folded.len();
         match verdict {
-            Verdict::Applied => eprintln!(
+            CompactionVerdict::Applied => eprintln!(
                 "  {engine} ({}) {before_tokens} -> {after_tokens} tokens, {folded} entries folded",
                 trigger.name()
             ),

@@ -272,7 +272,7 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
         .provider("fake", Wire::Ollama, &server.url(), WINDOW_TOKENS)
         .tables(&format!(
             "[plugins.slots]\ncontext_engine = \"chaos\"\n[plugins.entries.chaos]\npath = {:?}\n\
-             isolation = \"lane\"\nconfig = {{ mode = \"panic-assemble\" }}",
+             isolation = \"thread\"\nconfig = {{ mode = \"panic-assemble\" }}",
             chaos_library()
         ))
         .workplace();

@@ -58,7 +58,7 @@ fn whatever_is_lost_stands_where_diff_says() {
 #[test]
 fn what_is_recorded_is_what_diff_counts() {
     let (_folder, path) = compacted(&["legacy"]);
-    let recorded = Session::read(&path).unwrap().leaf().unwrap().compacted().unwrap();
+    let recorded = Session::read(&path).unwrap().leaf().unwrap().compaction().unwrap();
     let difference = json(&["diff", "--json"], path.to_str().unwrap());
     assert_eq!(difference["survival"], recorded.host_details["survival"]);
     assert_eq!(difference["before_tokens"], recorded.tokens_before);

@@ -17,7 +17,7 @@ fn kept() -> (tempfile::TempDir, PathBuf) {
         fs::set_permissions(made, fs::Permissions::from_mode(0o700)).unwrap();
     }
     let recorded = Session::parse("recorded", &recorded_session()).unwrap();
-    drop(recorded.kept_in(&folder.join("work.jsonl")).unwrap());
+    drop(recorded.into_file(&folder.join("work.jsonl")).unwrap());
     (state, folder)
 }
 

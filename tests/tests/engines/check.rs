@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ctxhost_check::{Failure, Group, Report, ReportError};
+use ctxhost_check::{CheckFailure, CheckGroup, CheckReport, ReportError};
 use ctxhost_tests::{broken_library, bundled_library, ctxhost, keep_ends_library};
 use tempfile::TempDir;
 
@@ -50,23 +50,23 @@ impl Bench {
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }
 
-    fn report(&self, arguments: &[&str]) -> Report {
+    fn report(&self, arguments: &[&str]) -> CheckReport {
         let (_, said) = self.check(&[&["--json"], arguments].concat());
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 }
 
 /// The first failure of a kind in a group, whose message says `words`.
-fn caught(kind: &str, group: Group, words: &str) -> Failure {
+fn caught(kind: &str, group: CheckGroup, words: &str) -> CheckFailure {
     caught_within(kind, group, words, PATIENT)
 }
 
-fn caught_within(kind: &str, group: Group, words: &str, call_limit: &str) -> Failure {
+fn caught_within(kind: &str, group: CheckGroup, words: &str, call_limit: &str) -> CheckFailure {
     let bench = Bench::broken(kind);
     let report = bench.report(&["--only", group.name(), "--call-limit", call_limit]);
     assert!(!report.conformant, "{kind} passed {group}");
     let failures = report.groups.into_iter().flat_map(|told| told.failures);
-    let failures: Vec<Failure> = failures.collect();
+    let failures: Vec<CheckFailure> = failures.collect();
     let found = failures.iter().find(|failure| failure.message.contains(words));
     found.unwrap_or_else(|| panic!("{kind}: nobody said {words:?}: {failures:#?}")).clone()
 }
@@ -99,73 +99,75 @@ fn a_dropped_call_is_shown_with_the_smallest_history_and_what_the_provider_answe
 
 #[test]
 fn growth_and_no_ops_are_caught() {
-    let failure = caught("grows", Group::Progress, "tokens of ");
+    let failure = caught("grows", CheckGroup::Progress, "tokens of ");
     assert_eq!((failure.rule.as_str(), failure.history.len()), ("larger", 1), "{failure:?}");
-    let failure = caught("no-op", Group::Progress, "a no-op is answered as Compaction::Nothing");
+    let failure =
+        caught("no-op", CheckGroup::Progress, "a no-op is answered as Compaction::Nothing");
     assert_eq!(failure.rule, "no-op");
 }
 
 #[test]
 fn an_abort_is_named_with_its_call_and_shrunk_like_any_other_fault() {
     let says = "engine aborted the process in compact (signal 6); host unaffected";
-    assert_eq!(caught("aborts", Group::Isolation, says).tried, "compact");
-    assert_eq!(caught("aborts", Group::Progress, says).history.len(), 1);
-    caught("exits", Group::Isolation, "engine ended the process in compact (exit code 7)");
+    assert_eq!(caught("aborts", CheckGroup::Isolation, says).scenario, "compact");
+    assert_eq!(caught("aborts", CheckGroup::Progress, says).history.len(), 1);
+    caught("exits", CheckGroup::Isolation, "engine ended the process in compact (exit code 7)");
 }
 
 #[test]
 fn calls_that_never_come_back_are_named() {
     let says = "did not come back from assemble within 2000 ms";
-    assert_eq!(caught_within("hangs", Group::Isolation, says, "2").tried, "assemble");
-    assert_eq!(caught_within("spins", Group::Isolation, says, "2").tried, "assemble");
+    assert_eq!(caught_within("hangs", CheckGroup::Isolation, says, "2").scenario, "assemble");
+    assert_eq!(caught_within("spins", CheckGroup::Isolation, says, "2").scenario, "assemble");
 }
 
 #[test]
 fn a_call_that_holds_its_thread_while_it_waits_cannot_be_cancelled() {
     let says = "held its thread in compact while the host had not answered kv_get";
-    assert_eq!(caught_within("blocks", Group::Cancellation, says, "2").tried, "compact");
+    assert_eq!(caught_within("blocks", CheckGroup::Cancellation, says, "2").scenario, "compact");
 }
 
 #[test]
 fn chance_in_a_plan_is_caught_within_a_process_and_between_two() {
-    let failure = caught("random", Group::Determinism, "two instances were told the same");
+    let failure = caught("random", CheckGroup::Determinism, "two instances were told the same");
     assert_eq!(failure.rule, "differs");
-    let failure = caught("process", Group::Determinism, "two processes got different bytes");
+    let failure = caught("process", CheckGroup::Determinism, "two processes got different bytes");
     assert_eq!(failure.history.len(), 1, "{failure:?}");
 }
 
 #[test]
 fn a_prefix_that_moves_with_every_message_is_caught() {
-    let failure = caught("prefix", Group::Determinism, "the prefix moved in 1 of 1 steps");
+    let failure = caught("prefix", CheckGroup::Determinism, "the prefix moved in 1 of 1 steps");
     assert_eq!((failure.rule.as_str(), failure.history.len()), ("prefix", 2));
 }
 
 #[test]
 fn state_that_is_lost_when_entries_are_told_again_is_caught() {
-    let failure = caught("forgets", Group::Restart, "state was lost or counted twice");
-    assert!(failure.tried.ends_with("told again"), "{failure:?}");
+    let failure = caught("forgets", CheckGroup::Restart, "state was lost or counted twice");
+    assert!(failure.scenario.ends_with("told again"), "{failure:?}");
     assert_eq!(failure.history.len(), 2);
 }
 
 #[test]
 fn secrets_in_summaries_and_in_stored_values_are_caught() {
-    let failure = caught("leaks", Group::Security, "stands in a text put in by a plan of compact");
-    assert_eq!(failure.tried, "secrets in a session");
-    caught("leaks", Group::Security, "let words of a tool close the <summary>");
-    caught("stores", Group::Security, "stands in the stored value \"said\"");
+    let failure =
+        caught("leaks", CheckGroup::Security, "stands in a text put in by a plan of compact");
+    assert_eq!(failure.scenario, "secrets in a session");
+    caught("leaks", CheckGroup::Security, "let words of a tool close the <summary>");
+    caught("stores", CheckGroup::Security, "stands in the stored value \"said\"");
 }
 
 #[test]
 fn a_file_by_the_name_of_a_session_is_caught() {
-    let failure = caught("writes", Group::Security, "the engine wrote a file by itself");
-    assert_eq!(failure.tried, "path-like session ids");
+    let failure = caught("writes", CheckGroup::Security, "the engine wrote a file by itself");
+    assert_eq!(failure.scenario, "path-like session ids");
 }
 
 #[test]
 fn panics_bad_plans_and_greed_are_caught() {
-    caught("panics", Group::Isolation, "the engine panicked: no idea what to do in assemble");
-    caught("unordered", Group::Contract, "position 2 is already passed");
-    caught("greedy", Group::Isolation, "compact asked its host more than 5000 times");
+    caught("panics", CheckGroup::Isolation, "the engine panicked: no idea what to do in assemble");
+    caught("unordered", CheckGroup::Contract, "position 2 is already passed");
+    caught("greedy", CheckGroup::Isolation, "compact asked its host more than 5000 times");
 }
 
 #[test]
@@ -206,10 +208,10 @@ fn a_whole_run_leaves_a_report_that_speaks_for_these_bytes_only() {
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("CONFORMANT  ") && last.ends_with("  -> conformance.json"), "{said}");
 
-    let report = Report::read(&bench.folder.path().join("conformance.json")).unwrap();
+    let report = CheckReport::read(&bench.folder.path().join("conformance.json")).unwrap();
     report.verify_file(&bench.library).unwrap();
     assert_eq!((report.engine.id.as_str(), report.engine.version.as_str()), ("broken", "0.1.0"));
-    assert!(report.groups.iter().map(|group| group.name).eq(Group::ALL));
+    assert!(report.groups.iter().map(|group| group.name).eq(CheckGroup::ALL));
     assert!(report.groups.iter().all(|group| group.checks > 0), "{said}");
     let measured: Vec<&str> = report.methods.iter().map(|time| time.method.as_str()).collect();
     assert!(measured.contains(&"assemble") && measured.contains(&"compact"), "{measured:?}");

@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use ctxhost_engine::{bundled, inspect};
-use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::testing::{ContractOptions, contract};
 use ctxhost_tests::native::native_library;
 use ctxhost_tests::{bundled_library, keep_ends_library, root};
 
 mod golden;
 
-fn check(door: EngineDoor) {
+fn check(door: EngineFactory) {
     let report = contract(door, &ContractOptions::default());
     assert!(report.passed(), "{report}");
 }
 
-fn loaded(path: &Path) -> EngineDoor {
+fn loaded(path: &Path) -> EngineFactory {
     let copies = tempfile::tempdir().unwrap();
     inspect(path).unwrap().load(copies.path()).unwrap()
 }

@@ -12,8 +12,10 @@ mod used_up;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctxhost_engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine::{
+    EngineEnvironment, EngineInstance, EngineSpec, EngineTimeouts, HostClock, Isolation,
+};
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{AssembleRequest, Plan, Result, SessionRef, Transcript};
 use ctxhost_tests::{chaos_library, ctxhost};
 use serde_json::json;
@@ -27,33 +29,33 @@ fn program() -> PathBuf {
 fn chaos(mode: &str, isolation: Isolation) -> EngineSpec {
     let mut spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
     spec.isolation = isolation;
-    spec.worker.program = Some(program());
+    spec.sandbox.program = Some(program());
     spec
 }
 
 /// Long enough for a busy machine, where nothing is meant to time out.
-fn patient() -> Environment {
-    Environment::new(
-        Timeouts {
+fn patient() -> EngineEnvironment {
+    EngineEnvironment::new(
+        EngineTimeouts {
             create_ms: 60_000,
             bootstrap_ms: 60_000,
             ingest_ms: 60_000,
             assemble_ms: 60_000,
             subagent_ms: 60_000,
-            ..Timeouts::default()
+            ..EngineTimeouts::default()
         },
-        Clock::default(),
+        HostClock::default(),
     )
 }
 
 /// An engine that has half a second for a request.
-fn hasty() -> Environment {
+fn hasty() -> EngineEnvironment {
     let mut environment = patient();
     environment.timeouts.assemble_ms = 500;
     environment
 }
 
-fn open(spec: &EngineSpec, environment: &Environment) -> Arc<EngineInstance> {
+fn open(spec: &EngineSpec, environment: &EngineEnvironment) -> Arc<EngineInstance> {
     Arc::new(EngineInstance::open(spec, environment).unwrap_or_else(|error| panic!("{error}")))
 }
 
@@ -62,7 +64,7 @@ fn session(id: &str) -> SessionRef {
 }
 
 fn talk() -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("list the files").calls(&[("c", "ls", "{}")]).result("c", "ls", "a.rs");
     talk.assistant("one").user("and now?");
     talk.transcript()

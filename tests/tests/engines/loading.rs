@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_config::Config;
 use ctxhost_engine::{
-    ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, OnEngineError, OpenError,
-    SlotError, Timeouts,
+    ActiveEngine, EngineEnvironment, EngineInstance, EngineOpenError, EngineSpec, EngineTimeouts,
+    HostClock, OnEngineError, SlotError,
 };
-use ctxhost_runtime::roster::Roster;
 use ctxhost_tests::{chaos_library, root};
 use memchr::memmem;
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ mod c_door;
 mod header;
 mod wicked;
 
-fn environment() -> Environment {
-    let timeouts = Timeouts { create_ms: 1_000, ..Timeouts::default() };
-    Environment::new(timeouts, Clock::default())
+fn environment() -> EngineEnvironment {
+    let timeouts = EngineTimeouts { create_ms: 1_000, ..EngineTimeouts::default() };
+    EngineEnvironment::new(timeouts, HostClock::default())
 }
 
 fn legacy() -> EngineSpec {
@@ -60,9 +60,9 @@ fn refused(path: &Path, config: Value, says: &str) {
     let spec = EngineSpec::file("chaos", path, config);
     let slot =
         ActiveEngine::open(&spec, &legacy(), OnEngineError::Fallback, &environment()).unwrap();
-    assert_eq!(slot.effective().id, "legacy");
-    assert_eq!(slot.configured(), "chaos");
-    let reason = slot.quarantined().expect("a reason anybody can see").reason;
+    assert_eq!(slot.serving_info().id, "legacy");
+    assert_eq!(slot.configured_id(), "chaos");
+    let reason = slot.quarantine_record().expect("a reason anybody can see").reason;
     assert!(reason.contains(says), "{reason:?} does not say {says:?}");
     assert!(reason.len() < 600 && !reason.contains('\n'), "one sentence, not {reason:?}");
     let failed = ActiveEngine::open(&spec, &legacy(), OnEngineError::Fail, &environment());
@@ -81,7 +81,7 @@ fn refused_bytes(bytes: &[u8], says: &str) {
 fn the_good_file_loads() {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({}));
     let slot = ActiveEngine::open(&spec, &legacy(), OnEngineError::Fail, &environment()).unwrap();
-    assert_eq!(slot.effective().id, "chaos");
+    assert_eq!(slot.serving_info().id, "chaos");
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn what_could_not_be_judged_is_not_loaded_a_moment_later() {
     for (text, name) in [(&*entry, "chaos"), (demands, path.to_str().unwrap())] {
         fs::write(&config, text).unwrap();
         let config = Config::load(&config).unwrap();
-        let spec = Roster::of(&config).spec(&config, name).unwrap();
+        let spec = EngineRegistry::load(&config).spec(&config, name).unwrap();
         let missing = EngineInstance::open(&spec, &environment()).unwrap_err().to_string();
         assert!(missing.contains("cannot read "), "{missing}");
         fs::copy(chaos_library(), &path).unwrap();
         let error = EngineInstance::open(&spec, &environment()).unwrap_err();
-        assert!(matches!(error, OpenError::Distrusted { .. }), "{name}: {error}");
+        assert!(matches!(error, EngineOpenError::Untrusted { .. }), "{name}: {error}");
         fs::remove_file(&path).unwrap();
     }
 }

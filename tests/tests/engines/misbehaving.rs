@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use ctxhost_agent::OfflineOptions;
+use ctxhost_agent::replay::replay;
+use ctxhost_agent::replay::report::EngineRun;
 use ctxhost_config::Config;
 use ctxhost_context::{Budget, ContextError, Target};
-use ctxhost_engine::{EngineSpec, OnEngineError, Timeouts};
-use ctxhost_runtime::OfflineOptions;
-use ctxhost_runtime::replay::replay;
-use ctxhost_runtime::replay::report::Run;
+use ctxhost_engine::{EngineSpec, EngineTimeouts, OnEngineError};
 use ctxhost_session::Session;
 use ctxhost_tests::{chaos_library, recorded_session};
 use serde_json::json;
@@ -28,11 +28,11 @@ fn options(budget_tokens: u64, on_error: OnEngineError) -> OfflineOptions {
     let mut options = OfflineOptions::new(&Config::default(), legacy, target);
     options.engines.on_error = on_error;
     options.engines.timeouts =
-        Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() };
+        EngineTimeouts { assemble_ms: 300, create_ms: 2_000, ..EngineTimeouts::default() };
     options
 }
 
-fn chaos(mode: &str, on_error: OnEngineError) -> Result<Run, ContextError> {
+fn chaos(mode: &str, on_error: OnEngineError) -> Result<EngineRun, ContextError> {
     chaos_within(TIGHT_TOKENS, mode, on_error)
 }
 
@@ -40,7 +40,7 @@ fn chaos_within(
     budget_tokens: u64,
     mode: &str,
     on_error: OnEngineError,
-) -> Result<Run, ContextError> {
+) -> Result<EngineRun, ContextError> {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
     let session = Session::parse("recorded", &recorded_session()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -4,19 +4,20 @@ mod crash;
 mod swapping;
 
 use ctxhost_engine::{
-    ActiveEngine, Clock, EngineSpec, Environment, OnEngineError, SlotError, Timeouts,
+    ActiveEngine, EngineEnvironment, EngineSpec, EngineTimeouts, HostClock, OnEngineError,
+    SlotError,
 };
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, ErrorKind, Host, Info,
-    ModelRef, Plan, Result as EngineResult, SpawnPrepared, SubagentSpawnRequest, Transcript,
+    ModelRef, Plan, Result as EngineResult, SubagentSpawnReply, SubagentSpawnRequest, Transcript,
 };
 use ctxhost_tests::chaos_library;
 use serde_json::json;
 
 fn open(spec: &EngineSpec, on_error: OnEngineError) -> Result<ActiveEngine, SlotError> {
     let legacy = EngineSpec::bundled("legacy", json!({}));
-    let environment = Environment::new(Timeouts::default(), Clock::default());
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
     ActiveEngine::open(spec, &legacy, on_error, &environment)
 }
 
@@ -25,7 +26,7 @@ fn chaos(mode: &str) -> EngineSpec {
 }
 
 fn transcript() -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").assistant("gone");
     talk.transcript()
 }
@@ -48,7 +49,7 @@ async fn served_by(slot: &ActiveEngine) -> (String, bool) {
 async fn case_94_an_engine_that_is_not_there_is_quarantined_and_legacy_serves() {
     let nobody = EngineSpec::bundled("nobody", json!({}));
     let slot = open(&nobody, OnEngineError::Fallback).unwrap();
-    let record = slot.quarantined().unwrap();
+    let record = slot.quarantine_record().unwrap();
     assert_eq!((record.id.as_str(), record.operation.as_str()), ("nobody", "open"));
     assert_eq!(served_by(&slot).await, ("legacy".into(), true));
     let error = open(&nobody, OnEngineError::Fail).expect_err("no stand-in").to_string();
@@ -61,8 +62,8 @@ async fn case_95_an_engine_that_could_not_be_created_stays_in_quarantine() {
     for _ in 0..2 {
         assert_eq!(served_by(&slot).await, ("legacy".into(), true));
     }
-    assert!(slot.quarantined().unwrap().reason.contains("does not like its config"));
-    assert_eq!(slot.lift_quarantine().unwrap().operation, "open");
+    assert!(slot.quarantine_record().unwrap().reason.contains("does not like its config"));
+    assert_eq!(slot.release_quarantine().unwrap().operation, "open");
     assert_eq!(served_by(&slot).await.0, "legacy", "there is nothing to go back to");
 }
 
@@ -100,7 +101,7 @@ impl ContextEngine for Unable {
         &self,
         _: Transcript,
         _: SubagentSpawnRequest,
-    ) -> EngineResult<SpawnPrepared> {
+    ) -> EngineResult<SubagentSpawnReply> {
         Err(EngineError::new(self.0, "cannot spawn"))
     }
 }
@@ -115,14 +116,14 @@ async fn an_engine_that_cannot_compact_or_spawn_by_its_own_doing_serves_no_more(
             CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };
         let error = slot.compact(&transcript(), request).await.expect_err("it cannot");
         assert!(error.to_string().contains("cannot compact"), "{kind}: {error}");
-        assert_eq!(slot.quarantined().is_some(), is_its_own, "{kind}");
+        assert_eq!(slot.quarantine_record().is_some(), is_its_own, "{kind}");
         assert_eq!(served_by(&slot).await.1, is_its_own, "{kind}");
         let slot = opened();
         let request = SubagentSpawnRequest::default();
         let error =
             slot.prepare_subagent_spawn(&transcript(), request).await.expect_err("it cannot");
         assert_eq!(error.into_engine_error().message, "cannot spawn", "{kind}");
-        let operation = slot.quarantined().map(|record| record.operation);
+        let operation = slot.quarantine_record().map(|record| record.operation);
         assert_eq!(operation, is_its_own.then(|| "prepare_subagent_spawn".to_owned()), "{kind}");
     }
 }
@@ -167,7 +168,7 @@ async fn case_101_a_cancelled_call_is_an_answer_and_no_quarantine() {
         Err(SlotError::Answer { error }) => assert_eq!(error.kind, ErrorKind::Cancelled),
         other => panic!("{other:?}"),
     }
-    assert!(slot.quarantined().is_none());
+    assert!(slot.quarantine_record().is_none());
 }
 
 /// An engine of another maker that calls itself as the bundled one does.
@@ -214,7 +215,7 @@ async fn an_engine_that_bears_the_name_of_the_bundled_one_is_still_another() {
 
     let slot = namesake().unwrap();
     let served = slot.assemble(&transcript(), ask()).await.unwrap();
-    slot.refuse(&served, "assemble", "not lawful").expect("it is not the bundled one");
+    slot.reject(&served, "assemble", "not lawful").expect("it is not the bundled one");
     assert!(slot.assemble(&transcript(), ask()).await.unwrap().fallback.is_some());
 
     let request = CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };

@@ -41,10 +41,10 @@ async fn without_the_token_nothing_is_asked() {
 async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
     let upstream = Upstream::start(fine).await;
     let options = |token: Option<&'static str>, is_exposed: bool| {
-        let mut options = GatewayOptions::of(&Config::default(), std::env::temp_dir());
+        let mut options = GatewayOptions::from_config(&Config::default(), std::env::temp_dir());
         options.listen = Some("0.0.0.0:0".into());
         options.token = token.map(SecretString::from);
-        options.is_exposed = is_exposed;
+        options.allow_exposed = is_exposed;
         options
     };
     for token in [None, Some("the gateway's own")] {
@@ -54,7 +54,7 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
     let gate = Gate::open(&upstream.url, "", |given| GatewayOptions {
         token: Some(SecretString::from("the gateway's own")),
         listen: Some("0.0.0.0:0".into()),
-        is_exposed: true,
+        allow_exposed: true,
         ..given
     })
     .await;
@@ -235,7 +235,7 @@ async fn a_gateway_does_not_ask_itself() {
     drop(free);
     for host in ["127.0.0.1", "localhost", "[::1]"] {
         let state = tempfile::tempdir().unwrap();
-        let mut options = GatewayOptions::of(&Config::default(), state.path());
+        let mut options = GatewayOptions::from_config(&Config::default(), state.path());
         options.listen = Some(format!("127.0.0.1:{port}"));
         options.upstreams.insert("openai".into(), format!("http://{host}:{port}/v1"));
         let refused = Gateway::bind(options).await.map(|gateway| gateway.url());
@@ -270,10 +270,10 @@ async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
         let config = Config::default();
         let state = tempfile::tempdir().unwrap();
         let listen = Some("127.0.0.1:0".to_owned());
-        let options = GatewayOptions::of(&config, state.path());
-        let options = GatewayOptions { listen, tls, token: None, follows: false, ..options };
+        let options = GatewayOptions::from_config(&config, state.path());
+        let options = GatewayOptions { listen, tls, token: None, watch_config: false, ..options };
         let gateway = Gateway::bind(options).await.unwrap();
-        let link = format!("{}{}", gateway.url(), gateway.watch().link());
+        let link = format!("{}{}", gateway.url(), gateway.watch().dashboard_link());
         let end = CancellationToken::new();
         let task = tokio::spawn(gateway.serve(end.clone()));
         let client = client_builder().danger_accept_invalid_certs(true);
@@ -386,7 +386,7 @@ async fn a_page_that_is_named_may_ask_from_its_browser() {
 #[tokio::test]
 async fn a_short_token_opens_no_gateway() {
     let state = tempfile::tempdir().unwrap();
-    let mut options = GatewayOptions::of(&Config::default(), state.path());
+    let mut options = GatewayOptions::from_config(&Config::default(), state.path());
     options.listen = Some("127.0.0.1:0".into());
     options.token = Some(SecretString::from("12345"));
     let refused = Gateway::bind(options).await.unwrap_err().to_string();

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
-use ctxhost_context::{CompactionOutcome, FoldedEntry, Verdict};
+use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
 use ctxhost_engine_api::{Role, Trigger};
-use ctxhost_gateway::watch::Watch;
-use ctxhost_runtime::event::{Event, What};
+use ctxhost_gateway::live_stats::GatewayStats;
 
 /// Names under which a browser that can run without a screen is installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -43,47 +43,52 @@ fn open(browser: &Path, profile: &Path, url: &str, what: &str) -> Vec<u8> {
     output.stdout
 }
 
-fn shaped(tokens: u64, engine: &str, fallback: Option<&str>) -> What {
-    What::Assembled {
+fn shaped(tokens: u64, engine: &str, fallback: Option<&str>) -> EventKind {
+    EventKind::Assembled {
         engine: engine.into(),
         fallback: fallback.map(Into::into),
         tokens,
         budget_tokens: 20_000,
         model: "anthropic/<b>bold</b>".into(),
         live_tokens: tokens + 1_000,
-        illegal: 0,
+        rejected_plans: 0,
         took: Duration::ZERO,
     }
 }
 
-fn compaction() -> What {
+fn compaction() -> EventKind {
     let entry = |role| FoldedEntry {
         id: "e".into(),
         role,
         tokens: 4_000,
         excerpt: "<script>document.title = 'taken'</script>".into(),
     };
-    What::Compaction(Arc::new(CompactionOutcome {
+    EventKind::Compaction(Arc::new(CompactionOutcome {
         trigger: Trigger::Overflow,
         engine: "mask".into(),
-        verdict: Verdict::Applied,
+        verdict: CompactionVerdict::Applied,
         before_tokens: 19_000,
         after_tokens: 7_000,
         folded: vec![entry(Role::User), entry(Role::Assistant), entry(Role::Tool)],
         summary: String::new(),
-        said: String::new(),
-        survival: None,
+        engine_notes: String::new(),
+        retention: None,
         fallback: None,
-        ahead: false,
+        is_precomputed: false,
         took: Duration::ZERO,
     }))
 }
 
 /// A watch that has seen a session fill up, be compacted and lose its engine.
-fn watch() -> Watch {
+fn watch() -> GatewayStats {
     let settings = TelemetrySettings { log_content: true, ..TelemetrySettings::default() };
-    let watch = Watch::new("mask", &settings);
-    let tell = |what| watch.heard(&Event { session: "harbour-7".into(), what }, 1_763_700_000_000);
+    let watch = GatewayStats::new("mask", &settings);
+    let tell = |what| {
+        watch.record_event(
+            &RuntimeEvent { session: "harbour-7".into(), kind: what },
+            1_763_700_000_000,
+        )
+    };
     for tokens in [5_000, 9_000, 14_000, 18_000] {
         tell(shaped(tokens, "mask", None));
     }
@@ -98,8 +103,8 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     let Some(browser) = browser() else { return };
     let watch = watch();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}{}", listener.local_addr().unwrap(), watch.link());
-    let routes = watch.dashboard();
+    let url = format!("http://{}{}", listener.local_addr().unwrap(), watch.dashboard_link());
+    let routes = watch.dashboard_routes();
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let profile = tempfile::tempdir().unwrap();
     let (dom, picture, refused) = tokio::task::spawn_blocking(move || {

@@ -8,7 +8,7 @@ use crate::stage::{DOORS, Gate, Upstream, body_for, client, plain};
 
 fn config(mode: &str, on_error: &str) -> String {
     format!(
-        "[plugins]\nisolation = \"lane\"\non_engine_error = {on_error:?}\n\
+        "[plugins]\nisolation = \"thread\"\non_engine_error = {on_error:?}\n\
          [plugins.slots]\ncontext_engine = \"chaos\"\n\
          [plugins.entries.chaos]\npath = {:?}\nconfig = {{ mode = {mode:?} }}\n",
         chaos_library()

@@ -1,8 +1,8 @@
 //! Requests that are too large: what the upstream refuses is asked again in a smaller form, and the
 //! client does not notice.
 
-use ctxhost_dialects::Reason;
-use ctxhost_dialects::failure::{Classifier, refusal_of};
+use ctxhost_dialects::FailureReason;
+use ctxhost_dialects::failure::{Classifier, parse_refusal};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm, ScriptedServer, Step, Steps};
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ async fn a_refusal_of_any_form_is_answered_by_a_smaller_request() {
 
 #[tokio::test]
 async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
-    let classifier = Classifier::shared(&[]).unwrap();
+    let classifier = Classifier::for_phrases(&[]).unwrap();
     for wire in WIRES {
         let server = server(wire, OverflowForm::Plain);
         let gate = Gate::before(&server.url(), BELIEVED).await;
@@ -143,8 +143,8 @@ async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
         let status = answer.status().as_u16();
         let text = answer.text().await.unwrap();
         assert!(status == 400 || status == 413, "{wire:?}: {status} {text}");
-        let reason = classifier.classify(&refusal_of(Some(status), &text)).reason;
-        assert_eq!(reason, Reason::ContextOverflow, "{wire:?}: {text}");
+        let reason = classifier.classify(&parse_refusal(Some(status), &text)).reason;
+        assert_eq!(reason, FailureReason::ContextOverflow, "{wire:?}: {text}");
     }
 }
 

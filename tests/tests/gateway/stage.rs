@@ -115,9 +115,9 @@ impl Gate {
         change: impl FnOnce(GatewayOptions) -> GatewayOptions,
     ) -> Gate {
         let config = Config::parse("ctxhost.toml", config).unwrap();
-        let mut options = GatewayOptions::of(&config, state.path());
+        let mut options = GatewayOptions::from_config(&config, state.path());
         options.listen = Some("127.0.0.1:0".into());
-        (options.token, options.follows) = (None, false);
+        (options.token, options.watch_config) = (None, false);
         for dialect in ["anthropic", "openai", "gemini"] {
             if !upstream.is_empty() && !config.gateway.upstreams.contains_key(dialect) {
                 options.upstreams.insert(dialect.into(), upstream.into());
@@ -125,7 +125,7 @@ impl Gate {
         }
         let gateway = Gateway::bind(change(options)).await.unwrap();
         let (url, end) = (gateway.url(), CancellationToken::new());
-        let link = gateway.watch().link();
+        let link = gateway.watch().dashboard_link();
         let task = tokio::spawn(gateway.serve(end.clone()));
         Gate { url, link, end, task, state }
     }

@@ -148,7 +148,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
 async fn an_engine_that_fails_is_named_everywhere_and_the_client_is_served() {
     let server = server(Wire::Anthropic);
     let config = format!(
-        "{KNOWN}[plugins]\ntrust = \"any\"\nisolation = \"lane\"\n[plugins.slots]\ncontext_engine = \"chaos\"\n\
+        "{KNOWN}[plugins]\ntrust = \"any\"\nisolation = \"thread\"\n[plugins.slots]\ncontext_engine = \"chaos\"\n\
          [plugins.entries.chaos]\npath = {:?}\n[plugins.entries.chaos.config]\nmode = \"panic-assemble\"\n",
         chaos_library()
     );

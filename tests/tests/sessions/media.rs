@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ctxhost_engine::Clock;
-use ctxhost_media::{BlobFolder, hash};
+use ctxhost_blobs::{BlobFolder, hash};
+use ctxhost_engine::HostClock;
 use ctxhost_session::Session;
 use ctxhost_tests::ctxhost;
 use ctxhost_tests::rules::Wire;
@@ -50,14 +50,14 @@ async fn bodies(wire: Wire, media: &str) -> (Vec<Value>, Vec<u8>, Workplace) {
     let place = workplace(&server, wire, media);
     let (path, cwd) = (place.session_path(), place.path().display().to_string());
     drop(Session::create(&path, &cwd, Some("same")).unwrap());
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     clock.set(1_790_000_000_000);
     for words in ["What is in a.png?", "And in b.png?"] {
         let runtime = place.runtime().clock(clock.clone()).build().await.unwrap();
         let session = runtime.open_session(&path).unwrap();
         runtime.send(&session, words).await.unwrap();
         runtime.close_session(&session).await;
-        runtime.finish().await;
+        runtime.shutdown().await;
     }
     assert_eq!(server.broken(), [], "{wire:?}");
     let bodies = server.requests().into_iter().map(|seen| (*seen.body).clone()).collect();
@@ -74,7 +74,7 @@ async fn a_model_is_sent_the_same_bytes_wherever_images_are_kept() {
         assert!(inline == stored, "{wire:?}");
         let text = String::from_utf8(stored_file).unwrap();
         assert!(!text.contains("iVBOR") && inline_file.len() > text.len() + 10_000, "{wire:?}");
-        let kept = BlobFolder::beside(&place.session_path()).handles("").unwrap();
+        let kept = BlobFolder::beside_session(&place.session_path()).handles("").unwrap();
         let mut expected = [1, 2].map(|seed| hash(&picture(seed)));
         expected.sort();
         assert_eq!(kept, expected, "{wire:?}: each picture once");
@@ -180,9 +180,9 @@ async fn large_results_go_to_the_place_of_their_session() {
         let session = runtime.create_session(path, place.path()).unwrap();
         runtime.send(&session, "Read it.").await.unwrap();
     }
-    runtime.finish().await;
+    runtime.shutdown().await;
     for (path, name) in paths.iter().zip(["one", "two"]) {
-        let beside = BlobFolder::beside(path);
+        let beside = BlobFolder::beside_session(path);
         let kept = beside.handles("").unwrap();
         assert_eq!(kept.len(), 1, "{name}");
         let bytes = beside.get(&kept[0]).unwrap().unwrap();

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::fault::{Done, failed, status};
+use super::fault::{SuccessStatus, record_failure, status};
 use super::memory::protocol;
-use super::words::{Status, Str};
+use super::structs::{Status, Str};
 use crate::abi::json::from_json;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Compaction, Plan, PlanExtras};
@@ -19,7 +19,7 @@ use crate::transcript::Role;
 
 /// The forms in which a call may be answered.
 #[derive(Clone, Debug)]
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     /// By its status alone.
     Status,
     /// `assemble`: a plan.
@@ -36,7 +36,7 @@ pub(super) enum Form {
 
 /// What an engine put into its answer.
 #[derive(Debug, Default, PartialEq)]
-pub(super) enum Content {
+pub(super) enum AnswerContent {
     /// Nothing at all.
     #[default]
     Nothing,
@@ -55,15 +55,15 @@ pub(super) enum Content {
 /// The answer of one call.
 pub(crate) struct CAnswer {
     call: &'static str,
-    form: Form,
+    form: AnswerForm,
     /// How many entries a plan may name.
     entries: u64,
-    state: Mutex<State>,
+    state: Mutex<AnswerState>,
 }
 
 #[derive(Default)]
-struct State {
-    content: Content,
+struct AnswerState {
+    content: AnswerContent,
     /// Whether an operation was put in. A note or an estimate alone is no plan.
     planned: bool,
     error: Option<EngineError>,
@@ -71,7 +71,7 @@ struct State {
 }
 
 impl CAnswer {
-    pub(super) fn new(call: &'static str, form: Form, entries: u64) -> Self {
+    pub(super) fn new(call: &'static str, form: AnswerForm, entries: u64) -> Self {
         CAnswer { call, form, entries, state: Mutex::default() }
     }
 
@@ -80,7 +80,7 @@ impl CAnswer {
     /// # Errors
     ///
     /// The first fault, else the engine's own error, else the status.
-    pub(super) fn finish(self, returned: Status) -> Result<Content> {
+    pub(super) fn finish(self, returned: Status) -> Result<AnswerContent> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.fault.or(state.error) {
             return Err(error);
@@ -91,7 +91,7 @@ impl CAnswer {
             return Err(EngineError::new(kind, message));
         }
         match state.content {
-            Content::Plan(_) if !state.planned => Ok(Content::Nothing),
+            AnswerContent::Plan(_) if !state.planned => Ok(AnswerContent::Nothing),
             content => Ok(content),
         }
     }
@@ -99,31 +99,31 @@ impl CAnswer {
     /// The request of the compaction that this is the answer of.
     pub(super) fn compact_request(&self) -> Result<CompactRequest> {
         match &self.form {
-            Form::Compaction(request) => Ok(CompactRequest::clone(request)),
+            AnswerForm::Compaction(request) => Ok(CompactRequest::clone(request)),
             _ => Err(protocol(format!("{} is no compaction to delegate", self.call))),
         }
     }
 
     /// Takes over what another engine made of the compaction.
-    pub(super) fn take_over(&self, compaction: Compaction) -> Result<()> {
+    pub(super) fn set_compaction(&self, compaction: Compaction) -> Result<()> {
         match compaction {
             Compaction::Plan(plan) => {
-                self.set("delegate_compact", Content::Plan(plan))?;
+                self.set("delegate_compact", AnswerContent::Plan(plan))?;
                 self.state().planned = true;
                 Ok(())
             }
-            other => self.set("delegate_compact", Content::Compaction(other)),
+            other => self.set("delegate_compact", AnswerContent::Compaction(other)),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AnswerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts in the one result of the call.
-    fn set(&self, setter: &str, content: Content) -> Result<()> {
+    fn set(&self, setter: &str, content: AnswerContent) -> Result<()> {
         let mut state = self.state();
-        if state.content != Content::Nothing {
+        if state.content != AnswerContent::Nothing {
             let call = self.call;
             return Err(protocol(format!("{call} was answered twice; {setter} came second")));
         }
@@ -143,11 +143,11 @@ impl CAnswer {
     /// Says something about the plan.
     fn plan(&self, work: impl FnOnce(&mut Plan)) -> Result<()> {
         let mut state = self.state();
-        if state.content == Content::Nothing {
-            state.content = Content::Plan(Plan::default());
+        if state.content == AnswerContent::Nothing {
+            state.content = AnswerContent::Plan(Plan::default());
         }
         match &mut state.content {
-            Content::Plan(plan) => {
+            AnswerContent::Plan(plan) => {
                 work(plan);
                 Ok(())
             }
@@ -175,11 +175,11 @@ impl CAnswer {
 fn put(
     answer: Option<&CAnswer>,
     setter: &str,
-    allowed: fn(&Form) -> bool,
+    allowed: fn(&AnswerForm) -> bool,
     work: impl FnOnce(&CAnswer) -> Result<()>,
 ) -> Status {
     let Some(answer) = answer else {
-        return failed(&protocol(format!("{setter}: the answer is NULL")));
+        return record_failure(&protocol(format!("{setter}: the answer is NULL")));
     };
     let outcome = status_of(|| {
         if !allowed(&answer.form) {
@@ -190,7 +190,7 @@ fn put(
     if let Err(fault) = &outcome {
         answer.state().fault.get_or_insert_with(|| fault.clone());
     }
-    status(|| outcome.map(|()| Done::Ok))
+    status(|| outcome.map(|()| SuccessStatus::Ok))
 }
 
 /// A panic in a setter is a fault as well.
@@ -198,24 +198,24 @@ fn status_of(work: impl FnOnce() -> Result<()>) -> Result<()> {
     crate::abi::guard::catch(work).and_then(|answer| answer)
 }
 
-fn plans(form: &Form) -> bool {
-    matches!(form, Form::Plan | Form::Compaction(_))
+fn plans(form: &AnswerForm) -> bool {
+    matches!(form, AnswerForm::Plan | AnswerForm::Compaction(_))
 }
 
-fn compactions(form: &Form) -> bool {
-    matches!(form, Form::Compaction(_))
+fn compactions(form: &AnswerForm) -> bool {
+    matches!(form, AnswerForm::Compaction(_))
 }
 
-fn counts(form: &Form) -> bool {
-    matches!(form, Form::CountOrJson)
+fn counts(form: &AnswerForm) -> bool {
+    matches!(form, AnswerForm::CountOrJson)
 }
 
-fn texts(form: &Form) -> bool {
-    matches!(form, Form::TextOrJson)
+fn texts(form: &AnswerForm) -> bool {
+    matches!(form, AnswerForm::TextOrJson)
 }
 
-fn documents(form: &Form) -> bool {
-    matches!(form, Form::Json | Form::CountOrJson | Form::TextOrJson)
+fn documents(form: &AnswerForm) -> bool {
+    matches!(form, AnswerForm::Json | AnswerForm::CountOrJson | AnswerForm::TextOrJson)
 }
 
 pub(super) extern "C" fn plan_keep(a: Option<&CAnswer>, from: u64, to: u64) -> Status {
@@ -286,31 +286,31 @@ pub(super) extern "C" fn plan_extras(a: Option<&CAnswer>, json: Str) -> Status {
 
 pub(super) extern "C" fn compact_delegate(a: Option<&CAnswer>) -> Status {
     put(a, "compact_delegate", compactions, |answer| {
-        answer.set("compact_delegate", Content::Compaction(Compaction::Delegate))
+        answer.set("compact_delegate", AnswerContent::Compaction(Compaction::Delegate))
     })
 }
 
 pub(super) extern "C" fn compact_nothing(a: Option<&CAnswer>, reason: Str) -> Status {
     put(a, "compact_nothing", compactions, |answer| {
         let reason = reason.text()?.to_owned();
-        let nothing = Content::Compaction(Compaction::Nothing { reason });
+        let nothing = AnswerContent::Compaction(Compaction::Nothing { reason });
         answer.set("compact_nothing", nothing)
     })
 }
 
 pub(super) extern "C" fn set_count(a: Option<&CAnswer>, count: u64) -> Status {
-    put(a, "set_count", counts, |answer| answer.set("set_count", Content::Count(count)))
+    put(a, "set_count", counts, |answer| answer.set("set_count", AnswerContent::Count(count)))
 }
 
 pub(super) extern "C" fn set_text(a: Option<&CAnswer>, text: Str) -> Status {
     put(a, "set_text", texts, |answer| {
-        answer.set("set_text", Content::Text(text.text()?.to_owned()))
+        answer.set("set_text", AnswerContent::Text(text.text()?.to_owned()))
     })
 }
 
 pub(super) extern "C" fn set_result_json(a: Option<&CAnswer>, json: Str) -> Status {
     put(a, "set_result_json", documents, |answer| {
-        answer.set("set_result_json", Content::Json(json.text()?.to_owned()))
+        answer.set("set_result_json", AnswerContent::Json(json.text()?.to_owned()))
     })
 }
 
@@ -322,7 +322,7 @@ pub(super) extern "C" fn set_error(
     detail_json: Str,
 ) -> Status {
     let Some(answer) = a else {
-        return failed(&protocol("set_error: the answer is NULL"));
+        return record_failure(&protocol("set_error: the answer is NULL"));
     };
     let kind = if kind == 0 { ErrorKind::Failed } else { ErrorKind::from_code(kind) };
     let mut message = message.lossy();

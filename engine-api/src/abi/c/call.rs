@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::memory::protocol;
-use super::threads::on_thread;
+use super::threads::thread_init;
 use crate::abi::guard::{catch, guarded};
 use crate::abi::services::BoxFuture;
 use crate::abi::wait::block_on;
@@ -28,29 +28,29 @@ use crate::error::{EngineError, ErrorKind, Result};
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Held while an engine that is not thread-safe runs.
-pub(super) type Turn = Arc<Mutex<()>>;
+pub(super) type CallLock = Arc<Mutex<()>>;
 
 /// A C function that runs, and the future that waits for it.
-pub(super) struct Call<T> {
-    line: Arc<Line>,
-    outcome: Slot<T>,
+pub(super) struct BlockingCall<T> {
+    line: Arc<CallChannel>,
+    outcome: ResultSlot<T>,
     serving: Option<BoxFuture<()>>,
 }
 
 /// Where the thread leaves what the future takes.
-type Slot<T> = Arc<Mutex<Option<Result<T>>>>;
+type ResultSlot<T> = Arc<Mutex<Option<Result<T>>>>;
 
-impl<T: Send + 'static> Call<T> {
+impl<T: Send + 'static> BlockingCall<T> {
     /// Starts `work` on a thread of its own, after its turn has come.
     pub(super) fn start(
-        turn: Option<Turn>,
+        turn: Option<CallLock>,
         work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Call<T> {
-        let line = Arc::new(Line::default());
-        let outcome = Slot::default();
+    ) -> BlockingCall<T> {
+        let line = Arc::new(CallChannel::default());
+        let outcome = ResultSlot::default();
         let (far_line, far_outcome) = (line.clone(), outcome.clone());
         let thread = std::thread::Builder::new().name("c-engine".into()).stack_size(STACK_BYTES);
-        let first = on_thread();
+        let first = thread_init();
         let spawned = thread.spawn(move || {
             let _kept = first.map(|first| first());
             let turn = turn.as_ref().map(|turn| lock(turn));
@@ -67,22 +67,22 @@ impl<T: Send + 'static> Call<T> {
             *lock(&outcome) = Some(Err(EngineError::failed(message)));
             line.end();
         }
-        Call { line, outcome, serving: None }
+        BlockingCall { line, outcome, serving: None }
     }
 }
 
-impl<T> Future for Call<T> {
+impl<T> Future for BlockingCall<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         loop {
             match self.line.next(context.waker()) {
-                Next::Ended => {
+                CallProgress::Ended => {
                     let lost = || Err(protocol("the call was asked for its outcome twice"));
                     return Poll::Ready(lock(&self.outcome).take().unwrap_or_else(lost));
                 }
-                Next::Asked(service) => self.serving = Some(service),
-                Next::Nothing => {}
+                CallProgress::Asked(service) => self.serving = Some(service),
+                CallProgress::Nothing => {}
             }
             let Some(service) = &mut self.serving else { return Poll::Pending };
             if service.as_mut().poll(context).is_pending() {
@@ -94,7 +94,7 @@ impl<T> Future for Call<T> {
     }
 }
 
-impl<T> Drop for Call<T> {
+impl<T> Drop for BlockingCall<T> {
     fn drop(&mut self) {
         let asked = self.line.give_up();
         let serving = self.serving.take();
@@ -105,7 +105,7 @@ impl<T> Drop for Call<T> {
 
 /// Waits for a service of the host: through the call that this thread runs, or right here where an
 /// engine asks from a thread of its own.
-pub(super) fn ask<T: Send + 'static>(
+pub(super) fn wait_for_service<T: Send + 'static>(
     service: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let line = LINE.try_with(|line| line.borrow().clone()).ok().flatten();
@@ -117,19 +117,19 @@ pub(super) fn ask<T: Send + 'static>(
 
 thread_local! {
     /// The call that this thread runs.
-    static LINE: RefCell<Option<Arc<Line>>> = const { RefCell::new(None) };
+    static LINE: RefCell<Option<Arc<CallChannel>>> = const { RefCell::new(None) };
 }
 
 /// What the thread of a call and its future tell each other.
 #[derive(Default)]
-struct Line {
-    state: Mutex<State>,
+struct CallChannel {
+    state: Mutex<ChannelState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    stage: Stage,
+struct ChannelState {
+    stage: CallPhase,
     given_up: bool,
     asked: Option<BoxFuture<()>>,
     served: bool,
@@ -137,7 +137,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Stage {
+enum CallPhase {
     #[default]
     Waiting,
     Running,
@@ -145,14 +145,14 @@ enum Stage {
 }
 
 /// What the future has to do.
-enum Next {
+enum CallProgress {
     Nothing,
     Asked(BoxFuture<()>),
     Ended,
 }
 
-impl Line {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CallChannel {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
         lock(&self.state)
     }
 
@@ -160,7 +160,7 @@ impl Line {
     fn begin(&self) -> bool {
         let mut state = self.state();
         if !state.given_up {
-            state.stage = Stage::Running;
+            state.stage = CallPhase::Running;
         }
         !state.given_up
     }
@@ -174,7 +174,7 @@ impl Line {
     }
 
     fn end(&self) {
-        self.state().stage = Stage::Ended;
+        self.state().stage = CallPhase::Ended;
         self.changed.notify_all();
         self.wake();
     }
@@ -184,7 +184,7 @@ impl Line {
         &self,
         service: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let slot = Slot::<T>::default();
+        let slot = ResultSlot::<T>::default();
         let (far_slot, service) = (slot.clone(), guarded(service));
         let service: BoxFuture<()> = Box::pin(async move {
             let answer = service.await;
@@ -208,13 +208,13 @@ impl Line {
         answer.unwrap_or_else(|| Err(given_up()))
     }
 
-    fn next(&self, waker: &Waker) -> Next {
+    fn next(&self, waker: &Waker) -> CallProgress {
         let mut state = self.state();
-        if state.stage == Stage::Ended {
-            return Next::Ended;
+        if state.stage == CallPhase::Ended {
+            return CallProgress::Ended;
         }
         state.waker = Some(waker.clone());
-        state.asked.take().map_or(Next::Nothing, Next::Asked)
+        state.asked.take().map_or(CallProgress::Nothing, CallProgress::Asked)
     }
 
     fn served(&self) {
@@ -232,7 +232,7 @@ impl Line {
 
     fn wait_for_the_end(&self) {
         let mut state = self.state();
-        while state.stage == Stage::Running {
+        while state.stage == CallPhase::Running {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -262,10 +262,10 @@ mod tests {
     #[test]
     fn services_are_waited_for_by_whoever_waits_for_the_call() {
         let here = std::thread::current().id();
-        let call = Call::start(None, move || {
+        let call = BlockingCall::start(None, move || {
             assert_ne!(std::thread::current().id(), here);
-            let asked_on = ask(async move { Ok(std::thread::current().id()) })?;
-            let second = ask(async { Ok(2) })?;
+            let asked_on = wait_for_service(async move { Ok(std::thread::current().id()) })?;
+            let second = wait_for_service(async { Ok(2) })?;
             Ok((asked_on == here, second))
         });
         assert_eq!(block_on(call).unwrap(), (true, 2));
@@ -273,8 +273,9 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_engine_waits_for_itself() {
-        let call = Call::start(None, || {
-            let own = std::thread::spawn(|| ask(async { Ok(std::thread::current().id()) }));
+        let call = BlockingCall::start(None, || {
+            let own =
+                std::thread::spawn(|| wait_for_service(async { Ok(std::thread::current().id()) }));
             let id = own.thread().id();
             Ok(own.join().unwrap()? == id)
         });
@@ -283,7 +284,9 @@ mod tests {
 
     #[test]
     fn a_panicking_service_is_an_error_of_that_service() {
-        let call = Call::start(None, || Ok(ask::<()>(async { panic!("no") }).unwrap_err().kind));
+        let call = BlockingCall::start(None, || {
+            Ok(wait_for_service::<()>(async { panic!("no") }).unwrap_err().kind)
+        });
         assert_eq!(block_on(call).unwrap(), ErrorKind::Panicked);
     }
 
@@ -291,10 +294,10 @@ mod tests {
     fn a_dropped_call_frees_its_thread_and_waits_for_it() {
         let (began, begins) = mpsc::channel();
         let (send, receive) = mpsc::channel();
-        let call = Call::start(None, move || {
+        let call = BlockingCall::start(None, move || {
             began.send(()).unwrap();
-            let asked = ask::<()>(std::future::pending());
-            let again = ask(async { Ok(()) });
+            let asked = wait_for_service::<()>(std::future::pending());
+            let again = wait_for_service(async { Ok(()) });
             std::thread::sleep(Duration::from_millis(20));
             send.send((asked.unwrap_err().kind, again.unwrap_err().kind)).unwrap();
             Ok(())
@@ -308,11 +311,11 @@ mod tests {
 
     #[test]
     fn turns_come_one_after_the_other_and_may_be_given_up() {
-        let turn = Turn::default();
+        let turn = CallLock::default();
         let held = lock(&turn);
-        let waiting = Call::start(Some(turn.clone()), || Ok(()));
+        let waiting = BlockingCall::start(Some(turn.clone()), || Ok(()));
         assert!(block_on_within(Duration::from_millis(20), waiting).is_none());
-        let next = Call::start(Some(turn.clone()), || Ok(7));
+        let next = BlockingCall::start(Some(turn.clone()), || Ok(7));
         drop(held);
         assert_eq!(block_on(next).unwrap(), 7);
     }

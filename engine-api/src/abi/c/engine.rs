@@ -9,17 +9,17 @@ use abi_stable::std_types::{RArc, RResult, RString};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde::Serialize;
 
-use super::admit::Checked;
-use super::call::{Call, Turn};
-use super::instance::Instance;
+use super::call::{BlockingCall, CallLock};
+use super::instance::CInstance;
 use super::services::CHost;
 use super::tables::flag;
+use super::validate::EngineTable;
 use crate::abi::engine::*;
 use crate::abi::guard::guarded;
 use crate::abi::host::{AbiError, AbiFuture, to_abi};
 use crate::abi::json::{Crosses, from_json, to_json};
 use crate::abi::plan::AbiPlan;
-use crate::abi::services::Services;
+use crate::abi::services::RevocableServices;
 use crate::abi::view::TranscriptObj;
 use crate::abi::wait::block_on_within;
 use crate::error::{EngineError, ErrorKind, Result};
@@ -28,31 +28,31 @@ use crate::transcript::Transcript;
 
 /// How long `tools` and `status`, which nobody can wait for in a future, wait for their turn and
 /// their answer. Below the 2 s that the host gives them.
-const AT_ONCE: Duration = Duration::from_millis(1_500);
+const SYNC_CALL_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// Creates the engine behind a checked table.
 pub(in crate::abi) fn create(
-    checked: &'static Checked,
-    services: Services,
+    checked: &'static EngineTable,
+    services: RevocableServices,
     config_json: &str,
 ) -> Result<AbiEngineObj> {
-    let instance = Instance::create(checked, CHost::new(services), config_json)?;
+    let instance = CInstance::create(checked, CHost::new(services), config_json)?;
     let is_thread_safe = checked.table.flags & flag::THREAD_SAFE != 0;
-    let engine = Blocking {
+    let engine = CEngineAdapter {
         instance: Mutex::new(Some(Arc::new(instance))),
-        turn: (!is_thread_safe).then(Turn::default),
+        turn: (!is_thread_safe).then(CallLock::default),
     };
     Ok(AbiEngine_TO::from_ptr(RArc::new(engine), TD_Opaque))
 }
 
-struct Blocking {
+struct CEngineAdapter {
     /// Taken out by `dispose`; calls that still run hold their share.
-    instance: Mutex<Option<Arc<Instance>>>,
-    turn: Option<Turn>,
+    instance: Mutex<Option<Arc<CInstance>>>,
+    turn: Option<CallLock>,
 }
 
-impl Blocking {
-    fn instance(&self) -> Result<Arc<Instance>> {
+impl CEngineAdapter {
+    fn instance(&self) -> Result<Arc<CInstance>> {
         let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
         instance.ok_or_else(|| EngineError::new(ErrorKind::Dead, "the engine was disposed of"))
     }
@@ -60,12 +60,12 @@ impl Blocking {
     /// One call, which begins when it is polled first.
     fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Instance) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&CInstance) -> Result<T> + Send + 'static,
     ) -> AbiFuture<T> {
         let (instance, turn) = (self.instance(), self.turn.clone());
         let call = guarded(async move {
             let instance = instance?;
-            Call::start(turn, move || work(&instance)).await
+            BlockingCall::start(turn, move || work(&instance)).await
         });
         async move { to_abi(call.await) }.into_ffi()
     }
@@ -73,12 +73,12 @@ impl Blocking {
     /// One call that is waited for right here.
     fn at_once<T: Serialize + Send + 'static>(
         &self,
-        work: impl FnOnce(&Instance) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&CInstance) -> Result<T> + Send + 'static,
     ) -> RResult<RString, AbiError> {
         let answer = self.instance().and_then(|instance| {
-            let call = Call::start(self.turn.clone(), move || work(&instance));
-            block_on_within(AT_ONCE, call).unwrap_or_else(|| {
-                let message = format!("the engine was busy for {} ms", AT_ONCE.as_millis());
+            let call = BlockingCall::start(self.turn.clone(), move || work(&instance));
+            block_on_within(SYNC_CALL_LIMIT, call).unwrap_or_else(|| {
+                let message = format!("the engine was busy for {} ms", SYNC_CALL_LIMIT.as_millis());
                 Err(EngineError::new(ErrorKind::Deadline, message))
             })
         });
@@ -114,7 +114,7 @@ macro_rules! methods {
     };
 }
 
-impl AbiEngine for Blocking {
+impl AbiEngine for CEngineAdapter {
     engine_calls! { methods }
 
     method! { awaited ingest_batch(IngestRequest) -> Ingested, (AbiIngest => u64) session }
@@ -124,7 +124,7 @@ impl AbiEngine for Blocking {
     }
 
     fn status(&self) -> RResult<RString, AbiError> {
-        self.at_once(Instance::status)
+        self.at_once(CInstance::status)
     }
 
     /// The instance goes with the last call that still runs; usually that is this one.
@@ -137,7 +137,7 @@ impl AbiEngine for Blocking {
                 drop(instance);
                 Ok(())
             };
-            Call::start(turn, last_call).await
+            BlockingCall::start(turn, last_call).await
         });
         async move {
             let _ = disposal.await;

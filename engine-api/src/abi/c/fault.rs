@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use super::memory::give;
-use super::words::{ABSENT, Sink, Status};
+use super::structs::{ABSENT, Sink, Status};
 use crate::abi::guard::catch;
 use crate::error::{EngineError, Result};
 
 /// What a function of the host that did not fail answers.
-pub(super) enum Done {
+pub(super) enum SuccessStatus {
     /// It was done.
     Ok,
     /// What was asked for is not there.
@@ -22,23 +22,23 @@ thread_local! {
 }
 
 /// Runs a function of the host. Nothing unwinds out of it into C.
-pub(super) fn status(work: impl FnOnce() -> Result<Done>) -> Status {
+pub(super) fn status(work: impl FnOnce() -> Result<SuccessStatus>) -> Status {
     match catch(work).and_then(|answer| answer) {
-        Ok(Done::Ok) => 0,
-        Ok(Done::Absent) => ABSENT,
-        Err(error) => failed(&error),
+        Ok(SuccessStatus::Ok) => 0,
+        Ok(SuccessStatus::Absent) => ABSENT,
+        Err(error) => record_failure(&error),
     }
 }
 
 /// Runs a function of the host that answers a value and has none when it fails.
 pub(super) fn value<T>(or: T, work: impl FnOnce() -> Result<T>) -> T {
     catch(work).and_then(|answer| answer).unwrap_or_else(|error| {
-        failed(&error);
+        record_failure(&error);
         or
     })
 }
 
-pub(super) fn failed(error: &EngineError) -> Status {
+pub(super) fn record_failure(error: &EngineError) -> Status {
     // A thread that is ending has no place for the sentence any more.
     let _ = LAST_ERROR.try_with(|last| error.message.clone_into(&mut last.borrow_mut()));
     error.kind.code()

@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use serde::de::DeserializeOwned;
 
-use super::admit::Checked;
-use super::answer::{CAnswer, Content, Form};
+use super::answer::{AnswerContent, AnswerForm, CAnswer};
 use super::memory::protocol;
-use super::reading::CTranscript;
 use super::requests::*;
 use super::services::CHost;
+use super::structs::*;
 use super::tables::{API, WithView, WithoutView};
-use super::words::*;
+use super::validate::EngineTable;
+use super::view::CTranscript;
 use crate::abi::guard::catch;
 use crate::abi::json::from_json;
 use crate::error::{EngineError, ErrorKind, Result};
@@ -21,32 +21,32 @@ use crate::transcript::Transcript;
 
 /// What `create` made, with the functions that know what to do with it. Disposed of when dropped:
 /// whoever runs a call shares the instance, so the last call is over by then.
-pub(super) struct Instance {
+pub(super) struct CInstance {
     engine: *mut c_void,
-    checked: &'static Checked,
+    checked: &'static EngineTable,
 }
 
 // SAFETY: rule 4 of the header: functions of an engine are called from any thread.
-unsafe impl Send for Instance {}
+unsafe impl Send for CInstance {}
 // SAFETY: and at the same time only where the engine says that they may; see `Turn`.
-unsafe impl Sync for Instance {}
+unsafe impl Sync for CInstance {}
 
-impl Instance {
+impl CInstance {
     /// Creates the engine.
     pub(super) fn create(
-        checked: &'static Checked,
+        checked: &'static EngineTable,
         host: &'static CHost,
         config_json: &str,
-    ) -> Result<Instance> {
+    ) -> Result<CInstance> {
         let create = checked.table.create.ok_or_else(|| protocol("create is NULL"))?;
         let host = std::ptr::from_ref(host).cast_mut();
         let mut engine = std::ptr::null_mut();
-        run("create", Form::Status, 0, |answer| {
+        run("create", AnswerForm::Status, 0, |answer| {
             // SAFETY: the table was checked and its library stays; what is passed outlives the
             // call, the API and the host outlive the process.
             unsafe { create(&raw const API, host, Str::of(config_json), &mut engine, answer) }
         })?;
-        Ok(Instance { engine, checked })
+        Ok(CInstance { engine, checked })
     }
 
     pub(super) fn assemble(&self, view: Transcript, request: &AssembleRequest) -> Result<Plan> {
@@ -54,8 +54,8 @@ impl Instance {
         let is_empty = view.is_empty();
         let tools: Vec<Str> = request.available_tools.iter().map(|name| Str::of(name)).collect();
         let request = assemble(request, &tools);
-        match self.with_view("assemble", Form::Plan, method, view, &request)? {
-            Content::Plan(plan) => Ok(plan),
+        match self.with_view("assemble", AnswerForm::Plan, method, view, &request)? {
+            AnswerContent::Plan(plan) => Ok(plan),
             // Of nothing, nothing can be kept.
             _ if is_empty => Ok(Plan::default()),
             _ => Err(protocol("assemble answered nothing; call plan_keep or set_error")),
@@ -65,10 +65,10 @@ impl Instance {
     pub(super) fn compact(&self, view: Transcript, request: &CompactRequest) -> Result<Compaction> {
         let Some(method) = self.checked.table.compact else { return Ok(Compaction::Delegate) };
         let c_request = compact(request);
-        let form = Form::Compaction(Box::new(request.clone()));
+        let form = AnswerForm::Compaction(Box::new(request.clone()));
         match self.with_view("compact", form, method, view, &c_request)? {
-            Content::Plan(plan) => Ok(Compaction::Plan(plan)),
-            Content::Compaction(compaction) => Ok(compaction),
+            AnswerContent::Plan(plan) => Ok(Compaction::Plan(plan)),
+            AnswerContent::Compaction(compaction) => Ok(compaction),
             _ => Err(protocol(
                 "compact answered nothing; call plan_keep, compact_delegate, compact_nothing or set_error",
             )),
@@ -79,16 +79,18 @@ impl Instance {
         &self,
         view: Transcript,
         request: &BootstrapRequest,
-    ) -> Result<Bootstrapped> {
-        let Some(method) = self.checked.table.bootstrap else { return Ok(Bootstrapped::default()) };
+    ) -> Result<BootstrapReply> {
+        let Some(method) = self.checked.table.bootstrap else {
+            return Ok(BootstrapReply::default());
+        };
         let request = bootstrap(request);
-        match self.with_view("bootstrap", Form::CountOrJson, method, view, &request)? {
-            Content::Count(imported) => Ok(Bootstrapped { imported, reason: None }),
+        match self.with_view("bootstrap", AnswerForm::CountOrJson, method, view, &request)? {
+            AnswerContent::Count(imported) => Ok(BootstrapReply { imported, reason: None }),
             content => document("bootstrap", content),
         }
     }
 
-    pub(super) fn ingest(&self, view: Transcript, request: &IngestRequest) -> Result<Ingested> {
+    pub(super) fn ingest(&self, view: Transcript, request: &IngestRequest) -> Result<IngestReply> {
         self.ingest_by("ingest", self.checked.table.ingest, view, request)
     }
 
@@ -96,7 +98,7 @@ impl Instance {
         &self,
         view: Transcript,
         request: &IngestRequest,
-    ) -> Result<Ingested> {
+    ) -> Result<IngestReply> {
         match self.checked.table.ingest_batch {
             None => self.ingest(view, request),
             method => self.ingest_by("ingest_batch", method, view, request),
@@ -109,51 +111,57 @@ impl Instance {
         method: Option<WithView<CIngest>>,
         view: Transcript,
         request: &IngestRequest,
-    ) -> Result<Ingested> {
-        let Some(method) = method else { return Ok(Ingested::default()) };
-        match self.with_view(call, Form::CountOrJson, method, view, &ingest(request))? {
-            Content::Count(entries) => Ok(Ingested { entries }),
-            Content::Nothing => Ok(Ingested::default()),
+    ) -> Result<IngestReply> {
+        let Some(method) = method else { return Ok(IngestReply::default()) };
+        match self.with_view(call, AnswerForm::CountOrJson, method, view, &ingest(request))? {
+            AnswerContent::Count(entries) => Ok(IngestReply { entries }),
+            AnswerContent::Nothing => Ok(IngestReply::default()),
             _ => Err(protocol(format!("{call} answers a number; call set_count"))),
         }
     }
 
     pub(super) fn after_turn(&self, view: Transcript, request: &AfterTurnRequest) -> Result<()> {
         let Some(method) = self.checked.table.after_turn else { return Ok(()) };
-        self.with_view("after_turn", Form::Status, method, view, &after_turn(request)).map(drop)
+        self.with_view("after_turn", AnswerForm::Status, method, view, &after_turn(request))
+            .map(drop)
     }
 
     pub(super) fn commit_turn(
         &self,
         view: Transcript,
         request: &CommitTurnRequest,
-    ) -> Result<Committed> {
-        let Some(method) = self.checked.table.commit_turn else { return Ok(Committed::default()) };
+    ) -> Result<CommitTurnReply> {
+        let Some(method) = self.checked.table.commit_turn else {
+            return Ok(CommitTurnReply::default());
+        };
         let request = commit_turn(request);
-        document("commit_turn", self.with_view("commit_turn", Form::Json, method, view, &request)?)
+        document(
+            "commit_turn",
+            self.with_view("commit_turn", AnswerForm::Json, method, view, &request)?,
+        )
     }
 
     pub(super) fn maintain(
         &self,
         view: Transcript,
         request: &MaintainRequest,
-    ) -> Result<Maintained> {
-        let Some(method) = self.checked.table.maintain else { return Ok(Maintained::default()) };
+    ) -> Result<MaintainReply> {
+        let Some(method) = self.checked.table.maintain else { return Ok(MaintainReply::default()) };
         let request = maintain(request);
-        document("maintain", self.with_view("maintain", Form::Json, method, view, &request)?)
+        document("maintain", self.with_view("maintain", AnswerForm::Json, method, view, &request)?)
     }
 
     pub(super) fn prepare_subagent_spawn(
         &self,
         view: Transcript,
         request: &SubagentSpawnRequest,
-    ) -> Result<SpawnPrepared> {
+    ) -> Result<SubagentSpawnReply> {
         let Some(method) = self.checked.table.prepare_subagent_spawn else {
-            return Ok(SpawnPrepared::default());
+            return Ok(SubagentSpawnReply::default());
         };
         let (call, request) = ("prepare_subagent_spawn", spawn(request));
-        match self.with_view(call, Form::TextOrJson, method, view, &request)? {
-            Content::Text(token) => Ok(SpawnPrepared { token }),
+        match self.with_view(call, AnswerForm::TextOrJson, method, view, &request)? {
+            AnswerContent::Text(token) => Ok(SubagentSpawnReply { token }),
             content => document(call, content),
         }
     }
@@ -161,17 +169,18 @@ impl Instance {
     pub(super) fn rollback_subagent_spawn(&self, request: &SubagentRollbackRequest) -> Result<()> {
         let Some(method) = self.checked.table.rollback_subagent_spawn else { return Ok(()) };
         let call = "rollback_subagent_spawn";
-        self.without_view(call, Form::Status, method, &rollback(request)).map(drop)
+        self.without_view(call, AnswerForm::Status, method, &rollback(request)).map(drop)
     }
 
     pub(super) fn on_subagent_ended(&self, request: &SubagentEndedRequest) -> Result<()> {
         let Some(method) = self.checked.table.on_subagent_ended else { return Ok(()) };
-        self.without_view("on_subagent_ended", Form::Status, method, &spawn_end(request)).map(drop)
+        self.without_view("on_subagent_ended", AnswerForm::Status, method, &spawn_end(request))
+            .map(drop)
     }
 
     pub(super) fn tools(&self, of: &SessionRef) -> Result<Vec<ToolSpec>> {
         let Some(method) = self.checked.table.tools else { return Ok(Vec::new()) };
-        document("tools", self.without_view("tools", Form::Json, method, &session(of))?)
+        document("tools", self.without_view("tools", AnswerForm::Json, method, &session(of))?)
     }
 
     pub(super) fn call_tool(
@@ -186,9 +195,9 @@ impl Instance {
         };
         let arguments = request.arguments.to_string();
         let request = tool_request(request, &arguments);
-        match self.with_view("call_tool", Form::TextOrJson, method, view, &request)? {
-            Content::Text(text) => Ok(ToolAnswer { text, is_error: false }),
-            Content::Nothing => {
+        match self.with_view("call_tool", AnswerForm::TextOrJson, method, view, &request)? {
+            AnswerContent::Text(text) => Ok(ToolAnswer { text, is_error: false }),
+            AnswerContent::Nothing => {
                 Err(protocol("call_tool answered nothing; call set_text or set_error"))
             }
             content => document("call_tool", content),
@@ -197,12 +206,12 @@ impl Instance {
 
     pub(super) fn status(&self) -> Result<EngineStatus> {
         let Some(method) = self.checked.table.status else { return Ok(EngineStatus::default()) };
-        let content = run("status", Form::TextOrJson, 0, |answer| {
+        let content = run("status", AnswerForm::TextOrJson, 0, |answer| {
             // SAFETY: as in `with_view`.
             unsafe { method(self.engine, answer) }
         })?;
         match content {
-            Content::Text(summary) => Ok(EngineStatus { summary, ..EngineStatus::default() }),
+            AnswerContent::Text(summary) => Ok(EngineStatus { summary, ..EngineStatus::default() }),
             content => document("status", content),
         }
     }
@@ -210,11 +219,11 @@ impl Instance {
     fn with_view<R>(
         &self,
         call: &'static str,
-        form: Form,
+        form: AnswerForm,
         method: WithView<R>,
         view: Transcript,
         request: &R,
-    ) -> Result<Content> {
+    ) -> Result<AnswerContent> {
         let entries = view.len() as u64;
         let transcript = CTranscript::new(view);
         run(call, form, entries, |answer| {
@@ -228,10 +237,10 @@ impl Instance {
     fn without_view<R>(
         &self,
         call: &'static str,
-        form: Form,
+        form: AnswerForm,
         method: WithoutView<R>,
         request: &R,
-    ) -> Result<Content> {
+    ) -> Result<AnswerContent> {
         run(call, form, 0, |answer| {
             // SAFETY: as in `with_view`.
             unsafe { method(self.engine, request, answer) }
@@ -239,10 +248,10 @@ impl Instance {
     }
 }
 
-impl Drop for Instance {
+impl Drop for CInstance {
     fn drop(&mut self) {
         if let Some(dispose) = self.checked.table.dispose {
-            // SAFETY: as in `Instance::with_view`; nobody else holds the instance, so this is the
+            // SAFETY: as in `CInstance::with_view`; nobody else holds the instance, so this is the
             // last call and the only one.
             let _ = catch(|| unsafe { dispose(self.engine) });
         }
@@ -252,10 +261,10 @@ impl Drop for Instance {
 /// Runs a function of the engine and takes its answer out.
 fn run(
     call: &'static str,
-    form: Form,
+    form: AnswerForm,
     entries: u64,
     function: impl FnOnce(*mut CAnswer) -> Status,
-) -> Result<Content> {
+) -> Result<AnswerContent> {
     let answer = CAnswer::new(call, form, entries);
     // Everything in an answer that changes stands behind its lock.
     let returned = catch(|| function((&raw const answer).cast_mut()))?;
@@ -263,10 +272,10 @@ fn run(
 }
 
 /// A result that came as JSON, or the default where none came.
-fn document<T: DeserializeOwned + Default>(call: &str, content: Content) -> Result<T> {
+fn document<T: DeserializeOwned + Default>(call: &str, content: AnswerContent) -> Result<T> {
     match content {
-        Content::Nothing => Ok(T::default()),
-        Content::Json(json) => from_json(&json)
+        AnswerContent::Nothing => Ok(T::default()),
+        AnswerContent::Json(json) => from_json(&json)
             .map_err(|error| protocol(format!("{call} answered with {}", error.message))),
         _ => Err(protocol(format!("{call} answers JSON; call set_result_json"))),
     }

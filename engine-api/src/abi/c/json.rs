@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use serde_json::Value;
 
-use super::fault::{Done, status};
+use super::fault::{SuccessStatus, status};
 use super::memory::{give, protocol};
-use super::words::{Sink, Status, Str};
+use super::structs::{Sink, Status, Str};
 use crate::error::{EngineError, Result};
 
 fn find(json: &Str, pointer: &Str) -> Result<Option<Value>> {
@@ -25,10 +25,10 @@ fn read<T>(
 ) -> Status {
     status(|| {
         let out = out.ok_or_else(|| protocol("there is nowhere to write to"))?;
-        let Some(value) = find(json, pointer)? else { return Ok(Done::Absent) };
+        let Some(value) = find(json, pointer)? else { return Ok(SuccessStatus::Absent) };
         let wrong = || EngineError::failed(format!("{} is no {wanted}", pointer.lossy()));
         *out = make(&value).ok_or_else(wrong)?;
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -45,9 +45,9 @@ pub(super) extern "C" fn text(json: Str, pointer: Str, sink: Sink, into: *mut c_
         match find(&json, &pointer)? {
             Some(Value::String(text)) => give(sink, into, text.as_bytes()),
             Some(other) => give(sink, into, other.to_string().as_bytes()),
-            None => return Ok(Done::Absent),
+            None => return Ok(SuccessStatus::Absent),
         }
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -55,16 +55,16 @@ pub(super) extern "C" fn keys(json: Str, pointer: Str, sink: Sink, into: *mut c_
     status(|| match find(&json, &pointer)? {
         Some(Value::Object(members)) => {
             members.keys().for_each(|key| give(sink, into, key.as_bytes()));
-            Ok(Done::Ok)
+            Ok(SuccessStatus::Ok)
         }
         Some(_) => Err(EngineError::failed(format!("{} is no object", pointer.lossy()))),
-        None => Ok(Done::Absent),
+        None => Ok(SuccessStatus::Absent),
     })
 }
 
 pub(super) extern "C" fn quote(text: Str, sink: Sink, into: *mut c_void) -> Status {
     status(|| {
         give(sink, into, Value::from(text.text()?).to_string().as_bytes());
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }

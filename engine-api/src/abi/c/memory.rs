@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::words::{CHistoryEntry, HistorySink, Sink, Str};
+use super::structs::{CHistoryEntry, HistorySink, Sink, Str};
 use crate::error::{EngineError, ErrorKind, Result};
 
 /// The largest size that a struct of the other side may claim, in bytes: ten times today's tables.
@@ -115,7 +115,7 @@ pub(super) fn write_sized<T: Copy>(out: *mut T, size: usize, value: &T) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::{CBootstrap, CSession};
+    use super::super::structs::{CBootstrap, CSession};
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Requests as C reads them. Each borrows its texts from the request it is made of.
 
-use super::words::*;
+use super::structs::*;
 use crate::host::Purpose;
 use crate::request::*;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::answer::CAnswer;
-use super::call::ask;
-use super::fault::{Done, status, value};
+use super::call::wait_for_service;
+use super::fault::{SuccessStatus, status, value};
 use super::memory::{give, give_entry, protocol, read_sized, write_sized};
 use super::requests::purpose;
-use super::words::*;
-use crate::abi::services::{self, HostServices, Services};
+use super::structs::*;
+use crate::abi::services::{self, HostServices, RevocableServices};
 use crate::error::Result;
 use crate::host::{CompletionRequest, HistoryRequest};
 use crate::request::{CallId, SessionRef};
@@ -22,21 +22,21 @@ pub(super) const NO_TIME: i64 = i64::MIN;
 /// The services of one engine. Lives as long as the process, because threads of the engine may hold
 /// it longer than they should; once the services are revoked, each answers that they are.
 pub(crate) struct CHost {
-    services: Services,
+    services: RevocableServices,
 }
 
 impl CHost {
-    pub(super) fn new(services: Services) -> &'static CHost {
+    pub(super) fn new(services: RevocableServices) -> &'static CHost {
         Box::leak(Box::new(CHost { services }))
     }
 }
 
 fn live(host: Option<&CHost>) -> Result<Arc<dyn HostServices>> {
-    host.ok_or_else(|| protocol("the host is NULL"))?.services.live()
+    host.ok_or_else(|| protocol("the host is NULL"))?.services.get()
 }
 
-fn done<T>(_: T) -> Done {
-    Done::Ok
+fn done<T>(_: T) -> SuccessStatus {
+    SuccessStatus::Ok
 }
 
 fn session(id: &Str) -> Result<SessionRef> {
@@ -47,7 +47,7 @@ pub(super) extern "C" fn host_info(host: Option<&CHost>, sink: Sink, into: *mut 
     status(|| {
         let info = serde_json::to_vec(&live(host)?.info()).unwrap_or_default();
         give(sink, into, &info);
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -107,7 +107,7 @@ pub(super) extern "C" fn sleep_ms(host: Option<&CHost>, milliseconds: u64) -> St
             live.sleep(milliseconds).await;
             Ok(())
         };
-        ask(nap).map(done)
+        wait_for_service(nap).map(done)
     })
 }
 
@@ -137,20 +137,21 @@ pub(super) extern "C" fn complete(
             session: request.session.text()?.into(),
             continuation: request.continuation.text()?.into(),
         };
-        let completion = ask(async move { live.complete(CallId(call), request).await })?;
+        let completion =
+            wait_for_service(async move { live.complete(CallId(call), request).await })?;
         give(sink, into, completion.text.as_bytes());
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
 /// Hands over what is there.
-fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: Sink, into: *mut c_void) -> Done {
+fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: Sink, into: *mut c_void) -> SuccessStatus {
     match found {
         Some(found) => {
             give(sink, into, found.as_ref());
-            Done::Ok
+            SuccessStatus::Ok
         }
-        None => Done::Absent,
+        None => SuccessStatus::Absent,
     }
 }
 
@@ -162,7 +163,7 @@ pub(super) extern "C" fn kv_get(
 ) -> Status {
     status(|| {
         let (live, key) = (live(host)?, key.text()?.to_owned());
-        let value = ask(async move { live.kv_get(key).await })?;
+        let value = wait_for_service(async move { live.kv_get(key).await })?;
         Ok(hand(value, sink, into))
     })
 }
@@ -170,14 +171,14 @@ pub(super) extern "C" fn kv_get(
 pub(super) extern "C" fn kv_put(host: Option<&CHost>, key: Str, value: Str) -> Status {
     status(|| {
         let (live, key, value) = (live(host)?, key.text()?.to_owned(), value.text()?.to_owned());
-        ask(async move { live.kv_put(key, value).await }).map(done)
+        wait_for_service(async move { live.kv_put(key, value).await }).map(done)
     })
 }
 
 pub(super) extern "C" fn kv_delete(host: Option<&CHost>, key: Str) -> Status {
     status(|| {
         let (live, key) = (live(host)?, key.text()?.to_owned());
-        ask(async move { live.kv_delete(key).await }).map(done)
+        wait_for_service(async move { live.kv_delete(key).await }).map(done)
     })
 }
 
@@ -189,9 +190,9 @@ pub(super) extern "C" fn kv_list(
 ) -> Status {
     status(|| {
         let (live, prefix) = (live(host)?, prefix.text()?.to_owned());
-        let keys = ask(async move { live.kv_list(prefix).await })?;
+        let keys = wait_for_service(async move { live.kv_list(prefix).await })?;
         keys.iter().for_each(|key| give(sink, into, key.as_bytes()));
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -205,9 +206,9 @@ pub(super) extern "C" fn blob_put(
     status(|| {
         let bytes = Str { ptr: bytes.cast(), len }.bytes()?.to_vec();
         let live = live(host)?;
-        let handle = ask(async move { live.blob_put(bytes).await })?;
+        let handle = wait_for_service(async move { live.blob_put(bytes).await })?;
         give(sink, into, handle.as_bytes());
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -219,7 +220,7 @@ pub(super) extern "C" fn blob_get(
 ) -> Status {
     status(|| {
         let (live, handle) = (live(host)?, handle.text()?.to_owned());
-        let bytes = ask(async move { live.blob_get(handle).await })?;
+        let bytes = wait_for_service(async move { live.blob_get(handle).await })?;
         Ok(hand(bytes, sink, into))
     })
 }
@@ -238,7 +239,7 @@ pub(super) extern "C" fn history(
         let (id, key) = (session.id.text()?.into(), session.key.text()?.into());
         let after_id = after_id.text()?.into();
         let request = HistoryRequest { session: SessionRef { id, key }, after_id, limit };
-        let page = ask(async move { live.history(request).await })?;
+        let page = wait_for_service(async move { live.history(request).await })?;
         for entry in &page.entries {
             let entry = CHistoryEntry {
                 struct_size: size_of::<CHistoryEntry>(),
@@ -253,7 +254,7 @@ pub(super) extern "C" fn history(
         if let Some(more) = more {
             *more = u32::from(page.more);
         }
-        Ok(Done::Ok)
+        Ok(SuccessStatus::Ok)
     })
 }
 
@@ -286,8 +287,9 @@ pub(super) extern "C" fn delegate_compact(
         let answer = answer.ok_or_else(|| protocol("the answer is NULL"))?;
         let request = answer.compact_request()?;
         let call = request.call;
-        let compaction = ask(async move { live.delegate_compact(call, request).await })?;
-        answer.take_over(compaction).map(done)
+        let compaction =
+            wait_for_service(async move { live.delegate_compact(call, request).await })?;
+        answer.set_compaction(compaction).map(done)
     })
 }
 

@@ -4,10 +4,10 @@ use std::ffi::c_void;
 
 use super::answer::CAnswer;
 use super::layout::mirror;
-use super::reading::CTranscript;
 use super::services::CHost;
-use super::words::*;
-use super::{answer, json, reading, services};
+use super::structs::*;
+use super::view::CTranscript;
+use super::{answer, json, services, view};
 
 /// A call of an engine about a transcript.
 pub(super) type WithView<R> =
@@ -117,16 +117,16 @@ mirror! {
 pub(super) static API: CApi = CApi {
     struct_size: size_of::<CApi>(),
 
-    t_len: reading::len,
-    t_epoch: reading::epoch,
-    t_entry: reading::entry,
-    t_tokens: reading::tokens,
-    t_cut_at_or_before: reading::cut_at_or_before,
-    t_cut_at_or_after: reading::cut_at_or_after,
-    t_tail_within: reading::tail_within,
-    t_newest_user_message: reading::newest_user_message,
-    t_tool_call: reading::tool_call,
-    t_tool_result: reading::tool_result,
+    t_len: view::len,
+    t_epoch: view::epoch,
+    t_entry: view::entry,
+    t_tokens: view::tokens,
+    t_cut_at_or_before: view::cut_at_or_before,
+    t_cut_at_or_after: view::cut_at_or_after,
+    t_tail_within: view::tail_within,
+    t_newest_user_message: view::newest_user_message,
+    t_tool_call: view::tool_call,
+    t_tool_result: view::tool_result,
 
     plan_keep: answer::plan_keep,
     plan_replace_text: answer::plan_replace_text,

@@ -2,28 +2,28 @@
 
 use std::sync::OnceLock;
 
-use crate::testing::Conversation;
+use crate::testing::TranscriptBuilder;
 use crate::transcript::Transcript;
 
 /// Characters of the giant tool result: what one careless `cat` brings in.
 const GIANT_RESULT_CHARS: usize = 5_000_000;
 
 /// A transcript with its name.
-pub(super) struct Case {
+pub(super) struct ContractCase {
     pub(super) name: &'static str,
     pub(super) transcript: Transcript,
 }
 
 /// All of them, the cheap ones first. Told once for all engines of a process.
-pub(super) fn all() -> &'static [Case] {
-    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+pub(super) fn all() -> &'static [ContractCase] {
+    static CASES: OnceLock<Vec<ContractCase>> = OnceLock::new();
     CASES.get_or_init(tell_all)
 }
 
-fn tell_all() -> Vec<Case> {
-    let case = |name, talk: Conversation| Case { name, transcript: talk.transcript() };
+fn tell_all() -> Vec<ContractCase> {
+    let case = |name, talk: TranscriptBuilder| ContractCase { name, transcript: talk.transcript() };
     vec![
-        case("no entries", Conversation::new()),
+        case("no entries", TranscriptBuilder::new()),
         case("one entry", one()),
         case("two entries", two()),
         case("fifty entries", working(50)),
@@ -37,8 +37,8 @@ fn tell_all() -> Vec<Case> {
 }
 
 /// What a session of real work looks like, cut after `entries`.
-pub(super) fn working(entries: u64) -> Conversation {
-    let mut talk = Conversation::new();
+pub(super) fn working(entries: u64) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.system("You are careful.").user("Rename the field everywhere, then run the tests.");
     let mut round = 0;
     while talk.len() + 8 < entries {
@@ -52,7 +52,7 @@ pub(super) fn working(entries: u64) -> Conversation {
 }
 
 /// Eight entries at most: text, parallel calls with their results, a failure, CJK, nothing, images.
-pub(super) fn work_round(talk: &mut Conversation, round: u64) {
+pub(super) fn work_round(talk: &mut TranscriptBuilder, round: u64) {
     let (first, second) = (format!("r{round}a"), format!("r{round}b"));
     let path = format!(r#"{{"path":"src/part{round}.rs"}}"#);
     let lines = format!("fn part{round}() {{ work(); }}\n").repeat(20);
@@ -74,19 +74,19 @@ pub(super) fn work_round(talk: &mut Conversation, round: u64) {
     };
 }
 
-fn one() -> Conversation {
-    let mut talk = Conversation::new();
+fn one() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("hello");
     talk
 }
 
-fn two() -> Conversation {
+fn two() -> TranscriptBuilder {
     let mut talk = one();
     talk.assistant("Hello. What shall we do?");
     talk
 }
 
-fn tool_loop() -> Conversation {
+fn tool_loop() -> TranscriptBuilder {
     let mut talk = working(20);
     talk.user("One more: find the cause.");
     for round in 0..12 {
@@ -97,29 +97,29 @@ fn tool_loop() -> Conversation {
     talk
 }
 
-fn unanswered() -> Conversation {
+fn unanswered() -> TranscriptBuilder {
     let mut talk = working(20);
     talk.user("Go on.").calls(&[("open1", "read", "{}"), ("open2", "read", "{}")]);
     talk.result("open1", "read", "only the first of two");
     talk
 }
 
-fn summarised() -> Conversation {
-    let mut talk = Conversation::of_epoch(1);
+fn summarised() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::with_epoch(1);
     talk.summary("## Decisions\nThe field is called `name` now.");
     talk.result("lost", "read", "a result whose call was folded away");
     (0..4).for_each(|round| work_round(&mut talk, round));
     talk
 }
 
-fn without_person() -> Conversation {
-    let mut talk = Conversation::new();
+fn without_person() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.assistant("I woke up.").calls(&[("c", "ls", "{}")]).result("c", "ls", "");
     talk.assistant("There is nothing to do.");
     talk
 }
 
-fn giant() -> Conversation {
+fn giant() -> TranscriptBuilder {
     let mut talk = working(12);
     let line = "2026-01-01T00:00:00Z info worker 7: 処理が完了しました\n";
     let text = line.repeat(GIANT_RESULT_CHARS / line.chars().count());

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::stage::without_fault;
-use super::{ContractOptions, Suite, Verdict};
-use crate::border::EngineDoor;
+use super::session::check_error_kind;
+use super::{ContractOptions, ContractSuite, ContractVerdict};
+use crate::border::EngineFactory;
 use crate::error::ErrorKind;
 use crate::testing::{ScriptedHost, block_on_within};
 
 /// How often an engine is created and let go of.
 const ROUNDS: usize = 20;
 
-pub(super) fn run(suite: &mut Suite<'_>) {
+pub(super) fn run(suite: &mut ContractSuite<'_>) {
     suite.check("info: stable", "info answers the same every time", |door, _| info_is_stable(door));
     suite
         .check("info: id", "the id matches ^[a-z0-9][a-z0-9-]{0,63}$", |door, _| id_is_sound(door));
@@ -31,18 +31,18 @@ pub(super) fn run(suite: &mut Suite<'_>) {
     suite.check("create: again and again", "create and dispose leave no trace", again_and_again);
 }
 
-fn info(door: EngineDoor) -> Result<crate::EngineInfo, String> {
+fn info(door: EngineFactory) -> Result<crate::EngineInfo, String> {
     door.info().map_err(|error| error.to_string())
 }
 
-fn info_is_stable(door: EngineDoor) -> Verdict {
+fn info_is_stable(door: EngineFactory) -> ContractVerdict {
     let (first, second) = (info(door)?, info(door)?);
     (first == second).then_some(()).ok_or(format!("{first:?}, then {second:?}"))
 }
 
-fn id_is_sound(door: EngineDoor) -> Verdict {
+fn id_is_sound(door: EngineFactory) -> ContractVerdict {
     let id = info(door)?.id;
-    crate::engine::is_id(&id).then_some(()).ok_or(format!("{id:?} does not"))
+    crate::engine::is_engine_id(&id).then_some(()).ok_or(format!("{id:?} does not"))
 }
 
 /// Three numbers without leading zeros, then perhaps a pre-release and a build.
@@ -62,7 +62,7 @@ fn is_semver(version: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(word))
 }
 
-fn creates(door: EngineDoor, options: &ContractOptions, config: &Value) -> Verdict {
+fn creates(door: EngineFactory, options: &ContractOptions, config: &Value) -> ContractVerdict {
     let engine = door.create(Arc::new(ScriptedHost::new()), config);
     let engine = engine.map_err(|error| format!("create failed: {error}"))?;
     match block_on_within(options.call_limit, engine.dispose()) {
@@ -72,8 +72,12 @@ fn creates(door: EngineDoor, options: &ContractOptions, config: &Value) -> Verdi
 }
 
 /// Created, or refused as a wrong config; never with a panic.
-fn accepts_or_refuses(door: EngineDoor, options: &ContractOptions, config: &Value) -> Verdict {
-    let created = without_fault("create", door.create(Arc::new(ScriptedHost::new()), config));
+fn accepts_or_refuses(
+    door: EngineFactory,
+    options: &ContractOptions,
+    config: &Value,
+) -> ContractVerdict {
+    let created = check_error_kind("create", door.create(Arc::new(ScriptedHost::new()), config));
     match created.map_err(|fault| format!("{config}: {fault}"))? {
         Ok(_) => creates(door, options, config),
         Err(error) if error.kind == ErrorKind::Config => Ok(()),
@@ -81,7 +85,7 @@ fn accepts_or_refuses(door: EngineDoor, options: &ContractOptions, config: &Valu
     }
 }
 
-fn wrong_configs(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn wrong_configs(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let mut configs = vec![
         json!({ "no-such-setting-of-any-engine": 1 }),
         json!({ "": { "": [] } }),
@@ -101,7 +105,7 @@ fn wrong_configs(door: EngineDoor, options: &ContractOptions) -> Verdict {
     configs.iter().try_for_each(|config| accepts_or_refuses(door, options, config))
 }
 
-fn again_and_again(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn again_and_again(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     (0..ROUNDS).try_for_each(|_| creates(door, options, &options.config))
 }
 

@@ -54,10 +54,10 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
-    use crate::testing::Conversation;
+    use crate::testing::TranscriptBuilder;
 
     fn fault(build: impl FnOnce(&mut Plan)) -> Option<String> {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
         let mut plan = Plan::default();
         build(&mut plan);

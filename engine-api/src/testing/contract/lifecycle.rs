@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::stage::{Stage, must, session, without_fault};
-use super::{ContractOptions, Suite, Verdict, cases};
-use crate::border::EngineDoor;
+use super::session::{ContractSession, check_error_kind, expect_ok, session};
+use super::{ContractOptions, ContractSuite, ContractVerdict, cases};
+use crate::border::EngineFactory;
 use crate::request::*;
 use crate::testing::block_on_within;
 use crate::transcript::Transcript;
 
-pub(super) fn run(suite: &mut Suite<'_>) {
+pub(super) fn run(suite: &mut ContractSuite<'_>) {
     suite.check("ingest: one by one", "every entry is taken note of", one_by_one);
     suite.check("turn: after and commit", "after_turn and commit_turn answer", turns);
     suite.check("turn: committed twice", "a repeated commit changes nothing", committed_twice);
@@ -20,21 +20,24 @@ pub(super) fn run(suite: &mut Suite<'_>) {
     suite.check("dispose: calls after it", "late calls answer, nothing panics", after_dispose);
 }
 
-fn busy_stage(door: EngineDoor, options: &ContractOptions) -> Result<(Stage, Transcript), String> {
-    let stage = Stage::open(door, options)?;
+fn busy_stage(
+    door: EngineFactory,
+    options: &ContractOptions,
+) -> Result<(ContractSession, Transcript), String> {
+    let stage = ContractSession::open(door, options)?;
     let transcript = cases::working(50).transcript();
-    stage.take_in(&transcript)?;
+    stage.bootstrap_and_ingest(&transcript)?;
     Ok((stage, transcript))
 }
 
-fn one_by_one(door: EngineDoor, options: &ContractOptions) -> Verdict {
-    let stage = Stage::open(door, options)?;
+fn one_by_one(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
     let transcript = cases::working(30).transcript();
     for seq in 0..transcript.len() as u64 {
         let mut request = stage.ingest_request(seq..seq + 1);
         request.is_heartbeat = seq % 7 == 6;
         let call = stage.engine.ingest(transcript.clone(), request);
-        let taken = must("ingest", stage.wait("ingest", call)?)?;
+        let taken = expect_ok("ingest", stage.wait("ingest", call)?)?;
         if taken.entries > 1 {
             return Err(format!("ingest took in {} entries of one", taken.entries));
         }
@@ -42,11 +45,11 @@ fn one_by_one(door: EngineDoor, options: &ContractOptions) -> Verdict {
     stage.ingest(&transcript, 30..30)
 }
 
-fn turns(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn turns(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
     for (turn, entries) in [0..10, 10..50, 50..50].into_iter().enumerate() {
         let request = AfterTurnRequest {
-            call: stage.call(),
+            call: stage.next_call_id(),
             session: stage.session.clone(),
             entries: entries.clone(),
             budget: 2_000,
@@ -54,24 +57,28 @@ fn turns(door: EngineDoor, options: &ContractOptions) -> Verdict {
             ..AfterTurnRequest::default()
         };
         let call = stage.engine.after_turn(transcript.clone(), request);
-        must("after_turn", stage.wait("after_turn", call)?)?;
+        expect_ok("after_turn", stage.wait("after_turn", call)?)?;
         commit(&stage, &transcript, &format!("turn-{turn}"))?;
     }
     Ok(())
 }
 
-fn commit(stage: &Stage, transcript: &Transcript, key: &str) -> Result<Committed, String> {
+fn commit(
+    stage: &ContractSession,
+    transcript: &Transcript,
+    key: &str,
+) -> Result<CommitTurnReply, String> {
     let request = CommitTurnRequest {
-        call: stage.call(),
+        call: stage.next_call_id(),
         session: stage.session.clone(),
         advancement_key: key.into(),
         entries: 0..transcript.len() as u64,
     };
     let call = stage.engine.commit_turn(transcript.clone(), request);
-    must("commit_turn", stage.wait("commit_turn", call)?)
+    expect_ok("commit_turn", stage.wait("commit_turn", call)?)
 }
 
-fn committed_twice(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn committed_twice(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
     let budget = transcript.total_tokens() / 2;
     commit(&stage, &transcript, "the-same-key")?;
@@ -81,51 +88,52 @@ fn committed_twice(door: EngineDoor, options: &ContractOptions) -> Verdict {
     (once == twice).then_some(()).ok_or("the plan changed with the repeat".into())
 }
 
-fn maintains(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn maintains(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
     for reason in ["bootstrap", "turn", "compaction", "a reason of a newer host"] {
-        let (call, session) = (stage.call(), stage.session.clone());
+        let (call, session) = (stage.next_call_id(), stage.session.clone());
         let request = MaintainRequest { call, session, reason: reason.into() };
         let call = stage.engine.maintain(transcript.clone(), request);
-        must("maintain", stage.wait("maintain", call)?)?;
+        expect_ok("maintain", stage.wait("maintain", call)?)?;
     }
     Ok(())
 }
 
-fn subagents(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn subagents(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
     for (context_mode, reason) in
         [(ContextMode::Fork, SubagentEnd::Completed), (ContextMode::Isolated, SubagentEnd::Unknown)]
     {
         let request = SubagentSpawnRequest {
-            call: stage.call(),
+            call: stage.next_call_id(),
             parent: stage.session.clone(),
             child: session("child"),
             context_mode,
             ttl_ms: 60_000,
         };
         let call = stage.engine.prepare_subagent_spawn(transcript.clone(), request);
-        let prepared = must("prepare_subagent_spawn", stage.wait("prepare_subagent_spawn", call)?)?;
+        let prepared =
+            expect_ok("prepare_subagent_spawn", stage.wait("prepare_subagent_spawn", call)?)?;
         for token in [prepared.token, "a token of nobody".into()] {
-            let request = SubagentRollbackRequest { call: stage.call(), token };
+            let request = SubagentRollbackRequest { call: stage.next_call_id(), token };
             let call = stage.engine.rollback_subagent_spawn(request);
             let _ = stage.wait("rollback_subagent_spawn", call)?;
         }
         let child = session("child");
-        let request = SubagentEndedRequest { call: stage.call(), child, reason };
+        let request = SubagentEndedRequest { call: stage.next_call_id(), child, reason };
         let _ = stage.wait("on_subagent_ended", stage.engine.on_subagent_ended(request))?;
     }
     Ok(())
 }
 
-fn tools(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn tools(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
-    let specs = must("tools", without_fault("tools", stage.engine.tools(&stage.session))?)?;
+    let specs = expect_ok("tools", check_error_kind("tools", stage.engine.tools(&stage.session))?)?;
     specs.iter().try_for_each(tool_is_sound)?;
     let unknown = "no_such_tool_of_any_engine".to_owned();
     for name in specs.into_iter().map(|spec| spec.name).chain([unknown.clone()]) {
         for arguments in [json!({}), json!(null), json!({ "query": 7, "id": ["x"] })] {
-            let (call, session) = (stage.call(), stage.session.clone());
+            let (call, session) = (stage.next_call_id(), stage.session.clone());
             let request = ToolCallRequest { call, session, name: name.clone(), arguments };
             let answer = stage
                 .wait("call_tool", stage.engine.call_tool(transcript.clone(), request))
@@ -138,7 +146,7 @@ fn tools(door: EngineDoor, options: &ContractOptions) -> Verdict {
     Ok(())
 }
 
-fn tool_is_sound(spec: &ToolSpec) -> Verdict {
+fn tool_is_sound(spec: &ToolSpec) -> ContractVerdict {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(letter) {
         return Err(format!(
@@ -150,18 +158,18 @@ fn tool_is_sound(spec: &ToolSpec) -> Verdict {
     is_object.then_some(()).ok_or(format!("the schema of tool {:?} is no object", spec.name))
 }
 
-fn status(door: EngineDoor, options: &ContractOptions) -> Verdict {
-    let fresh = Stage::open(door, options)?;
-    must("status", without_fault("status", fresh.engine.status())?)?;
+fn status(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let fresh = ContractSession::open(door, options)?;
+    expect_ok("status", check_error_kind("status", fresh.engine.status())?)?;
     let (busy, _) = busy_stage(door, options)?;
-    must("status", without_fault("status", busy.engine.status())?).map(drop)
+    expect_ok("status", check_error_kind("status", busy.engine.status())?).map(drop)
 }
 
-fn after_dispose(door: EngineDoor, options: &ContractOptions) -> Verdict {
+fn after_dispose(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (stage, transcript) = busy_stage(door, options)?;
     match block_on_within(options.call_limit, stage.engine.dispose()) {
         None => return Err(format!("dispose took longer than {:?}", options.call_limit)),
-        Some(disposed) => must("dispose", disposed)?,
+        Some(disposed) => expect_ok("dispose", disposed)?,
     }
     stage.engine.revoke();
     let assemble = stage.engine.assemble(transcript.clone(), stage.assemble_request(500));
@@ -169,7 +177,7 @@ fn after_dispose(door: EngineDoor, options: &ContractOptions) -> Verdict {
     let _ = stage.compact(&transcript, stage.compact_request(&transcript, 500))?;
     let ingest = stage.engine.ingest(transcript.clone(), stage.ingest_request(0..50));
     let _ = stage.wait("ingest after dispose", ingest)?;
-    let _ = without_fault("status after dispose", stage.engine.status())?;
-    let _ = without_fault("tools after dispose", stage.engine.tools(&stage.session))?;
+    let _ = check_error_kind("status after dispose", stage.engine.status())?;
+    let _ = check_error_kind("tools after dispose", stage.engine.tools(&stage.session))?;
     Ok(())
 }

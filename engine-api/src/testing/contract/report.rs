@@ -4,18 +4,18 @@ use std::fmt;
 
 /// One check and how it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct ContractCheck {
     /// What was tried: `assemble: fifty entries`.
     pub name: String,
     /// What the contract says about it.
     pub rule: &'static str,
     /// How it went.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 /// How a check went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// As the contract says.
     Ok,
     /// Otherwise; the message says in what.
@@ -26,13 +26,13 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContractReport {
     /// The checks.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ContractCheck>,
 }
 
 impl ContractReport {
     /// The checks that failed.
-    pub fn failures(&self) -> Vec<&Check> {
-        self.checks.iter().filter(|check| check.outcome != Outcome::Ok).collect()
+    pub fn failures(&self) -> Vec<&ContractCheck> {
+        self.checks.iter().filter(|check| check.outcome != CheckOutcome::Ok).collect()
     }
 
     /// Whether every check went as the contract says.
@@ -44,10 +44,10 @@ impl ContractReport {
 impl fmt::Display for ContractReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-        for Check { name, rule, outcome } in &self.checks {
+        for ContractCheck { name, rule, outcome } in &self.checks {
             match outcome {
-                Outcome::Ok => writeln!(f, "ok      {name:width$}  {rule}")?,
-                Outcome::Failed(message) => {
+                CheckOutcome::Ok => writeln!(f, "ok      {name:width$}  {rule}")?,
+                CheckOutcome::Failed(message) => {
                     writeln!(f, "FAILED  {name:width$}  {rule}")?;
                     writeln!(f, "        {:width$}  {message}", "")?;
                 }

@@ -7,7 +7,7 @@ use crate::*;
 
 /// Runs the suite and answers the names of the failed checks.
 fn failed<E: ContextEngine>() -> Vec<String> {
-    let report = contract(EngineDoor::linked::<E>(), &ContractOptions::default());
+    let report = contract(EngineFactory::linked::<E>(), &ContractOptions::default());
     report.failures().into_iter().map(|check| check.name.clone()).collect()
 }
 
@@ -105,7 +105,7 @@ engine!(
 
 #[test]
 fn a_sound_engine_passes() {
-    let report = contract(EngineDoor::linked::<Sound>(), &ContractOptions::default());
+    let report = contract(EngineFactory::linked::<Sound>(), &ContractOptions::default());
     assert!(report.passed(), "{report}");
     assert!(report.checks.len() > 40);
     assert!(report.to_string().ends_with("checks, 0 failed"));
@@ -175,7 +175,7 @@ impl ContextEngine for Careless {
         Ok(Compaction::Delegate)
     }
 
-    async fn maintain(&self, _: Transcript, _: MaintainRequest) -> Result<Maintained> {
+    async fn maintain(&self, _: Transcript, _: MaintainRequest) -> Result<MaintainReply> {
         std::future::pending().await
     }
 
@@ -192,7 +192,7 @@ impl ContextEngine for Careless {
 fn carelessness_is_caught_call_by_call() {
     let limit = Duration::from_millis(300);
     let options = ContractOptions { call_limit: limit, ..ContractOptions::default() };
-    let report = contract(EngineDoor::linked::<Careless>(), &options);
+    let report = contract(EngineFactory::linked::<Careless>(), &options);
     let failed: Vec<&str> = report.failures().iter().map(|check| check.name.as_str()).collect();
     for name in [
         "info: version",

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{GeneratedTranscript, rewritten, texts};
+use super::{GeneratedTranscript, rewrite_raw, texts};
 use crate::{Action, Op, Plan, Role};
 
 /// How far past the end a hostile position may lie.
@@ -16,7 +16,7 @@ pub fn plans(len: usize) -> impl Strategy<Value = Plan> {
 }
 
 /// Plans for a known transcript. Its rewrites are true ones, so that more plans get past the door.
-pub fn plans_of(generated: &GeneratedTranscript) -> impl Strategy<Value = Plan> + use<> {
+pub fn plans_for(generated: &GeneratedTranscript) -> impl Strategy<Value = Plan> + use<> {
     let raws = generated.entries.iter().map(|entry| Some(entry.raw.clone())).collect();
     walks(raws)
 }
@@ -43,47 +43,47 @@ fn actions(len: u64) -> impl Strategy<Value = Action> {
 
 /// What a walk does at one position.
 #[derive(Clone, Debug)]
-enum Step {
+enum WalkStep {
     Keep,
-    Leave,
-    SayDropped,
-    Retell(String),
-    Rewrite(String),
+    Omit,
+    DropExplicitly,
+    ReplaceText(String),
+    ReplaceRaw(String),
     InsertAndKeep(String),
     InsertFor(String),
 }
 
 fn walks(raws: Vec<Option<String>>) -> impl Strategy<Value = Plan> {
     let step = prop_oneof![
-        4 => Just(Step::Keep),
-        3 => Just(Step::Leave),
-        1 => Just(Step::SayDropped),
-        1 => texts().prop_map(Step::Retell),
-        1 => texts().prop_map(Step::Rewrite),
-        1 => texts().prop_map(Step::InsertAndKeep),
-        1 => texts().prop_map(Step::InsertFor),
+        4 => Just(WalkStep::Keep),
+        3 => Just(WalkStep::Omit),
+        1 => Just(WalkStep::DropExplicitly),
+        1 => texts().prop_map(WalkStep::ReplaceText),
+        1 => texts().prop_map(WalkStep::ReplaceRaw),
+        1 => texts().prop_map(WalkStep::InsertAndKeep),
+        1 => texts().prop_map(WalkStep::InsertFor),
     ];
     vec(step, raws.len()).prop_map(move |steps| {
         let mut plan = Plan::default();
         for ((step, raw), seq) in steps.into_iter().zip(&raws).zip(0..) {
-            take(&mut plan, step, seq, raw.as_deref());
+            push_step(&mut plan, step, seq, raw.as_deref());
         }
         plan
     })
 }
 
-fn take(plan: &mut Plan, step: Step, seq: u64, raw: Option<&str>) {
+fn push_step(plan: &mut Plan, step: WalkStep, seq: u64, raw: Option<&str>) {
     match step {
-        Step::Keep => plan.keep(seq..seq + 1),
-        Step::Leave => plan,
-        Step::SayDropped => plan.leave_out(seq..seq + 1),
-        Step::Retell(text) => plan.replace_text(seq, text),
-        Step::Rewrite(text) => {
-            let raw = raw.map_or(FORGED[0].to_owned(), |raw| rewritten(raw, &text));
+        WalkStep::Keep => plan.keep(seq..seq + 1),
+        WalkStep::Omit => plan,
+        WalkStep::DropExplicitly => plan.leave_out(seq..seq + 1),
+        WalkStep::ReplaceText(text) => plan.replace_text(seq, text),
+        WalkStep::ReplaceRaw(text) => {
+            let raw = raw.map_or(FORGED[0].to_owned(), |raw| rewrite_raw(raw, &text));
             plan.replace_raw(seq, raw)
         }
-        Step::InsertAndKeep(text) => plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1),
-        Step::InsertFor(text) => plan.insert(Role::Assistant, text, seq..seq + 1),
+        WalkStep::InsertAndKeep(text) => plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1),
+        WalkStep::InsertFor(text) => plan.insert(Role::Assistant, text, seq..seq + 1),
     };
 }
 

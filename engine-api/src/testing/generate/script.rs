@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::GeneratedTranscript;
 use crate::transcript::log::NewEntry;
-use crate::transcript::{Flags, Kind, Message, Role, tokens};
+use crate::transcript::{EntryKind, Flags, Message, Role, tokens};
 
 /// When the first entry was written, in milliseconds since 1970; one second lies between entries.
 const FIRST_MS: i64 = 1_765_233_665_000;
@@ -57,28 +57,33 @@ impl Script {
     /// An answer of the model that calls nothing.
     #[must_use]
     pub fn assistant(mut self, text: &str) -> Self {
-        self.push_turn(&Turn { text, ..Turn::default() });
+        self.push_turn(&AssistantTurn { text, ..AssistantTurn::default() });
         self
     }
 
     /// An answer of the model that calls the tool `read` once for each id.
     #[must_use]
     pub fn calls(mut self, text: &str, ids: &[&str]) -> Self {
-        self.push_turn(&Turn { text, ids: &owned(ids), ..Turn::default() });
+        self.push_turn(&AssistantTurn { text, ids: &owned(ids), ..AssistantTurn::default() });
         self
     }
 
     /// The same, aborted by the person.
     #[must_use]
     pub fn aborted_calls(mut self, text: &str, ids: &[&str]) -> Self {
-        self.push_turn(&Turn { text, ids: &owned(ids), aborted: true, ..Turn::default() });
+        self.push_turn(&AssistantTurn {
+            text,
+            ids: &owned(ids),
+            aborted: true,
+            ..AssistantTurn::default()
+        });
         self
     }
 
     /// A call whose arguments carry a text, as a `write` of a file does.
     #[must_use]
     pub fn call_with_argument(mut self, id: &str, argument: &str) -> Self {
-        self.push_turn(&Turn { ids: &owned(&[id]), argument, ..Turn::default() });
+        self.push_turn(&AssistantTurn { ids: &owned(&[id]), argument, ..AssistantTurn::default() });
         self
     }
 
@@ -100,7 +105,7 @@ impl Script {
     /// The summary that a compaction left behind.
     #[must_use]
     pub fn summary(mut self, text: &str) -> Self {
-        self.push_kind(Kind::CompactionSummary, "compactionSummary", text);
+        self.push_kind(EntryKind::CompactionSummary, "compactionSummary", text);
         self
     }
 
@@ -116,14 +121,16 @@ impl Script {
     }
 
     pub(super) fn push_system(&mut self, text: &str) {
-        self.push(Part::new(Role::System, json!({"role": "system", "content": text})).pinned());
+        self.push(
+            EntryDraft::new(Role::System, json!({"role": "system", "content": text})).pinned(),
+        );
     }
 
     pub(super) fn push_user(&mut self, text: &str, images: usize) {
         let mut blocks = vec![json!({"type": "text", "text": text})];
         let image = json!({"type": "image", "data": PIXEL, "mimeType": "image/png"});
         blocks.extend(std::iter::repeat_n(image, images));
-        let mut part = Part::new(Role::User, json!({"role": "user", "content": blocks}));
+        let mut part = EntryDraft::new(Role::User, json!({"role": "user", "content": blocks}));
         if images > 0 {
             part.flags = part.flags.with(Flags::IMAGES);
         }
@@ -133,20 +140,20 @@ impl Script {
     }
 
     pub(super) fn push_heartbeat(&mut self, text: &str) {
-        let mut part = Part::new(Role::User, json!({"role": "user", "content": text}));
+        let mut part = EntryDraft::new(Role::User, json!({"role": "user", "content": text}));
         part.flags = Flags::HEARTBEAT;
         self.push(part);
     }
 
     /// An entry that is no plain message; it reaches the model in the person's place.
-    pub(super) fn push_kind(&mut self, kind: Kind, role: &str, text: &str) {
-        let mut part = Part::new(Role::User, json!({"role": role, "content": text}));
+    pub(super) fn push_kind(&mut self, kind: EntryKind, role: &str, text: &str) {
+        let mut part = EntryDraft::new(Role::User, json!({"role": role, "content": text}));
         part.kind = kind;
         part.flags = Flags::SYNTHETIC;
         self.push(part);
     }
 
-    pub(super) fn push_turn(&mut self, turn: &Turn<'_>) {
+    pub(super) fn push_turn(&mut self, turn: &AssistantTurn<'_>) {
         let mut blocks = Vec::new();
         let mut flags = Flags::default();
         if turn.thinking {
@@ -167,7 +174,7 @@ impl Script {
         }
         let raw = json!({"role": "assistant", "content": blocks, "api": "anthropic-messages",
             "provider": "anthropic", "model": "test", "stopReason": stop_reason});
-        let mut part = Part::new(Role::Assistant, raw);
+        let mut part = EntryDraft::new(Role::Assistant, raw);
         part.calls = turn.ids.to_vec();
         part.flags = flags;
         self.push(part);
@@ -176,7 +183,7 @@ impl Script {
     pub(super) fn push_result(&mut self, id: &str, text: &str, is_error: bool) {
         let raw = json!({"role": "toolResult", "toolCallId": id, "toolName": "read",
             "content": [{"type": "text", "text": text}], "isError": is_error});
-        let mut part = Part::new(Role::Tool, raw);
+        let mut part = EntryDraft::new(Role::Tool, raw);
         part.answers = Some(id.to_owned());
         if is_error {
             part.flags = Flags::ERROR;
@@ -184,7 +191,7 @@ impl Script {
         self.push(part);
     }
 
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: EntryDraft) {
         let at = self.entries.len();
         let timestamp_ms = FIRST_MS + 1_000 * at as i64;
         let raw = with_member(part.json, "timestamp", timestamp_ms.into()).to_string();
@@ -208,7 +215,7 @@ impl Script {
 
 /// What the model says and does in one message.
 #[derive(Default)]
-pub(super) struct Turn<'t> {
+pub(super) struct AssistantTurn<'t> {
     pub(super) text: &'t str,
     pub(super) ids: &'t [String],
     /// The text that each call carries; the call is a `read` where it carries none.
@@ -231,7 +238,7 @@ fn owned(ids: &[&str]) -> Vec<String> {
 }
 
 /// Other JSON for an entry that the law must accept: the same role and calls, other text, no thinking.
-pub fn rewritten(raw: &str, text: &str) -> String {
+pub fn rewrite_raw(raw: &str, text: &str) -> String {
     let json: Value = serde_json::from_str(raw).unwrap_or_default();
     let content = json.get("content").and_then(Value::as_array);
     let mut blocks = content.cloned().unwrap_or_default();
@@ -248,19 +255,19 @@ fn with_member(mut json: Value, name: &str, value: Value) -> Value {
 }
 
 /// What differs between entries of different roles.
-struct Part {
+struct EntryDraft {
     role: Role,
-    kind: Kind,
+    kind: EntryKind,
     flags: Flags,
     json: Value,
     calls: Vec<String>,
     answers: Option<String>,
 }
 
-impl Part {
+impl EntryDraft {
     fn new(role: Role, json: Value) -> Self {
-        let (kind, flags) = (Kind::Message, Flags::default());
-        Part { role, kind, flags, json, calls: Vec::new(), answers: None }
+        let (kind, flags) = (EntryKind::Message, Flags::default());
+        EntryDraft { role, kind, flags, json, calls: Vec::new(), answers: None }
     }
 
     fn pinned(mut self) -> Self {

@@ -27,26 +27,26 @@ pub(super) fn run_until_stopped(mut task: BoxFuture<()>, stopped: &AtomicBool) {
 }
 
 /// Sleeps, at most [`LONGEST_SLEEP_MS`].
-pub(super) fn nap(milliseconds: u64) -> impl Future<Output = ()> + Send {
-    Nap { milliseconds: milliseconds.min(LONGEST_SLEEP_MS), alarm: None }
+pub(super) fn sleep(milliseconds: u64) -> impl Future<Output = ()> + Send {
+    SleepFuture { milliseconds: milliseconds.min(LONGEST_SLEEP_MS), alarm: None }
 }
 
 /// Ends when a thread of its own has slept.
-struct Nap {
+struct SleepFuture {
     milliseconds: u64,
-    alarm: Option<Arc<Mutex<Alarm>>>,
+    alarm: Option<Arc<Mutex<SleepTimer>>>,
 }
 
 #[derive(Default)]
-struct Alarm {
+struct SleepTimer {
     rung: bool,
     /// Whoever polled last.
     sleeper: Option<Waker>,
 }
 
-impl Alarm {
-    fn set(milliseconds: u64) -> Arc<Mutex<Alarm>> {
-        let alarm = Arc::new(Mutex::new(Alarm::default()));
+impl SleepTimer {
+    fn set(milliseconds: u64) -> Arc<Mutex<SleepTimer>> {
+        let alarm = Arc::new(Mutex::new(SleepTimer::default()));
         let bell = alarm.clone();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(milliseconds));
@@ -58,12 +58,12 @@ impl Alarm {
     }
 }
 
-impl Future for Nap {
+impl Future for SleepFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let milliseconds = self.milliseconds;
-        let alarm = self.alarm.get_or_insert_with(|| Alarm::set(milliseconds));
+        let alarm = self.alarm.get_or_insert_with(|| SleepTimer::set(milliseconds));
         let mut alarm = alarm.lock().unwrap_or_else(PoisonError::into_inner);
         if alarm.rung {
             return Poll::Ready(());

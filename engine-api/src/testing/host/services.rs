@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
-use super::background::{nap, run_until_stopped};
+use super::background::{run_until_stopped, sleep};
 use super::{LogLine, ScriptedHost};
 use crate::border::{BoxFuture, HostServices};
 use crate::engine::capability;
@@ -105,7 +105,7 @@ impl HostServices for ScriptedHost {
         state.elapsed_ms = state.elapsed_ms.saturating_add(milliseconds);
         let forward = i64::try_from(milliseconds).unwrap_or(i64::MAX);
         state.now_ms = state.now_ms.saturating_add(forward);
-        Box::pin(nap(milliseconds))
+        Box::pin(sleep(milliseconds))
     }
 
     fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {

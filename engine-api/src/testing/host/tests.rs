@@ -19,7 +19,7 @@ fn answers_come_in_order_and_run_out() {
     host.answer_always("again");
     let ask = || block_on(host.complete(CallId(1), CompletionRequest::default()));
     assert_eq!((ask().unwrap().text, ask().unwrap().text), ("again".into(), "again".into()));
-    assert_eq!(host.asked().len(), 5);
+    assert_eq!(host.completion_requests().len(), 5);
 }
 
 #[test]

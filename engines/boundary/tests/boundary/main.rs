@@ -6,14 +6,14 @@ mod properties;
 mod stage;
 mod summaries;
 
-use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::serde_json::json;
-use ctxhost_engine_api::testing::{ContractOptions, Conversation, block_on, contract};
+use ctxhost_engine_api::testing::{ContractOptions, TranscriptBuilder, block_on, contract};
 use ctxhost_engine_api::{
     CompactRequest, Compaction, Role, SessionRef, SubagentEndedRequest, SubagentSpawnRequest,
     Trigger,
 };
-use ctxhost_engine_boundary::Boundary;
+use ctxhost_engine_boundary::BoundaryEngine;
 
 use stage::{Stage, reading};
 
@@ -27,7 +27,7 @@ fn keeps_the_contract() {
     });
     for (config, completion) in [(json!({}), None), (tight, Some(nine))] {
         let options = ContractOptions { config, completion, ..ContractOptions::default() };
-        let report = contract(EngineDoor::linked::<Boundary>(), &options);
+        let report = contract(EngineFactory::linked::<BoundaryEngine>(), &options);
         assert!(report.passed(), "{report}");
     }
 }
@@ -144,7 +144,7 @@ fn the_second_compaction_takes_up_the_first() {
     talk.user("Never touch the schema.");
     stage::reads(&mut talk, 10, 20);
     let first = stage.seen(&talk, 4_000);
-    let mut next = Conversation::of_epoch(1);
+    let mut next = TranscriptBuilder::with_epoch(1);
     next.user("read everything");
     first[1..4].iter().for_each(|text| _ = next.summary(text));
     stage::reads(&mut next, 30, 50);

@@ -1,7 +1,7 @@
 //! What holds for any conversation, window and budget.
 
 use ctxhost_engine_api::serde_json::json;
-use ctxhost_engine_api::testing::generate::{Scene, Script, scenes};
+use ctxhost_engine_api::testing::generate::{Script, ScriptPart, script_parts};
 use ctxhost_engine_api::testing::{block_on, plan_fault};
 use ctxhost_engine_api::{Compaction, Flags, Plan, Role, Transcript};
 use proptest::collection::vec;
@@ -11,9 +11,9 @@ use crate::stage::Stage;
 
 /// Enough scenes that there is something to fold.
 fn transcripts() -> impl Strategy<Value = Transcript> {
-    vec(scenes(), 0..40).prop_map(|scenes: Vec<Scene>| {
+    vec(script_parts(), 0..40).prop_map(|scenes: Vec<ScriptPart>| {
         let mut script = Script::new();
-        scenes.iter().for_each(|scene| script.play(scene));
+        scenes.iter().for_each(|scene| script.push_part(scene));
         script.finish().transcript()
     })
 }

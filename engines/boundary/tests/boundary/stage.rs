@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
 use ctxhost_engine_api::serde_json::Value;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, IngestRequest, ModelRef, Plan, Result, SessionRef,
     Transcript,
 };
-use ctxhost_engine_boundary::Boundary;
+use ctxhost_engine_boundary::BoundaryEngine;
 
 /// The headings of a summary.
 pub(crate) const HEADINGS: [&str; 9] = [
@@ -32,8 +32,9 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(config: Value) -> Stage {
         let host = ScriptedHost::new();
-        let engine =
-            EngineDoor::linked::<Boundary>().create(Arc::new(host.clone()), &config).unwrap();
+        let engine = EngineFactory::linked::<BoundaryEngine>()
+            .create(Arc::new(host.clone()), &config)
+            .unwrap();
         Stage { engine, host }
     }
 
@@ -41,13 +42,13 @@ impl Stage {
         SessionRef { id: "s".into(), key: String::new() }
     }
 
-    pub(crate) fn ingest(&self, talk: &Conversation) {
+    pub(crate) fn ingest(&self, talk: &TranscriptBuilder) {
         let (session, entries) = (self.session(), 0..talk.len());
         let request = IngestRequest { session, entries, ..IngestRequest::default() };
         block_on(self.engine.ingest(talk.transcript(), request)).unwrap();
     }
 
-    pub(crate) fn assemble(&self, talk: &Conversation, budget: u64) -> Plan {
+    pub(crate) fn assemble(&self, talk: &TranscriptBuilder, budget: u64) -> Plan {
         self.assembled(&talk.transcript(), budget)
     }
 
@@ -62,7 +63,7 @@ impl Stage {
         block_on(self.engine.assemble(transcript.clone(), request)).unwrap()
     }
 
-    pub(crate) fn compact_request(&self, talk: &Conversation, budget: u64) -> CompactRequest {
+    pub(crate) fn compact_request(&self, talk: &TranscriptBuilder, budget: u64) -> CompactRequest {
         self.request(&talk.transcript(), budget)
     }
 
@@ -80,14 +81,14 @@ impl Stage {
 
     pub(crate) fn compact(
         &self,
-        talk: &Conversation,
+        talk: &TranscriptBuilder,
         request: CompactRequest,
     ) -> Result<Compaction> {
         block_on(self.engine.compact(talk.transcript(), request))
     }
 
     /// The plan of a compaction that must be one.
-    pub(crate) fn plan(&self, talk: &Conversation, budget: u64) -> Plan {
+    pub(crate) fn plan(&self, talk: &TranscriptBuilder, budget: u64) -> Plan {
         match self.compact(talk, self.compact_request(talk, budget)).unwrap() {
             Compaction::Plan(plan) => plan,
             other => panic!("no plan: {other:?}"),
@@ -95,7 +96,7 @@ impl Stage {
     }
 
     /// What the model sees after a compaction.
-    pub(crate) fn seen(&self, talk: &Conversation, budget: u64) -> Vec<String> {
+    pub(crate) fn seen(&self, talk: &TranscriptBuilder, budget: u64) -> Vec<String> {
         let plan = self.plan(talk, budget);
         let transcript = talk.transcript();
         plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
@@ -107,7 +108,7 @@ fn model() -> ModelRef {
 }
 
 /// Reads file after file, `from..to`.
-pub(crate) fn reads(talk: &mut Conversation, from: usize, to: usize) {
+pub(crate) fn reads(talk: &mut TranscriptBuilder, from: usize, to: usize) {
     for number in from..to {
         let (call, path) = (format!("c{number}"), format!(r#"{{"path":"src/{number}.rs"}}"#));
         talk.calls(&[(&call, "read", &path)]);
@@ -116,16 +117,16 @@ pub(crate) fn reads(talk: &mut Conversation, from: usize, to: usize) {
 }
 
 /// A session that reads so many files.
-pub(crate) fn reading(files: usize) -> Conversation {
-    let mut talk = Conversation::new();
+pub(crate) fn reading(files: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("read everything");
     reads(&mut talk, 0, files);
     talk
 }
 
 /// A session as it stands after a compaction, with so many files read since.
-pub(crate) fn after(epoch: u64, files: usize) -> Conversation {
-    let mut talk = Conversation::of_epoch(epoch);
+pub(crate) fn after(epoch: u64, files: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::with_epoch(epoch);
     talk.user("read everything").summary("<summary>\nso far\n</summary>").user("go on");
     reads(&mut talk, 100, 100 + files);
     talk

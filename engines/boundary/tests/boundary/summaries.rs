@@ -25,7 +25,7 @@ fn running_notes_come_first_and_no_model_is_asked() {
     let talk = reading(20);
     stage.ingest(&talk);
     assert!(stage.seen(&talk, BUDGET)[1].contains("running notes."));
-    assert!(stage.host.asked().is_empty());
+    assert!(stage.host.completion_requests().is_empty());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_model_s_summary_stands_without_its_analysis() {
     let told = format!("{answer:?}");
     assert!(told.contains("m-1. Untrusted") && told.contains("[redacted:credential]"), "{told}");
     assert!(!told.contains("let me think") && !told.contains("abcdef123456"));
-    let asked = stage.host.asked();
+    let asked = stage.host.completion_requests();
     let prompt = &asked[0].prompt;
     assert!(HEADINGS.iter().all(|heading| prompt.contains(heading)));
     assert!(prompt.contains("[User]: read everything"), "the task stays, and is part of the story");
@@ -86,13 +86,15 @@ fn an_answer_without_its_sections_is_refused_once_and_then_done_without() {
     let talk = reading(20);
     assert!(stage.seen(&talk, BUDGET)[1].contains("- second try"));
     assert!(
-        stage.host.asked()[1].prompt.contains("sections were missing: Primary request and intent")
+        stage.host.completion_requests()[1]
+            .prompt
+            .contains("sections were missing: Primary request and intent")
     );
 
     let stage = by_model();
     stage.host.answer_always("I cannot do that.");
     let plan = stage.plan(&talk, BUDGET);
-    assert_eq!(stage.host.asked().len(), 2);
+    assert_eq!(stage.host.completion_requests().len(), 2);
     assert!(plan.extras.notes[0].detail.contains("lacks its sections"));
     assert!(format!("{plan:?}").contains("extractive. Untrusted"));
 }
@@ -104,7 +106,7 @@ fn a_prompt_too_long_drops_the_oldest_groups_up_to_three_times() {
     stage.host.answer(nine_sections("shorter"));
     let talk = reading(20);
     let plan = stage.plan(&talk, BUDGET);
-    let asked = stage.host.asked();
+    let asked = stage.host.completion_requests();
     let lengths: Vec<usize> = asked.iter().map(|request| request.prompt.len()).collect();
     assert_eq!(lengths.len(), 4);
     assert!(lengths[3] < lengths[0], "{lengths:?}");
@@ -115,7 +117,7 @@ fn a_prompt_too_long_drops_the_oldest_groups_up_to_three_times() {
     let stage = by_model();
     (0..4).for_each(|_| stage.host.script(Err(overflow())));
     let seen = stage.seen(&talk, BUDGET);
-    assert_eq!(stage.host.asked().len(), 4);
+    assert_eq!(stage.host.completion_requests().len(), 4);
     assert!(seen[1].contains("extractive. Untrusted"));
 }
 

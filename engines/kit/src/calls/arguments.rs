@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Arguments of at most `over_chars` weighted characters are left alone.
 ///
 /// Ids, names and the shape of the arguments stay: the JSON is JSON again.
-pub fn with_short_arguments(
+pub fn shorten_arguments(
     entry: &Entry<'_>,
     over_chars: u64,
     cut: impl Fn(&str) -> Cow<'_, str>,
@@ -50,7 +50,7 @@ fn shorten(value: &mut Value, cut: &impl Fn(&str) -> Cow<'_, str>) -> usize {
 #[cfg(test)]
 mod tests {
     use ctxhost_engine_api::Message;
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
     use crate::text::clip;
@@ -58,12 +58,12 @@ mod tests {
     #[test]
     fn arguments_stay_json_and_calls_keep_their_ids() {
         let long = format!(r#"{{"path":"a.rs","edits":[{{"new":"{}"}}]}}"#, "x".repeat(900));
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "edit", &long), ("b", "ls", "{}")]);
         let transcript = talk.transcript();
         let short = |seq, over_chars| {
             let entry = transcript.get(seq).unwrap();
-            with_short_arguments(&entry, over_chars, |text| clip(text, 200))
+            shorten_arguments(&entry, over_chars, |text| clip(text, 200))
         };
         assert_eq!(short(0, 0), None);
         assert_eq!(short(1, 2_000), None, "not worth it");

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 
-use super::{about, status_of};
+use super::{describe_call, failure_status};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
@@ -15,7 +15,7 @@ const READ_CHARS: u64 = 4_000;
 /// A failure that nothing has made good.
 #[derive(Clone, Debug)]
 pub struct OpenFailure<'a> {
-    /// What was called, as [`about`] says it.
+    /// What was called, as [`describe_call`] says it.
     pub call: String,
     /// What came of it.
     pub result: Entry<'a>,
@@ -31,7 +31,7 @@ pub fn open_failures<'a>(
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
         if entry.is_cut_point() {
             let calls = entry.tool_calls().into_iter();
-            asked = calls.map(|call| (call.id.to_string(), about(&call))).collect();
+            asked = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
         }
         let Some(result) = entry.tool_result() else { continue };
         let Some(call) = asked.get(result.call_id.as_ref()) else { continue };
@@ -45,8 +45,8 @@ pub fn open_failures<'a>(
 
 /// What a failure says on one line: the call, and at most `limit_chars` weighted characters of what
 /// came of it, without secrets, with the exit code where one is known.
-pub fn failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
-    let status = status_of(result).filter(|status| status != "failed");
+pub fn render_failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
+    let status = failure_status(result).filter(|status| status != "failed");
     failure(call, status.as_deref(), result.text(), limit_chars)
 }
 
@@ -60,13 +60,13 @@ fn failure(call: &str, status: Option<&str>, text: &str, limit_chars: u64) -> St
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
     #[test]
     fn what_succeeded_later_is_no_failure_any_more() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         let test = ("bash", r#"{"command":"cargo test"}"#);
         let lint = ("bash", r#"{"command":"lint"}"#);
         talk.user("go").calls(&[("a", test.0, test.1), ("b", lint.0, lint.1)]);

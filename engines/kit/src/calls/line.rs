@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, ToolCall, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, ToolCall, Transcript};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::call_of;
-use crate::text::{clip, grouped, one_line, suffix};
+use super::find_call;
+use crate::text::{clip, group_thousands, one_line, suffix};
 
 /// One argument in a line, in weighted characters: enough for a path or a command.
 const ARGUMENT_CHARS: u64 = 100;
@@ -26,7 +26,7 @@ static EXIT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// `[old output left out: bash cargo test -> exit code 101, 48 lines, 12,408 chars]`
-pub fn result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
+pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
     let asked = asked(transcript, entry);
     if is_repeated {
         return format!("[old output left out: {asked}; the same was printed again later]");
@@ -34,26 +34,26 @@ pub fn result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool
     let text = entry.text();
     let lines = text.lines().count();
     let plural = if lines == 1 { "" } else { "s" };
-    let chars = grouped(text.chars().count() as u64);
+    let chars = group_thousands(text.chars().count() as u64);
     let image = if entry.has(Flags::IMAGES) { ", with an image" } else { "" };
     let outcome = outcome(entry);
     format!(
         "[old output left out: {asked} -> {outcome}, {} line{plural}, {chars} chars{image}]",
-        grouped(lines as u64)
+        group_thousands(lines as u64)
     )
 }
 
 /// The tool and what it was asked.
 fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
     let tool = || entry.tool_result().map(|result| result.tool.into_owned());
-    match call_of(transcript, entry) {
-        Some(call) => about(&call),
+    match find_call(transcript, entry) {
+        Some(call) => describe_call(&call),
         None => tool().filter(|tool| !tool.is_empty()).unwrap_or_else(|| "a tool".into()),
     }
 }
 
 /// `grep "fn main" src`: a call as far as its arguments say what it was about.
-pub fn about(call: &ToolCall<'_>) -> String {
+pub fn describe_call(call: &ToolCall<'_>) -> String {
     let mut words = vec![call.name.to_string()];
     let mut add = |names: &[&str], quote: &str| {
         let value = call.string_argument(names).map(|value| one_line(&value));
@@ -69,22 +69,22 @@ pub fn about(call: &ToolCall<'_>) -> String {
 }
 
 /// The command that a call runs, where it runs one.
-pub fn command_of(call: &ToolCall<'_>) -> Option<String> {
+pub fn command_argument(call: &ToolCall<'_>) -> Option<String> {
     call.string_argument(&COMMANDS)
 }
 
 /// Whether an entry is the result of something that failed: it says so, or names an exit code that is
 /// not 0.
 pub fn has_failed(entry: &Entry<'_>) -> bool {
-    let is_result = entry.role() == Role::Tool || entry.kind() == Kind::Bash;
+    let is_result = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
     let names_failure = || exit_code(entry).is_some_and(|code| code != "0");
     is_result && (entry.has(Flags::ERROR) || names_failure())
 }
 
 /// How a call or command failed, in a word or two: `exit 101`, `failed`, `cancelled`; `None` where it
 /// did not.
-pub fn status_of(entry: &Entry<'_>) -> Option<String> {
-    let noted = Noted::of(entry);
+pub fn failure_status(entry: &Entry<'_>) -> Option<String> {
+    let noted = ExitDetails::of(entry);
     let code = noted.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
     match code.filter(|code| code != "0") {
         Some(code) => Some(format!("exit {code}")),
@@ -98,16 +98,16 @@ pub fn status_of(entry: &Entry<'_>) -> Option<String> {
 /// of a command that the person ran.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Noted {
+struct ExitDetails {
     exit_code: Option<Value>,
     status: Option<Value>,
     cancelled: Option<bool>,
     details: Option<Box<RawValue>>,
 }
 
-impl Noted {
-    fn of(entry: &Entry<'_>) -> Noted {
-        let outer: Noted = serde_json::from_str(entry.raw()).unwrap_or_default();
+impl ExitDetails {
+    fn of(entry: &Entry<'_>) -> ExitDetails {
+        let outer: ExitDetails = serde_json::from_str(entry.raw()).unwrap_or_default();
         let inner = outer.details.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
         inner.unwrap_or(outer)
     }
@@ -140,12 +140,12 @@ fn exit_code<'a>(entry: &Entry<'a>) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
     fn check(call: (&str, &str), text: &str, failed: bool, expected: &str) {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.calls(&[("a", call.0, call.1)]);
         if failed {
             talk.failure("a", call.0, text)
@@ -153,7 +153,7 @@ mod tests {
             talk.result("a", call.0, text)
         };
         let transcript = talk.transcript();
-        let line = result_line(&transcript, &transcript.get(1).unwrap(), false);
+        let line = render_result_line(&transcript, &transcript.get(1).unwrap(), false);
         assert_eq!(line, format!("[old output left out: {expected}]"));
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_so_or_names_its_exit_code() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.calls(&[("a", "bash", r#"{"cmd":"ls"}"#), ("b", "bash", "{}"), ("c", "bash", "{}")]);
         talk.failure("a", "bash", "no").result("b", "bash", "2 failed\nexit code 101");
         talk.result("c", "bash", "done, exit code 0").assistant("exit code 1");
@@ -172,7 +172,7 @@ mod tests {
         let failed: Vec<bool> = transcript.iter().map(|entry| has_failed(&entry)).collect();
         assert_eq!(failed, [false, true, true, false, false]);
         let calls = transcript.get(0).unwrap().tool_calls();
-        let commands: Vec<_> = calls.iter().map(command_of).collect();
+        let commands: Vec<_> = calls.iter().map(command_argument).collect();
         assert_eq!(commands, [Some("ls".into()), None, None]);
     }
 

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use crate::caps::level;
-use crate::summary::escape;
+use crate::caps::fair_cap;
+use crate::summary::escape_tag;
 use crate::text::{clip, one_line, prefix};
 
 /// What a line says of itself before its text: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]`
@@ -27,32 +27,32 @@ static STATUSES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(STATUS).o
 
 /// One line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct LedgerItem {
     /// The text, letter for letter.
     pub(super) text: String,
     /// What it was, in a word or two; empty where there is nothing to say.
-    pub(super) what: String,
+    pub(super) label: String,
     /// How often person or model named it; 0 where only a tool printed it.
-    pub(super) times: u64,
+    pub(super) mentions: u64,
 }
 
-impl Item {
-    pub(super) fn new(text: impl Into<String>) -> Item {
-        Item { text: text.into(), what: String::new(), times: 1 }
+impl LedgerItem {
+    pub(super) fn new(text: impl Into<String>) -> LedgerItem {
+        LedgerItem { text: text.into(), label: String::new(), mentions: 1 }
     }
 
-    pub(super) fn with(self, what: String) -> Item {
-        Item { what, ..self }
+    pub(super) fn with_label(self, what: String) -> LedgerItem {
+        LedgerItem { label: what, ..self }
     }
 
-    pub(super) fn clipped(&self, chars: u64) -> Item {
-        Item { text: clip(&self.text, chars).into_owned(), ..self.clone() }
+    pub(super) fn clipped(&self, chars: u64) -> LedgerItem {
+        LedgerItem { text: clip(&self.text, chars).into_owned(), ..self.clone() }
     }
 
     /// `- [exit 1, 3x] cargo test`
     pub(super) fn line(&self) -> String {
-        let times = (self.times > 1).then(|| format!("{}x", self.times));
-        let what = (!self.what.is_empty()).then(|| self.what.clone());
+        let times = (self.mentions > 1).then(|| format!("{}x", self.mentions));
+        let what = (!self.label.is_empty()).then(|| self.label.clone());
         let mark: Vec<String> = what.into_iter().chain(times).collect();
         match mark.is_empty() {
             true => format!("- {}", self.text),
@@ -60,17 +60,17 @@ impl Item {
         }
     }
 
-    fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> Item {
+    fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> LedgerItem {
         let found = MARKS.as_ref().and_then(|pattern| pattern.captures(line));
         let parts =
             found.as_ref().and_then(|found| Some((found.name("mark")?, found.name("text")?)));
-        let Some((mark, text)) = parts else { return Item::new(line) };
-        let mut item = Item::new(text.as_str());
+        let Some((mark, text)) = parts else { return LedgerItem::new(line) };
+        let mut item = LedgerItem::new(text.as_str());
         for part in mark.as_str().split(", ") {
             match times_in(part) {
-                Some(times) => item.times = times,
-                None if is_mark(part) => item.what = part.to_owned(),
-                None => return Item::new(line),
+                Some(times) => item.mentions = times,
+                None if is_mark(part) => item.label = part.to_owned(),
+                None => return LedgerItem::new(line),
             }
         }
         item
@@ -78,22 +78,22 @@ impl Item {
 
     /// How much it is worth: what was named often outlives what was named once.
     fn weight(&self) -> u64 {
-        (2 * self.times.min(MAX_WEIGHT)).max(1)
+        (2 * self.mentions.min(MAX_WEIGHT)).max(1)
     }
 }
 
 /// Lines, each once.
 #[derive(Clone, Debug)]
-pub(super) struct Items {
-    by_key: HashMap<String, (u64, Item)>,
+pub(super) struct LedgerItems {
+    by_key: HashMap<String, (u64, LedgerItem)>,
     next: u64,
     /// Two texts that begin with so many equal weighted characters are the same line.
     key_chars: u64,
 }
 
-impl Items {
-    pub(super) fn new(key_chars: u64) -> Items {
-        Items { by_key: HashMap::new(), next: 0, key_chars }
+impl LedgerItems {
+    pub(super) fn new(key_chars: u64) -> LedgerItems {
+        LedgerItems { by_key: HashMap::new(), next: 0, key_chars }
     }
 
     /// What makes two lines the same: their words, whatever blanks lie between.
@@ -107,7 +107,7 @@ impl Items {
 
     /// Takes in a line; one that is there already moves to the end. A later word on what it was wins,
     /// but for a file that was changed before it was read again.
-    pub(super) fn note(&mut self, item: Item) {
+    pub(super) fn add(&mut self, item: LedgerItem) {
         let order = self.next;
         self.next += 1;
         let key = self.key(&item.text);
@@ -116,59 +116,59 @@ impl Items {
             return;
         };
         *place = order;
-        known.times += item.times;
+        known.mentions += item.mentions;
         let is_cut = item.text.strip_suffix('…').is_some_and(|head| known.text.starts_with(head));
         if !is_cut {
             known.text = item.text;
         }
         // A command that failed and then went through has not failed.
-        let is_command = STATUSES.as_ref().is_some_and(|status| status.is_match(&known.what));
-        let is_weaker = item.what.is_empty() || (known.what == "changed" && item.what == "read");
+        let is_command = STATUSES.as_ref().is_some_and(|status| status.is_match(&known.label));
+        let is_weaker = item.label.is_empty() || (known.label == "changed" && item.label == "read");
         if is_command || !is_weaker {
-            known.what = item.what;
+            known.label = item.label;
         }
     }
 
     /// Takes in what person or model named.
-    pub(super) fn said(&mut self, items: impl IntoIterator<Item = Item>) {
-        items.into_iter().for_each(|item| self.note(item));
+    pub(super) fn add_mentioned(&mut self, items: impl IntoIterator<Item = LedgerItem>) {
+        items.into_iter().for_each(|item| self.add(item));
     }
 
     /// Takes in the first of what was printed. What is known already does not become newer by it.
-    pub(super) fn print(&mut self, items: Vec<Item>, most: usize) {
+    pub(super) fn add_printed(&mut self, items: Vec<LedgerItem>, most: usize) {
         for item in items.into_iter().take(most) {
             if !self.by_key.contains_key(&self.key(&item.text)) {
-                self.note(Item { times: 0, ..item });
+                self.add(LedgerItem { mentions: 0, ..item });
             }
         }
     }
 
     /// The lines, oldest first.
-    pub(super) fn oldest_first(&self) -> Vec<&Item> {
-        let mut items: Vec<&(u64, Item)> = self.by_key.values().collect();
+    pub(super) fn oldest_first(&self) -> Vec<&LedgerItem> {
+        let mut items: Vec<&(u64, LedgerItem)> = self.by_key.values().collect();
         items.sort_unstable_by_key(|(order, _)| *order);
         items.into_iter().map(|(_, item)| item).collect()
     }
 
     /// To what texts must be cut so that all lines fit, at most `most_chars`; in weighted characters.
-    pub(super) fn level(&self, room_chars: u64, most_chars: u64) -> u64 {
+    pub(super) fn fair_line_chars(&self, room_chars: u64, most_chars: u64) -> u64 {
         let sizes = self
             .by_key
             .values()
             .map(|(_, item)| weighted_chars(&item.clipped(most_chars).line()) + 1);
-        level(sizes.collect(), room_chars).unwrap_or(most_chars)
+        fair_cap(sizes.collect(), room_chars).unwrap_or(most_chars)
     }
 
     /// The lines that are worth most in at most `room_chars` weighted characters, newest first. `show`
     /// makes the line of an item, `is_wanted` is asked for those that fit.
-    pub(super) fn fitting(
+    pub(super) fn fit_lines(
         &self,
         room_chars: u64,
-        show: impl Fn(&Item) -> String,
-        is_wanted: impl Fn(&Item) -> bool,
+        show: impl Fn(&LedgerItem) -> String,
+        is_wanted: impl Fn(&LedgerItem) -> bool,
     ) -> Vec<String> {
         let newest_first = self.oldest_first().into_iter().rev();
-        let mut ranked: Vec<(u64, usize, &Item)> = newest_first
+        let mut ranked: Vec<(u64, usize, &LedgerItem)> = newest_first
             .enumerate()
             .map(|(age, item)| ((age as u64 + 1) * 16 / item.weight(), age, item))
             .collect();
@@ -202,13 +202,13 @@ const TAG_CHARS: u64 = 36;
 const LEAST_LINE_CHARS: u64 = 4;
 
 /// The lines of a block, as written.
-pub(super) fn read(text: &str, tag: &str) -> Vec<Item> {
+pub(super) fn read_items(text: &str, tag: &str) -> Vec<LedgerItem> {
     let is_mark = |what: &str| {
         tag != super::COMMANDS || STATUSES.as_ref().is_some_and(|status| status.is_match(what))
     };
     let lines = bodies(text, tag).into_iter().flat_map(str::lines);
     let lines = lines.filter_map(|line| line.strip_prefix("- "));
-    lines.map(|line| Item::parse(line.trim_end(), is_mark)).collect()
+    lines.map(|line| LedgerItem::parse(line.trim_end(), is_mark)).collect()
 }
 
 /// The texts of a block whose texts may have several lines.
@@ -230,11 +230,11 @@ pub(super) fn read_texts(text: &str, tag: &str) -> Vec<String> {
 /// A text of several lines as one line of a block, unable to leave its tags.
 pub(super) fn text_line(text: &str, tag: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    format!("- {}", escape(&lines.join("\n  "), tag))
+    format!("- {}", escape_tag(&lines.join("\n  "), tag))
 }
 
 /// A text without the lines of a block.
-pub(super) fn without_block(text: &str, tag: &str) -> String {
+pub(super) fn strip_block(text: &str, tag: &str) -> String {
     let inside = bodies(text, tag).into_iter();
     inside.fold(text.to_owned(), |rest, inside| rest.replacen(inside, "", 1))
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::items::Item;
+use super::items::LedgerItem;
 use crate::identifiers;
 use crate::redact::redact;
 use crate::text::{clip, prefix};
@@ -30,18 +30,18 @@ static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MORE).ok());
 
 /// The names of a text, in order, each once. Of a longer text the first `max_chars` weighted characters
 /// are searched.
-pub(super) fn in_text(text: &str, max_chars: u64) -> Vec<Item> {
+pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     let clean = redact(prefix(text, max_chars, 1));
     let mut seen = HashSet::new();
-    let exact = identifiers::in_clean(&clean).filter(|name| is_name(name));
+    let exact = identifiers::find_in_redacted(&clean).filter(|name| is_name(name));
     let found: Vec<String> = exact.chain(more(&clean)).filter(|n| seen.insert(n.clone())).collect();
     found.into_iter().map(|name| named(name, &clean)).collect()
 }
 
 /// The names in an output or in the content of a file: without bare numbers, versions and the `a/` and
 /// `b/` of a diff, of which logs are full.
-pub(super) fn in_output(text: &str, max_chars: u64) -> Vec<Item> {
-    let mut items = in_text(text, max_chars);
+pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
+    let mut items = extract_names(text, max_chars);
     items.retain(|item| {
         let has_letter = item.text.contains(|c: char| c.is_ascii_alphabetic() && c != 'v');
         has_letter && !["a/", "b/"].iter().any(|side| item.text.starts_with(side))
@@ -78,9 +78,9 @@ fn is_name(name: &str) -> bool {
 }
 
 /// A path or URL says what it is; anything else is told with the words before it.
-fn named(name: String, text: &str) -> Item {
+fn named(name: String, text: &str) -> LedgerItem {
     if name.contains('/') || name.contains('\\') || name.starts_with("port ") {
-        return Item::new(name);
+        return LedgerItem::new(name);
     }
     let at = text.find(&name).or_else(|| text.find(&name.to_lowercase()));
     let before = at.and_then(|at| text.get(..at)).unwrap_or("");
@@ -88,7 +88,7 @@ fn named(name: String, text: &str) -> Item {
     let is_word = |word: &&str| word.chars().all(|c| c.is_alphabetic()) && !word.is_empty();
     let words: Vec<&str> = line.split_whitespace().rev().take(2).take_while(is_word).collect();
     let words: Vec<&str> = words.into_iter().rev().collect();
-    Item::new(name).with(clip(&words.join(" "), WORD_CHARS).into_owned())
+    LedgerItem::new(name).with_label(clip(&words.join(" "), WORD_CHARS).into_owned())
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        in_text(text, 1_000).iter().map(|item| item.line()).collect()
+        extract_names(text, 1_000).iter().map(|item| item.line()).collect()
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::items::{Items, text_line};
-use crate::caps::level;
-use crate::text::ends;
+use super::items::{LedgerItems, text_line};
+use crate::caps::fair_cap;
+use crate::text::head_and_tail;
 
 /// No request is cut below this, in weighted characters: what is asked fits into it, and what is cut is
 /// what was pasted.
@@ -16,11 +16,11 @@ const GAP: &str = " […] ";
 
 /// The lines of a block, oldest first, in at most `room_chars` weighted characters. Where not all fit as
 /// they are the longest are cut; where that is not enough the oldest go.
-pub(super) fn render(requests: &Items, room_chars: u64, tag: &str) -> Vec<String> {
+pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<String> {
     let texts: Vec<&str> = requests.oldest_first().iter().map(|item| item.text.as_str()).collect();
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
     let sizes = texts.iter().map(|text| size(&text_line(text, tag)));
-    let limit_chars = level(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
+    let limit_chars = fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
     let lines = texts.iter().rev().map(|text| line(text, limit_chars, tag));
     let mut room = room_chars;
     let mut shown: Vec<String> = Vec::new();
@@ -41,7 +41,7 @@ fn line(text: &str, limit_chars: Option<u64>, tag: &str) -> String {
             // Indents of lines count as well; what they take is left out of the text.
             let extra = size(&whole).saturating_sub(weighted_chars(text)) + weighted_chars(GAP);
             let room = limit.saturating_sub(extra.min(limit / 2));
-            text_line(&ends(text, room / 3 * 2, room / 3, GAP), tag)
+            text_line(&head_and_tail(text, room / 3 * 2, room / 3, GAP), tag)
         }
     }
 }

@@ -1,21 +1,21 @@
 //! What a ledger takes up, how it is shown, and that a ledger of a ledger loses nothing that fits.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::summary::{Provenance, wrap};
+use crate::summary::{Provenance, wrap_summary};
 
 const ROOMY: LedgerLimits =
     LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, command_chars: 160 };
 
-fn ledger_of(talk: &Conversation) -> Ledger {
-    Ledger::new(&talk.transcript(), &[0..talk.len()])
+fn ledger_of(talk: &TranscriptBuilder) -> SummaryLedger {
+    SummaryLedger::new(&talk.transcript(), &[0..talk.len()])
 }
 
-fn working() -> Conversation {
-    let mut talk = Conversation::new();
+fn working() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("Fix PROJ-77 in /srv/app/login.rs.\n\n- keep the schema\n- ship as v2.1.0")
         .user("ok");
     talk.calls(&[("1", "read", r#"{"path":"/srv/app/login.rs"}"#)]).result("1", "read", "use std;");
@@ -65,7 +65,7 @@ fn a_command_that_went_through_later_has_not_failed() {
 
 #[test]
 fn the_details_of_a_result_name_its_exit_code() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("1", "bash", r#"{"command":"make"}"#)]);
     let transcript = {
         let mut entry = None;
@@ -76,14 +76,14 @@ fn the_details_of_a_result_name_its_exit_code() {
             entry = Some((raw.to_string(), seen.flags()));
         }
         let (raw, flags) = entry.unwrap();
-        let mut again = Conversation::new();
+        let mut again = TranscriptBuilder::new();
         again.user("go").calls(&[("1", "bash", r#"{"command":"make"}"#)]);
         again.push(ctxhost_engine_api::transcript::log::NewEntry {
             id: "r".into(),
             parent_id: String::new(),
             timestamp_ms: 1,
             role: Role::Tool,
-            kind: Kind::Message,
+            kind: EntryKind::Message,
             flags,
             tokens: 2,
             text: "no rule".into(),
@@ -93,7 +93,7 @@ fn the_details_of_a_result_name_its_exit_code() {
         });
         again.transcript()
     };
-    let text = Ledger::new(&transcript, &[0..3]).render(ROOMY, "");
+    let text = SummaryLedger::new(&transcript, &[0..3]).render(ROOMY, "");
     assert!(text.contains("- [exit 2] make"), "{text}");
 }
 
@@ -105,25 +105,25 @@ fn what_is_shown_elsewhere_is_not_repeated() {
 
 #[test]
 fn secrets_and_markup_stay_out() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("Log in with password=hunter2hunter2 </user-requests> <commands>");
     talk.calls(&[("1", "bash", r#"{"command":"curl -H 'Authorization: Bearer abcdef123456'"}"#)]);
     let text = ledger_of(&talk).render(ROOMY, "");
     assert!(!text.contains("hunter2") && !text.contains("abcdef123456"), "{text}");
     assert_eq!(text.matches("</user-requests>").count(), 1);
-    let mut next = Conversation::of_epoch(1);
-    next.summary(&wrap(&text, &Provenance { entries: 2, writer: "extractive" }));
+    let mut next = TranscriptBuilder::with_epoch(1);
+    next.summary(&wrap_summary(&text, &Provenance { entries: 2, writer: "extractive" }));
     assert_eq!(ledger_of(&next).render(ROOMY, ""), text);
 }
 
 #[test]
 fn a_shell_test_is_no_mark_of_ours() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     let command = r#"{"command":"[ -f a ] && [x] run"}"#;
     talk.user("go").calls(&[("1", "bash", command)]).result("1", "bash", "ok");
     talk.calls(&[("2", "bash", r#"{"command":"[two] words"}"#)]).result("2", "bash", "ok");
     let text = ledger_of(&talk).render(ROOMY, "");
-    let mut next = Conversation::of_epoch(1);
+    let mut next = TranscriptBuilder::with_epoch(1);
     next.summary(&text);
     assert_eq!(ledger_of(&next).render(ROOMY, ""), text);
     assert!(text.contains("- [ -f a ] && [x] run") && text.contains("- [two] words"), "{text}");
@@ -131,14 +131,14 @@ fn a_shell_test_is_no_mark_of_ours() {
 
 #[test]
 fn hidden_messages_are_no_requests() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go");
     talk.push(ctxhost_engine_api::transcript::log::NewEntry {
         id: "h".into(),
         parent_id: String::new(),
         timestamp_ms: 1,
         role: Role::User,
-        kind: Kind::Custom,
+        kind: EntryKind::Custom,
         flags: Flags::default(),
         tokens: 4,
         text: "hidden /srv/secret/place.rs".into(),
@@ -152,7 +152,7 @@ fn hidden_messages_are_no_requests() {
 
 #[test]
 fn an_image_leaves_a_trace() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").image("look at this");
     let text = ledger_of(&talk).render(ROOMY, "");
     assert!(text.contains("[with an image]"), "{text}");
@@ -168,7 +168,7 @@ proptest! {
         commands in prop::collection::vec("[a-z0-9 \\[\\]>&|./-]{1,200}", 0..20),
         request_chars in 0u64..2_000, ledger_chars in 0u64..3_000,
     ) {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         asks.iter().for_each(|ask| _ = talk.user(ask));
         for (at, command) in commands.iter().enumerate() {
             let id = at.to_string();
@@ -178,12 +178,12 @@ proptest! {
         let limits = LedgerLimits { request_chars, ledger_chars, command_chars: 160 };
         let text = ledger_of(&talk).render(limits, "");
         prop_assert!(weighted_chars(&text) <= request_chars + ledger_chars + 8);
-        let mut next = Conversation::of_epoch(1);
-        next.summary(&wrap(&text, &Provenance { entries: 1, writer: "extractive" }));
+        let mut next = TranscriptBuilder::with_epoch(1);
+        next.summary(&wrap_summary(&text, &Provenance { entries: 1, writer: "extractive" }));
         let roomy = LedgerLimits { request_chars: 90_000, ledger_chars: 90_000, ..limits };
         let once = ledger_of(&next).render(roomy, "");
-        let mut third = Conversation::of_epoch(2);
-        third.summary(&wrap(&once, &Provenance { entries: 1, writer: "extractive" }));
+        let mut third = TranscriptBuilder::with_epoch(2);
+        third.summary(&wrap_summary(&once, &Provenance { entries: 1, writer: "extractive" }));
         prop_assert_eq!(ledger_of(&third).render(roomy, ""), once);
     }
 
@@ -192,7 +192,7 @@ proptest! {
     fn short_requests_outlive_long_ones(
         sizes in prop::collection::vec(1usize..3_000, 1..16), request_chars in 900u64..9_000,
     ) {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         for (at, size) in sizes.iter().enumerate() {
             talk.user(&format!("number{at} {}", "w ".repeat(size / 2)));
         }

@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
-use super::asks::{asks, is_answer};
+use super::requests::{is_final_answer, pending_requests};
 use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
-use super::sentences::{Sentence, plain, with_topics, without_bullet};
-use super::similar::Meaning;
-use super::{Passage, Sections, Speaker};
+use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
+use super::similarity::LineWords;
+use super::{ExcerptRole, MessageExcerpt, SummarySections};
 use crate::identifiers;
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
@@ -53,32 +53,35 @@ static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The five sections of passages that stand oldest first, with nothing behind them.
-pub fn extract(passages: &[Passage<'_>]) -> Sections {
-    extract_before(passages, false)
+pub fn extract_sections(passages: &[MessageExcerpt<'_>]) -> SummarySections {
+    extract_sections_before(passages, false)
 }
 
 /// The five sections of passages that stand oldest first; `is_answered_later` says that an answer
 /// of the model follows them, so that nothing they ask is pending.
-pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sections {
-    let mut sections = Sections {
+pub fn extract_sections_before(
+    passages: &[MessageExcerpt<'_>],
+    is_answered_later: bool,
+) -> SummarySections {
+    let mut sections = SummarySections {
         decisions: decisions(passages),
         todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
             let asks_back =
-                passage.speaker == Speaker::Assistant && ends_in_question(&sentence.text);
+                passage.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
             !asks_back && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
         constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            passage.speaker == Speaker::User && is_about(&CONSTRAINT, sentence)
+            passage.role == ExcerptRole::User && is_about(&CONSTRAINT, sentence)
         }),
-        asks: asks(passages, is_answered_later),
+        requests: pending_requests(passages, is_answered_later),
         identifiers: newest_identifiers(passages),
     };
-    sections.tell_apart();
+    sections.remove_overlaps();
     sections
 }
 
 /// What was decided and done; where few words say so, the first sentence of each answer does.
-fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
+fn decisions(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
     let told = newest_lines(passages, MAX_DECISIONS, |_, sentence, _| decided(sentence));
     if told.len() * 2 > MAX_DECISIONS {
@@ -87,7 +90,7 @@ fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
     newest_lines(passages, MAX_DECISIONS, |passage, sentence, is_first| {
         let text = &sentence.text;
         let reports = is_first
-            && is_answer(passage)
+            && is_final_answer(passage)
             && !ends_in_question(text)
             && !holds(&AGREEMENT, text)
             && weighted_chars(text) >= MIN_REPORT_CHARS;
@@ -107,10 +110,10 @@ fn is_done(line: &str) -> bool {
 }
 
 /// What was said goes before what a tool printed: a listing is full of names nobody works with.
-fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
+fn newest_identifiers(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     let newest = || passages.iter().rev().take(IDENTIFIER_MESSAGES);
-    let said = newest().filter(|passage| passage.speaker != Speaker::Tool);
-    let printed = newest().filter(|passage| passage.speaker == Speaker::Tool);
+    let said = newest().filter(|passage| passage.role != ExcerptRole::Tool);
+    let printed = newest().filter(|passage| passage.role == ExcerptRole::Tool);
     let texts = said.chain(printed).map(|passage| passage.text.as_ref());
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
@@ -119,16 +122,18 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
 /// whole: one that is too long for a line is left out. `is_wanted` hears whether a message begins with
 /// the sentence.
 fn newest_lines(
-    passages: &[Passage<'_>],
+    passages: &[MessageExcerpt<'_>],
     max: usize,
-    is_wanted: impl Fn(&Passage<'_>, &Sentence, bool) -> bool,
+    is_wanted: impl Fn(&MessageExcerpt<'_>, &Sentence, bool) -> bool,
 ) -> Vec<String> {
-    let mut found: Vec<(Meaning, String)> = Vec::new();
-    for passage in passages.iter().rev().filter(|passage| passage.speaker != Speaker::Tool) {
-        let sentences = with_topics(&passage.text);
+    let mut found: Vec<(LineWords, String)> = Vec::new();
+    for passage in passages.iter().rev().filter(|passage| passage.role != ExcerptRole::Tool) {
+        let sentences = sentences_with_topics(&passage.text);
         let begins_with = |sentence: &Sentence| {
             let is_first = sentences.first() == Some(sentence);
-            is_first && plain(without_bullet(passage.text.trim_start())).starts_with(&sentence.text)
+            is_first
+                && strip_emphasis(strip_bullet(passage.text.trim_start()))
+                    .starts_with(&sentence.text)
         };
         for sentence in sentences.iter().rev() {
             if found.len() == max {
@@ -141,8 +146,10 @@ fn newest_lines(
             {
                 continue;
             }
-            let meaning = Meaning::new(&sentence.text);
-            if !found.iter().any(|(known, text)| *text == sentence.text || known.is_same(&meaning))
+            let meaning = LineWords::new(&sentence.text);
+            if !found
+                .iter()
+                .any(|(known, text)| *text == sentence.text || known.is_similar(&meaning))
             {
                 found.push((meaning, sentence.text.clone()));
             }
@@ -163,8 +170,8 @@ fn ends_in_question(sentence: &str) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::summary) fn said(speaker: Speaker, text: &str) -> Passage<'_> {
-        Passage { seq: 0, speaker, text: text.into(), calls_tools: false }
+    pub(in crate::summary) fn said(speaker: ExcerptRole, text: &str) -> MessageExcerpt<'_> {
+        MessageExcerpt { seq: 0, role: speaker, text: text.into(), calls_tools: false }
     }
 
     #[test]
@@ -177,8 +184,8 @@ pub(super) mod tests {
     #[test]
     fn the_newest_sentences_win() {
         let texts: Vec<String> = (0..30).map(|n| format!("Always check rule {n}.")).collect();
-        let passages: Vec<_> = texts.iter().map(|text| said(Speaker::User, text)).collect();
-        let constraints = extract(&passages).constraints;
+        let passages: Vec<_> = texts.iter().map(|text| said(ExcerptRole::User, text)).collect();
+        let constraints = extract_sections(&passages).constraints;
         assert_eq!(constraints.len(), MAX_LINES);
         assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 29."));
     }
@@ -186,28 +193,28 @@ pub(super) mod tests {
     #[test]
     fn rules_come_from_the_person_alone() {
         let passages =
-            [said(Speaker::Assistant, "You must restart it."), said(Speaker::Tool, "不要")];
-        assert!(extract(&passages).constraints.is_empty());
+            [said(ExcerptRole::Assistant, "You must restart it."), said(ExcerptRole::Tool, "不要")];
+        assert!(extract_sections(&passages).constraints.is_empty());
     }
 
     #[test]
     fn what_is_only_announced_is_not_told() {
         let text = "Let me look at what was removed. Now I'll check the code that I created. \
                     I removed both files. Should we move on to the next step?";
-        let sections = extract(&[said(Speaker::Assistant, text)]);
+        let sections = extract_sections(&[said(ExcerptRole::Assistant, text)]);
         assert_eq!(sections.decisions, ["I removed both files."]);
         assert!(sections.todos.is_empty());
     }
 
     #[test]
     fn an_answer_reports_where_no_word_says_that_it_does() {
-        let sections = extract(&[
-            said(Speaker::User, "how far are we"),
+        let sections = extract_sections(&[
+            said(ExcerptRole::User, "how far are we"),
             said(
-                Speaker::Assistant,
+                ExcerptRole::Assistant,
                 "Good. The parser handles all of the six dialects. More later.",
             ),
-            said(Speaker::Assistant, "The parser handles all of the six dialects. More later."),
+            said(ExcerptRole::Assistant, "The parser handles all of the six dialects. More later."),
         ]);
         assert_eq!(sections.decisions, ["The parser handles all of the six dialects."]);
     }

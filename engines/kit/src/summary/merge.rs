@@ -1,8 +1,8 @@
 //! Two summaries made one: the newer words win, nothing stands twice, nothing grows for ever.
 
-use super::Sections;
-use super::sections::{MAX_ASKS, MAX_DECISIONS, MAX_LINES};
-use super::similar::{Meaning, newest_once};
+use super::SummarySections;
+use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS};
+use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
 
 /// Opens a task that the newest stretch of conversation did not speak of.
@@ -10,17 +10,17 @@ const EARLIER: &str = "(earlier) ";
 
 /// The sections of an older summary carried into a newer one.
 #[must_use]
-pub fn merge(older: Sections, newer: Sections) -> Sections {
+pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections {
     // A request of an older summary is history as soon as the person has spoken again.
-    let asks = if newer.asks.is_empty() { older.asks } else { newer.asks };
-    let mut merged = Sections {
+    let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
+    let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
         constraints: append(older.constraints, newer.constraints, MAX_LINES),
-        asks: asks.into_iter().take(MAX_ASKS).collect(),
+        requests: asks.into_iter().take(MAX_REQUESTS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
     };
-    merged.tell_apart();
+    merged.remove_overlaps();
     merged
 }
 
@@ -32,14 +32,14 @@ fn aged(todos: Vec<String>) -> Vec<String> {
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
-    let meaning = |line: &String| Meaning::new(line.strip_prefix(EARLIER).unwrap_or(line));
-    let said: Vec<Meaning> = newer.iter().map(meaning).collect();
+    let meaning = |line: &String| LineWords::new(line.strip_prefix(EARLIER).unwrap_or(line));
+    let said: Vec<LineWords> = newer.iter().map(meaning).collect();
     older.retain(|line| {
         let told = meaning(line);
-        !newer.contains(line) && !said.iter().any(|known| known.is_same(&told))
+        !newer.contains(line) && !said.iter().any(|known| known.is_similar(&told))
     });
     older.extend(newer);
-    let mut lines = newest_once(older);
+    let mut lines = keep_newest_unique(older);
     lines.split_off(lines.len().saturating_sub(max))
 }
 
@@ -54,9 +54,9 @@ fn prepend(mut newer: Vec<String>, older: Vec<String>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn rules(lines: &[&str]) -> Sections {
+    fn rules(lines: &[&str]) -> SummarySections {
         let constraints = lines.iter().map(|line| (*line).to_owned()).collect();
-        Sections { constraints, ..Sections::default() }
+        SummarySections { constraints, ..SummarySections::default() }
     }
 
     #[test]
@@ -76,18 +76,22 @@ mod tests {
 
     #[test]
     fn older_requests_stand_only_until_the_person_speaks_again() {
-        let asked = |text: &str| Sections { asks: vec![text.into()], ..Sections::default() };
-        assert_eq!(merge(asked("a"), asked("b")).asks, ["b"]);
-        assert_eq!(merge(asked("a"), Sections::default()).asks, ["a"]);
+        let asked = |text: &str| SummarySections {
+            requests: vec![text.into()],
+            ..SummarySections::default()
+        };
+        assert_eq!(merge(asked("a"), asked("b")).requests, ["b"]);
+        assert_eq!(merge(asked("a"), SummarySections::default()).requests, ["a"]);
     }
 
     #[test]
     fn a_task_that_nobody_speaks_of_fades_out() {
-        let left = |text: &str| Sections { todos: vec![text.into()], ..Sections::default() };
+        let left =
+            |text: &str| SummarySections { todos: vec![text.into()], ..SummarySections::default() };
         let once = merge(left("Write the docs."), left("Run the tests."));
         assert_eq!(once.todos, ["(earlier) Write the docs.", "Run the tests."]);
         let twice = merge(once, left("write the docs"));
         assert_eq!(twice.todos, ["(earlier) Run the tests.", "write the docs"]);
-        assert_eq!(merge(twice, Sections::default()).todos, ["(earlier) write the docs"]);
+        assert_eq!(merge(twice, SummarySections::default()).todos, ["(earlier) write the docs"]);
     }
 }

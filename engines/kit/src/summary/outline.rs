@@ -5,43 +5,43 @@ use std::collections::BTreeMap;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use serde::{Deserialize, Serialize};
 
-use super::{NONE, bullets, list_chars};
+use super::{NONE, list_chars, render_bullets};
 
 /// A section of a form.
 #[derive(Clone, Copy, Debug)]
-pub struct Section {
+pub struct SectionSpec {
     /// Its heading, without marks.
     pub heading: &'static str,
     /// How many lines it holds at most.
     pub max_lines: usize,
     /// What becomes of its lines.
-    pub ages: Ages,
+    pub retention: LineRetention,
 }
 
 /// What becomes of lines as a conversation goes on, and which go first where room is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ages {
+pub enum LineRetention {
     /// The oldest go first, those of the longest such section before all others.
-    Fading,
+    OldestFirst,
     /// The same; each line is `read` or `changed` and a file, and a change outlives a reading.
     Files,
     /// The first line stays whatever follows it.
-    Founded,
+    KeepFirst,
     /// Newer lines take the place of all older ones.
-    Passing,
+    ReplaceAll,
     /// Like fading lines, but they go last.
-    Waiting,
+    DropLast,
 }
 
 /// The sections of a summary, in the order it shows them.
 #[derive(Clone, Copy, Debug)]
-pub struct Form(pub &'static [Section]);
+pub struct SummaryTemplate(pub &'static [SectionSpec]);
 
 /// What a summary says: lines by their heading, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outline(BTreeMap<String, Vec<String>>);
+pub struct SummaryOutline(BTreeMap<String, Vec<String>>);
 
-impl Outline {
+impl SummaryOutline {
     /// The lines under a heading.
     pub fn lines(&self, heading: &str) -> &[String] {
         self.0.get(heading).map_or(&[], Vec::as_slice)
@@ -49,7 +49,11 @@ impl Outline {
 
     /// Adds lines under a heading.
     #[must_use]
-    pub fn with(mut self, heading: &str, lines: impl IntoIterator<Item = String>) -> Outline {
+    pub fn with_lines(
+        mut self,
+        heading: &str,
+        lines: impl IntoIterator<Item = String>,
+    ) -> SummaryOutline {
         self.change(heading, |old| old.extend(lines));
         self
     }
@@ -69,23 +73,23 @@ impl Outline {
     }
 }
 
-impl Form {
+impl SummaryTemplate {
     /// The headings as a summary shows them, `## 1. Tasks`.
     pub fn headings(&self) -> impl Iterator<Item = String> {
         self.0.iter().enumerate().map(|(at, section)| format!("## {}. {}", at + 1, section.heading))
     }
 
     /// The sections as text, each with at least one line.
-    pub fn render(&self, outline: &Outline) -> String {
-        let lines = self.0.iter().map(|section| bullets(outline.lines(section.heading)));
+    pub fn render(&self, outline: &SummaryOutline) -> String {
+        let lines = self.0.iter().map(|section| render_bullets(outline.lines(section.heading)));
         let parts = self.headings().zip(lines).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
     /// Reads a text with these headings, also in the ways models write them; `None` for one that has
     /// none of them.
-    pub fn parse(&self, text: &str) -> Option<Outline> {
-        let mut outline = Outline::default();
+    pub fn parse(&self, text: &str) -> Option<SummaryOutline> {
+        let mut outline = SummaryOutline::default();
         let mut place = None;
         for line in text.lines().map(str::trim) {
             if let Some(heading) = self.heading_of(line) {
@@ -100,14 +104,14 @@ impl Form {
     }
 
     /// The headings that a text does not have.
-    pub fn missing(&self, text: &str) -> Vec<&'static str> {
+    pub fn missing_headings(&self, text: &str) -> Vec<&'static str> {
         let found: Vec<&str> = text.lines().filter_map(|line| self.heading_of(line)).collect();
         let headings = self.0.iter().map(|section| section.heading);
         headings.filter(|heading| !found.contains(heading)).collect()
     }
 
     /// Takes in what came later: the newer words stand last, nothing twice, nothing grows for ever.
-    pub fn append(&self, outline: &mut Outline, newer: &Outline) {
+    pub fn append(&self, outline: &mut SummaryOutline, newer: &SummaryOutline) {
         for section in self.0 {
             let lines = newer.lines(section.heading);
             outline.change(section.heading, |old| section.append(old, lines));
@@ -116,24 +120,26 @@ impl Form {
 
     /// Leaves out lines until the text takes at most `limit_chars` weighted characters, or nothing
     /// is left that may go.
-    pub fn fit(&self, outline: &mut Outline, limit_chars: u64) {
+    pub fn fit(&self, outline: &mut SummaryOutline, limit_chars: u64) {
         while weighted_chars(&self.render(outline)) > limit_chars {
             let Some(section) = self.next_to_shed(outline) else { return };
-            outline.change(section.heading, |lines| match section.ages {
-                Ages::Fading | Ages::Files => drop(lines.remove(0)),
+            outline.change(section.heading, |lines| match section.retention {
+                LineRetention::OldestFirst | LineRetention::Files => drop(lines.remove(0)),
                 _ => drop(lines.pop()),
             });
         }
     }
 
-    fn next_to_shed(&self, outline: &Outline) -> Option<&Section> {
-        let of = |ages: Ages, least: usize| {
-            let sections = self.0.iter().filter(move |section| section.ages == ages);
+    fn next_to_shed(&self, outline: &SummaryOutline) -> Option<&SectionSpec> {
+        let of = |ages: LineRetention, least: usize| {
+            let sections = self.0.iter().filter(move |section| section.retention == ages);
             sections.filter(move |section| outline.lines(section.heading).len() > least)
         };
-        let size = |section: &&Section| list_chars(outline.lines(section.heading));
-        let told = of(Ages::Fading, 0).chain(of(Ages::Files, 0));
-        let rest = of(Ages::Founded, 1).chain(of(Ages::Passing, 0)).chain(of(Ages::Waiting, 0));
+        let size = |section: &&SectionSpec| list_chars(outline.lines(section.heading));
+        let told = of(LineRetention::OldestFirst, 0).chain(of(LineRetention::Files, 0));
+        let rest = of(LineRetention::KeepFirst, 1)
+            .chain(of(LineRetention::ReplaceAll, 0))
+            .chain(of(LineRetention::DropLast, 0));
         told.max_by_key(size).or_else(|| rest.into_iter().next())
     }
 
@@ -149,18 +155,20 @@ impl Form {
     }
 }
 
-impl Section {
+impl SectionSpec {
     fn append(&self, old: &mut Vec<String>, newer: &[String]) {
-        let pinned = usize::from(self.ages == Ages::Founded);
-        if self.ages == Ages::Passing && !newer.is_empty() {
+        let pinned = usize::from(self.retention == LineRetention::KeepFirst);
+        if self.retention == LineRetention::ReplaceAll && !newer.is_empty() {
             old.clear();
         }
         for line in newer {
-            match self.ages {
-                Ages::Files if is_changed(old, path(line)) && !line.starts_with(CHANGED) => {
+            match self.retention {
+                LineRetention::Files
+                    if is_changed(old, path(line)) && !line.starts_with(CHANGED) =>
+                {
                     continue;
                 }
-                Ages::Files => old.retain(|known| path(known) != path(line)),
+                LineRetention::Files => old.retain(|known| path(known) != path(line)),
                 _ if old.iter().take(pinned).any(|known| known == line) => continue,
                 _ => old.retain(|known| known != line),
             }
@@ -185,42 +193,42 @@ fn path(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    const fn section(heading: &'static str, max_lines: usize, ages: Ages) -> Section {
-        Section { heading, max_lines, ages }
+    const fn section(heading: &'static str, max_lines: usize, ages: LineRetention) -> SectionSpec {
+        SectionSpec { heading, max_lines, retention: ages }
     }
 
-    const FORM: Form = Form(&[
-        section("Task", 5, Ages::Founded),
-        section("Files", 4, Ages::Files),
-        section("Messages", 8, Ages::Fading),
-        section("Decisions", 9, Ages::Fading),
-        section("Current work", 1, Ages::Passing),
-        section("Next step", 3, Ages::Waiting),
+    const FORM: SummaryTemplate = SummaryTemplate(&[
+        section("Task", 5, LineRetention::KeepFirst),
+        section("Files", 4, LineRetention::Files),
+        section("Messages", 8, LineRetention::OldestFirst),
+        section("Decisions", 9, LineRetention::OldestFirst),
+        section("Current work", 1, LineRetention::ReplaceAll),
+        section("Next step", 3, LineRetention::DropLast),
     ]);
 
     fn lines(name: &str, count: usize) -> Vec<String> {
         (0..count).map(|n| format!("{name} {n}")).collect()
     }
 
-    fn full() -> Outline {
-        Outline::default()
-            .with("Task", lines("task", 3))
-            .with("Files", ["read /a".into(), "changed /b".into()])
-            .with("Messages", lines("said", 6))
-            .with("Decisions", lines("did", 9))
-            .with("Current work", lines("doing", 1))
-            .with("Next step", lines("ask", 2))
+    fn full() -> SummaryOutline {
+        SummaryOutline::default()
+            .with_lines("Task", lines("task", 3))
+            .with_lines("Files", ["read /a".into(), "changed /b".into()])
+            .with_lines("Messages", lines("said", 6))
+            .with_lines("Decisions", lines("did", 9))
+            .with_lines("Current work", lines("doing", 1))
+            .with_lines("Next step", lines("ask", 2))
     }
 
     #[test]
     fn text_and_back() {
         assert_eq!(FORM.parse(&FORM.render(&full())), Some(full()));
-        let empty = FORM.render(&Outline::default());
+        let empty = FORM.render(&SummaryOutline::default());
         assert_eq!(empty.matches("- None.").count(), 6);
-        assert_eq!(FORM.parse(&empty), Some(Outline::default()));
+        assert_eq!(FORM.parse(&empty), Some(SummaryOutline::default()));
         assert_eq!(FORM.parse("## Elsewhere\n- x"), None);
-        assert!(FORM.missing(&empty).is_empty());
-        assert_eq!(FORM.missing("## Task\n## Files\n## Messages").len(), 3);
+        assert!(FORM.missing_headings(&empty).is_empty());
+        assert_eq!(FORM.missing_headings("## Task\n## Files\n## Messages").len(), 3);
     }
 
     #[test]
@@ -236,18 +244,18 @@ mod tests {
     #[test]
     fn later_words_win_and_nothing_grows_for_ever() {
         let mut outline = full();
-        let newer = Outline::default()
-            .with("Task", lines("rule", 40))
-            .with("Files", ["changed /a".into(), "read /b".into(), "read /c".into()])
-            .with("Messages", ["said 0".into()])
-            .with("Current work", ["now".into()]);
+        let newer = SummaryOutline::default()
+            .with_lines("Task", lines("rule", 40))
+            .with_lines("Files", ["changed /a".into(), "read /b".into(), "read /c".into()])
+            .with_lines("Messages", ["said 0".into()])
+            .with_lines("Current work", ["now".into()]);
         FORM.append(&mut outline, &newer);
         assert_eq!(outline.lines("Task").len(), 5);
         assert_eq!(outline.lines("Task")[..2], ["task 0", "rule 36"]);
         assert_eq!(outline.lines("Files"), ["changed /b", "changed /a", "read /c"]);
         assert_eq!(outline.lines("Messages").last().unwrap(), "said 0");
         assert_eq!((outline.lines("Messages").len(), outline.lines("Current work").len()), (6, 1));
-        FORM.append(&mut outline, &Outline::default().with("Task", ["task 0".into()]));
+        FORM.append(&mut outline, &SummaryOutline::default().with_lines("Task", ["task 0".into()]));
         assert_eq!(outline.lines("Task")[0], "task 0");
     }
 
@@ -258,6 +266,6 @@ mod tests {
         assert!(weighted_chars(&FORM.render(&outline)) <= 160);
         assert_eq!(outline.lines("Next step").len(), 2);
         FORM.fit(&mut outline, 0);
-        assert_eq!(outline, Outline::default().with("Task", ["task 0".into()]));
+        assert_eq!(outline, SummaryOutline::default().with_lines("Task", ["task 0".into()]));
     }
 }

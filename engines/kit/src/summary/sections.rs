@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::asks::is_answered_line;
+use super::requests::is_answered_line;
 use super::wrap::is_markup;
-use super::{NONE, bullets, list_chars, similar};
+use super::{NONE, list_chars, render_bullets, similarity};
 
 /// The headings, in the order a summary shows them.
 pub const HEADINGS: [&str; 5] = [
@@ -20,16 +20,16 @@ pub(super) const MAX_DECISIONS: usize = 24;
 /// Lines of the other sections.
 pub(super) const MAX_LINES: usize = 12;
 /// Requests that wait at the same time.
-pub(super) const MAX_ASKS: usize = 3;
+pub(super) const MAX_REQUESTS: usize = 3;
 /// One line, in weighted characters. A longer sentence is left out, because half of one may say the
 /// opposite of the whole.
 pub(super) const LINE_LIMIT_CHARS: u64 = 400;
 /// One request, in weighted characters; the whole of it is among the requests of the ledger.
-pub(super) const ASK_LIMIT_CHARS: u64 = 400;
+pub(super) const REQUEST_LIMIT_CHARS: u64 = 400;
 
 /// The content of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sections {
+pub struct SummarySections {
     /// What was decided and done, oldest first.
     pub decisions: Vec<String>,
     /// What is left to do, oldest first.
@@ -37,23 +37,23 @@ pub struct Sections {
     /// Rules of the person, oldest first.
     pub constraints: Vec<String>,
     /// Requests, newest first.
-    pub asks: Vec<String>,
+    pub requests: Vec<String>,
     /// Names that must be exact, most recent first.
     pub identifiers: Vec<String>,
 }
 
-impl Sections {
+impl SummarySections {
     /// The sections as text, each with at least one line.
     pub fn render(&self) -> String {
-        let bodies = self.lists().map(bullets);
+        let bodies = self.lists().map(render_bullets);
         let parts = HEADINGS.iter().zip(bodies).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
     /// Reads the sections of a summary, also of one that uses other headings.
     pub fn parse(text: &str) -> Self {
-        let mut sections = Sections::default();
-        let mut place = Place::Decisions;
+        let mut sections = SummarySections::default();
+        let mut place = SectionKind::Decisions;
         let mut skipped_tag = None;
         for line in text.lines().map(str::trim) {
             if let Some(tag) = &skipped_tag {
@@ -65,7 +65,7 @@ impl Sections {
             } else if is_markup(line) {
                 continue;
             } else if line.starts_with('#') {
-                place = Place::of(line);
+                place = SectionKind::from_heading(line);
             } else {
                 sections.take(place, line);
             }
@@ -75,18 +75,18 @@ impl Sections {
 
     /// Says nothing in two sections: what is left to do is not done, and a rule is no decision. What was
     /// done since is not left to do.
-    pub(super) fn tell_apart(&mut self) {
-        self.asks.retain(|ask| !is_answered_line(ask));
-        similar::without(&mut self.decisions, &self.constraints);
-        similar::without(&mut self.todos, &self.constraints);
+    pub(super) fn remove_overlaps(&mut self) {
+        self.requests.retain(|ask| !is_answered_line(ask));
+        similarity::remove_similar(&mut self.decisions, &self.constraints);
+        similarity::remove_similar(&mut self.todos, &self.constraints);
         let (done, rest): (Vec<String>, Vec<String>) =
             self.decisions.iter().cloned().partition(|line| is_ticked(line));
         let bare: Vec<String> = done.iter().map(|line| without_tick(line).to_owned()).collect();
-        similar::without(&mut self.todos, &bare);
+        similarity::remove_similar(&mut self.todos, &bare);
         let open: Vec<String> =
             self.todos.iter().map(|line| without_tick(line).to_owned()).collect();
         let mut rest = rest;
-        similar::without(&mut rest, &open);
+        similarity::remove_similar(&mut rest, &open);
         self.decisions.retain(|line| is_ticked(line) || rest.contains(line));
     }
 
@@ -98,7 +98,7 @@ impl Sections {
             let longest = told.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
                 Some(lines) => drop(lines.remove(0)),
-                None if self.asks.len() > 1 => drop(self.asks.pop()),
+                None if self.requests.len() > 1 => drop(self.requests.pop()),
                 None if self.identifiers.pop().is_some() => {}
                 None => return,
             }
@@ -106,10 +106,10 @@ impl Sections {
     }
 
     fn lists(&self) -> [&[String]; 5] {
-        [&self.decisions, &self.todos, &self.constraints, &self.asks, &self.identifiers]
+        [&self.decisions, &self.todos, &self.constraints, &self.requests, &self.identifiers]
     }
 
-    fn take(&mut self, place: Place, line: &str) {
+    fn take(&mut self, place: SectionKind, line: &str) {
         let line =
             line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
         let is_table = line.starts_with('|') || line.starts_with("```");
@@ -117,12 +117,12 @@ impl Sections {
             return;
         }
         let list = match place {
-            Place::Decisions => &mut self.decisions,
-            Place::Todos => &mut self.todos,
-            Place::Constraints => &mut self.constraints,
-            Place::Asks => &mut self.asks,
-            Place::Identifiers => &mut self.identifiers,
-            Place::Skipped => return,
+            SectionKind::Decisions => &mut self.decisions,
+            SectionKind::Todos => &mut self.todos,
+            SectionKind::Constraints => &mut self.constraints,
+            SectionKind::Asks => &mut self.requests,
+            SectionKind::Identifiers => &mut self.identifiers,
+            SectionKind::Skipped => return,
         };
         if !list.iter().any(|known| known == line) {
             list.push(line.to_owned());
@@ -132,7 +132,7 @@ impl Sections {
 
 /// Which section a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum SectionKind {
     Decisions,
     Todos,
     Constraints,
@@ -141,23 +141,23 @@ enum Place {
     Skipped,
 }
 
-impl Place {
+impl SectionKind {
     /// The section of a heading, ours or another agent's. What nobody knows is told as done.
-    fn of(heading: &str) -> Place {
+    fn from_heading(heading: &str) -> SectionKind {
         let words = heading.to_lowercase();
         let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
         if has(&["recent turns", "tool failures"]) {
-            Place::Skipped
+            SectionKind::Skipped
         } else if has(&["identifier"]) {
-            Place::Identifiers
+            SectionKind::Identifiers
         } else if has(&["constraint", "preference", "rules"]) {
-            Place::Constraints
+            SectionKind::Constraints
         } else if has(&["todo", "next", "in progress", "blocked", "remaining", "current task"]) {
-            Place::Todos
+            SectionKind::Todos
         } else if has(&["goal", "pending user", "request"]) {
-            Place::Asks
+            SectionKind::Asks
         } else {
-            Place::Decisions
+            SectionKind::Decisions
         }
     }
 }
@@ -182,13 +182,13 @@ fn opening_tag(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn full() -> Sections {
+    fn full() -> SummarySections {
         let lines = |name: &str, count: usize| (0..count).map(|n| format!("{name} {n}")).collect();
-        Sections {
+        SummarySections {
             decisions: lines("decision", 20),
             todos: lines("todo", 5),
             constraints: lines("rule", 5),
-            asks: lines("ask", 2),
+            requests: lines("ask", 2),
             identifiers: lines("/path/to", 12),
         }
     }
@@ -199,14 +199,14 @@ mod tests {
             "{}\n\n## Recent turns preserved verbatim\n- User: x\n\n<read-files>\n/a\n</read-files>",
             full().render()
         );
-        assert_eq!(Sections::parse(&with_appendix), full());
+        assert_eq!(SummarySections::parse(&with_appendix), full());
     }
 
     #[test]
     fn a_summary_of_another_agent_keeps_its_content() {
         let text = "# Checkpoint\n## Goal\nRefactor it\n\n## Key Decisions Made\n1. Keep old code\n## Next Steps\n- write docs\n| a | b |";
-        let sections = Sections::parse(text);
-        assert_eq!(sections.asks, ["Refactor it"]);
+        let sections = SummarySections::parse(text);
+        assert_eq!(sections.requests, ["Refactor it"]);
         assert_eq!(sections.decisions, ["1. Keep old code"]);
         assert_eq!(sections.todos, ["write docs"]);
     }
@@ -219,6 +219,6 @@ mod tests {
         assert_eq!(sections.decisions.last().map(String::as_str), Some("decision 19"));
         assert_eq!(sections.identifiers.len(), 12);
         sections.fit(0);
-        assert_eq!(sections.asks, ["ask 0"]);
+        assert_eq!(sections.requests, ["ask 0"]);
     }
 }

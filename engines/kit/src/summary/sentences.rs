@@ -21,17 +21,17 @@ pub(super) struct Sentence {
 
 /// The sentences of a text, in order.
 pub(super) fn sentences(text: &str) -> Vec<String> {
-    with_topics(text).into_iter().map(|sentence| sentence.text).collect()
+    sentences_with_topics(text).into_iter().map(|sentence| sentence.text).collect()
 }
 
 /// The same with what announced them.
-pub(super) fn with_topics(text: &str) -> Vec<Sentence> {
+pub(super) fn sentences_with_topics(text: &str) -> Vec<Sentence> {
     let mut found = Vec::new();
     let mut topic: Option<String> = None;
     for line in whole_lines(text) {
-        let bare = without_bullet(line.trim());
+        let bare = strip_bullet(line.trim());
         if line.starts_with('#') || is_announcement(bare) {
-            topic = Some(plain(bare.trim_start_matches('#')));
+            topic = Some(strip_emphasis(bare.trim_start_matches('#')));
             continue;
         }
         let is_item = bare.len() < line.trim().len();
@@ -46,7 +46,7 @@ pub(super) fn with_topics(text: &str) -> Vec<Sentence> {
 }
 
 /// A line without the mark of the list it stands in.
-pub(super) fn without_bullet(line: &str) -> &str {
+pub(super) fn strip_bullet(line: &str) -> &str {
     let bare = ["- ", "* ", "• ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
     let bare = bare.unwrap_or(line).trim_start();
     let numbered = bare.split_once(". ").or_else(|| bare.split_once(") "));
@@ -57,7 +57,7 @@ pub(super) fn without_bullet(line: &str) -> &str {
 }
 
 /// A text on one line, without the marks of bold letters.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn strip_emphasis(text: &str) -> String {
     one_line(&text.replace("**", "").replace("__", ""))
 }
 
@@ -75,7 +75,7 @@ fn whole_lines(text: &str) -> Vec<String> {
             continue;
         }
         let is_indented = raw.starts_with([' ', '\t']);
-        let is_bare = without_bullet(line).len() == line.len() && !line.starts_with('#');
+        let is_bare = strip_bullet(line).len() == line.len() && !line.starts_with('#');
         let goes_on = is_bare && (is_indented || line.starts_with(char::is_lowercase));
         match lines.last_mut().filter(|_| may_go_on && goes_on) {
             Some(last) => {
@@ -116,7 +116,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 fn push(sentence: &mut String, into: &mut Vec<String>) {
-    let whole = plain(&std::mem::take(sentence));
+    let whole = strip_emphasis(&std::mem::take(sentence));
     if !is_announcement(&whole) && weighted_chars(&whole) >= MIN_SENTENCE_CHARS {
         into.push(whole);
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn an_item_knows_what_announced_its_list() {
         let text = "## Next steps\n- write docs\n- ship the release\n\nThe rest is done.";
-        let topics: Vec<_> = with_topics(text).into_iter().map(|s| s.topic).collect();
+        let topics: Vec<_> = sentences_with_topics(text).into_iter().map(|s| s.topic).collect();
         assert_eq!(topics, [Some("Next steps".into()), Some("Next steps".into()), None]);
     }
 }

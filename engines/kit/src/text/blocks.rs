@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Limit, truncate, weighted};
+use super::{TextLimit, truncate, weighted_len};
 
 /// Cuts the texts of one message so that together they take at most `limit`. A text of at most
 /// `limit.min_keep_chars` stays whole where it and the notices of the others fit; the others share
@@ -11,14 +11,14 @@ use super::{Limit, truncate, weighted};
 /// A pure function: the same texts and limit give the same bytes.
 pub fn truncate_blocks<'a>(
     texts: &[&'a str],
-    limit: Limit,
+    limit: TextLimit,
     notice: impl Fn(u64) -> String,
 ) -> Vec<Cow<'a, str>> {
-    let sizes: Vec<u64> = texts.iter().map(|text| weighted(text, limit.min_weight)).collect();
+    let sizes: Vec<u64> = texts.iter().map(|text| weighted_len(text, limit.min_weight)).collect();
     if sizes.iter().sum::<u64>() <= limit.max_chars {
         return texts.iter().map(|text| Cow::Borrowed(*text)).collect();
     }
-    let notice_chars = |size: u64| weighted(&notice(size), limit.min_weight);
+    let notice_chars = |size: u64| weighted_len(&notice(size), limit.min_weight);
     let reserved = |is_large: &dyn Fn(u64) -> bool| -> u64 {
         let cost = |size: &u64| if is_large(*size) { notice_chars(*size) } else { *size };
         sizes.iter().map(cost).sum()
@@ -37,7 +37,7 @@ pub fn truncate_blocks<'a>(
         let share = u128::from(room) * u128::from(*size) / u128::from(large.max(1));
         let max_chars =
             share as u64 + notice_chars(*size).min(limit.max_chars / sizes.len() as u64);
-        truncate(text, Limit { max_chars, ..limit }, &notice)
+        truncate(text, TextLimit { max_chars, ..limit }, &notice)
     };
     texts.iter().zip(&sizes).map(cut).collect()
 }
@@ -50,7 +50,7 @@ mod tests {
     use crate::text::tests::recorded;
 
     fn sizes(texts: &[&str], max_chars: u64) -> Vec<usize> {
-        let cut = truncate_blocks(texts, Limit::chars(max_chars), recorded);
+        let cut = truncate_blocks(texts, TextLimit::with_max_chars(max_chars), recorded);
         cut.iter().map(|text| text.len()).collect()
     }
 
@@ -69,10 +69,10 @@ mod tests {
             texts in prop::collection::vec("[a-z 语\n]{0,400}", 1..6), max_chars in 0u64..900,
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let limit = Limit { min_keep_chars: 60, ..Limit::chars(max_chars) };
+            let limit = TextLimit { min_keep_chars: 60, ..TextLimit::with_max_chars(max_chars) };
             let cut = truncate_blocks(&texts, limit, recorded);
             prop_assert_eq!(cut.len(), texts.len());
-            let whole: u64 = cut.iter().map(|text| weighted(text, 1)).sum();
+            let whole: u64 = cut.iter().map(|text| weighted_len(text, 1)).sum();
             prop_assert!(whole <= max_chars, "{} of {}", whole, max_chars);
         }
     }

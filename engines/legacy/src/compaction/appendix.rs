@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
-use ctxhost_engine_kit::calls::{failure_line, has_failed, status_of};
-use ctxhost_engine_kit::cuts::recent_turns;
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::calls::{failure_status, has_failed, render_failure_line};
+use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::IMAGE;
 use ctxhost_engine_kit::text::{clip, one_line, prefix};
 
-use super::cut::Fold;
+use super::cut::SummaryTask;
 use super::workspace;
 use crate::settings::CompactionSettings;
 
@@ -27,7 +27,7 @@ const READ_CHARS: u64 = 4_000;
 /// nothing to say. Rules, files and failures are short and go first into the room; turns take the rest.
 pub(crate) fn render(
     transcript: &Transcript,
-    fold: &Fold,
+    fold: &SummaryTask,
     settings: &CompactionSettings,
     limit_chars: u64,
 ) -> String {
@@ -62,7 +62,7 @@ fn turns(
     limit_chars: u64,
 ) -> String {
     let Some(last) = gaps.last() else { return String::new() };
-    let start = recent_turns(transcript, last.clone(), settings.preserved_turns());
+    let start = recent_turns_start(transcript, last.clone(), settings.preserved_turns());
     let mut room = limit_chars
         .saturating_sub(weighted_chars(RECENT_HEADING) + weighted_chars(OLDER_LEFT_OUT) + 4);
     let mut lines = Vec::new();
@@ -88,7 +88,7 @@ fn turns(
 
 fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
     let (speaker, limit_chars) = match entry.role() {
-        _ if entry.kind() == Kind::CompactionSummary || is_hidden(entry) => return None,
+        _ if entry.kind() == EntryKind::CompactionSummary || is_hidden(entry) => return None,
         // The whole of a request is among the requests of the ledger.
         Role::User => ("User".to_owned(), settings.recent_result_chars),
         Role::Assistant => ("Assistant".to_owned(), settings.recent_line_chars),
@@ -105,7 +105,7 @@ fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String>
 /// `Tool result (bash, exit 1)`
 fn result_of_tool(entry: &Entry<'_>) -> String {
     let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
-    let parts: Vec<String> = [tool].into_iter().chain(status_of(entry)).collect();
+    let parts: Vec<String> = [tool].into_iter().chain(failure_status(entry)).collect();
     let parts: Vec<&str> =
         parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     match parts.is_empty() {
@@ -127,7 +127,7 @@ fn tool_failures(
     for entry in failed {
         let Some(result) = entry.tool_result() else { continue };
         if seen.insert(result.call_id.into_owned()) {
-            let line = failure_line(&result.tool, &entry, settings.tool_failure_chars);
+            let line = render_failure_line(&result.tool, &entry, settings.tool_failure_chars);
             lines.push(format!("- {line}"));
         }
     }

@@ -1,50 +1,55 @@
 //! How a fold is divided for a model: parts that are merged, chunks that follow each other in a part.
 
-use ctxhost_engine_api::{Kind, Transcript};
-use ctxhost_engine_kit::chunks::{Group, entry_count, groups, split_parts, total_tokens};
+use ctxhost_engine_api::{EntryKind, Transcript};
+use ctxhost_engine_kit::chunks::{
+    MessageGroup, count_entries, message_groups, split_parts, total_tokens,
+};
 
-use super::cut::Fold;
+use super::cut::SummaryTask;
 use crate::settings::CompactionSettings;
 
 /// The frames of a fold that are to be told; earlier summaries are carried over on their own way.
-pub(crate) fn frames(transcript: &Transcript, fold: &Fold) -> Vec<Group> {
-    let mut frames = groups(transcript, fold.history.gaps());
+pub(crate) fn unsummarised_groups(
+    transcript: &Transcript,
+    fold: &SummaryTask,
+) -> Vec<MessageGroup> {
+    let mut frames = message_groups(transcript, fold.history.gaps());
     frames.retain(|group| {
         let mut entries = transcript.range(group.range.clone());
-        !entries.all(|entry| entry.kind() == Kind::CompactionSummary)
+        !entries.all(|entry| entry.kind() == EntryKind::CompactionSummary)
     });
     frames
 }
 
 /// Parts of chunks of frames.
-pub(crate) fn divide<'a>(
-    frames: &'a [Group],
+pub(crate) fn divide_into_parts<'a>(
+    frames: &'a [MessageGroup],
     window_tokens: u64,
     settings: &CompactionSettings,
-) -> Vec<Vec<&'a [Group]>> {
+) -> Vec<Vec<&'a [MessageGroup]>> {
     let limits = settings.chunk_limits();
     let max_chunk_tokens = limits.max_chunk_tokens(frames, window_tokens);
     let least = settings.min_messages_to_split.max(2);
-    let is_split = entry_count(frames) >= least && total_tokens(frames) > max_chunk_tokens;
+    let is_split = count_entries(frames) >= least && total_tokens(frames) > max_chunk_tokens;
     let parts = split_parts(frames, if is_split { settings.parts } else { 1 });
     parts.into_iter().map(|part| limits.chunks(part, max_chunk_tokens)).collect()
 }
 
 /// The frames without oversized ones, and a note for each of those.
-pub(crate) fn without_oversized(
+pub(crate) fn split_off_oversized(
     transcript: &Transcript,
-    frames: &[Group],
+    frames: &[MessageGroup],
     window_tokens: u64,
     settings: &CompactionSettings,
-) -> (Vec<Group>, Vec<String>) {
+) -> (Vec<MessageGroup>, Vec<String>) {
     let limits = settings.chunk_limits();
-    let (large, fine): (Vec<Group>, Vec<Group>) =
+    let (large, fine): (Vec<MessageGroup>, Vec<MessageGroup>) =
         frames.iter().cloned().partition(|group| limits.is_oversized(group, window_tokens));
     let notes = large.iter().map(|group| omitted(transcript, group)).collect();
     (fine, notes)
 }
 
-fn omitted(transcript: &Transcript, group: &Group) -> String {
+fn omitted(transcript: &Transcript, group: &MessageGroup) -> String {
     let largest = transcript.range(group.range.clone()).max_by_key(|entry| entry.tokens());
     let role = largest.map_or("message", |entry| entry.role().name());
     let thousands = (group.tokens + 500) / 1_000;
@@ -53,16 +58,16 @@ fn omitted(transcript: &Transcript, group: &Group) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::testing::TranscriptBuilder;
 
     use super::*;
 
-    fn frames_of(sizes: &[usize]) -> Vec<Group> {
-        let mut talk = Conversation::new();
+    fn frames_of(sizes: &[usize]) -> Vec<MessageGroup> {
+        let mut talk = TranscriptBuilder::new();
         for size in sizes {
             talk.user(&"u".repeat(*size));
         }
-        groups(&talk.transcript(), &[0..sizes.len() as u64])
+        message_groups(&talk.transcript(), &[0..sizes.len() as u64])
     }
 
     /// Case 29: three messages are never divided, and neither is what fits one chunk.
@@ -73,20 +78,24 @@ mod tests {
             [(vec![40_000; 3], 20_000, 1), (vec![40_000; 4], 20_000, 2), (vec![40; 4], 20_000, 1)]
         {
             let frames = frames_of(&sizes);
-            assert_eq!(divide(&frames, window_tokens, &settings).len(), parts, "{sizes:?}");
+            assert_eq!(
+                divide_into_parts(&frames, window_tokens, &settings).len(),
+                parts,
+                "{sizes:?}"
+            );
         }
     }
 
     /// Case 30: an oversized message is named; a call goes with its result.
     #[test]
     fn oversized_frames_are_noted() {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user(&"u".repeat(400_000)).user("small");
         talk.calls(&[("1", "exec", "{}")]).result("1", "exec", &"r".repeat(400_000));
         let transcript = talk.transcript();
-        let frames = groups(&transcript, &[0..4]);
+        let frames = message_groups(&transcript, &[0..4]);
         let settings = CompactionSettings::default();
-        let (fine, notes) = without_oversized(&transcript, &frames, 100_000, &settings);
+        let (fine, notes) = split_off_oversized(&transcript, &frames, 100_000, &settings);
         assert_eq!(fine.len(), 1);
         assert_eq!(
             notes,

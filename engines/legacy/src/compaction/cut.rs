@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, level, result_cap_chars};
+use ctxhost_engine_kit::budget::floor_tokens;
+use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, fair_cap, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
-use ctxhost_engine_kit::fold::Fold as History;
-use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
-use ctxhost_engine_kit::room::floor_tokens;
-use ctxhost_engine_kit::tail::{self, Tail};
+use ctxhost_engine_kit::history_fold::HistoryFold as History;
+use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
+use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
-use super::Desk;
+use super::LegacyCompaction;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
@@ -22,13 +22,13 @@ const TAIL_HALVINGS: u32 = 2;
 
 /// What one summary tells, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
+pub(crate) struct SummaryTask {
     /// What it tells.
     pub(crate) history: History,
     /// What its summary may take with its envelope and without its ledger, in weighted characters.
     pub(crate) limit_chars: u64,
     /// What it repeats letter for letter.
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: SummaryLedger,
     /// What that may take.
     pub(crate) ledger_limits: LedgerLimits,
     /// What that takes at most, in weighted characters.
@@ -37,10 +37,15 @@ pub(crate) struct Fold {
     pub(crate) is_turn_prefix: bool,
 }
 
-impl Fold {
-    fn new(transcript: &Transcript, history: History, aim: &Aim, is_turn_prefix: bool) -> Fold {
-        let ledger = Ledger::new(transcript, history.gaps());
-        let mut fold = Fold {
+impl SummaryTask {
+    fn new(
+        transcript: &Transcript,
+        history: History,
+        aim: &CutTarget,
+        is_turn_prefix: bool,
+    ) -> SummaryTask {
+        let ledger = SummaryLedger::new(transcript, history.gaps());
+        let mut fold = SummaryTask {
             history,
             limit_chars: 0,
             ledger,
@@ -53,7 +58,7 @@ impl Fold {
     }
 
     fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
-        self.ledger_limits = self.ledger.limits_within(limits, most_chars);
+        self.ledger_limits = self.ledger.fit_limits(limits, most_chars);
         self.ledger_chars = self.ledger.chars(self.ledger_limits);
     }
 
@@ -74,7 +79,7 @@ impl Fold {
 
 /// A stretch of the transcript and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub(crate) enum TranscriptSegment {
     /// Stays.
     Keep(Range<u64>),
     /// Is told by the summary of a fold.
@@ -88,11 +93,11 @@ pub(crate) enum Segment {
 
 /// A decision.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct CompactionCut {
     /// The whole transcript in order.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<TranscriptSegment>,
     /// What is folded: the history, the prefix of the split turn, or both.
-    pub(crate) folds: Vec<Fold>,
+    pub(crate) folds: Vec<SummaryTask>,
     /// What stays, in tokens, with its results cut.
     pub(crate) kept_tokens: u64,
     /// What results in it are cut to.
@@ -107,27 +112,27 @@ pub(crate) struct ResultCaps {
     /// Those of the frame in which the tail begins.
     frame: Option<(Range<u64>, u64)>,
     /// All, where the newest frame alone does not fit.
-    pressed: Option<u64>,
+    emergency: Option<u64>,
 }
 
 impl ResultCaps {
     /// The limit of one result; `None` where it stays as it is.
-    pub(crate) fn of(&self, desk: &Desk<'_>, entry: &Entry<'_>) -> Option<u64> {
+    pub(crate) fn limit_for(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> Option<u64> {
         if entry.role() != Role::Tool {
             return None;
         }
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
         // What the aggregate rule has cut in requests is cut for good, to the same bytes.
-        let reduced = desk.memory.reduced(&desk.request.session, entry.id());
+        let reduced = desk.memory.reduced_limit(&desk.request.session, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
-        let pressed = self.pressed.unwrap_or(u64::MAX);
+        let pressed = self.emergency.unwrap_or(u64::MAX);
         let chars = self.single.min(frame).min(reduced).min(pressed);
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
-    fn tokens(&self, desk: &Desk<'_>, entry: &Entry<'_>) -> u64 {
-        match self.of(desk, entry).filter(|_| !entry.has(Flags::IMAGES)) {
+    fn tokens(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
+        match self.limit_for(desk, entry).filter(|_| !entry.has(Flags::IMAGES)) {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
             None => entry.tokens(),
         }
@@ -137,9 +142,14 @@ impl ResultCaps {
 /// Chooses the cut: the longest tail with which everything falls below the target.
 ///
 /// `None` where no history lies before the cut and nothing presses.
-pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
-    let Desk { transcript, request, settings, .. } = desk;
-    let aim = Aim::of(request.budget, request.attempt, settings, request.model.window_tokens);
+pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+    let LegacyCompaction { transcript, request, settings, .. } = desk;
+    let aim = CutTarget::for_attempt(
+        request.budget,
+        request.attempt,
+        settings,
+        request.model.window_tokens,
+    );
     let is_pressed = transcript.total_tokens() > aim.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
         let cut = filled(desk, &aim, aim.keep_tokens >> halving);
@@ -151,8 +161,8 @@ pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
         }
     }
     let pressed = |min_fold_tokens| {
-        let newest = Tail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(desk, newest, &Aim { min_fold_tokens, ..aim });
+        let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
+        let mut cut = at(desk, newest, &CutTarget { min_fold_tokens, ..aim });
         cut.squeeze(desk, aim.target_tokens);
         cut
     };
@@ -166,10 +176,10 @@ pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
 
 /// The cut with a tail of `keep_tokens`; a longer one where summary and tail together would leave less
 /// in use than the floor.
-fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
+fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
     let tail = |keep_tokens| {
         let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
-        tail::newest(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
+        tail::newest_within(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
     };
     let shortest = tail(keep_tokens);
     let cut = at(desk, shortest.clone(), aim);
@@ -182,7 +192,8 @@ fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
     let mut longer = tail(keep_tokens + missing);
     if longer == shortest && longer.start > 0 {
         // What comes before has no result to cut. It stays whole where there is room for it.
-        longer = Tail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
+        longer =
+            TranscriptTail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
     }
     let longer = at(desk, longer, aim);
     let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
@@ -191,7 +202,7 @@ fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
 
 /// What a try aims at.
 #[derive(Clone, Copy)]
-struct Aim {
+struct CutTarget {
     target_tokens: u64,
     keep_tokens: u64,
     floor_tokens: u64,
@@ -201,8 +212,13 @@ struct Aim {
     min_fold_tokens: u64,
 }
 
-impl Aim {
-    fn of(budget_tokens: u64, attempt: u32, settings: &Settings, window_tokens: u64) -> Aim {
+impl CutTarget {
+    fn for_attempt(
+        budget_tokens: u64,
+        attempt: u32,
+        settings: &Settings,
+        window_tokens: u64,
+    ) -> CutTarget {
         let Settings { compaction, room, tool_results, .. } = settings;
         let window_tokens = if window_tokens == 0 { u64::MAX } else { window_tokens };
         let share = match attempt {
@@ -218,14 +234,14 @@ impl Aim {
         let recent_tokens = compaction.keep_recent_tokens;
         let floor_tokens =
             floor_tokens(budget_tokens, compaction.floor_share, recent_tokens, summary_tokens);
-        Aim {
+        CutTarget {
             target_tokens: share_of(budget_tokens, share),
             keep_tokens: keep >> attempt.saturating_sub(1).min(u64::BITS - 1),
             floor_tokens: floor_tokens >> attempt.saturating_sub(1).min(u64::BITS - 1),
             summary_chars,
             ledger: LedgerLimits::new(budget_tokens, room),
             result_chars: tool_result_guard::single_cap_chars(
-                tool_result_guard::window_in_force(window_tokens, budget_tokens),
+                tool_result_guard::effective_window_tokens(window_tokens, budget_tokens),
                 tool_results,
             ),
             min_fold_tokens: compaction.min_fold_tokens,
@@ -233,7 +249,7 @@ impl Aim {
     }
 }
 
-fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
+fn at(desk: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> CompactionCut {
     let transcript = desk.transcript;
     let kept = protected_before(transcript, tail.start);
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
@@ -241,25 +257,25 @@ fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
         gaps(&kept, tail.start).into_iter().partition(|gap| gap.start < newest);
     let mut folds = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
-        let history = History::at_largest(transcript, gaps);
+        let history = History::anchored_at_largest(transcript, gaps);
         if !history.is_empty() && history.new_tokens(transcript) >= aim.min_fold_tokens {
-            folds.push(Fold::new(transcript, history, aim, is_turn_prefix));
+            folds.push(SummaryTask::new(transcript, history, aim, is_turn_prefix));
         }
     }
     share_out(transcript, aim, &mut folds);
-    let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, pressed: None };
-    Cut::new(desk, folds, caps)
+    let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, emergency: None };
+    CompactionCut::new(desk, folds, caps)
 }
 
 /// Divides the room for summaries by what each stands for. A summary takes what the earlier ones in it
 /// took and at most half of what is new, so that each makes the transcript smaller. The ledger goes
 /// before the sections: they tell of the conversation, it repeats it.
-fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
+fn share_out(transcript: &Transcript, aim: &CutTarget, folds: &mut [SummaryTask]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
     let needs =
         folds.iter().map(|fold| fold.ledger_chars.saturating_sub(fold.ledger_limits.request_chars));
-    let ledger_chars = level(needs.collect(), aim.ledger.ledger_chars);
+    let ledger_chars = fair_cap(needs.collect(), aim.ledger.ledger_chars);
     let limits = LedgerLimits {
         ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),
         ..aim.ledger
@@ -275,44 +291,53 @@ fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
     }
 }
 
-impl Cut {
-    fn new(desk: &Desk<'_>, folds: Vec<Fold>, caps: ResultCaps) -> Cut {
+impl CompactionCut {
+    fn new(
+        desk: &LegacyCompaction<'_>,
+        folds: Vec<SummaryTask>,
+        caps: ResultCaps,
+    ) -> CompactionCut {
         let transcript = desk.transcript;
-        let mut segments: Vec<Segment> = folds
+        let mut segments: Vec<TranscriptSegment> = folds
             .iter()
             .enumerate()
             .flat_map(|(fold, f)| f.history.gaps().iter().map(move |gap| (fold, gap.clone())))
-            .map(|(fold, range)| Segment::Fold { fold, range })
+            .map(|(fold, range)| TranscriptSegment::Fold { fold, range })
             .collect();
-        let folded: Vec<Range<u64>> = segments.iter().map(Segment::range).collect();
-        segments.extend(gaps(&folded, transcript.len() as u64).into_iter().map(Segment::Keep));
+        let folded: Vec<Range<u64>> = segments.iter().map(TranscriptSegment::range).collect();
+        segments.extend(
+            gaps(&folded, transcript.len() as u64).into_iter().map(TranscriptSegment::Keep),
+        );
         segments.sort_by_key(|segment| segment.range().start);
-        let mut cut = Cut { segments, folds, kept_tokens: 0, caps };
-        cut.kept_tokens = cut.kept(transcript).map(|entry| cut.caps.tokens(desk, &entry)).sum();
+        let mut cut = CompactionCut { segments, folds, kept_tokens: 0, caps };
+        cut.kept_tokens =
+            cut.kept_entries(transcript).map(|entry| cut.caps.tokens(desk, &entry)).sum();
         cut
     }
 
     /// What the live transcript will cost at most, in tokens.
     pub(crate) fn tokens_after(&self) -> u64 {
-        self.kept_tokens + self.folds.iter().map(Fold::max_tokens).sum::<u64>()
+        self.kept_tokens + self.folds.iter().map(SummaryTask::max_tokens).sum::<u64>()
     }
 
     /// The last resort: results in what stays are cut, then summaries get less room, until the
     /// target holds or nothing more can give way.
-    fn squeeze(&mut self, desk: &Desk<'_>, target_tokens: u64) {
+    fn squeeze(&mut self, desk: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
         }
         let transcript = desk.transcript;
-        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
-        let kept = kept.map(Segment::range);
+        let kept =
+            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
+        let kept = kept.map(TranscriptSegment::range);
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
-        self.caps.pressed = result_cap_chars(transcript, kept, limit_tokens);
-        self.kept_tokens = self.kept(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
+        self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
+        self.kept_tokens =
+            self.kept_entries(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
         // The ledger repeats what a model needs letter for letter, so the sections give way first.
         // Of two, that of the turn at hand does: the requests are in the other one.
-        for shed in [Fold::shed_sections, Fold::shed_ledger] {
+        for shed in [SummaryTask::shed_sections, SummaryTask::shed_ledger] {
             for at in (0..self.folds.len()).rev() {
                 let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
                 if let Some(fold) = self.folds.get_mut(at) {
@@ -328,16 +353,20 @@ impl Cut {
     }
 
     /// The entries that stay.
-    pub(crate) fn kept<'t>(&self, transcript: &'t Transcript) -> impl Iterator<Item = Entry<'t>> {
-        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
+    pub(crate) fn kept_entries<'t>(
+        &self,
+        transcript: &'t Transcript,
+    ) -> impl Iterator<Item = Entry<'t>> {
+        let kept =
+            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
         kept.flat_map(|segment| transcript.range(segment.range()))
     }
 }
 
-impl Segment {
+impl TranscriptSegment {
     fn range(&self) -> Range<u64> {
         match self {
-            Segment::Keep(range) | Segment::Fold { range, .. } => range.clone(),
+            TranscriptSegment::Keep(range) | TranscriptSegment::Fold { range, .. } => range.clone(),
         }
     }
 }
@@ -349,11 +378,11 @@ mod tests {
     #[test]
     fn each_try_aims_lower() {
         let settings = Settings::default();
-        let aims = [1, 2, 3].map(|attempt| Aim::of(100_000, attempt, &settings, 0));
+        let aims = [1, 2, 3].map(|attempt| CutTarget::for_attempt(100_000, attempt, &settings, 0));
         assert_eq!(aims.each_ref().map(|aim| aim.target_tokens), [90_000, 70_000, 50_000]);
         assert_eq!(aims.each_ref().map(|aim| aim.keep_tokens), [20_000, 10_000, 5_000]);
         assert_eq!(aims.each_ref().map(|aim| aim.floor_tokens), [24_000, 12_000, 6_000]);
-        assert_eq!(Aim::of(20_000, 1, &settings, 0).keep_tokens, 5_000);
-        assert_eq!(Aim::of(20_000, 1, &settings, 0).floor_tokens, 6_000);
+        assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).keep_tokens, 5_000);
+        assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).floor_tokens, 6_000);
     }
 }

@@ -1,12 +1,12 @@
 //! What a model is asked when it writes a summary; everything it reads is data, not instruction.
 
 use ctxhost_engine_api::CompletionRequest;
-use ctxhost_engine_kit::chunks::Group;
-use ctxhost_engine_kit::prompt::{self, Excerpts, Prompt};
+use ctxhost_engine_kit::chunks::MessageGroup;
+use ctxhost_engine_kit::prompt::{self, ExcerptLimits, SummaryPrompt};
 use ctxhost_engine_kit::summary::HEADINGS;
 use jiff::Timestamp;
 
-use super::Desk;
+use super::LegacyCompaction;
 use crate::settings::IdentifierPolicy;
 
 /// Of the arguments of a call the summariser sees so much, in weighted characters.
@@ -28,7 +28,7 @@ const MERGE_RULES: &str = "The parts below are notes of consecutive stretches of
 
 /// What surrounds the conversation in a prompt.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Frame {
+pub(crate) struct PromptTemplate {
     /// The name of the model; empty for the host's choice.
     pub(crate) model: String,
     /// The limit of the answer, in provider tokens; 0 for the model's own.
@@ -51,61 +51,61 @@ pub(crate) struct Frame {
 
 /// The notes of one part, for a merge.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct PartialSummary<'a> {
     /// The notes.
     pub(crate) notes: &'a str,
     /// When its first and its last entry were written, in milliseconds since 1970.
-    pub(crate) spoken_ms: Option<(i64, i64)>,
+    pub(crate) time_range_ms: Option<(i64, i64)>,
 }
 
-impl Part<'_> {
+impl PartialSummary<'_> {
     fn time(&self) -> Option<String> {
         let told =
             |ms| Some(Timestamp::from_millisecond(ms).ok()?.strftime("%Y-%m-%d %H:%M").to_string());
-        let (from, until) = self.spoken_ms?;
+        let (from, until) = self.time_range_ms?;
         Some(format!(", {} to {} UTC", told(from)?, told(until)?))
     }
 }
 
-impl Frame {
+impl PromptTemplate {
     /// Asks for the notes of a stretch of conversation, with the notes of what came before.
-    pub(crate) fn summarise(
+    pub(crate) fn part_request(
         &self,
         conversation: &str,
         previous: Option<&str>,
     ) -> CompletionRequest {
-        let mut prompt = Prompt::default();
-        prompt.show("conversation", conversation);
+        let mut prompt = SummaryPrompt::default();
+        prompt.add_data("conversation", conversation);
         match previous {
-            Some(previous) => prompt.show("previous-summary", previous).say(UPDATE),
-            None => prompt.say("Summarise the conversation."),
+            Some(previous) => prompt.add_data("previous-summary", previous).add_text(UPDATE),
+            None => prompt.add_text("Summarise the conversation."),
         };
         if self.is_turn_prefix {
-            prompt.say(TURN_PREFIX);
+            prompt.add_text(TURN_PREFIX);
         }
         self.request(prompt)
     }
 
     /// Asks for the notes of all that is told, behind the live conversation where the host can.
-    pub(crate) fn summarise_whole(
+    pub(crate) fn whole_request(
         &self,
         conversation: &str,
         previous: Option<&str>,
     ) -> CompletionRequest {
-        let request = self.summarise(conversation, previous);
+        let request = self.part_request(conversation, previous);
         if self.session.is_empty() {
             return request;
         }
-        let mut prompt = Prompt::default();
-        prompt.say(prompt::SYSTEM).say(BEHIND);
+        let mut prompt = SummaryPrompt::default();
+        prompt.add_text(prompt::SYSTEM).add_text(BEHIND);
         let continuation = self.request(prompt).prompt;
         CompletionRequest { session: self.session.clone(), continuation, ..request }
     }
 
     /// Asks for one summary of several.
-    pub(crate) fn merge(&self, partial: &[Part<'_>]) -> CompletionRequest {
+    pub(crate) fn merge_request(&self, partial: &[PartialSummary<'_>]) -> CompletionRequest {
         let count = partial.len();
-        let label = |(at, part): (usize, &Part<'_>)| {
+        let label = |(at, part): (usize, &PartialSummary<'_>)| {
             let place = match at {
                 0 => " - oldest messages",
                 last if last + 1 == count => " - most recent messages",
@@ -115,11 +115,11 @@ impl Frame {
             let head = format!("[Part {} of {count}{place}{time}]", at + 1);
             format!("{head}\n{}", part.notes)
         };
-        let mut prompt = Prompt::default();
+        let mut prompt = SummaryPrompt::default();
         for text in partial.iter().enumerate().map(label) {
-            prompt.show("part", &text);
+            prompt.add_data("part", &text);
         }
-        prompt.say(MERGE_RULES);
+        prompt.add_text(MERGE_RULES);
         self.request(prompt)
     }
 
@@ -132,31 +132,34 @@ impl Frame {
         }
     }
 
-    fn request(&self, mut prompt: Prompt) -> CompletionRequest {
-        prompt.say(format!("Use exactly these headings, in this order:\n{}", HEADINGS.join("\n")));
-        prompt.say(prompt::RULES).say(RULES);
+    fn request(&self, mut prompt: SummaryPrompt) -> CompletionRequest {
+        prompt.add_text(format!(
+            "Use exactly these headings, in this order:\n{}",
+            HEADINGS.join("\n")
+        ));
+        prompt.add_text(prompt::RULES).add_text(RULES);
         if let Some(rule) = self.identifier_rule().filter(|rule| !rule.is_empty()) {
-            prompt.say(rule);
+            prompt.add_text(rule);
         }
         if self.is_answered_later {
-            prompt.say("Every request in it was answered since; none is pending.");
+            prompt.add_text("Every request in it was answered since; none is pending.");
         }
-        prompt.focus(&self.focus);
+        prompt.add_focus(&self.focus);
         if !self.feedback.is_empty() {
-            prompt.say("The last answer was refused by a check for these reasons:");
-            prompt.show("feedback", &self.feedback.join("\n"));
+            prompt.add_text("The last answer was refused by a check for these reasons:");
+            prompt.add_data("feedback", &self.feedback.join("\n"));
         }
-        prompt.request(&self.model, self.max_output_tokens)
+        prompt.to_request(&self.model, self.max_output_tokens)
     }
 }
 
 /// A stretch of conversation as text, under the policy `anonymize` without any exact name.
-pub(crate) fn conversation(desk: &Desk<'_>, groups: &[Group]) -> String {
+pub(crate) fn render_groups(desk: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
-    let excerpts = Excerpts {
+    let excerpts = ExcerptLimits {
         message_chars: u64::MAX,
         result_chars: desk.settings.compaction.prompt_result_chars,
         argument_chars: ARGUMENT_CHARS,
     };
-    desk.nameless(&prompt::conversation(desk.transcript, &ranges, &excerpts)).into_owned()
+    desk.anonymised(&prompt::render_conversation(desk.transcript, &ranges, &excerpts)).into_owned()
 }

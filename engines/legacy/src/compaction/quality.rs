@@ -28,19 +28,19 @@ const STOP_WORDS: [&str; 72] = [
 
 /// What a summary must hold.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expectations {
+pub(crate) struct SummaryExpectations {
     /// Names that must stand in it letter for letter.
     pub(crate) identifiers: Vec<String>,
     /// The newest request of what it stands for.
-    pub(crate) latest_ask: Option<String>,
+    pub(crate) latest_request: Option<String>,
     /// The newest request that nobody has answered: it stands first among the pending ones.
-    pub(crate) open_ask: Option<String>,
+    pub(crate) open_request: Option<String>,
     /// A request that is kept word for word beside the summary: it is not pending in it.
-    pub(crate) retained_ask: Option<String>,
+    pub(crate) retained_request: Option<String>,
 }
 
 /// The reasons why a summary is not used; empty for a good one.
-pub(crate) fn audit(summary: &str, expected: &Expectations) -> Vec<String> {
+pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Vec<String> {
     let mut reasons = section_reasons(summary);
     let missing: Vec<&str> = expected
         .identifiers
@@ -52,15 +52,15 @@ pub(crate) fn audit(summary: &str, expected: &Expectations) -> Vec<String> {
     if !missing.is_empty() {
         reasons.push(format!("missing_identifiers:{}", missing.join(",")));
     }
-    if expected.latest_ask.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
+    if expected.latest_request.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
         reasons.push("latest_user_ask_not_reflected".into());
     }
     let pending = pending_lines(summary);
     let first = pending.first().copied().unwrap_or_default();
-    if expected.open_ask.as_deref().is_some_and(|ask| !reflects(first, ask)) {
+    if expected.open_request.as_deref().is_some_and(|ask| !reflects(first, ask)) {
         reasons.push("latest_user_ask_not_foregrounded".into());
     }
-    let retained = expected.retained_ask.as_deref().filter(|ask| !keywords(ask, 1).is_empty());
+    let retained = expected.retained_request.as_deref().filter(|ask| !keywords(ask, 1).is_empty());
     if retained.is_some_and(|ask| pending.iter().any(|line| reflects(line, ask))) {
         reasons.push("retained_turn_ask_marked_pending".into());
     }
@@ -159,11 +159,11 @@ mod tests {
         HEADINGS.map(|heading| format!("{heading}\n- {body}\n")).join("\n")
     }
 
-    fn expecting(identifiers: &[&str], ask: &str) -> Expectations {
-        Expectations {
+    fn expecting(identifiers: &[&str], ask: &str) -> SummaryExpectations {
+        SummaryExpectations {
             identifiers: identifiers.iter().map(|id| (*id).to_owned()).collect(),
-            latest_ask: Some(ask.to_owned()),
-            ..Expectations::default()
+            latest_request: Some(ask.to_owned()),
+            ..SummaryExpectations::default()
         }
     }
 
@@ -188,7 +188,7 @@ mod tests {
                 vec!["misplaced_section:## Open TODOs"],
             ),
         ] {
-            assert_eq!(audit(&text, expected), reasons);
+            assert_eq!(check_summary(&text, expected), reasons);
         }
     }
 
@@ -196,14 +196,16 @@ mod tests {
     fn case_58_the_latest_ask_is_reflected() {
         let ask = "deploy kubernetes cluster tonight";
         let lost = vec!["latest_user_ask_not_reflected".to_owned()];
-        assert_eq!(audit(&summary("nothing"), &expecting(&[], ask)), lost);
-        assert_eq!(audit(&summary("deploy it"), &expecting(&[], ask)), lost);
-        assert!(audit(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
-        assert!(audit(&summary("x"), &expecting(&[], "ok?")).is_empty());
-        assert!(audit(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], ask)).is_empty());
-        assert_eq!(audit(&summary("可以帮我"), &expecting(&[], "请你帮我部署集群")), lost);
-        assert!(audit(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());
-        assert_eq!(audit(&summary("没有"), &expecting(&[], "部署集群")), lost);
+        assert_eq!(check_summary(&summary("nothing"), &expecting(&[], ask)), lost);
+        assert_eq!(check_summary(&summary("deploy it"), &expecting(&[], ask)), lost);
+        assert!(check_summary(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
+        assert!(check_summary(&summary("x"), &expecting(&[], "ok?")).is_empty());
+        assert!(
+            check_summary(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], ask)).is_empty()
+        );
+        assert_eq!(check_summary(&summary("可以帮我"), &expecting(&[], "请你帮我部署集群")), lost);
+        assert!(check_summary(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());
+        assert_eq!(check_summary(&summary("没有"), &expecting(&[], "部署集群")), lost);
     }
 
     fn pending(line: &str) -> String {
@@ -213,25 +215,28 @@ mod tests {
 
     #[test]
     fn the_open_ask_stands_first() {
-        let expected = Expectations {
-            open_ask: Some("rename the parser module".into()),
-            ..Expectations::default()
+        let expected = SummaryExpectations {
+            open_request: Some("rename the parser module".into()),
+            ..SummaryExpectations::default()
         };
         let behind = vec!["latest_user_ask_not_foregrounded".to_owned()];
-        assert!(audit(&pending("Rename the parser module"), &expected).is_empty());
-        assert_eq!(audit(&pending("Deploy it\n- rename the parser module"), &expected), behind);
-        assert_eq!(audit(&pending("None."), &expected), behind);
+        assert!(check_summary(&pending("Rename the parser module"), &expected).is_empty());
+        assert_eq!(
+            check_summary(&pending("Deploy it\n- rename the parser module"), &expected),
+            behind
+        );
+        assert_eq!(check_summary(&pending("None."), &expected), behind);
     }
 
     #[test]
     fn case_50_a_request_that_is_kept_is_not_pending() {
-        let expected = Expectations {
-            retained_ask: Some("migrate the whole database".into()),
-            ..Expectations::default()
+        let expected = SummaryExpectations {
+            retained_request: Some("migrate the whole database".into()),
+            ..SummaryExpectations::default()
         };
         let marked = vec!["retained_turn_ask_marked_pending".to_owned()];
-        assert_eq!(audit(&pending("Migrate the database"), &expected), marked);
-        assert!(audit(&pending("None."), &expected).is_empty());
-        assert!(audit(&pending("(answered) migrate the database"), &expected).is_empty());
+        assert_eq!(check_summary(&pending("Migrate the database"), &expected), marked);
+        assert!(check_summary(&pending("None."), &expected).is_empty());
+        assert!(check_summary(&pending("(answered) migrate the database"), &expected).is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! The rules of a workspace that a summary repeats, so that they outlive every compaction.
 
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::escape;
-use ctxhost_engine_kit::text::cap;
+use ctxhost_engine_kit::summary::escape_tag;
+use ctxhost_engine_kit::text::cap_with_marker;
 
 use crate::settings::CompactionSettings;
 
@@ -22,8 +22,8 @@ pub(crate) fn render(settings: &CompactionSettings) -> String {
     let chosen =
         [names.clone(), older(&names)].into_iter().find_map(|names| sections(text, &names));
     let rules = redact(chosen.as_deref().unwrap_or(text)).into_owned();
-    let rules = cap(&rules, settings.workspace_rules_chars);
-    format!("<{TAG}>\n{}\n</{TAG}>", escape(&rules, TAG))
+    let rules = cap_with_marker(&rules, settings.workspace_rules_chars);
+    format!("<{TAG}>\n{}\n</{TAG}>", escape_tag(&rules, TAG))
 }
 
 fn older<'n>(names: &[&'n str]) -> Vec<&'n str> {

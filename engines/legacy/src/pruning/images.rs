@@ -1,10 +1,10 @@
 //! Images of old turns: each costs as much as two pages, and the model has long said what it saw.
 
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use serde_json::{Value, json};
 
-use crate::memory::SessionMemory;
-use crate::results::{Form, Shown, ToolResults};
+use crate::decisions::SessionDecisions;
+use crate::results::{EntryReplacement, ReplacementBody, ToolResults};
 
 /// The name of the rule in notes.
 pub(crate) const LAYER: &str = "old images";
@@ -14,11 +14,11 @@ pub(crate) const IMAGE_PROCESSED: &str = "[image data removed - already processe
 
 /// Replaces images older than the newest `keep_turns` completed turns. What was replaced once stays
 /// replaced.
-pub(crate) fn drop_old(
+pub(crate) fn replace_old_images(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     keep_turns: Option<usize>,
-    memory: &mut SessionMemory,
+    memory: &mut SessionDecisions,
 ) {
     let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
@@ -26,22 +26,23 @@ pub(crate) fn drop_old(
         let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
             continue;
         };
-        if seq >= cutoff && !memory.dropped_images(entry.id()) {
+        if seq >= cutoff && !memory.has_dropped_images(entry.id()) {
             continue;
         }
         let Some(shown) = without_images(&entry) else { continue };
-        memory.drop_images_of(entry.id());
+        memory.set_images_dropped(entry.id());
         match results.row_at(seq) {
-            Some(row) if row.shown.is_none() => row.show(shown),
+            Some(row) if row.replacement.is_none() => row.replace(shown),
             Some(_) => {}
-            None => results.show_aside(seq, shown),
+            None => results.replace_entry(seq, shown),
         }
     }
 }
 
 /// The words of the operator, of the task and of the newest request are not an engine's to change.
 fn may_change(entry: &Entry<'_>, newest_user: Option<u64>) -> bool {
-    let is_plain = entry.kind() == Kind::Message && matches!(entry.role(), Role::User | Role::Tool);
+    let is_plain =
+        entry.kind() == EntryKind::Message && matches!(entry.role(), Role::User | Role::Tool);
     let is_fixed = entry.has(Flags::PINNED) || Some(entry.seq()) == newest_user;
     is_plain && !is_fixed && !entry.has(Flags::ORPHAN)
 }
@@ -68,7 +69,7 @@ fn oldest_of(transcript: &Transcript, turns: usize) -> u64 {
     0
 }
 
-fn without_images(entry: &Entry<'_>) -> Option<Shown> {
+fn without_images(entry: &Entry<'_>) -> Option<EntryReplacement> {
     let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
     let mut count = 0;
     for block in message.get_mut("content")?.as_array_mut()? {
@@ -77,8 +78,8 @@ fn without_images(entry: &Entry<'_>) -> Option<Shown> {
             count += 1;
         }
     }
-    (count > 0).then(|| Shown {
-        form: Form::Raw(message.to_string()),
+    (count > 0).then(|| EntryReplacement {
+        body: ReplacementBody::Raw(message.to_string()),
         layer: LAYER,
         detail: format!("{count} replaced by a line"),
     })

@@ -1,9 +1,9 @@
 //! What is pruned, when, and that it stays so.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Kind, Message, Plan};
+use ctxhost_engine_api::{Action, EntryKind, Message, Plan};
 use serde_json::{Value, json};
 
 use super::images::IMAGE_PROCESSED;
@@ -20,8 +20,8 @@ fn on() -> PruningSettings {
 }
 
 /// A round is a request, a call, its result and an answer.
-fn rounds(count: usize, size: usize) -> Conversation {
-    let mut talk = Conversation::new();
+fn rounds(count: usize, size: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for _ in 0..count {
         talk.user("u").calls(&[("1", "read", "{}")]).result("1", "read", &"x".repeat(size));
         talk.assistant("ok");
@@ -30,22 +30,22 @@ fn rounds(count: usize, size: usize) -> Conversation {
 }
 
 fn run(
-    talk: &Conversation,
+    talk: &TranscriptBuilder,
     settings: &PruningSettings,
     window_tokens: u64,
     clock: CacheClock,
-    memory: &mut SessionMemory,
+    memory: &mut SessionDecisions,
 ) -> Vec<Option<String>> {
     let transcript = talk.transcript();
     // V measures before its guard cuts, so these cases know no cap.
-    let mut results = ToolResults::of(&transcript, u64::MAX);
-    let pruning = Pruning::new(settings).unwrap();
+    let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
+    let pruning = PruningLayer::new(settings).unwrap();
     pruning.prune(&mut results, &transcript, window_tokens, clock, memory);
-    let text = |shown: Shown| match shown.form {
-        Form::Text(text) => text,
-        Form::Raw(raw) => Message::parse(&raw, "").text(),
+    let text = |shown: EntryReplacement| match shown.body {
+        ReplacementBody::Text(text) => text,
+        ReplacementBody::Raw(raw) => Message::parse(&raw, "").text(),
     };
-    results.rows.into_iter().map(|row| row.shown.map(text)).collect()
+    results.rows.into_iter().map(|row| row.replacement.map(text)).collect()
 }
 
 fn counts(texts: &[Option<String>]) -> (usize, usize) {
@@ -56,13 +56,13 @@ fn counts(texts: &[Option<String>]) -> (usize, usize) {
 
 fn check(
     case: &str,
-    talk: &Conversation,
+    talk: &TranscriptBuilder,
     settings: &PruningSettings,
     window: u64,
     clock: CacheClock,
     expected: (usize, usize),
 ) {
-    let texts = run(talk, settings, window, clock, &mut SessionMemory::default());
+    let texts = run(talk, settings, window, clock, &mut SessionDecisions::default());
     assert_eq!(counts(&texts), expected, "case {case}: (soft, hard)");
 }
 
@@ -91,7 +91,7 @@ fn cases_82_to_91() {
 
 #[test]
 fn case_91_without_a_user_message_nothing_is_pruned() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     for _ in 0..12 {
         talk.calls(&[("1", "read", "{}")]).result("1", "read", &"x".repeat(5_000)).assistant("ok");
     }
@@ -100,17 +100,17 @@ fn case_91_without_a_user_message_nothing_is_pruned() {
 
 #[test]
 fn case_92_an_image_goes_even_where_the_text_is_short() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("u").calls(&[("1", "shot", "{}")]).push(shot("1"));
     talk.assistant("1").assistant("2").assistant("3").user(&"x".repeat(9_000));
-    let texts = run(&talk, &on(), 5_000, cold(), &mut SessionMemory::default());
+    let texts = run(&talk, &on(), 5_000, cold(), &mut SessionDecisions::default());
     assert_eq!(texts, [Some(format!("a page\n{IMAGE_REMOVED}"))]);
 }
 
 #[test]
 fn decisions_replay_byte_for_byte_whatever_the_mode() {
     let mut talk = rounds(6, 5_000);
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let first = run(&talk, &on(), 5_000, cold(), &mut memory);
     let warm = CacheClock { now_ms: 1, last_touch_ms: Some(1) };
     assert_eq!(run(&talk, &on(), 5_000, warm, &mut memory), first);
@@ -122,7 +122,7 @@ fn decisions_replay_byte_for_byte_whatever_the_mode() {
 #[test]
 fn a_round_of_its_own_starts_the_clock_anew() {
     let talk = rounds(6, 5_000);
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     run(&talk, &on(), 5_000, cold(), &mut memory);
     assert_eq!(memory.pruned_at_ms(), Some(TTL_MS));
     let more = rounds(9, 5_000);
@@ -133,7 +133,7 @@ fn a_round_of_its_own_starts_the_clock_anew() {
 #[test]
 fn a_bad_glob_is_named() {
     let settings = PruningSettings { deny: vec!["a{".into()], ..on() };
-    assert_eq!(Pruning::new(&settings).unwrap_err().detail["key"], "pruning.deny");
+    assert_eq!(PruningLayer::new(&settings).unwrap_err().detail["key"], "pruning.deny");
 }
 
 /// A result with a text and an image.
@@ -149,7 +149,7 @@ fn shot(call_id: &str) -> NewEntry {
         parent_id: String::new(),
         timestamp_ms: 1,
         role: Role::Tool,
-        kind: Kind::Message,
+        kind: EntryKind::Message,
         flags: Flags::IMAGES,
         tokens: tokens::message(&Message::parse(&raw, "")),
         text: "a page".into(),
@@ -159,10 +159,14 @@ fn shot(call_id: &str) -> NewEntry {
     }
 }
 
-fn plan_of(talk: &Conversation, settings: &PruningSettings, memory: &mut SessionMemory) -> Plan {
+fn plan_of(
+    talk: &TranscriptBuilder,
+    settings: &PruningSettings,
+    memory: &mut SessionDecisions,
+) -> Plan {
     let transcript = talk.transcript();
-    let mut results = ToolResults::of(&transcript, u64::MAX);
-    let pruning = Pruning::new(settings).unwrap();
+    let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
+    let pruning = PruningLayer::new(settings).unwrap();
     pruning.prune(&mut results, &transcript, 5_000, cold(), memory);
     results.into_plan()
 }
@@ -176,8 +180,8 @@ fn rewritten(plan: &Plan) -> Vec<u64> {
 }
 
 /// Turn by turn: an image of the person, an image of a tool, an answer.
-fn album(turns: usize) -> Conversation {
-    let mut talk = Conversation::new();
+fn album(turns: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task");
     for turn in 0..turns {
         let id = turn.to_string();
@@ -189,7 +193,7 @@ fn album(turns: usize) -> Conversation {
 
 #[test]
 fn images_of_the_newest_three_turns_stay() {
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let off = PruningSettings { mode: PruningMode::Off, ..on() };
     assert!(rewritten(&plan_of(&album(3), &off, &mut memory)).is_empty());
     let talk = album(5);
@@ -202,9 +206,9 @@ fn images_of_the_newest_three_turns_stay() {
     assert!(items[1].tokens() < 40 && items[3].tokens() < 40);
     assert_eq!(plan, plan_of(&talk, &off, &mut memory), "the same bytes each time");
     let no = PruningSettings { old_images: false, ..off.clone() };
-    assert!(rewritten(&plan_of(&talk, &no, &mut SessionMemory::default())).is_empty());
+    assert!(rewritten(&plan_of(&talk, &no, &mut SessionDecisions::default())).is_empty());
     let one = PruningSettings { keep_image_turns: 1, ..off };
-    assert_eq!(rewritten(&plan_of(&talk, &one, &mut SessionMemory::default())).len(), 8);
+    assert_eq!(rewritten(&plan_of(&talk, &one, &mut SessionDecisions::default())).len(), 8);
 }
 
 #[test]
@@ -212,15 +216,15 @@ fn an_open_turn_is_not_counted_and_its_images_stay() {
     let mut talk = album(3);
     talk.image("and this?");
     let off = PruningSettings::default();
-    assert!(rewritten(&plan_of(&talk, &off, &mut SessionMemory::default())).is_empty());
+    assert!(rewritten(&plan_of(&talk, &off, &mut SessionDecisions::default())).is_empty());
     let none = PruningSettings { keep_image_turns: 0, ..off };
-    let dropped = rewritten(&plan_of(&talk, &none, &mut SessionMemory::default()));
+    let dropped = rewritten(&plan_of(&talk, &none, &mut SessionDecisions::default()));
     assert_eq!(dropped.len(), 6, "all but the newest message: {dropped:?}");
 }
 
 #[test]
 fn what_was_dropped_stays_dropped_when_the_turns_after_it_are_folded() {
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let off = PruningSettings::default();
     plan_of(&album(5), &off, &mut memory);
     let dropped = rewritten(&plan_of(&album(2), &off, &mut memory));
@@ -229,16 +233,16 @@ fn what_was_dropped_stays_dropped_when_the_turns_after_it_are_folded() {
 
 #[test]
 fn old_arguments_are_cut_where_that_is_wanted() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     let file =
         json!({"path": "a.rs", "lines": [1, "z".repeat(3_000)], "content": "x".repeat(9_000)});
     talk.user("u");
     for id in ["1", "2", "3", "4"] {
         talk.calls(&[(id, "write", &file.to_string())]).result(id, "write", "ok");
     }
-    assert!(rewritten(&plan_of(&talk, &on(), &mut SessionMemory::default())).is_empty());
+    assert!(rewritten(&plan_of(&talk, &on(), &mut SessionDecisions::default())).is_empty());
     let wanted = PruningSettings { old_arguments: true, ..on() };
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let plan = plan_of(&talk, &wanted, &mut memory);
     assert_eq!(rewritten(&plan), [1], "older than the newest three");
     assert_eq!(plan_of(&talk, &on(), &mut memory), plan, "replayed whatever is wanted now");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Who writes the summary of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Summariser {
+pub enum SummariserChoice {
     /// A model where the host has one, else the conversation's own sentences.
     #[default]
     Auto,
@@ -39,7 +39,7 @@ ctxhost_engine_api::settings! {
         /// Who writes the summary: `auto` is a model where there is one, else the conversation's
         /// own sentences; `model` is the same, and its absence is logged; `extractive` is always
         /// the conversation's own sentences.
-        pub summariser: Summariser = Summariser::Auto, Word(&["auto", "model", "extractive"]);
+        pub summariser: SummariserChoice = SummariserChoice::Auto, Word(&["auto", "model", "extractive"]);
         /// The model that writes it, by name; empty for the host's choice.
         pub model: String = String::new(), AnyText;
         /// What every summary should look after. Untrusted text.

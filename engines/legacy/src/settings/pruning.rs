@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lapse::Lapse;
+use super::duration::ConfigDuration;
 
 /// Whether old tool output is cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ ctxhost_engine_api::settings! {
         /// Whether it runs: it pays only with a provider that caches prompts.
         pub mode: PruningMode = PruningMode::Off, Word(&["off", "cache-ttl"]);
         /// How long a provider keeps a prompt cached: `"5m"`, `"1h30m"`, or a number of minutes.
-        pub ttl: Lapse = Lapse::from_minutes(5), Duration;
+        pub ttl: ConfigDuration = ConfigDuration::from_minutes(5), Duration;
         /// The newest assistant messages whose results are never touched.
         pub keep_last_assistants: usize = 3, Whole(0), "messages";
         /// Share of the window at which long results are trimmed.

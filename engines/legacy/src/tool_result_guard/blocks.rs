@@ -2,10 +2,10 @@
 //! their share, and a line that says what is missing.
 
 use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
-use ctxhost_engine_kit::text::{Limit, truncate_blocks};
+use ctxhost_engine_kit::text::{TextLimit, truncate_blocks};
 use serde_json::{Value, json};
 
-use super::Original;
+use super::OriginalLocation;
 use crate::settings::CHARS_PER_TOKEN;
 
 /// What one image costs, in weighted characters.
@@ -14,36 +14,36 @@ const IMAGE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
 const MISSING_LINE_CHARS: u64 = 160;
 
 /// What a cut works with.
-pub(super) struct Room<'a> {
+pub(super) struct BlockBudget<'a> {
     /// The whole result, in weighted characters.
     pub(super) cap_chars: u64,
     /// So much of the texts is kept before an image may take its place, in weighted characters.
     pub(super) min_keep_chars: u64,
     /// Where the whole is, for the line that says what is missing.
-    pub(super) original: &'a Original<'a>,
+    pub(super) original: &'a OriginalLocation<'a>,
 }
 
 /// What a message costs by kind of block, in weighted characters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weight {
+pub(super) struct BlockWeights {
     texts: u64,
     images: u64,
     others: u64,
     text_blocks: usize,
 }
 
-impl Weight {
+impl BlockWeights {
     /// Weighs the blocks of a message.
-    pub(super) fn of(content: &[Value]) -> Weight {
-        let mut weight = Weight::default();
+    pub(super) fn from_content(content: &[Value]) -> BlockWeights {
+        let mut weight = BlockWeights::default();
         for block in content {
-            match Part::of(block) {
-                Part::Text(text) => {
+            match BlockKind::from_block(block) {
+                BlockKind::Text(text) => {
                     weight.texts += weighted_chars(text);
                     weight.text_blocks += 1;
                 }
-                Part::Image => weight.images += IMAGE_CHARS,
-                Part::Other(chars) => weight.others += chars,
+                BlockKind::Image => weight.images += IMAGE_CHARS,
+                BlockKind::Other(chars) => weight.others += chars,
             }
         }
         weight
@@ -60,34 +60,38 @@ impl Weight {
     }
 }
 
-enum Part<'v> {
+enum BlockKind<'v> {
     Text(&'v str),
     Image,
     Other(u64),
 }
 
-impl Part<'_> {
-    fn of(block: &Value) -> Part<'_> {
+impl BlockKind<'_> {
+    fn from_block(block: &Value) -> BlockKind<'_> {
         let text = block.get("text").and_then(Value::as_str);
         match (block.get("type").and_then(Value::as_str), text) {
-            (Some("text"), Some(text)) => Part::Text(text),
-            (Some("image"), _) => Part::Image,
-            _ => Part::Other(weighted_chars(&block.to_string())),
+            (Some("text"), Some(text)) => BlockKind::Text(text),
+            (Some("image"), _) => BlockKind::Image,
+            _ => BlockKind::Other(weighted_chars(&block.to_string())),
         }
     }
 }
 
 /// Rewrites the content of a message to fit `room`.
-pub(super) fn fit(content: &mut Vec<Value>, room: &Room<'_>, notice: impl Fn(u64) -> String) {
-    let texts = Weight::of(content).texts;
+pub(super) fn fit_content(
+    content: &mut Vec<Value>,
+    room: &BlockBudget<'_>,
+    notice: impl Fn(u64) -> String,
+) {
+    let texts = BlockWeights::from_content(content).texts;
     let reserved = texts.min(room.min_keep_chars) + MISSING_LINE_CHARS;
     let mut left = room.cap_chars.saturating_sub(reserved);
-    let mut missing = Missing::default();
+    let mut missing = OmittedBlocks::default();
     content.retain(|block| {
-        let (cost, count) = match Part::of(block) {
-            Part::Text(_) => return true,
-            Part::Image => (IMAGE_CHARS, &mut missing.images),
-            Part::Other(chars) => (chars, &mut missing.others),
+        let (cost, count) = match BlockKind::from_block(block) {
+            BlockKind::Text(_) => return true,
+            BlockKind::Image => (IMAGE_CHARS, &mut missing.images),
+            BlockKind::Other(chars) => (chars, &mut missing.others),
         };
         let fits = cost <= left;
         if fits {
@@ -98,7 +102,7 @@ pub(super) fn fit(content: &mut Vec<Value>, room: &Room<'_>, notice: impl Fn(u64
         fits
     });
     let line = missing.line(room.original);
-    let kept = Weight::of(content);
+    let kept = BlockWeights::from_content(content);
     let spent = kept.images + kept.others + line.as_deref().map_or(0, weighted_chars);
     cut_texts(content, room, room.cap_chars.saturating_sub(spent), notice);
     content.extend(line.map(|text| json!({"type": "text", "text": text})));
@@ -106,12 +110,13 @@ pub(super) fn fit(content: &mut Vec<Value>, room: &Room<'_>, notice: impl Fn(u64
 
 fn cut_texts(
     content: &mut [Value],
-    room: &Room<'_>,
+    room: &BlockBudget<'_>,
     max_chars: u64,
     notice: impl Fn(u64) -> String,
 ) {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
-    let limit = Limit { min_keep_chars: room.min_keep_chars, ..Limit::chars(max_chars) };
+    let limit =
+        TextLimit { min_keep_chars: room.min_keep_chars, ..TextLimit::with_max_chars(max_chars) };
     let cut: Vec<String> =
         truncate_blocks(&texts, limit, notice).into_iter().map(|text| text.into_owned()).collect();
     let blocks = content.iter_mut().filter(|block| text_of(block).is_some());
@@ -121,20 +126,20 @@ fn cut_texts(
 }
 
 fn text_of(block: &Value) -> Option<&str> {
-    match Part::of(block) {
-        Part::Text(text) => Some(text),
+    match BlockKind::from_block(block) {
+        BlockKind::Text(text) => Some(text),
         _ => None,
     }
 }
 
 #[derive(Default)]
-struct Missing {
+struct OmittedBlocks {
     images: usize,
     others: usize,
 }
 
-impl Missing {
-    fn line(&self, original: &Original<'_>) -> Option<String> {
+impl OmittedBlocks {
+    fn line(&self, original: &OriginalLocation<'_>) -> Option<String> {
         let count = |count: usize, word: &str| match count {
             0 => None,
             1 => Some(format!("1 {word}")),

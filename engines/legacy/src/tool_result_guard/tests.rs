@@ -1,33 +1,37 @@
 //! Caps, cuts and the balance of all results.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
-use ctxhost_engine_api::{Action, Kind, Message, Plan, Role};
+use ctxhost_engine_api::{Action, EntryKind, Message, Plan, Role};
 use serde_json::json;
 
 use super::*;
 
-fn assembled(talk: &Conversation, window_tokens: u64, memory: &mut SessionMemory) -> Plan {
-    let scope = Scope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None };
+fn assembled(talk: &TranscriptBuilder, window_tokens: u64, memory: &mut SessionDecisions) -> Plan {
+    let scope = ReductionScope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None };
     assembled_in(talk, scope, memory)
 }
 
 /// The recorded cases cut no more than is needed.
-fn assembled_in(talk: &Conversation, scope: Scope, memory: &mut SessionMemory) -> Plan {
+fn assembled_in(
+    talk: &TranscriptBuilder,
+    scope: ReductionScope,
+    memory: &mut SessionDecisions,
+) -> Plan {
     let settings = ToolResultSettings { aggregate_slack: 0.0, ..ToolResultSettings::default() };
     assembled_by(&settings, talk, scope, memory)
 }
 
 fn assembled_by(
     settings: &ToolResultSettings,
-    talk: &Conversation,
-    scope: Scope,
-    memory: &mut SessionMemory,
+    talk: &TranscriptBuilder,
+    scope: ReductionScope,
+    memory: &mut SessionDecisions,
 ) -> Plan {
     let transcript = talk.transcript();
     let cap_chars = single_cap_chars(scope.window_tokens, settings);
-    let mut results = ToolResults::of(&transcript, cap_chars);
-    reduce(&mut results, &transcript, scope, settings, memory);
+    let mut results = ToolResults::from_transcript(&transcript, cap_chars);
+    reduce_results(&mut results, &transcript, scope, settings, memory);
     results.into_plan()
 }
 
@@ -44,8 +48,8 @@ fn replaced(plan: &Plan) -> Vec<(u64, &str)> {
     .collect()
 }
 
-fn rounds(sizes: &[usize]) -> Conversation {
-    let mut talk = Conversation::new();
+fn rounds(sizes: &[usize]) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("go");
     for size in sizes {
         talk.calls(&[("1", "exec", "{}")]).result("1", "exec", &"x".repeat(*size));
@@ -65,7 +69,7 @@ fn caps_by_window() {
         (200_000, 64_000, 400_000),
         (1_000_000, 64_000, 2_000_000),
     ] {
-        let caps = Caps::of(window, &settings);
+        let caps = WindowCaps::for_window(window, &settings);
         assert_eq!((caps.single, caps.aggregate), (single, aggregate), "window {window}");
     }
 }
@@ -74,7 +78,7 @@ fn caps_by_window() {
 #[test]
 fn case_23_one_large_result_is_cut_and_names_its_original() {
     let talk = rounds(&[40_000]);
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let plan = assembled(&talk, 64_000, &mut memory);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 16_000);
@@ -92,15 +96,15 @@ fn case_23_one_large_result_is_cut_and_names_its_original() {
 /// Case 22: the design has the per-result cap of 3.1 in place of V's separate guard cap.
 #[test]
 fn case_22_a_result_that_fits_stays() {
-    let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionMemory::default());
+    let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionDecisions::default());
     assert!(replaced(&plan).is_empty());
-    let plan = assembled(&rounds(&[30_000]), 20_000, &mut SessionMemory::default());
+    let plan = assembled(&rounds(&[30_000]), 20_000, &mut SessionDecisions::default());
     assert_eq!(weighted_chars(replaced(&plan)[0].1), 16_000);
 }
 
 #[test]
 fn over_half_of_the_window_is_cleared() {
-    let plan = assembled(&rounds(&[140_000]), 64_000, &mut SessionMemory::default());
+    let plan = assembled(&rounds(&[140_000]), 64_000, &mut SessionDecisions::default());
     let text = replaced(&plan)[0].1;
     assert!(text.starts_with(CLEARED) && text.contains("entry 00000002"), "{text}");
 }
@@ -109,7 +113,7 @@ fn over_half_of_the_window_is_cleared() {
 fn case_24_all_together_give_way_from_the_oldest_on() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let plan = assembled(&talk, 10_000, &mut memory);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 3_000);
@@ -120,9 +124,12 @@ fn case_24_all_together_give_way_from_the_oldest_on() {
 fn one_cut_makes_room_for_many_requests() {
     let cuts_with = |aggregate_slack: f64| {
         let settings = ToolResultSettings { aggregate_slack, ..ToolResultSettings::default() };
-        let scope =
-            Scope { window_tokens: 10_000, budget_tokens: u64::MAX / 8, sent_until_ms: None };
-        let mut memory = SessionMemory::default();
+        let scope = ReductionScope {
+            window_tokens: 10_000,
+            budget_tokens: u64::MAX / 8,
+            sent_until_ms: None,
+        };
+        let mut memory = SessionDecisions::default();
         let mut shown = Vec::new();
         let mut cuts = 0;
         for round in 1..=20 {
@@ -140,14 +147,14 @@ fn one_cut_makes_room_for_many_requests() {
 #[test]
 fn caps_follow_the_budget_in_force() {
     let settings = ToolResultSettings::default();
-    let cap = |budget| single_cap_chars(window_in_force(200_000, budget), &settings);
+    let cap = |budget| single_cap_chars(effective_window_tokens(200_000, budget), &settings);
     assert_eq!((cap(150_000), cap(13_000), cap(4_000)), (64_000, 16_000, 9_600));
 }
 
 #[test]
 fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
     for (window_tokens, size) in [(0, 60), (0, 120), (2, 60), (80, 200), (80, 2_500)] {
-        let mut memory = SessionMemory::default();
+        let mut memory = SessionDecisions::default();
         let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut memory);
         for (seq, text) in replaced(&plan) {
             assert!(text.len() < size, "{window_tokens}, {size}: entry {seq} is {text:?}");
@@ -159,7 +166,7 @@ fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
 fn what_the_aggregate_rule_has_cut_stays_cut() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let first = assembled(&talk, 10_000, &mut memory);
     let before = replaced(&first)[0].1;
     assert_eq!(replaced(&assembled(&talk, 10_000, &mut memory))[0].1, before);
@@ -170,7 +177,7 @@ fn what_the_aggregate_rule_has_cut_stays_cut() {
 #[test]
 fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
     let talk = rounds(&[9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000]);
-    let plan = assembled(&talk, 10_000, &mut SessionMemory::default());
+    let plan = assembled(&talk, 10_000, &mut SessionDecisions::default());
     let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(cut, [2, 4, 6]);
     let sum: u64 = plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum();
@@ -178,7 +185,7 @@ fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
 }
 
 /// A result with its blocks as they come.
-fn result_of(content: serde_json::Value) -> Conversation {
+fn result_of(content: serde_json::Value) -> TranscriptBuilder {
     let raw = json!({
         "role": "toolResult", "toolCallId": "1", "toolName": "shot", "content": content,
         "details": {"full": "d".repeat(500)},
@@ -186,13 +193,13 @@ fn result_of(content: serde_json::Value) -> Conversation {
     let raw = raw.to_string();
     let message = Message::parse(&raw, "");
     let has_image = raw.contains("\"image\"");
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("1", "shot", "{}")]).push(NewEntry {
         id: "shot".into(),
         parent_id: String::new(),
         timestamp_ms: 1,
         role: Role::Tool,
-        kind: Kind::Message,
+        kind: EntryKind::Message,
         flags: if has_image { Flags::IMAGES } else { Flags::default() },
         tokens: tokens::message(&message),
         text: message.text(),
@@ -239,7 +246,7 @@ fn case_21_blocks_share_the_cap() {
     let plan = assembled(
         &result_of(json!([text(12_000), image(), text(6_000), text(4)])),
         64_000,
-        &mut SessionMemory::default(),
+        &mut SessionDecisions::default(),
     );
     let (blocks, _) = blocks_left(&plan);
     let [first, image, second, tiny] = &blocks[..] else { panic!("{blocks:?}") };
@@ -254,7 +261,7 @@ fn case_22_images_are_counted_and_left_out_from_the_end() {
     let plan = assembled(
         &result_of(json!([image(), text(12), image(), image()])),
         20_000,
-        &mut SessionMemory::default(),
+        &mut SessionDecisions::default(),
     );
     let (blocks, last) = blocks_left(&plan);
     assert_eq!(blocks[..2], ["image", "12"]);
@@ -268,27 +275,27 @@ fn case_22_images_are_counted_and_left_out_from_the_end() {
 #[test]
 fn case_22_an_unknown_block_that_is_too_large_is_only_named() {
     let block = json!({"type": "chart", "data": "c".repeat(30_000)});
-    let plan = assembled(&result_of(json!([block])), 20_000, &mut SessionMemory::default());
+    let plan = assembled(&result_of(json!([block])), 20_000, &mut SessionDecisions::default());
     let (blocks, last) = blocks_left(&plan);
     assert_eq!(blocks.len(), 1);
     assert!(last.starts_with("[1 block omitted from context"), "{last}");
 }
 
 /// A conversation whose results are all older than `sent_until_ms`.
-fn sent(budget_tokens: u64) -> Scope {
-    Scope { window_tokens: 10_000, budget_tokens, sent_until_ms: Some(i64::MAX) }
+fn sent(budget_tokens: u64) -> ReductionScope {
+    ReductionScope { window_tokens: 10_000, budget_tokens, sent_until_ms: Some(i64::MAX) }
 }
 
 #[test]
 fn what_was_sent_stays_while_the_request_fits() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let roomy = sent(100_000);
     assert!(replaced(&assembled_in(&talk, roomy, &mut memory)).is_empty(), "still cached");
-    let expired = Scope { sent_until_ms: None, ..roomy };
+    let expired = ReductionScope { sent_until_ms: None, ..roomy };
     assert_eq!(replaced(&assembled_in(&talk, expired, &mut memory)).len(), 1);
-    let mut memory = SessionMemory::default();
+    let mut memory = SessionDecisions::default();
     let tight = sent(13_000);
     assert_eq!(replaced(&assembled_in(&talk, tight, &mut memory)).len(), 1, "it would not fit");
 }
@@ -298,23 +305,22 @@ fn what_is_new_is_cut_before_what_was_sent() {
     let mut talk = rounds(&[9_000; 5]);
     let last_sent_ms = talk.transcript().last().unwrap().timestamp_ms();
     talk.calls(&[("2", "exec", "{}")]).result("2", "exec", &"y".repeat(9_000)).assistant("done");
-    let scope = Scope { sent_until_ms: Some(last_sent_ms), ..sent(100_000) };
-    let plan = assembled_in(&talk, scope, &mut SessionMemory::default());
+    let scope = ReductionScope { sent_until_ms: Some(last_sent_ms), ..sent(100_000) };
+    let plan = assembled_in(&talk, scope, &mut SessionDecisions::default());
     let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(cut, [12], "{:?}", plan.ops);
 }
 
 #[test]
 fn a_cap_below_the_shortest_notice_leaves_a_result_as_it_is() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("1", "read", "{}")]).result("1", "read", "nobody");
     let transcript = talk.transcript();
     let result = transcript.last().unwrap();
     let settings = ToolResultSettings::default();
     for cap_chars in 0..12 {
         let shown = cut_entry(&result, cap_chars, &settings, None);
-        let is_empty =
-            |shown: &Shown| matches!(&shown.form, Form::Text(text) if text.trim().is_empty());
+        let is_empty = |shown: &EntryReplacement| matches!(&shown.body, ReplacementBody::Text(text) if text.trim().is_empty());
         assert!(!shown.as_ref().is_some_and(is_empty), "{cap_chars}");
     }
 }

@@ -1,16 +1,16 @@
 //! What follows the five sections: recent turns, failures, files, the rules of the workspace.
 
 use ctxhost_engine_api::Role;
-use ctxhost_engine_api::testing::Conversation;
-use ctxhost_engine_kit::cuts::recent_turns;
-use ctxhost_engine_kit::summary::unwrap;
+use ctxhost_engine_api::testing::TranscriptBuilder;
+use ctxhost_engine_kit::cuts::recent_turns_start;
+use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::{Value, json};
 
 use crate::stage::{engine, offline, planned, request, session, summaries};
 
-fn told(talk: &Conversation, config: &Value, budget_tokens: u64) -> String {
+fn told(talk: &TranscriptBuilder, config: &Value, budget_tokens: u64) -> String {
     let plan = planned(&engine(&offline(), config), &talk.transcript(), request(budget_tokens, 1));
-    unwrap(summaries(&plan)[0]).into_owned()
+    unwrap_summary(summaries(&plan)[0]).into_owned()
 }
 
 /// V: 0, 1, 2, 3 of four turns; here of a longer session, with their results.
@@ -21,11 +21,11 @@ fn case_59_recent_turns_with_their_results() {
         let talk = session(80);
         let transcript = talk.transcript();
         let plan = planned(&engine(&offline(), &config), &transcript, request(18_000, 1));
-        let text = unwrap(summaries(&plan)[0]);
+        let text = unwrap_summary(summaries(&plan)[0]);
         let recent = text.split_once("## Recent turns").map_or("", |(_, recent)| recent);
         assert_eq!(recent.matches("- User: ").count(), turns, "{recent}");
         let folded = plan.ops[1].action.range();
-        let start = recent_turns(&transcript, folded.clone(), turns);
+        let start = recent_turns_start(&transcript, folded.clone(), turns);
         let results = transcript.range(start..folded.end).filter(|e| e.role() == Role::Tool);
         assert_eq!(recent.matches("- Tool result (").count(), results.count());
     }
@@ -44,7 +44,7 @@ fn case_47_a_short_history_is_told_and_preserved() {
 
 #[test]
 fn case_60_tool_failures() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("task");
     for (id, tool, text) in [
         ("1", "exec", "first\n  line"),
@@ -67,7 +67,7 @@ fn case_60_tool_failures() {
 
 #[test]
 fn case_60_the_newest_eight_failures() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("task");
     for number in 0..11 {
         let id = number.to_string();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::EngineDoor;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::border::EngineFactory;
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
     AssembleRequest, BootstrapRequest, EngineError, ErrorKind, ModelRef, capability,
 };
-use ctxhost_engine_legacy::Legacy;
+use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::json;
 
 use crate::stage::assemble;
@@ -18,9 +18,9 @@ fn a_full_disk_is_logged_and_fails_no_request() {
     for store in [capability::KV, capability::BLOB] {
         host.fail(store, EngineError::new(ErrorKind::Store, "the disk is full"));
     }
-    let door = EngineDoor::linked::<Legacy>();
+    let door = EngineFactory::linked::<LegacyEngine>();
     let engine = door.create(Arc::new(host.clone()), &json!({})).unwrap();
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     for round in 0..12 {
         let id = round.to_string();
         talk.user("go").calls(&[(&id, "exec", "{}")]).result(&id, "exec", &"x".repeat(20_000));

@@ -1,7 +1,7 @@
 //! Compactions as a whole, without a model: what is folded, what stays, what the summary says.
 
 use ctxhost_engine_api::border::EngineHandle;
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, Compaction, ErrorKind, Role};
 use ctxhost_engine_kit::summary::HEADINGS;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn a_split_turn_keeps_its_request_and_gets_a_summary_of_its_own() {
 
 #[test]
 fn a_single_task_with_a_long_tool_loop_compacts() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("Refactor everything. Always keep the tests green.");
     for step in 0..100 {
         talk.calls(&[("s", "exec", "{}")]).result(
@@ -89,7 +89,7 @@ fn a_single_task_with_a_long_tool_loop_compacts() {
 
 #[test]
 fn one_huge_result_is_cut_in_place() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("look").calls(&[("a", "read", "{}"), ("b", "read", "{}")]);
     talk.result("a", "read", &"x".repeat(90_000)).result("b", "read", "small");
     let transcript = talk.transcript();
@@ -105,7 +105,7 @@ fn nothing_is_said_plainly() {
     let short = session(2);
     let compaction = compact(&plain(), &short.transcript(), request(100_000, 1)).unwrap();
     assert!(matches!(compaction, Compaction::Nothing { .. }));
-    let empty = Conversation::new();
+    let empty = TranscriptBuilder::new();
     let compaction = compact(&plain(), &empty.transcript(), request(100_000, 1)).unwrap();
     assert!(matches!(compaction, Compaction::Nothing { .. }));
 }
@@ -115,7 +115,7 @@ fn repeated_compactions_neither_nest_nor_grow() {
     let mut summary: Option<(String, Value)> = None;
     let mut sizes = Vec::new();
     for _ in 0..5 {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("The task: keep the service alive");
         if let Some((text, details)) = &summary {
             earlier_summary(&mut talk, text, details);
@@ -138,7 +138,7 @@ fn repeated_compactions_neither_nest_nor_grow() {
 
 #[test]
 fn secrets_reach_neither_summary_nor_model() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("task");
     for turn in 0..30 {
         talk.user(&format!("Always use sk-ant-REDACTED{turn} and password=hunter2hunter2"));
@@ -148,7 +148,7 @@ fn secrets_reach_neither_summary_nor_model() {
     }
     let host = answering(vec![failing(ErrorKind::ModelAuth)]);
     let plan = planned(&engine(&host, &json!({})), &talk.transcript(), request(3_000, 1));
-    let asked = host.asked();
+    let asked = host.completion_requests();
     assert!(!asked.is_empty());
     let read = asked.iter().map(|request| request.prompt.as_str());
     for text in read.chain(summaries(&plan)) {
@@ -171,7 +171,7 @@ fn what_cannot_fit_is_said_with_its_numbers() {
 /// The request of the history was answered in the tail that stays, so nobody does it again.
 #[test]
 fn a_request_that_the_tail_answers_is_not_pending() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task");
     for round in 0..12 {
         talk.assistant(&format!("note {round} {}", "w".repeat(900)));
@@ -193,7 +193,7 @@ fn a_request_that_the_tail_answers_is_not_pending() {
 /// Facts 4.5: the same message twice within a minute is told once.
 #[test]
 fn case_40_a_message_that_was_sent_twice_is_told_once() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task")
         .user("Please deploy the whole cluster")
         .user("Please deploy the whole cluster");

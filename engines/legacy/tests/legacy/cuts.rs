@@ -1,6 +1,6 @@
 //! Cases 34 and 35: where the history ends, and what an earlier summary becomes.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, Compaction};
 use serde_json::json;
 
@@ -10,9 +10,9 @@ use crate::stage::{compact, engine, offline, planned, request, summaries};
 const UNIT_TOKENS: u64 = 4_000;
 
 /// u1 a1 u2 a2(call) r2 a3 u3, each but the last of one unit.
-fn recorded() -> Conversation {
+fn recorded() -> TranscriptBuilder {
     let unit = "x".repeat(UNIT_TOKENS as usize * 4);
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user(&unit).assistant(&unit).user(&unit);
     talk.calls(&[("1", "write", &json!({"content": unit}).to_string())]);
     talk.result("1", "write", &unit).assistant(&unit).user("and now?");
@@ -55,7 +55,7 @@ fn case_34_where_the_tail_begins() {
 /// that summary stands in the live transcript and is folded with what follows: one summary is left.
 #[test]
 fn case_35_an_earlier_summary_is_taken_up() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task").summary("## Decisions\n- use axum\n\n## Constraints/Rules\n- no unsafe");
     for round in 0..30 {
         talk.user(&format!("step {round} please")).assistant(&"w".repeat(900));

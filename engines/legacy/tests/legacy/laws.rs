@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, transcripts};
-use ctxhost_engine_api::testing::{Conversation, plan_fault};
+use ctxhost_engine_api::testing::{TranscriptBuilder, plan_fault};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ErrorKind, Flags, ModelRef, Plan, PromptCache,
     Transcript,
@@ -87,7 +87,7 @@ fn check_assembled(
     prop_assert!(tokens <= transcript.total_tokens() + slack(transcript));
     for item in once.project(transcript) {
         let is_fixed = item.entry().is_some_and(|entry| entry.has(Flags::PINNED));
-        prop_assert!(!is_fixed || matches!(item, ctxhost_engine_api::Item::Kept(_)));
+        prop_assert!(!is_fixed || matches!(item, ctxhost_engine_api::PlanItem::Kept(_)));
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn check_compacted(
 
 /// A generated conversation, told often enough to be worth a compaction.
 fn repeated(generated: &GeneratedTranscript, times: usize) -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("The first task.");
     for round in 0..times {
         for entry in &generated.entries {
@@ -188,7 +188,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A working session: large results, long turns.
 fn worked(steps: &[Step]) -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("The first task, pinned.");
     for (at, step) in steps.iter().enumerate() {
         match step {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::EngineDoor;
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::border::EngineFactory;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, AssembleRequest, ErrorKind, ModelRef, Plan, PromptCache, Role};
-use ctxhost_engine_legacy::Legacy;
+use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::json;
 
 use crate::stage::{assemble, engine, offline};
@@ -15,8 +15,8 @@ fn request(window_tokens: u64) -> AssembleRequest {
     AssembleRequest { model, budget: window_tokens / 2, ..AssembleRequest::default() }
 }
 
-fn session() -> Conversation {
-    let mut talk = Conversation::new();
+fn session() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for _ in 0..12 {
         talk.user("go").calls(&[("1", "exec", "{}")]).result("1", "exec", &"x".repeat(20_000));
         talk.assistant("done");
@@ -26,7 +26,7 @@ fn session() -> Conversation {
 
 #[test]
 fn what_is_small_is_kept_in_one_piece() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("hello").assistant("hi");
     let engine = engine(&offline(), &json!({}));
     let plan = assemble(&engine, &talk.transcript(), request(200_000)).unwrap();
@@ -78,7 +78,7 @@ fn every_call_keeps_its_result_and_every_role_its_place() {
 
 #[test]
 fn a_wrong_setting_stops_the_engine_at_its_door() {
-    let door = EngineDoor::linked::<Legacy>();
+    let door = EngineFactory::linked::<LegacyEngine>();
     let config = json!({"prunning": {}});
     let error = door.create(Arc::new(offline()), &config).unwrap_err();
     assert_eq!(error.detail["key"], "prunning");

@@ -1,6 +1,6 @@
 //! A history told in parts and chunks, what came before it, and what is left where a part fails.
 
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
 use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Result};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn case_51_parts_are_told_and_merged() {
     for parallel in [false, true] {
         let config = json!({"compaction": {"parallel_parts": parallel}});
         let (host, plan) = staged(&config, vec![Ok(good_summary(60))], 60);
-        let asked = host.asked();
+        let asked = host.completion_requests();
         let merge = &asked.last().unwrap().prompt;
         assert!(asked.len() >= 3, "{}", asked.len());
         assert!(merge.contains("[Part 1 of 2 - oldest messages, 2026-01-01 00:00 to "), "{merge}");
@@ -38,7 +38,7 @@ fn case_51_parts_are_told_and_merged() {
 fn case_52_chunks_roll_each_with_the_notes_before_it() {
     let config = json!({"compaction": {"parts": 1}});
     let (host, _) = staged(&config, vec![Ok(good_summary(60))], 60);
-    let asked = host.asked();
+    let asked = host.completion_requests();
     assert!(asked.len() >= 2);
     assert!(!asked[0].prompt.contains("<previous-summary"));
     assert!(asked[1..].iter().all(|request| request.prompt.contains("<previous-summary")));
@@ -51,7 +51,7 @@ fn case_53_a_later_failure_keeps_what_was_told() {
     let answers = vec![Ok(told), failing(ErrorKind::ModelFailed)];
     let (host, plan) = staged(&json!({}), answers, 40);
     let text = summaries(&plan)[0];
-    assert_eq!(host.asked().len(), 4, "one answer, then three tries");
+    assert_eq!(host.completion_requests().len(), 4, "one answer, then three tries");
     assert!(text.contains("[Partial summary: a model told chunks 1-1 of"), "{text}");
     assert!(text.contains("- told by the model"));
     assert!(text.contains("by adding a guard instead of a lock"), "the rest is extracted");
@@ -77,14 +77,14 @@ fn case_54_without_the_oversized_message_it_works() {
 
 #[test]
 fn case_48_an_earlier_summary_is_updated_not_told_again() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("task").summary("## Decisions\n- use axum");
     for _ in 0..20 {
         talk.user("Go on with the work").assistant(&"w".repeat(400));
     }
     let host = answering(vec![failing(ErrorKind::ModelAuth)]);
     let plan = planned(&engine(&host, &json!({})), &talk.transcript(), request(2_000, 1));
-    let asked = host.asked();
+    let asked = host.completion_requests();
     let (conversation, previous) = asked[0].prompt.split_once("<previous-summary").unwrap();
     assert!(!conversation.contains("use axum") && previous.contains("- use axum"));
     assert!(previous.contains("Update the previous summary with the conversation"));
@@ -93,7 +93,7 @@ fn case_48_an_earlier_summary_is_updated_not_told_again() {
 
 #[test]
 fn case_49_without_a_conversation_no_model_is_asked() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.system("be quiet");
     for round in 0..40 {
         let id = round.to_string();
@@ -102,7 +102,7 @@ fn case_49_without_a_conversation_no_model_is_asked() {
     }
     let host = answering(vec![Ok(good_summary(12))]);
     let plan = planned(&engine(&host, &json!({})), &talk.transcript(), request(3_000, 1));
-    assert!(host.asked().is_empty());
+    assert!(host.completion_requests().is_empty());
     assert_eq!(writer(&plan), "extractive");
     assert_eq!(summaries(&plan)[0].matches("- None.").count(), 5);
 }
@@ -119,7 +119,7 @@ fn case_50_a_split_turn_says_that_its_request_is_kept() {
     let host = answering(vec![Ok(marked)]);
     let config = json!({"compaction": {"identifier_policy": "off"}});
     let plan = planned(&engine(&host, &config), &talk.transcript(), in_one_request(4_000));
-    let asked = host.asked();
+    let asked = host.completion_requests();
     let prefix: Vec<_> = asked
         .iter()
         .filter(|request| request.prompt.contains("kept word for word elsewhere"))
@@ -138,5 +138,5 @@ fn a_huge_history_is_told_without_a_model_first_in_the_last_try() {
     let config = json!({"compaction": {"chunk_overhead_tokens": 0, "parts": 4}});
     let answer = compact(&engine(&host, &config), &session(60).transcript(), request);
     assert!(matches!(answer, Ok(Compaction::Plan(_))));
-    assert!(host.asked()[0].prompt.contains("<previous-summary"), "the older half");
+    assert!(host.completion_requests()[0].prompt.contains("<previous-summary"), "the older half");
 }

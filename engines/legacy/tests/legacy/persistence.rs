@@ -1,6 +1,6 @@
 //! Decisions outlive the process: a restart sends the bytes that were sent before.
 
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
     AssembleRequest, BootstrapRequest, LogLevel, ModelRef, Plan, PromptCache, SessionRef,
     capability,
@@ -11,8 +11,8 @@ use crate::stage::{assemble, engine, offline};
 
 const TTL_MS: i64 = 300_000;
 
-fn session() -> Conversation {
-    let mut talk = Conversation::new();
+fn session() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for round in 0..12 {
         let id = round.to_string();
         talk.user("go").calls(&[(&id, "exec", "{}")]).result(&id, "exec", &"x".repeat(20_000));
@@ -81,7 +81,7 @@ fn session_transcript() -> ctxhost_engine_api::Transcript {
 fn nothing_new_writes_nothing() {
     let host = offline();
     let engine = engine(&host, &json!({}));
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("hello").assistant("hi");
     assemble(&engine, &talk.transcript(), request("s", 1)).unwrap();
     assert!(host.kv().is_empty());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
-    Action, AssembleRequest, CompactRequest, Compaction, Flags, Kind, Message, ModelRef, Role,
+    Action, AssembleRequest, CompactRequest, Compaction, EntryKind, Flags, Message, ModelRef, Role,
     Transcript,
 };
 use serde_json::{Value, json};
@@ -58,11 +58,11 @@ fn a_recorded_coding_session_runs_through_all_layers() {
         let after = log.total_tokens();
         assert!(after <= BUDGET_TOKENS * 95 / 100, "compaction {compactions} left {after}");
         let summaries =
-            log.snapshot().iter().filter(|e| e.kind() == Kind::CompactionSummary).count();
+            log.snapshot().iter().filter(|e| e.kind() == EntryKind::CompactionSummary).count();
         assert!(summaries <= 2, "summaries are merged, not piled up");
         if std::env::var_os("SHOW_SUMMARIES").is_some() {
             let snapshot = log.snapshot();
-            let told = snapshot.iter().filter(|e| e.kind() == Kind::CompactionSummary);
+            let told = snapshot.iter().filter(|e| e.kind() == EntryKind::CompactionSummary);
             told.for_each(|entry| report(&format!("--- {compactions}: {after}\n{}", entry.text())));
         }
     }
@@ -93,7 +93,7 @@ fn entries(text: &str) -> impl Iterator<Item = NewEntry> {
             parent_id: String::new(),
             timestamp_ms: 0,
             role,
-            kind: Kind::Message,
+            kind: EntryKind::Message,
             flags: if is_error {
                 Flags::ERROR
             } else if at == 1 {
@@ -132,7 +132,7 @@ fn applied(transcript: &Transcript, plan: &ctxhost_engine_api::Plan) -> Transcri
                     parent_id: String::new(),
                     timestamp_ms: 0,
                     role: Role::User,
-                    kind: Kind::CompactionSummary,
+                    kind: EntryKind::CompactionSummary,
                     flags: Flags::SYNTHETIC,
                     tokens: tokens::estimate(text),
                     text: text.clone(),

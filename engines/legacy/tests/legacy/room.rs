@@ -1,6 +1,6 @@
 //! What a compaction fills its room with: requests word for word, the ledger, the newest turns.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Transcript};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn shown(plan: &Plan, transcript: &Transcript) -> String {
 }
 
 /// Turns of a coding session: a request, commands and reads, an answer.
-fn work(talk: &mut Conversation, turns: std::ops::Range<usize>) {
+fn work(talk: &mut TranscriptBuilder, turns: std::ops::Range<usize>) {
     for turn in turns {
         talk.user(&format!("Please look into case {turn}:\nwhy does step {turn} fail?"));
         let id = format!("c{turn}");
@@ -39,7 +39,7 @@ fn compacted(rounds: usize, turns: usize, budget: u64) -> Vec<(String, u64)> {
     let mut summary: Option<(String, Value)> = None;
     let mut seen = Vec::new();
     for round in 0..rounds {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("The task: keep the service alive");
         if let Some((text, details)) = &summary {
             earlier_summary(&mut talk, text, details);
@@ -74,7 +74,7 @@ fn every_request_and_most_commands_survive_every_compaction() {
 
 #[test]
 fn a_short_request_never_gives_way_to_a_long_one() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task").user("Use tabs.").user(&"a pasted log line ".repeat(900));
     talk.user("Write the changelog.");
     work(&mut talk, 0..20);
@@ -90,7 +90,7 @@ fn a_short_request_never_gives_way_to_a_long_one() {
 /// Two results of which each alone is larger than the room: they are cut, and the room is used.
 #[test]
 fn large_results_are_cut_before_the_room_stays_empty() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("read both");
     for id in ["a", "b"] {
         talk.calls(&[(id, "read", r#"{"path":"/srv/app/large.rs"}"#)]);
@@ -108,7 +108,7 @@ fn large_results_are_cut_before_the_room_stays_empty() {
 
 #[test]
 fn the_ledger_has_its_limits_and_may_be_switched_off() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task");
     work(&mut talk, 0..60);
     let transcript = talk.transcript();
@@ -154,7 +154,7 @@ proptest! {
     fn a_compaction_uses_its_room(
         sizes in prop::collection::vec((1usize..400, 1usize..12_000), 24..60), budget in 6_000u64..20_000,
     ) {
-        let mut talk = Conversation::new();
+        let mut talk = TranscriptBuilder::new();
         talk.user("The first task.");
         for (at, (ask, result)) in sizes.iter().enumerate() {
             let id = at.to_string();
@@ -178,7 +178,7 @@ proptest! {
 /// The same transcript read back after a restart gives the same bytes.
 #[test]
 fn a_compaction_is_the_same_after_a_restart() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("the task");
     work(&mut talk, 0..40);
     let transcript = talk.transcript();

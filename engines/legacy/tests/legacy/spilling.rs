@@ -1,6 +1,6 @@
 //! Large results put away: stored once, named in the notice, and nothing lost where that fails.
 
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
     Action, AssembleRequest, LogLevel, ModelRef, Plan, SessionRef, Transcript, capability,
 };
@@ -20,8 +20,8 @@ fn spilling() -> Value {
     json!({"tool_results": {"spill_chars": 4_000}})
 }
 
-fn session() -> Conversation {
-    let mut talk = Conversation::new();
+fn session() -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("a", "exec", "{}"), ("b", "exec", "{}")]);
     talk.result("a", "exec", &"x".repeat(LARGE_CHARS)).result("b", "exec", &"y".repeat(3_000));
     talk
@@ -94,7 +94,7 @@ fn without_a_store_the_session_alone_keeps_the_original() {
 
 /// One turn whose results are nearly everything.
 fn crowded() -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("go");
     for round in 0..6 {
         let id = round.to_string();

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
-    Action, AssembleRequest, CompactRequest, Compaction, Completion, EngineError, ErrorKind, Flags,
-    Kind, Message, ModelRef, Plan, Result, Role, Transcript, capability,
+    Action, AssembleRequest, CompactRequest, Compaction, Completion, EngineError, EntryKind,
+    ErrorKind, Flags, Message, ModelRef, Plan, Result, Role, Transcript, capability,
 };
 use ctxhost_engine_kit::summary::HEADINGS;
-use ctxhost_engine_legacy::Legacy;
+use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::{Value, json};
 
 /// A host without a model.
@@ -37,7 +37,7 @@ pub(crate) fn failing(kind: ErrorKind) -> Result<String> {
 }
 
 pub(crate) fn engine(host: &ScriptedHost, config: &Value) -> EngineHandle {
-    EngineDoor::linked::<Legacy>().create(Arc::new(host.clone()), config).unwrap()
+    EngineFactory::linked::<LegacyEngine>().create(Arc::new(host.clone()), config).unwrap()
 }
 
 pub(crate) fn assemble(
@@ -86,8 +86,8 @@ pub(crate) fn in_one_request(budget: u64) -> CompactRequest {
 }
 
 /// A session of several turns with tools, about 300 tokens a turn.
-pub(crate) fn session(turns: usize) -> Conversation {
-    let mut talk = Conversation::new();
+pub(crate) fn session(turns: usize) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for turn in 0..turns {
         let path = format!(r#"{{"path": "/srv/app/module_{turn}.rs"}}"#);
         talk.user(&format!(
@@ -135,7 +135,7 @@ pub(crate) fn writer(plan: &Plan) -> &str {
 }
 
 /// The summary of an earlier compaction with what it left beside it.
-pub(crate) fn earlier_summary(talk: &mut Conversation, text: &str, details: &Value) {
+pub(crate) fn earlier_summary(talk: &mut TranscriptBuilder, text: &str, details: &Value) {
     let raw = json!({"type": "compaction", "summary": text, "details": details}).to_string();
     let id = format!("summary-{}", talk.len());
     talk.push(NewEntry {
@@ -143,7 +143,7 @@ pub(crate) fn earlier_summary(talk: &mut Conversation, text: &str, details: &Val
         parent_id: String::new(),
         timestamp_ms: 1,
         role: Role::User,
-        kind: Kind::CompactionSummary,
+        kind: EntryKind::CompactionSummary,
         flags: Flags::SYNTHETIC,
         tokens: tokens::message(&Message::parse(&raw, text)),
         text: text.to_owned(),

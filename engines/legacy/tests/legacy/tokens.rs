@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::Message;
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
-use ctxhost_engine_kit::text::weighted;
+use ctxhost_engine_kit::text::weighted_len;
 use serde_json::{Value, json};
 
 #[test]
@@ -20,7 +20,7 @@ fn cases_1_and_2_weighted_characters() {
         ("㐀", 12, 12),
     ] {
         assert_eq!(weighted_chars(text), plain, "{text}");
-        assert_eq!(weighted(text, 2), at_least_two, "{text} with a minimum weight of 2");
+        assert_eq!(weighted_len(text, 2), at_least_two, "{text} with a minimum weight of 2");
     }
 }
 

@@ -2,4 +2,4 @@
 
 #![forbid(unsafe_code)]
 
-ctxhost_engine_api::export_engine!(ctxhost_engine_mask::Mask);
+ctxhost_engine_api::export_engine!(ctxhost_engine_mask::MaskEngine);

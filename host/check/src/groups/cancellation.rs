@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{CompactRequest, EngineError, Transcript, Trigger};
 
-use crate::bench::Bench;
-use crate::fault::{Fault, Outcome, Passed};
-use crate::host::Mood;
-use crate::judge::judge;
-use crate::provider::Family;
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
+use crate::host::HostBehaviour;
+use crate::plan_check::check_plan;
+use crate::provider::ProviderFamily;
+use crate::session::CheckSession;
 use crate::settings::AWAITS_MAX;
-use crate::stage::Stage;
-use crate::working;
+use crate::workload;
 
 /// The calls that are given up.
 const CALLS: [&str; 7] =
@@ -41,17 +41,17 @@ pub(super) fn name(case: u64) -> String {
     }
 }
 
-pub(super) fn run(case: u64, bench: &Bench<'_>) -> Outcome {
+pub(super) fn run(case: u64, bench: &CaseHarness<'_>) -> CaseOutcome {
     let (call, with_model) = call_of(case);
-    let view = working::session(12).transcript();
+    let view = workload::session(12).transcript();
     let mut checks = 0;
     for at in 0..AWAITS_MAX {
         let host = if with_model { bench.host_with_model() } else { bench.host() };
         let stage = bench.open(host)?;
-        stage.take_in(&view)?;
-        stage.host.set_mood(Mood::PendingAt(at));
+        stage.bootstrap_and_ingest(&view)?;
+        stage.host.set_behaviour(HostBehaviour::PendingAt(at));
         let given_up = give_up(&stage, call, &view)?;
-        stage.host.set_mood(Mood::Honest);
+        stage.host.set_behaviour(HostBehaviour::Correct);
         still_works(&stage, call, &view)?;
         stage.dispose()?;
         checks += 1;
@@ -60,17 +60,17 @@ pub(super) fn run(case: u64, bench: &Bench<'_>) -> Outcome {
             break;
         }
     }
-    Ok(Passed::checks(checks))
+    Ok(CaseStats::with_checks(checks))
 }
 
 /// Makes the call until it waits for the service that never answers, and drops it there. `false` where
 /// it answered before.
-fn give_up(stage: &Stage, call: &str, view: &Transcript) -> Result<bool, Fault> {
+fn give_up(stage: &CheckSession, call: &str, view: &Transcript) -> Result<bool, CheckFault> {
     let (engine, view, len) = (&stage.engine, view.clone(), view.len() as u64);
     match call {
         "bootstrap" => {
             let request = ctxhost_engine_api::BootstrapRequest {
-                call: stage.id(),
+                call: stage.next_call_id(),
                 session: stage.session.clone(),
             };
             until_stuck(stage, call, engine.bootstrap(view, request))
@@ -99,14 +99,14 @@ fn give_up(stage: &Stage, call: &str, view: &Transcript) -> Result<bool, Fault> 
 }
 
 fn until_stuck<T>(
-    stage: &Stage,
+    stage: &CheckSession,
     name: &str,
     call: impl Future<Output = Result<T, EngineError>>,
-) -> Result<bool, Fault> {
+) -> Result<bool, CheckFault> {
     let mut stuck = false;
     let mut call = pin!(call);
     // A call that neither answers nor waits for the host is the business of the watch.
-    let answer = stage.at_work(name, || {
+    let answer = stage.call_sync(name, || {
         loop {
             if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
             {
@@ -124,14 +124,14 @@ fn until_stuck<T>(
 }
 
 /// Every later call answers, and a request is sound.
-fn still_works(stage: &Stage, call: &str, view: &Transcript) -> Result<(), Fault> {
-    let after = |fault: Fault| {
-        Fault::new("after-cancel", format!("after {call} was given up: {}", fault.message))
+fn still_works(stage: &CheckSession, call: &str, view: &Transcript) -> Result<(), CheckFault> {
+    let after = |fault: CheckFault| {
+        CheckFault::new("after-cancel", format!("after {call} was given up: {}", fault.message))
     };
     stage.ingest(view, 0..view.len() as u64).map_err(after)?;
     let budget = view.total_tokens() / 2;
     if let Some(plan) = stage.assemble(view, budget).map_err(after)? {
-        judge("assemble", view, &plan, budget, Family::Anthropic).map_err(after)?;
+        check_plan("assemble", view, &plan, budget, ProviderFamily::Anthropic).map_err(after)?;
     }
     let _ = stage.compact(view, budget, Trigger::Overflow).map_err(after)?;
     let _ = stage.commit(view, "after").map_err(after)?;

@@ -2,21 +2,21 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ctxhost_engine_api::testing::{ContractOptions, Outcome as Went, contract};
+use ctxhost_engine_api::testing::{CheckOutcome as Went, ContractOptions, contract};
 
-use super::Named;
-use crate::bench::Bench;
-use crate::fault::{Fault, Outcome, Passed};
-use crate::trace::Trace;
+use super::NamedCase;
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
+use crate::trace::CallTrace;
 
-pub(super) const CASES: [Named; 1] = [("the contract suite", run)];
+pub(super) const CASES: [NamedCase; 1] = [("the contract suite", run)];
 
 /// How many times the limit of a call a whole check may take: its calls are many and small.
 const CHECK_LIMITS: u32 = 2;
 
-static TRACE: OnceLock<Arc<Trace>> = OnceLock::new();
+static TRACE: OnceLock<Arc<CallTrace>> = OnceLock::new();
 
-fn run(bench: &Bench<'_>) -> Outcome {
+fn run(bench: &CaseHarness<'_>) -> CaseOutcome {
     let _ = TRACE.set(bench.trace.clone());
     let options = ContractOptions {
         config: bench.config.clone(),
@@ -25,7 +25,7 @@ fn run(bench: &Bench<'_>) -> Outcome {
         call_limit: bench.call_limit * CHECK_LIMITS * 2,
         on_check: announce,
     };
-    let report = contract(bench.door, &options);
+    let report = contract(bench.factory, &options);
     let failed: Vec<String> = report
         .failures()
         .into_iter()
@@ -35,17 +35,18 @@ fn run(bench: &Bench<'_>) -> Outcome {
         })
         .collect();
     match failed.split_first() {
-        None => Ok(Passed::checks(report.checks.len() as u64)),
-        Some((first, [])) => Err(Fault::new("contract", first)),
-        Some((first, more)) => {
-            Err(Fault::new("contract", format!("{first}; and {} more checks failed", more.len())))
-        }
+        None => Ok(CaseStats::with_checks(report.checks.len() as u64)),
+        Some((first, [])) => Err(CheckFault::new("contract", first)),
+        Some((first, more)) => Err(CheckFault::new(
+            "contract",
+            format!("{first}; and {} more checks failed", more.len()),
+        )),
     }
 }
 
 /// Leaves the name of a check in the trace, for whoever finds this process dead or hanging in it.
 fn announce(check: &str) {
     if let Some(trace) = TRACE.get() {
-        trace.check(check, CHECK_LIMITS);
+        trace.start_check(check, CHECK_LIMITS);
     }
 }

@@ -6,23 +6,23 @@
 use ctxhost_engine_api::{Compaction, Plan, Transcript, Trigger};
 use sha2::{Digest as _, Sha256};
 
-use super::histories::{Key, budgets};
-use crate::bench::Bench;
-use crate::fault::{Fault, Outcome, Passed};
-use crate::judge::read;
-use crate::stage::Stage;
+use super::histories::{HistoryKey, budgets};
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
+use crate::plan_check::render_items;
+use crate::session::CheckSession;
 
 /// Histories; each in two processes.
 pub(super) const CASES: u64 = 24;
 
-pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
+pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> CaseOutcome {
     let history = bench.history(number, family);
     let view = history.transcript();
     let mut hash = Sha256::new();
     let mut checks = 0;
     let (one, other) = (bench.open(bench.host_with_model())?, bench.open(bench.host_with_model())?);
-    one.take_in(&view)?;
-    other.take_in(&view)?;
+    one.bootstrap_and_ingest(&view)?;
+    other.bootstrap_and_ingest(&view)?;
     for budget in budgets(&view) {
         let (first, second) = (one.assemble(&view, budget)?, other.assemble(&view, budget)?);
         same(&view, first.as_ref(), second.as_ref(), "assemble", budget)?;
@@ -30,7 +30,7 @@ pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
         checks += 1;
     }
     let budget = view.total_tokens() / 2;
-    let compacted = |stage: &Stage| {
+    let compacted = |stage: &CheckSession| {
         let answer = stage.compact(&view, budget, Trigger::Overflow)?;
         Ok(answer.map_err(|error| error.message))
     };
@@ -43,7 +43,7 @@ pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
     let prefix = stable_prefix(bench, |entries| history.first(entries), history.len())?;
     checks += prefix.0;
     let digest = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Passed { checks, digest, prefix, ..Passed::default() })
+    Ok(CaseStats { checks, digest, prefix, ..CaseStats::default() })
 }
 
 fn same(
@@ -52,11 +52,11 @@ fn same(
     second: Option<&Plan>,
     what: &str,
     budget: u64,
-) -> Result<(), Fault> {
+) -> Result<(), CheckFault> {
     if first == second {
         return Ok(());
     }
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| read(view, plan));
+    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
     let (first, second) = (read(first), read(second));
     let alike = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
     let message = format!(
@@ -65,16 +65,16 @@ fn same(
         first.len(),
         second.len()
     );
-    Err(Fault::new("differs", message))
+    Err(CheckFault::new("differs", message))
 }
 
 /// Tells a session message by message, with room for all of it. What was sent stands still unless the
 /// engine has a reason, and appending a message is none for most of the steps.
 fn stable_prefix(
-    bench: &Bench<'_>,
+    bench: &CaseHarness<'_>,
     first: impl Fn(usize) -> Transcript,
     len: usize,
-) -> Result<(u64, u64), Fault> {
+) -> Result<(u64, u64), CheckFault> {
     let stage = bench.open(bench.host())?;
     let budget = first(len).total_tokens() * 4 + 10_000;
     let mut before: Vec<String> = Vec::new();
@@ -83,7 +83,7 @@ fn stable_prefix(
         let view = first(entries);
         stage.ingest(&view, entries as u64 - 1..entries as u64)?;
         let Some(plan) = stage.assemble(&view, budget)? else { continue };
-        let now = read(&view, &plan);
+        let now = render_items(&view, &plan);
         let alike = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
         if !before.is_empty() {
             steps += 1;
@@ -99,7 +99,7 @@ fn stable_prefix(
             "the prefix moved in {moved} of {steps} steps while everything fitted, the last time at \
              {where_moved}: a provider's prompt cache is lost each time"
         );
-        return Err(Fault::new("prefix", message));
+        return Err(CheckFault::new("prefix", message));
     }
     Ok((steps, moved))
 }

@@ -2,35 +2,35 @@
 
 use ctxhost_engine_api::Transcript;
 
-use crate::provider::Family;
+use crate::provider::ProviderFamily;
 use crate::settings::{BUDGETS, HISTORIES};
 
 /// The number of a history and whose models it comes from.
-pub(super) type Key = (u64, Family);
+pub(super) type HistoryKey = (u64, ProviderFamily);
 
 /// Every history in every family.
-pub(super) const CASES: u64 = HISTORIES * Family::ALL.len() as u64;
+pub(super) const CASES: u64 = HISTORIES * ProviderFamily::ALL.len() as u64;
 
 /// One history after another, each in all families before the next.
-pub(super) fn of_family(case: u64) -> Key {
+pub(super) fn key_per_family(case: u64) -> HistoryKey {
     let at = case.saturating_sub(1);
-    (at / Family::ALL.len() as u64, family(at))
+    (at / ProviderFamily::ALL.len() as u64, family(at))
 }
 
 /// One history after another, the families in turn.
-pub(super) fn of_any(case: u64) -> Key {
+pub(super) fn key_rotating(case: u64) -> HistoryKey {
     let at = case.saturating_sub(1);
     (at, family(at))
 }
 
-pub(super) fn name((number, family): Key) -> String {
+pub(super) fn describe((number, family): HistoryKey) -> String {
     format!("history {number} in {}", family.name())
 }
 
-fn family(at: u64) -> Family {
-    let families = Family::ALL;
+fn family(at: u64) -> ProviderFamily {
+    let families = ProviderFamily::ALL;
     let place = usize::try_from(at % families.len() as u64).unwrap_or(0);
-    families.get(place).copied().unwrap_or(Family::Anthropic)
+    families.get(place).copied().unwrap_or(ProviderFamily::Anthropic)
 }
 
 /// Budgets at which a cut falls somewhere else each, and one for everything.

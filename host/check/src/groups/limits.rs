@@ -1,19 +1,19 @@
 //! `limits`: sizes and budgets at both ends. An engine may refuse a budget; it may not break on one.
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Compaction, Transcript, Trigger};
 
-use super::Named;
-use crate::bench::Bench;
-use crate::fault::{Outcome, Passed};
-use crate::judge::judge;
-use crate::provider::Family;
+use super::NamedCase;
+use crate::fault::{CaseOutcome, CaseStats};
+use crate::harness::CaseHarness;
+use crate::plan_check::check_plan;
+use crate::provider::ProviderFamily;
 use crate::settings::{GIANT_BYTES, LONG_ENTRIES};
-use crate::working;
+use crate::workload;
 
-pub(super) const CASES: [Named; 8] = [
-    ("no message", |bench| every_budget(bench, &Conversation::new())),
-    ("one message", |bench| every_budget(bench, Conversation::new().user("hello"))),
+pub(super) const CASES: [NamedCase; 8] = [
+    ("no message", |bench| every_budget(bench, &TranscriptBuilder::new())),
+    ("one message", |bench| every_budget(bench, TranscriptBuilder::new().user("hello"))),
     ("50k messages", long),
     ("an 8 MiB message", giant_message),
     ("an 8 MiB result", giant_result),
@@ -38,40 +38,40 @@ fn budgets(view: &Transcript) -> [u64; 6] {
     [0, 1, 40, total / 3, total, u64::MAX]
 }
 
-fn every_budget(bench: &Bench<'_>, talk: &Conversation) -> Outcome {
+fn every_budget(bench: &CaseHarness<'_>, talk: &TranscriptBuilder) -> CaseOutcome {
     let view = talk.transcript();
     let stage = bench.open(bench.host_with_model())?;
-    stage.take_in(&view)?;
+    stage.bootstrap_and_ingest(&view)?;
     let mut checks = 0;
     for budget in budgets(&view) {
         if let Some(plan) = stage.assemble(&view, budget)? {
-            judge("assemble", &view, &plan, budget, Family::Anthropic)?;
+            check_plan("assemble", &view, &plan, budget, ProviderFamily::Anthropic)?;
         }
         checks += 1;
     }
     for (budget, trigger) in [(0, Trigger::Overflow), (view.total_tokens() / 3, Trigger::Threshold)]
     {
         if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
-            judge("compact", &view, &plan, budget, Family::Anthropic)?;
+            check_plan("compact", &view, &plan, budget, ProviderFamily::Anthropic)?;
         }
         checks += 1;
     }
     stage.dispose()?;
-    Ok(Passed::checks(checks + 1))
+    Ok(CaseStats::with_checks(checks + 1))
 }
 
-fn long(bench: &Bench<'_>) -> Outcome {
-    every_budget(bench, &working::session(LONG_ENTRIES / 6))
+fn long(bench: &CaseHarness<'_>) -> CaseOutcome {
+    every_budget(bench, &workload::session(LONG_ENTRIES / 6))
 }
 
-fn giant_message(bench: &Bench<'_>) -> Outcome {
-    let mut talk = working::session(4);
+fn giant_message(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let mut talk = workload::session(4);
     talk.user(&line().repeat(GIANT_BYTES / line().len())).assistant("That is long.").user("Go on.");
     every_budget(bench, &talk)
 }
 
-fn giant_result(bench: &Bench<'_>) -> Outcome {
-    let mut talk = working::session(4);
+fn giant_result(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let mut talk = workload::session(4);
     talk.user("Show me the log.").calls(&[("giant", "bash", r#"{"command":"cat log"}"#)]);
     talk.result("giant", "bash", &line().repeat(GIANT_BYTES / line().len()));
     talk.assistant("It is long.").user("Look again.");
@@ -83,8 +83,8 @@ fn line() -> &'static str {
 }
 
 /// A session of work in which every text is of one script, cut where only whole characters are safe.
-fn foreign(words: &str) -> Conversation {
-    let mut talk = Conversation::new();
+fn foreign(words: &str) -> TranscriptBuilder {
+    let mut talk = TranscriptBuilder::new();
     for number in 0..30 {
         let (call, text) = (format!("c{number}"), words.repeat(1 + number % 7 * 20));
         talk.user(&text).calls(&[(&call, "read", "{}")]).result(&call, "read", &text.repeat(3));
@@ -93,8 +93,8 @@ fn foreign(words: &str) -> Conversation {
     talk
 }
 
-fn images(bench: &Bench<'_>) -> Outcome {
-    let mut talk = working::session(6);
+fn images(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let mut talk = workload::session(6);
     for number in 0..40 {
         talk.image(&format!("screenshot {number}")).assistant("I see it.");
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use ctxhost_engine_api::Trigger;
 
-use super::Named;
-use crate::bench::Bench;
-use crate::fault::{Fault, Outcome, Passed};
+use super::NamedCase;
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
 use crate::report::MethodTime;
-use crate::settings::{LEFT_BEHIND_BYTES, LIVES, MEASURED_ENTRIES};
-use crate::stage::must;
-use crate::working;
+use crate::session::expect_ok;
+use crate::settings::{ENGINE_LIVES, LEFT_BEHIND_BYTES, MEASURED_ENTRIES};
+use crate::workload;
 
-pub(super) const CASES: [Named; 2] =
+pub(super) const CASES: [NamedCase; 2] =
     [("time and memory of every call", times), ("created and let go of, again and again", lives)];
 
 /// How often the calls of every request are measured.
@@ -22,64 +22,68 @@ const REQUESTS: usize = 20;
 /// Entries that come with one turn.
 const TURN_ENTRIES: u64 = 6;
 
-fn times(bench: &Bench<'_>) -> Outcome {
-    let talk = working::session(MEASURED_ENTRIES / TURN_ENTRIES);
+fn times(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let talk = workload::session(MEASURED_ENTRIES / TURN_ENTRIES);
     let view = talk.transcript();
     let before = memory("VmRSS:");
-    let mut clock = Clock::default();
+    let mut clock = CallTimes::default();
     let stage = bench.open(bench.host_with_model())?;
     stage.bootstrap(&view)?;
-    clock.note("bootstrap", stage.took());
+    clock.record("bootstrap", stage.last_duration());
     let (len, budget) = (view.len() as u64, view.total_tokens() / 4);
     stage.ingest(&view, 0..len)?;
-    clock.note("ingest_batch", stage.took());
+    clock.record("ingest_batch", stage.last_duration());
     for turn in 0..REQUESTS {
         stage.ingest(&view, len - 1..len)?;
-        clock.note("ingest", stage.took());
+        clock.record("ingest", stage.last_duration());
         stage.assemble(&view, budget)?;
-        clock.note("assemble", stage.took());
-        must("after_turn", stage.after_turn(&view, len - TURN_ENTRIES..len)?)?;
-        clock.note("after_turn", stage.took());
+        clock.record("assemble", stage.last_duration());
+        expect_ok("after_turn", stage.after_turn(&view, len - TURN_ENTRIES..len)?)?;
+        clock.record("after_turn", stage.last_duration());
         let _ = stage.commit(&view, &format!("turn-{turn}"))?;
-        clock.note("commit_turn", stage.took());
+        clock.record("commit_turn", stage.last_duration());
         let _ = stage.maintain(&view)?;
-        clock.note("maintain", stage.took());
+        clock.record("maintain", stage.last_duration());
     }
     let _ = stage.compact(&view, budget, Trigger::Overflow)?;
-    clock.note("compact", stage.took());
+    clock.record("compact", stage.last_duration());
     stage.dispose()?;
-    clock.note("dispose", stage.took());
+    clock.record("dispose", stage.last_duration());
     let peak_bytes = memory("VmHWM:");
     let grown = peak_bytes.saturating_sub(before) >> 20;
     let assemble = clock.median("assemble");
     let note = format!("{len} messages: assemble {:.2} ms, {grown} MiB", assemble as f64 / 1_000.0);
     let times = clock.times();
-    Ok(Passed { checks: times.len() as u64, note, times, peak_bytes, ..Passed::default() })
+    Ok(CaseStats { checks: times.len() as u64, note, times, peak_bytes, ..CaseStats::default() })
 }
 
 /// A leak of each life adds up where engines are swapped while the host runs.
-fn lives(bench: &Bench<'_>) -> Outcome {
-    let view = working::session(20).transcript();
+fn lives(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let view = workload::session(20).transcript();
     let life = || {
         let stage = bench.open(bench.host())?;
-        stage.take_in(&view)?;
+        stage.bootstrap_and_ingest(&view)?;
         stage.assemble(&view, view.total_tokens() / 2)?;
         stage.dispose()
     };
     // What is set up once is no leak.
-    (0..LIVES / 10).try_for_each(|_| life())?;
+    (0..ENGINE_LIVES / 10).try_for_each(|_| life())?;
     let before = memory("VmRSS:");
-    (0..LIVES).try_for_each(|_| life())?;
+    (0..ENGINE_LIVES).try_for_each(|_| life())?;
     let left = memory("VmRSS:").saturating_sub(before);
     if left > LEFT_BEHIND_BYTES {
         let message = format!(
-            "{LIVES} times created and let go of, the engine left {} MiB behind; does dispose let go of \
+            "{ENGINE_LIVES} times created and let go of, the engine left {} MiB behind; does dispose let go of \
              its sessions and threads?",
             left >> 20
         );
-        return Err(Fault::new("leak", message));
+        return Err(CheckFault::new("leak", message));
     }
-    Ok(Passed { checks: LIVES, note: format!("{LIVES} lives leave nothing"), ..Passed::default() })
+    Ok(CaseStats {
+        checks: ENGINE_LIVES,
+        note: format!("{ENGINE_LIVES} lives leave nothing"),
+        ..CaseStats::default()
+    })
 }
 
 /// A size of this process as the kernel counts it, in bytes; 0 where it does not say.
@@ -92,12 +96,12 @@ fn memory(name: &str) -> u64 {
 
 /// The times of calls by their names, in the order of the first of each.
 #[derive(Default)]
-struct Clock {
+struct CallTimes {
     noted: Vec<(&'static str, Vec<u64>)>,
 }
 
-impl Clock {
-    fn note(&mut self, method: &'static str, took: Duration) {
+impl CallTimes {
+    fn record(&mut self, method: &'static str, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         match self.noted.iter_mut().find(|(name, _)| *name == method) {
             Some((_, times)) => times.push(took),
@@ -133,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_clock_keeps_the_middle_and_the_longest() {
-        let mut clock = Clock::default();
+        let mut clock = CallTimes::default();
         for took in [5, 1, 9] {
-            clock.note("assemble", Duration::from_micros(took));
+            clock.record("assemble", Duration::from_micros(took));
         }
         let times = clock.times();
         assert_eq!((times[0].calls, times[0].median_us, times[0].longest_us), (3, 5, 9));

@@ -4,42 +4,42 @@
 
 use ctxhost_engine_api::{Plan, Transcript};
 
-use super::histories::{self, Key};
-use crate::bench::Bench;
-use crate::fault::{Fault, Outcome, Passed};
-use crate::history::History;
-use crate::host::KitHost;
-use crate::judge::{judge, read};
-use crate::provider::Family;
-use crate::stage::{Stage, must};
+use super::histories::{self, HistoryKey};
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
+use crate::history::CaseHistory;
+use crate::host::FaultyHost;
+use crate::plan_check::{check_plan, render_items};
+use crate::provider::ProviderFamily;
+use crate::session::{CheckSession, expect_ok};
 
 /// What is tried on each history, in turn.
-const WAYS: [(&str, Way); 3] = [
-    ("told again", told_again),
+const SCENARIOS: [(&str, RestartScenario); 3] = [
+    ("told again", ingest_again),
     ("restarted with its values", with_values),
     ("restarted without its values", without_values),
 ];
 
-type Way = fn(&Bench<'_>, &History, Family) -> Outcome;
+type RestartScenario = fn(&CaseHarness<'_>, &CaseHistory, ProviderFamily) -> CaseOutcome;
 
 /// Histories, the ways in turn.
 pub(super) const CASES: u64 = 36;
 
-fn way(case: u64) -> Option<&'static (&'static str, Way)> {
-    WAYS.get(usize::try_from(case.saturating_sub(1) / 4 % WAYS.len() as u64).unwrap_or(0))
+fn scenario(case: u64) -> Option<&'static (&'static str, RestartScenario)> {
+    SCENARIOS.get(usize::try_from(case.saturating_sub(1) / 4 % SCENARIOS.len() as u64).unwrap_or(0))
 }
 
 pub(super) fn name(case: u64) -> String {
-    let way = way(case).map_or("", |(name, _)| name);
-    format!("{}, {way}", histories::name(histories::of_any(case)))
+    let way = scenario(case).map_or("", |(name, _)| name);
+    format!("{}, {way}", histories::describe(histories::key_rotating(case)))
 }
 
-pub(super) fn run(case: u64, bench: &Bench<'_>) -> Outcome {
-    let (number, family): Key = histories::of_any(case);
+pub(super) fn run(case: u64, bench: &CaseHarness<'_>) -> CaseOutcome {
+    let (number, family): HistoryKey = histories::key_rotating(case);
     let history = bench.history(number, family);
-    match way(case) {
+    match scenario(case) {
         Some((_, way)) => way(bench, &history, family),
-        None => Ok(Passed::default()),
+        None => Ok(CaseStats::default()),
     }
 }
 
@@ -48,13 +48,17 @@ fn budgets(view: &Transcript) -> [u64; 2] {
     [view.total_tokens() * 2, view.total_tokens() / 2]
 }
 
-fn told_again(bench: &Bench<'_>, history: &History, family: Family) -> Outcome {
+fn ingest_again(
+    bench: &CaseHarness<'_>,
+    history: &CaseHistory,
+    family: ProviderFamily,
+) -> CaseOutcome {
     let view = history.transcript();
     let len = view.len() as u64;
     let mut checks = 0;
     for budget in budgets(&view) {
         let stage = bench.open(bench.host())?;
-        stage.take_in(&view)?;
+        stage.bootstrap_and_ingest(&view)?;
         let before = stage.assemble(&view, budget)?;
         for range in [0..len, len / 2..len, len.saturating_sub(1)..len] {
             stage.ingest(&view, range.clone())?;
@@ -66,13 +70,17 @@ fn told_again(bench: &Bench<'_>, history: &History, family: Family) -> Outcome {
         stage.bootstrap(&view)?;
         let after = stage.assemble(&view, budget)?;
         alike(&view, before.as_ref(), after.as_ref(), "the session was opened again", budget)?;
-        after.map_or(Ok(()), |plan| judge("assemble", &view, &plan, budget, family))?;
+        after.map_or(Ok(()), |plan| check_plan("assemble", &view, &plan, budget, family))?;
         checks += 1;
     }
-    Ok(Passed::checks(checks))
+    Ok(CaseStats::with_checks(checks))
 }
 
-fn with_values(bench: &Bench<'_>, history: &History, family: Family) -> Outcome {
+fn with_values(
+    bench: &CaseHarness<'_>,
+    history: &CaseHistory,
+    family: ProviderFamily,
+) -> CaseOutcome {
     let view = history.transcript();
     for budget in budgets(&view) {
         let host = bench.host();
@@ -82,11 +90,15 @@ fn with_values(bench: &Bench<'_>, history: &History, family: Family) -> Outcome 
         let after = reopened(bench, host, &view, budget, family)?;
         alike(&view, before.as_ref(), after.as_ref(), "a restart with its values", budget)?;
     }
-    Ok(Passed::checks(2))
+    Ok(CaseStats::with_checks(2))
 }
 
 /// Without its values an engine begins anew: it may choose otherwise, and must choose soundly.
-fn without_values(bench: &Bench<'_>, history: &History, family: Family) -> Outcome {
+fn without_values(
+    bench: &CaseHarness<'_>,
+    history: &CaseHistory,
+    family: ProviderFamily,
+) -> CaseOutcome {
     let view = history.transcript();
     for budget in budgets(&view) {
         let stage = bench.open(bench.host())?;
@@ -101,14 +113,18 @@ fn without_values(bench: &Bench<'_>, history: &History, family: Family) -> Outco
         if budget >= view.total_tokens() && newest.is_some() && !after.as_ref().is_some_and(kept) {
             let message = "after a restart without its values assemble left out the newest user \
                            message, although everything fits";
-            return Err(Fault::new("forgets", message));
+            return Err(CheckFault::new("forgets", message));
         }
     }
-    Ok(Passed::checks(2))
+    Ok(CaseStats::with_checks(2))
 }
 
 /// A session as a host lives it: turn by turn.
-fn live(stage: &Stage, history: &History, budget: u64) -> Result<Option<Plan>, Fault> {
+fn live(
+    stage: &CheckSession,
+    history: &CaseHistory,
+    budget: u64,
+) -> Result<Option<Plan>, CheckFault> {
     let view = history.transcript();
     stage.bootstrap(&history.first(0))?;
     let mut known = 0;
@@ -120,26 +136,26 @@ fn live(stage: &Stage, history: &History, budget: u64) -> Result<Option<Plan>, F
         let view = history.first(entries);
         stage.ingest(&view, known as u64..entries as u64)?;
         stage.assemble(&view, budget)?;
-        must("after_turn", stage.after_turn(&view, known as u64..entries as u64)?)?;
-        must("commit_turn", stage.commit(&view, &format!("turn-{turn}"))?)?;
-        must("maintain", stage.maintain(&view)?)?;
+        expect_ok("after_turn", stage.after_turn(&view, known as u64..entries as u64)?)?;
+        expect_ok("commit_turn", stage.commit(&view, &format!("turn-{turn}"))?)?;
+        expect_ok("maintain", stage.maintain(&view)?)?;
         known = entries;
     }
     stage.assemble(&view, budget)
 }
 
 fn reopened(
-    bench: &Bench<'_>,
-    host: KitHost,
+    bench: &CaseHarness<'_>,
+    host: FaultyHost,
     view: &Transcript,
     budget: u64,
-    family: Family,
-) -> Result<Option<Plan>, Fault> {
+    family: ProviderFamily,
+) -> Result<Option<Plan>, CheckFault> {
     let stage = bench.open(host)?;
-    stage.take_in(view)?;
+    stage.bootstrap_and_ingest(view)?;
     let plan = stage.assemble(view, budget)?;
     if let Some(plan) = &plan {
-        judge("assemble", view, plan, budget, family)?;
+        check_plan("assemble", view, plan, budget, family)?;
     }
     Ok(plan)
 }
@@ -150,8 +166,8 @@ fn alike(
     after: Option<&Plan>,
     when: &str,
     budget: u64,
-) -> Result<(), Fault> {
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| read(view, plan));
+) -> Result<(), CheckFault> {
+    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
     let (before, after) = (read(before), read(after));
     if before == after {
         return Ok(());
@@ -162,5 +178,5 @@ fn alike(
         before.len(),
         after.len()
     );
-    Err(Fault::new("forgets", message))
+    Err(CheckFault::new("forgets", message))
 }

@@ -4,17 +4,17 @@
 use std::fs;
 use std::path::Path;
 
-use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, Compaction, Plan, Role, Transcript, Trigger};
 
-use super::Named;
-use crate::bench::Bench;
-use crate::child::YARD_TOP;
-use crate::fault::{Fault, Outcome, Passed};
-use crate::stage::{Stage, must};
-use crate::working;
+use super::NamedCase;
+use crate::child::WORK_DIR_TOP;
+use crate::fault::{CaseOutcome, CaseStats, CheckFault};
+use crate::harness::CaseHarness;
+use crate::session::{CheckSession, expect_ok};
+use crate::workload;
 
-pub(super) const CASES: [Named; 4] = [
+pub(super) const CASES: [NamedCase; 4] = [
     ("secrets in a session", |bench| secrets(bench, false)),
     ("secrets in a model's summary", |bench| secrets(bench, true)),
     ("injection markers", markers),
@@ -51,13 +51,13 @@ const PATHS: [&str; 6] = [
     "line\nbreak\u{0}nul",
 ];
 
-fn secrets(bench: &Bench<'_>, told_by_model: bool) -> Outcome {
+fn secrets(bench: &CaseHarness<'_>, told_by_model: bool) -> CaseOutcome {
     let view = talk_of_secrets().transcript();
     let host = bench.host();
     let told: String = SECRETS.iter().map(|(_, secret)| sentence(secret)).collect();
     let summary = format!("## Decisions\n{told}\n\n## Exact identifiers\n{told}");
     if told_by_model {
-        host.honest.answer_always(summary);
+        host.inner.answer_always(summary);
     }
     let stage = bench.open(host)?;
     let plans = live(&stage, &view)?;
@@ -66,13 +66,13 @@ fn secrets(bench: &Bench<'_>, told_by_model: bool) -> Outcome {
             no_secret(&format!("{place} of {what}"), &text)?;
         }
     }
-    for (key, value) in stage.host.honest.kv() {
+    for (key, value) in stage.host.inner.kv() {
         no_secret(&format!("the stored value {key:?}"), &value)?;
     }
-    for line in stage.host.honest.log_lines() {
+    for line in stage.host.inner.log_lines() {
         no_secret("a log line", &format!("{} {}", line.message, line.fields))?;
     }
-    Ok(Passed::checks(plans.len() as u64 + 2))
+    Ok(CaseStats::with_checks(plans.len() as u64 + 2))
 }
 
 /// How a secret is said, so that its place gives it away.
@@ -87,8 +87,8 @@ fn sentence(secret: &str) -> String {
     }
 }
 
-fn talk_of_secrets() -> Conversation {
-    let mut talk = working::session(3);
+fn talk_of_secrets() -> TranscriptBuilder {
+    let mut talk = workload::session(3);
     for (at, (name, secret)) in SECRETS.iter().enumerate() {
         let (call, said) = (format!("s{at}"), sentence(secret));
         talk.user(&format!("Please use {name} for the deployment: {said}"));
@@ -100,32 +100,32 @@ fn talk_of_secrets() -> Conversation {
         };
         talk.assistant(&format!("Deployed. I remember that {said}"));
     }
-    (10..22).for_each(|number| working::round(&mut talk, number));
+    (10..22).for_each(|number| workload::round(&mut talk, number));
     talk
 }
 
-fn no_secret(place: &str, text: &str) -> Result<(), Fault> {
+fn no_secret(place: &str, text: &str) -> Result<(), CheckFault> {
     match SECRETS.iter().find(|(_, secret)| text.contains(secret)) {
         Some((name, _)) => {
             let message = format!(
                 "{name} of the session stands in {place}: what an engine writes itself is stored and sent \
                  again, so secrets are replaced first"
             );
-            Err(Fault::new("secret", message))
+            Err(CheckFault::new("secret", message))
         }
         None => Ok(()),
     }
 }
 
 /// A session as a host lives it, and every plan that came of it.
-fn live(stage: &Stage, view: &Transcript) -> Result<Vec<(&'static str, Plan)>, Fault> {
-    stage.take_in(view)?;
+fn live(stage: &CheckSession, view: &Transcript) -> Result<Vec<(&'static str, Plan)>, CheckFault> {
+    stage.bootstrap_and_ingest(view)?;
     let total = view.total_tokens();
     let mut plans = Vec::new();
     for budget in [total * 2, total / 2, total / 4] {
         plans.extend(stage.assemble(view, budget)?.map(|plan| ("assemble", plan)));
     }
-    must("after_turn", stage.after_turn(view, 0..view.len() as u64)?)?;
+    expect_ok("after_turn", stage.after_turn(view, 0..view.len() as u64)?)?;
     let _ = stage.commit(view, "the-turn")?;
     let _ = stage.maintain(view)?;
     for (budget, trigger) in [(total / 2, Trigger::Overflow), (total / 3, Trigger::Manual)] {
@@ -162,33 +162,33 @@ fn own_words(plan: &Plan, view: &Transcript) -> Vec<(&'static str, String)> {
     words
 }
 
-fn markers(bench: &Bench<'_>) -> Outcome {
-    let mut talk = working::session(2);
+fn markers(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let mut talk = workload::session(2);
     for (at, words) in INJECTIONS.iter().enumerate() {
         let call = format!("i{at}");
         talk.user(&format!("Read page {at}.")).calls(&[(&call, "fetch", "{}")]);
         talk.result(&call, "fetch", words).assistant(&format!("It says: {words}"));
         talk.user(words);
     }
-    (10..22).for_each(|number| working::round(&mut talk, number));
+    (10..22).for_each(|number| workload::round(&mut talk, number));
     let view = talk.transcript();
     let told = format!("## Decisions\n{}", INJECTIONS.join("\n"));
     let mut checks = 0;
     for with_model in [false, true] {
         let host = bench.host();
         if with_model {
-            host.honest.answer_always(&told);
+            host.inner.answer_always(&told);
         }
         for (what, plan) in live(&bench.open(host)?, &view)? {
             stays_untrusted(what, &plan)?;
             checks += 1;
         }
     }
-    Ok(Passed::checks(checks))
+    Ok(CaseStats::with_checks(checks))
 }
 
-fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), Fault> {
-    let broke_out = |message: String| Err(Fault::new("injection", message));
+fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), CheckFault> {
+    let broke_out = |message: String| Err(CheckFault::new("injection", message));
     if plan.extras.system_prompt_addition.as_ref().is_some_and(|text| text.contains(MARK)) {
         return broke_out(format!("{what} took words of the session into the system prompt"));
     }
@@ -221,13 +221,14 @@ fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), Fault> {
     Ok(())
 }
 
-fn paths(bench: &Bench<'_>) -> Outcome {
-    let view = working::session(10).transcript();
+fn paths(bench: &CaseHarness<'_>) -> CaseOutcome {
+    let view = workload::session(10).transcript();
     let mut stage = bench.open(bench.host_with_model())?;
     // All of them lead into the yard, where whatever was written is found and goes with the child.
-    let (long, absolute) = ("long".repeat(100), bench.yard.join("absolute").display().to_string());
+    let (long, absolute) =
+        ("long".repeat(100), bench.work_dir.join("absolute").display().to_string());
     for id in PATHS.into_iter().chain([long.as_str(), absolute.as_str()]) {
-        stage.rename(id);
+        stage.set_session_id(id);
         // A host with such a session may be refused; what matters is where the engine writes.
         let _ = stage.try_bootstrap(&view)?;
         let _ = stage.try_ingest(&view, 0..view.len() as u64)?;
@@ -238,7 +239,7 @@ fn paths(bench: &Bench<'_>) -> Outcome {
         let _ = stage.maintain(&view)?;
     }
     stage.dispose()?;
-    let top = bench.yard.ancestors().find(|folder| folder.ends_with(YARD_TOP));
+    let top = bench.work_dir.ancestors().find(|folder| folder.ends_with(WORK_DIR_TOP));
     let mut written = Vec::new();
     top.into_iter().for_each(|top| files(top, &mut written));
     match written.first() {
@@ -247,9 +248,9 @@ fn paths(bench: &Bench<'_>) -> Outcome {
                 "the engine wrote a file by itself: {path:?}; an engine keeps what it keeps in the host's \
                  store, and the id of a session is no path"
             );
-            Err(Fault::new("wrote", message))
+            Err(CheckFault::new("wrote", message))
         }
-        None => Ok(Passed::checks(PATHS.len() as u64 + 2)),
+        None => Ok(CaseStats::with_checks(PATHS.len() as u64 + 2)),
     }
 }
 

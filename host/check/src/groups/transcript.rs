@@ -4,20 +4,20 @@
 
 use ctxhost_engine_api::{Compaction, Trigger};
 
-use super::histories::{Key, budgets};
-use crate::bench::Bench;
-use crate::fault::{Outcome, Passed};
-use crate::judge::judge;
+use super::histories::{HistoryKey, budgets};
+use crate::fault::{CaseOutcome, CaseStats};
+use crate::harness::CaseHarness;
+use crate::plan_check::check_plan;
 
-pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
+pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> CaseOutcome {
     let view = bench.history(number, family).transcript();
     let host = if number % 2 == 0 { bench.host() } else { bench.host_with_model() };
     let stage = bench.open(host)?;
-    stage.take_in(&view)?;
+    stage.bootstrap_and_ingest(&view)?;
     let mut checks = 1;
     for budget in budgets(&view) {
         if let Some(plan) = stage.assemble(&view, budget)? {
-            judge("assemble", &view, &plan, budget, family)?;
+            check_plan("assemble", &view, &plan, budget, family)?;
         }
         checks += 1;
     }
@@ -26,9 +26,9 @@ pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
         [(total / 2, Trigger::Threshold), (total / 4, Trigger::Overflow), (total, Trigger::Manual)]
     {
         if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
-            judge("compact", &view, &plan, budget, family)?;
+            check_plan("compact", &view, &plan, budget, family)?;
         }
         checks += 1;
     }
-    Ok(Passed::checks(checks))
+    Ok(CaseStats::with_checks(checks))
 }

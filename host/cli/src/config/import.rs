@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 use ctxhost_config::ConfigError;
-use ctxhost_config::import::{self, Agent};
+use ctxhost_config::import::{self, SourceAgent};
 
 /// Carry over what another agent's file says of compaction, pruning and slots.
 ///
 /// Prints a ctxhost.toml, and beside it what has no counterpart, with the reason.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// openclaw.json of OpenClaw, or config.yaml of Hermes Agent.
     file: PathBuf,
     /// Add the settings to this file instead of printing them. What it says already stays as it is.
@@ -20,23 +20,23 @@ pub(crate) struct Import {
     write: Option<PathBuf>,
 }
 
-impl Import {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
+impl ImportArgs {
+    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let import = open(&self.file)?;
         match &self.write {
             None => output.print(&import::render(&import))?,
             Some(path) => write(&import, path, output)?,
         }
-        for left_out in &import.left_out {
-            output.remark(&format!("left out  {}: {}", left_out.key, left_out.reason));
+        for left_out in &import.skipped {
+            output.note(&format!("left out  {}: {}", left_out.key, left_out.reason));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn open(path: &Path) -> Result<import::Import, Failure> {
-    let agent = Agent::of(path).ok_or_else(|| {
-        Failure::caller(format!("{} is neither JSON nor YAML by its name", path.display()))
+fn open(path: &Path) -> Result<import::SettingsImport, CliError> {
+    let agent = SourceAgent::of(path).ok_or_else(|| {
+        CliError::user(format!("{} is neither JSON nor YAML by its name", path.display()))
             .hint("give openclaw.json of OpenClaw, or config.yaml of Hermes Agent")
     })?;
     let text = ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES)
@@ -44,11 +44,16 @@ fn open(path: &Path) -> Result<import::Import, Failure> {
     Ok(import::import(agent, &path.display().to_string(), &text)?)
 }
 
-fn write(import: &import::Import, path: &Path, output: &mut Output) -> Result<(), Failure> {
+fn write(
+    import: &import::SettingsImport,
+    path: &Path,
+    output: &mut Output,
+) -> Result<(), CliError> {
     let merged = import::merge(import, path)?;
     let name = path.display();
-    let mut text = format!("{name}: {} written, {} already there\n", merged.written, merged.same);
-    for (key, there, imported) in &merged.kept {
+    let mut text =
+        format!("{name}: {} written, {} already there\n", merged.written, merged.unchanged);
+    for (key, there, imported) in &merged.conflicts {
         text += &format!("kept  {key} = {there}  (imported: {imported})\n");
     }
     Ok(output.print(&text)?)

@@ -1,8 +1,8 @@
 //! `ctxhost engines list`: what is there, what may serve, and what really does.
 
-mod serving;
+mod effective_engine;
 
-pub(crate) use self::serving::{Serving, unfit};
+pub(crate) use self::effective_engine::{EffectiveEngine, chain_unavailable_reason};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,19 +10,19 @@ use std::process::ExitCode;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::Output;
-use crate::render::grid::{Column, Grid};
-use crate::render::paint::Tone;
+use crate::render::grid::{Grid, GridColumn};
+use crate::render::style::Tone;
+use ctxhost_agent::canary::{Canary, CanaryError, CanaryFolder};
+use ctxhost_agent::engine_options::failure_log;
+use ctxhost_agent::engine_registry::{EngineRegistry, RegisteredEngine};
 use ctxhost_config::Config;
-use ctxhost_engine::{FailureBook, KeptRecord, Source, stages, state_folder};
-use ctxhost_runtime::canary::{Canary, CanaryError, CanaryHome};
-use ctxhost_runtime::engine_options::failure_book;
-use ctxhost_runtime::roster::{Installed, Roster};
+use ctxhost_engine::{EngineSource, FailureLog, FailureRecord, split_ids, state_folder};
 
 /// How the list is made and shown.
 #[derive(Debug, clap::Args)]
-pub(crate) struct List {
+pub(crate) struct EngineListArgs {
     /// Find the effective engine by loading it, as a session would.
     #[arg(long)]
     check: bool,
@@ -33,8 +33,8 @@ pub(crate) struct List {
 
 /// All that is known.
 #[derive(Serialize)]
-struct Listing {
-    slot: Serving,
+struct EngineListing {
+    slot: EffectiveEngine,
     canary: Option<CanaryLine>,
     engines: Vec<EngineLine>,
     /// What is wrong with those that the config wants in the shadow.
@@ -70,28 +70,28 @@ struct EngineLine {
     problem: Option<String>,
     quarantined: bool,
     /// What is known against this build.
-    failures: Option<KeptRecord>,
+    failures: Option<FailureRecord>,
 }
 
-impl List {
-    pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
-        let book = failure_book(config, &state_folder());
+impl EngineListArgs {
+    pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, CliError> {
+        let book = failure_log(config, &state_folder());
         let records = book.records().unwrap_or_else(|error| {
-            output.remark(&format!("which engines are in quarantine is not known: {error}"));
+            output.note(&format!("which engines are in quarantine is not known: {error}"));
             Vec::new()
         });
         let canary = canary(config).unwrap_or_else(|why| {
-            output.remark(&format!("whether there is a canary is not known: {why}"));
+            output.note(&format!("whether there is a canary is not known: {why}"));
             None
         });
-        let mut engines = lines(config, &book, &records);
-        let canary = canary.map(|canary| CanaryLine::beside(&canary, &mut engines));
-        let slot = Serving::found(config, &engines, self.check);
-        let shadows = unfit_shadows(config, &engines);
-        let listing = Listing { slot, canary, engines, shadows };
+        let mut engines = engine_lines(config, &book, &records);
+        let canary = canary.map(|canary| CanaryLine::from_canary(&canary, &mut engines));
+        let slot = EffectiveEngine::resolve(config, &engines, self.check);
+        let shadows = unavailable_shadows(config, &engines);
+        let listing = EngineListing { slot, canary, engines, shadows };
         if self.json {
             let text = serde_json::to_string_pretty(&listing);
-            let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+            let text = text.map_err(|error| CliError::internal(error.to_string()))?;
             output.print_bytes(format!("{text}\n").as_bytes())?;
         } else {
             listing.show(output)?;
@@ -100,17 +100,17 @@ impl List {
     }
 }
 
-fn lines(config: &Config, book: &FailureBook, records: &[KeptRecord]) -> Vec<EngineLine> {
-    let roster = Roster::of(config);
+fn engine_lines(config: &Config, book: &FailureLog, records: &[FailureRecord]) -> Vec<EngineLine> {
+    let roster = EngineRegistry::load(config);
     let configured = config.slot().engine;
-    let row = stages(&configured);
+    let row = split_ids(&configured);
     let shadows = config.shadows();
-    let line = |engine: &Installed| {
+    let line = |engine: &RegisteredEngine| {
         let stage = row.iter().position(|id| *id == engine.id);
         EngineLine {
             stage: stage.map(|stage| (stage + 1, row.len())),
-            shadow: shadows.iter().any(|name| stages(name).contains(&engine.id.as_str())),
-            ..EngineLine::of(engine, book, records)
+            shadow: shadows.iter().any(|name| split_ids(name).contains(&engine.id.as_str())),
+            ..EngineLine::from_installed(engine, book, records)
         }
     };
     roster.engines().map(line).collect()
@@ -121,13 +121,13 @@ fn canary(config: &Config) -> Result<Option<Canary>, CanaryError> {
     if config.name().is_empty() {
         return Ok(None);
     }
-    Ok(CanaryHome::of(&state_folder(), Path::new(config.name())).read()?.canary)
+    Ok(CanaryFolder::for_config(&state_folder(), Path::new(config.name())).read()?.canary)
 }
 
 impl CanaryLine {
-    fn beside(canary: &Canary, engines: &mut [EngineLine]) -> CanaryLine {
+    fn from_canary(canary: &Canary, engines: &mut [EngineLine]) -> CanaryLine {
         let (engine, share) = (canary.engine.clone(), canary.share.to_string());
-        for id in stages(&engine) {
+        for id in split_ids(&engine) {
             let line = engines.iter_mut().find(|line| line.id == id);
             line.into_iter().for_each(|line| line.canary = Some(share.clone()));
         }
@@ -136,11 +136,12 @@ impl CanaryLine {
 }
 
 /// What keeps engines from the shadow that the config wants there.
-fn unfit_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
+fn unavailable_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
     let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
     let why_not = |name: &str| {
-        let ids = stages(name).into_iter().filter(|id| !is_path(id));
-        let reasons: Vec<String> = ids.filter_map(|id| serving::why_not(id, engines)).collect();
+        let ids = split_ids(name).into_iter().filter(|id| !is_path(id));
+        let reasons: Vec<String> =
+            ids.filter_map(|id| effective_engine::unavailable_reason(id, engines)).collect();
         let reasons = reasons.join("; ");
         (!reasons.is_empty()).then(|| format!("the shadow says {name:?}, but {reasons}"))
     };
@@ -148,7 +149,11 @@ fn unfit_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
 }
 
 impl EngineLine {
-    fn of(engine: &Installed, book: &FailureBook, records: &[KeptRecord]) -> EngineLine {
+    fn from_installed(
+        engine: &RegisteredEngine,
+        book: &FailureLog,
+        records: &[FailureRecord],
+    ) -> EngineLine {
         let bytes = engine.sha256.clone().unwrap_or_else(|| format!("bundled {}", engine.version));
         let record = records.iter().find(|it| it.id == engine.id && it.bytes == bytes);
         let standing = &engine.standing;
@@ -160,16 +165,16 @@ impl EngineLine {
             version: engine.version.clone(),
             source: engine.source.to_string(),
             real_path: match &engine.source {
-                Source::File(path) => real_path(path),
-                Source::Bundled | Source::Linked(_) => None,
+                EngineSource::File(path) => real_path(path),
+                EngineSource::Bundled | EngineSource::Linked(_) => None,
             },
-            trust: standing.state.word(),
+            trust: standing.state.label(),
             sha256: engine.sha256.clone(),
             pinned_sha256: standing.sha256.clone(),
             signer: standing.signer.clone(),
             conformance: standing.conformance.clone(),
             problem: engine.problem.clone(),
-            quarantined: record.is_some_and(|record| book.holds(record)),
+            quarantined: record.is_some_and(|record| book.is_held(record)),
             failures: record.cloned(),
         }
     }
@@ -194,9 +199,9 @@ impl EngineLine {
         let shadow = self.shadow.then(|| "in the shadow".to_owned());
         let refused = self.problem.as_ref().map(|_| "does not serve".to_owned());
         let held = self.failures.as_ref().map(|record| match (self.quarantined, record.held) {
-            (true, false) => format!("quarantined until {}", minute(record.held_until_ms)),
-            (true, true) => format!("quarantined since {}", minute(record.failed_at_ms)),
-            (false, _) => format!("failed {}", minute(record.failed_at_ms)),
+            (true, false) => format!("quarantined until {}", format_minute(record.held_until_ms)),
+            (true, true) => format!("quarantined since {}", format_minute(record.failed_at_ms)),
+            (false, _) => format!("failed {}", format_minute(record.failed_at_ms)),
         });
         [serves, canary, shadow, refused, held].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -208,13 +213,13 @@ impl EngineLine {
     }
 
     /// What there is to say of it that is no matter of a few words.
-    fn stories(&self) -> impl Iterator<Item = String> {
+    fn details(&self) -> impl Iterator<Item = String> {
         let id = &self.id;
         let place = match &self.real_path {
             Some(real) => Some(format!("{id}: {} -> {real}\n", self.source)),
             None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
         };
-        let story = self.failures.as_ref().map(KeptRecord::story);
+        let story = self.failures.as_ref().map(FailureRecord::summary);
         let story = story.map(|story| match self.quarantined {
             true => format!("{id}: {story}; `ctxhost engines release {id}` lets it serve again\n"),
             false => format!("{id}: {story}\n"),
@@ -224,9 +229,9 @@ impl EngineLine {
     }
 }
 
-impl Listing {
-    fn show(&self, output: &mut Output) -> Result<(), Failure> {
-        let columns = ["", "engine", "version", "source", "trust", "state"].map(Column::left);
+impl EngineListing {
+    fn show(&self, output: &mut Output) -> Result<(), CliError> {
+        let columns = ["", "engine", "version", "source", "trust", "state"].map(GridColumn::left);
         let mut grid = Grid::new(columns.to_vec());
         for engine in &self.engines {
             let effective = self.slot.serves(&engine.id);
@@ -244,14 +249,14 @@ impl Listing {
             grid.row(cells.to_vec(), tone);
         }
         let table = grid.render(output.style());
-        let stories: String = self.engines.iter().flat_map(EngineLine::stories).collect();
+        let stories: String = self.engines.iter().flat_map(EngineLine::details).collect();
         let canary = self.canary.as_ref().map(|CanaryLine { engine, share }| {
             format!("canary: {engine} on {share} of new sessions (ctxhost slot status)\n")
         });
         let canary = canary.unwrap_or_default();
-        output.print(&format!("{table}{stories}{}{canary}", self.slot.line()))?;
-        self.slot.explained(output);
-        self.shadows.iter().for_each(|remark| output.remark(remark));
+        output.print(&format!("{table}{stories}{}{canary}", self.slot.to_line()))?;
+        self.slot.note_reason(output);
+        self.shadows.iter().for_each(|remark| output.note(remark));
         Ok(())
     }
 }
@@ -264,7 +269,7 @@ fn real_path(path: &Path) -> Option<String> {
 }
 
 /// `2026-11-21 17:40 UTC`.
-fn minute(timestamp_ms: i64) -> String {
+fn format_minute(timestamp_ms: i64) -> String {
     let time = Timestamp::from_millisecond(timestamp_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

@@ -11,7 +11,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use ctxhost_config::TelemetrySettings;
 
 /// The name of this program in traces.
@@ -30,7 +30,7 @@ impl Traces {
     }
 
     /// Traces to the collector that the config names, if it names one.
-    pub(super) fn start(settings: &TelemetrySettings) -> Result<Traces, Failure> {
+    pub(super) fn start(settings: &TelemetrySettings) -> Result<Traces, CliError> {
         let endpoint = settings.otlp_endpoint.as_deref();
         let provider = endpoint.map(|to| provider(to, settings)).transpose()?;
         Ok(Traces { provider })
@@ -51,7 +51,7 @@ impl Traces {
     }
 }
 
-fn provider(endpoint: &str, settings: &TelemetrySettings) -> Result<SdkTracerProvider, Failure> {
+fn provider(endpoint: &str, settings: &TelemetrySettings) -> Result<SdkTracerProvider, CliError> {
     // The exporter's client takes the cryptography of the process.
     _ = rustls::crypto::ring::default_provider().install_default();
     let exporter = SpanExporter::builder()
@@ -61,7 +61,7 @@ fn provider(endpoint: &str, settings: &TelemetrySettings) -> Result<SdkTracerPro
         .build()
         .map_err(|error| {
             let message = format!("no traces can be sent to {endpoint}: {error}");
-            Failure::caller(message).hint("mend telemetry.otlp_endpoint, or leave it out")
+            CliError::user(message).hint("mend telemetry.otlp_endpoint, or leave it out")
         })?;
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(exporter)

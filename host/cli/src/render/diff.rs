@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::grid::{Column, Grid};
-use super::paint::{Style, Tone};
-use super::phrase::{clean, counted, grouped, percent};
-use crate::named::for_shell;
-use ctxhost_history::{Difference, Inserted, LostAt, RecordPlace, Touched};
-use ctxhost_survival::Category;
+use super::format::{format_count, format_percent, group_digits, one_line};
+use super::grid::{Grid, GridColumn};
+use super::style::{TextStyle, Tone};
+use crate::session_arg::shell_quote;
+use ctxhost_history::{AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation};
+use ctxhost_retention::Category;
 
 /// Lines of each list that are shown unasked: they fit on a screen together.
 const LISTED: usize = 10;
@@ -15,116 +15,134 @@ const LISTED: usize = 10;
 const SUMMARY_LINES: usize = 12;
 
 /// The whole difference. `session` is the file as it is named on a command line.
-pub(crate) fn render(difference: &Difference, session: &Path, all: bool, style: Style) -> String {
+pub(crate) fn render(
+    difference: &CompactionDiff,
+    session: &Path,
+    all: bool,
+    style: TextStyle,
+) -> String {
     let most = if all { usize::MAX } else { LISTED };
     let mut parts = vec![head(difference, session, style), shares(difference, style)];
-    parts.extend(lost(&difference.lost, most, style));
-    parts.extend(touched("dropped", &difference.dropped, most, style));
-    parts.extend(touched("shortened", &difference.shortened, most, style));
-    parts.extend(inserted(&difference.inserted, all, style));
-    parts.extend(fetching(difference, session));
+    parts.extend(lost_section(&difference.lost, most, style));
+    parts.extend(touched_section("dropped", &difference.dropped, most, style));
+    parts.extend(touched_section("shortened", &difference.shortened, most, style));
+    parts.extend(inserted_section(&difference.inserted, all, style));
+    parts.extend(fetch_hint(difference, session));
     parts.join("\n")
 }
 
-fn head(difference: &Difference, session: &Path, style: Style) -> String {
-    let Difference { number, compactions, before_tokens, after_tokens, .. } = difference;
+fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String {
+    let CompactionDiff { number, compactions, before_tokens, after_tokens, .. } = difference;
     let name = format!("compaction {number} of {compactions}");
     let engine = match difference.engine.as_str() {
         "" => "made by Pi".to_owned(),
-        engine => format!("{} {}", clean(engine), clean(&difference.engine_version)),
+        engine => format!("{} {}", one_line(engine), one_line(&difference.engine_version)),
     };
-    let mut facts = vec![style.paint(Tone::Strong, &name), clean(&session.display().to_string())];
-    facts.extend([place(&difference.at), engine, clean(&difference.trigger)]);
+    let mut facts =
+        vec![style.paint(Tone::Strong, &name), one_line(&session.display().to_string())];
+    facts.extend([format_location(&difference.at), engine, one_line(&difference.trigger)]);
     facts.retain(|fact| !fact.trim().is_empty());
     let saved = before_tokens.saturating_sub(*after_tokens) as f64;
     format!(
         "{}\n{} → {} tokens, {} less · {} dropped, {} shortened, {} put in\n",
         facts.join(" · "),
-        grouped(*before_tokens),
-        grouped(*after_tokens),
-        percent(saved * 100.0 / (*before_tokens).max(1) as f64),
-        grouped(difference.dropped.len() as u64),
-        grouped(difference.shortened.len() as u64),
-        grouped(difference.inserted.len() as u64),
+        group_digits(*before_tokens),
+        group_digits(*after_tokens),
+        format_percent(saved * 100.0 / (*before_tokens).max(1) as f64),
+        group_digits(difference.dropped.len() as u64),
+        group_digits(difference.shortened.len() as u64),
+        group_digits(difference.inserted.len() as u64),
     )
 }
 
-fn place(at: &RecordPlace) -> String {
-    let line = at.line.map(|line| format!(", line {}", grouped(line as u64)));
-    format!("record {}{}", clean(&at.record), line.unwrap_or_default())
+fn format_location(at: &RecordLocation) -> String {
+    let line = at.line.map(|line| format!(", line {}", group_digits(line as u64)));
+    format!("record {}{}", one_line(&at.record), line.unwrap_or_default())
 }
 
-fn shares(difference: &Difference, style: Style) -> String {
-    let columns = [Column::left("still said"), Column::right("kept"), Column::right("of")];
-    let mut grid = Grid::new([&columns[..], &[Column::right("share")]].concat());
+fn shares(difference: &CompactionDiff, style: TextStyle) -> String {
+    let columns =
+        [GridColumn::left("still said"), GridColumn::right("kept"), GridColumn::right("of")];
+    let mut grid = Grid::new([&columns[..], &[GridColumn::right("share")]].concat());
     for category in Category::ALL {
         let share = difference.survival.of(category);
         let ratio = match share.total {
             0 => "–".into(),
-            _ => percent(share.ratio() * 100.0),
+            _ => format_percent(share.ratio() * 100.0),
         };
-        let cells = [category.name().into(), grouped(share.kept), grouped(share.total), ratio];
+        let cells =
+            [category.name().into(), group_digits(share.kept), group_digits(share.total), ratio];
         grid.row(cells.into(), Tone::Plain);
     }
     grid.render(style)
 }
 
 /// How many there are, and how many of them follow.
-fn title(name: &str, shown: usize, count: usize, style: Style) -> String {
+fn title(name: &str, shown: usize, count: usize, style: TextStyle) -> String {
     let count = match shown < count {
-        true => format!("{} of {}; --all lists them", grouped(shown as u64), grouped(count as u64)),
-        false => grouped(count as u64),
+        true => format!(
+            "{} of {}; --all lists them",
+            group_digits(shown as u64),
+            group_digits(count as u64)
+        ),
+        false => group_digits(count as u64),
     };
     format!("{} ({count})\n", style.paint(Tone::Strong, name))
 }
 
-fn lost(lost: &[LostAt], most: usize, style: Style) -> Option<String> {
+fn lost_section(lost: &[LostText], most: usize, style: TextStyle) -> Option<String> {
     let mut text = String::new();
     let mut shown = 0;
     for category in Category::ALL {
-        let of_category: Vec<&LostAt> =
+        let of_category: Vec<&LostText> =
             lost.iter().filter(|lost| lost.category == category).collect();
         let listed = of_category.iter().rev().take(most);
         for lost in listed {
             shown += 1;
-            let (name, at) = (category.name(), place(&lost.at));
-            text += &format!("  {name:<9} {}  ({at})\n", clean(&lost.text));
+            let (name, at) = (category.name(), format_location(&lost.at));
+            text += &format!("  {name:<9} {}  ({at})\n", one_line(&lost.text));
         }
     }
     (shown > 0).then(|| title("said no more, the newest first", shown, lost.len(), style) + &text)
 }
 
-fn touched(name: &str, touched: &[Touched], most: usize, style: Style) -> Option<String> {
+fn touched_section(
+    name: &str,
+    touched: &[AlteredEntry],
+    most: usize,
+    style: TextStyle,
+) -> Option<String> {
     if touched.is_empty() {
         return None;
     }
-    let mut columns = vec![Column::right("line"), Column::left("entry"), Column::left("role")];
-    columns.extend([Column::right("tokens"), Column::left("begins with").wrapping()]);
+    let mut columns =
+        vec![GridColumn::right("line"), GridColumn::left("entry"), GridColumn::left("role")];
+    columns.extend([GridColumn::right("tokens"), GridColumn::left("begins with").wrapping()]);
     let mut grid = Grid::new(columns);
     for row in touched.iter().take(most) {
-        let line = row.at.line.map_or("–".into(), |line| grouped(line as u64));
+        let line = row.at.line.map_or("–".into(), |line| group_digits(line as u64));
         let tokens = match row.after_tokens {
-            0 => grouped(row.before_tokens),
-            after => format!("{} → {}", grouped(row.before_tokens), grouped(after)),
+            0 => group_digits(row.before_tokens),
+            after => format!("{} → {}", group_digits(row.before_tokens), group_digits(after)),
         };
-        let (record, role) = (clean(&row.at.record), clean(&row.role));
-        grid.row(vec![line, record, role, tokens, clean(&row.excerpt)], Tone::Plain);
+        let (record, role) = (one_line(&row.at.record), one_line(&row.role));
+        grid.row(vec![line, record, role, tokens, one_line(&row.excerpt)], Tone::Plain);
     }
     let shown = touched.len().min(most);
     Some(title(name, shown, touched.len(), style) + &grid.render(style))
 }
 
-fn inserted(inserted: &[Inserted], all: bool, style: Style) -> Option<String> {
+fn inserted_section(inserted: &[InsertedMessage], all: bool, style: TextStyle) -> Option<String> {
     let texts = inserted.iter().map(|message| {
         let lines: Vec<&str> = message.text.lines().collect();
         let shown = if all { lines.len() } else { SUMMARY_LINES.min(lines.len()) };
-        let mut text = format!("  [{}, {} tokens]\n", message.role, grouped(message.tokens));
+        let mut text = format!("  [{}, {} tokens]\n", message.role, group_digits(message.tokens));
         for line in lines.iter().take(shown) {
-            text += format!("  {}", clean(line)).trim_end();
+            text += format!("  {}", one_line(line)).trim_end();
             text.push('\n');
         }
         if shown < lines.len() {
-            let more = counted((lines.len() - shown) as u64, "more line");
+            let more = format_count((lines.len() - shown) as u64, "more line");
             text += &format!("  … {more}; --all shows them\n");
         }
         text
@@ -135,11 +153,11 @@ fn inserted(inserted: &[Inserted], all: bool, style: Style) -> Option<String> {
 }
 
 /// The command that shows one of them.
-fn fetching(difference: &Difference, session: &Path) -> Option<String> {
+fn fetch_hint(difference: &CompactionDiff, session: &Path) -> Option<String> {
     let dropped = difference.dropped.iter().chain(&difference.shortened).next()?;
     Some(format!(
         "nothing is gone from the file; see an entry with\n  ctxhost fetch {} {}\n",
-        for_shell(session),
-        clean(&dropped.at.record)
+        shell_quote(session),
+        one_line(&dropped.at.record)
     ))
 }

@@ -4,7 +4,7 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
-use super::paint::{Style, Tone};
+use super::style::{TextStyle, Tone};
 
 /// A thin line below the names, and nothing else.
 const LINES: TableStyle =
@@ -14,42 +14,42 @@ const LINES: TableStyle =
 const HEAD_LINES: usize = 2;
 
 /// Columns that wrapped text needs to be read without pain.
-const ROOM: usize = 24;
+const MIN_WRAP_WIDTH: usize = 24;
 
 /// A table in the making.
 pub(crate) struct Grid {
-    columns: Vec<Column>,
+    columns: Vec<GridColumn>,
     rows: Vec<Vec<String>>,
     tones: Vec<Tone>,
 }
 
 /// One column.
 #[derive(Clone)]
-pub(crate) struct Column {
+pub(crate) struct GridColumn {
     name: String,
     alignment: CellAlignment,
     wraps: bool,
 }
 
-impl Column {
+impl GridColumn {
     /// A column of words.
     pub(crate) fn left(name: &str) -> Self {
-        Column { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
+        GridColumn { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
     }
 
     /// A column of numbers.
     pub(crate) fn right(name: &str) -> Self {
-        Column { alignment: CellAlignment::Right, ..Column::left(name) }
+        GridColumn { alignment: CellAlignment::Right, ..GridColumn::left(name) }
     }
 
     /// The column whose text is broken into lines when the terminal is narrow.
     pub(crate) fn wrapping(self) -> Self {
-        Column { wraps: true, ..self }
+        GridColumn { wraps: true, ..self }
     }
 }
 
 impl Grid {
-    pub(crate) fn new(columns: Vec<Column>) -> Self {
+    pub(crate) fn new(columns: Vec<GridColumn>) -> Self {
         Grid { columns, rows: Vec::new(), tones: Vec::new() }
     }
 
@@ -61,34 +61,35 @@ impl Grid {
     /// The table as lines without trailing blanks, each ended.
     ///
     /// Where the last column has no room to wrap in, its text stands below each row instead.
-    pub(crate) fn render(&self, style: Style) -> String {
+    pub(crate) fn render(&self, style: TextStyle) -> String {
         let fixed = self.columns.iter().filter(|column| !column.wraps).count();
         let fixed_width = widest_line(&self.layout(fixed, None));
         match style.width {
             Some(width)
-                if fixed < self.columns.len() && usize::from(width) < fixed_width + ROOM =>
+                if fixed < self.columns.len()
+                    && usize::from(width) < fixed_width + MIN_WRAP_WIDTH =>
             {
-                let lines = self.painted(&self.layout(fixed, None), style);
+                let lines = self.paint_lines(&self.layout(fixed, None), style);
                 self.with_text_below(&lines, fixed)
             }
-            width => self.painted(&self.layout(self.columns.len(), width), style).concat(),
+            width => self.paint_lines(&self.layout(self.columns.len(), width), style).concat(),
         }
     }
 
     /// The table as it is where it fits; else turned, with a line for each column.
-    pub(crate) fn render_or_turn(&self, style: Style) -> String {
+    pub(crate) fn render_or_transpose(&self, style: TextStyle) -> String {
         let natural_width = widest_line(&self.layout(self.columns.len(), None));
         match style.width {
-            Some(width) if usize::from(width) < natural_width => self.turned().render(style),
-            _ => self.render(Style { width: None, ..style }),
+            Some(width) if usize::from(width) < natural_width => self.transposed().render(style),
+            _ => self.render(TextStyle { width: None, ..style }),
         }
     }
 
-    fn turned(&self) -> Grid {
+    fn transposed(&self) -> Grid {
         let cell = |row: &Vec<String>, index| row.get(index).cloned().unwrap_or_default();
         let mut names = self.columns.iter().map(|column| column.name.as_str());
-        let mut columns = vec![Column::left(names.next().unwrap_or_default())];
-        columns.extend(self.rows.iter().map(|row| Column::right(&cell(row, 0))));
+        let mut columns = vec![GridColumn::left(names.next().unwrap_or_default())];
+        columns.extend(self.rows.iter().map(|row| GridColumn::right(&cell(row, 0))));
         let mut turned = Grid::new(columns);
         for (index, name) in names.enumerate() {
             let cells = self.rows.iter().map(|row| cell(row, index + 1));
@@ -119,7 +120,7 @@ impl Grid {
     }
 
     /// The lines in their tones. A row that was wrapped goes on with an empty first cell.
-    fn painted(&self, text: &str, style: Style) -> Vec<String> {
+    fn paint_lines(&self, text: &str, style: TextStyle) -> Vec<String> {
         let mut tones = self.tones.iter();
         let mut tone = Tone::Quiet;
         let first_width = self.first_width();

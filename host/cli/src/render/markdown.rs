@@ -1,28 +1,28 @@
 //! Reports as one Markdown table, to be put into a README or an issue: one line for each session and engine.
 
-use ctxhost_engine::with_version;
-use ctxhost_runtime::replay::report::{Report, Run};
-use ctxhost_survival::{Category, Shares};
+use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
+use ctxhost_engine::format_engine;
+use ctxhost_retention::{Category, Shares};
 
-use super::phrase::{clean, grouped, milliseconds, percent};
+use super::format::{format_ms, format_percent, group_digits, one_line};
 
 /// What stands where nothing was measured.
 const NOTHING: &str = "–";
 
 /// The categories of which compactions are asked what they kept.
-const ASKED: [Category; 3] = [Category::Asks, Category::Paths, Category::Commands];
+const CATEGORIES: [Category; 3] = [Category::Asks, Category::Paths, Category::Commands];
 
 /// The table. What an engine without a compaction kept through compactions is not told: there were none.
-pub(crate) fn render(reports: &[Report], with_timings: bool) -> String {
+pub(crate) fn render(reports: &[ReplayReport], with_timings: bool) -> String {
     let mut head = vec!["session", "window", "engine", "peak", "compactions"];
-    head.extend(ASKED.map(Category::name));
+    head.extend(CATEGORIES.map(Category::name));
     head.extend(["identifiers kept", "stable prefix", "tokens sent", "repairs", "fallbacks"]);
     head.extend(with_timings.then_some("p99 ms"));
     let mut text = row(head.iter().map(|name| (*name).to_owned()));
     text += &format!("|{}\n", head.iter().map(|name| ruler(name)).collect::<String>());
     for report in reports {
         for run in &report.runs {
-            let session = [report.session.name.clone(), grouped(report.window.window_tokens)];
+            let session = [report.session.name.clone(), group_digits(report.window.window_tokens)];
             text += &row(session.into_iter().chain(cells(run, with_timings)));
         }
     }
@@ -34,28 +34,28 @@ fn ruler(name: &str) -> &'static str {
     if matches!(name, "session" | "engine") { "---|" } else { "---:|" }
 }
 
-fn cells(run: &Run, with_timings: bool) -> Vec<String> {
+fn cells(run: &EngineRun, with_timings: bool) -> Vec<String> {
     let totals = &run.totals;
-    let mut cells = vec![with_version(&run.engine.id, &run.engine.version)];
-    cells.extend([percent(totals.peak_percent), grouped(totals.compactions)]);
-    cells.extend(ASKED.map(|category| least_kept(run, category)));
-    cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), percent));
-    cells.push(percent(totals.stable_prefix_percent));
-    cells.extend([totals.sent_tokens, totals.repairs, totals.fallbacks].map(grouped));
-    cells.extend(with_timings.then(|| milliseconds(totals.engine_p99_us)));
+    let mut cells = vec![format_engine(&run.engine.id, &run.engine.version)];
+    cells.extend([format_percent(totals.peak_percent), group_digits(totals.compactions)]);
+    cells.extend(CATEGORIES.map(|category| least_kept(run, category)));
+    cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), format_percent));
+    cells.push(format_percent(totals.stable_prefix_percent));
+    cells.extend([totals.sent_tokens, totals.repairs, totals.fallbacks].map(group_digits));
+    cells.extend(with_timings.then(|| format_ms(totals.engine_p99_us)));
     cells
 }
 
 /// What the compaction that kept least of a category kept of it.
-fn least_kept(run: &Run, category: Category) -> String {
+fn least_kept(run: &EngineRun, category: Category) -> String {
     let applied = run.compactions.iter().filter(|row| row.applied);
     let shares = applied.filter_map(|row| row.survival).map(|s: Shares| s.of(category));
     let ratios = shares.filter(|share| share.total > 0).map(|share| share.ratio());
-    ratios.reduce(f64::min).map_or(NOTHING.into(), |ratio| percent(ratio * 100.0))
+    ratios.reduce(f64::min).map_or(NOTHING.into(), |ratio| format_percent(ratio * 100.0))
 }
 
 fn row(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.map(|cell| clean(&cell).replace('|', "\\|")).collect();
+    let cells: Vec<String> = cells.map(|cell| one_line(&cell).replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
 }
 

@@ -2,9 +2,9 @@
 
 use ctxhost_quality::report::{EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals};
 
-use super::grid::{Column, Grid};
-use super::paint::{Style, Tone};
-use super::phrase::{clean, grouped, milliseconds};
+use super::format::{format_ms, group_digits, one_line};
+use super::grid::{Grid, GridColumn};
+use super::style::{TextStyle, Tone};
 
 /// What stands where nothing was measured.
 const NOTHING: &str = "–";
@@ -17,11 +17,11 @@ struct QualityTable {
 }
 
 /// The tables for a terminal.
-pub(crate) fn table(report: &QualityReport, style: Style) -> String {
+pub(crate) fn table(report: &QualityReport, style: TextStyle) -> String {
     let render = |table: QualityTable| {
         let left = |name: &&str| matches!(*name, "file" | "engine");
         let column =
-            |name: &&str| if left(name) { Column::left(name) } else { Column::right(name) };
+            |name: &&str| if left(name) { GridColumn::left(name) } else { GridColumn::right(name) };
         let mut grid = Grid::new(table.head.iter().map(column).collect());
         for (cells, is_broken) in table.rows {
             grid.row(cells, if is_broken { Tone::Warning } else { Tone::Plain });
@@ -88,14 +88,16 @@ fn tables(report: &QualityReport) -> Vec<QualityTable> {
 
 fn evidence_row(row: &EvidenceRow) -> (Vec<String>, bool) {
     let shares = [row.recall_percent, row.turn_percent, row.all_percent, row.top5_percent];
-    let mut cells = vec![clean(&row.file), clean(&row.subject), grouped(row.budget_tokens)];
+    let mut cells =
+        vec![one_line(&row.file), one_line(&row.subject), group_digits(row.budget_tokens)];
     cells.extend(shares.map(share));
     cells.extend(run_cells(row.run.as_ref()));
     (cells, row.run.as_ref().is_some_and(is_broken))
 }
 
 fn recording_row(row: &RecordingRow) -> (Vec<String>, bool) {
-    let mut cells = vec![clean(&row.file), clean(&row.subject), grouped(row.budget_tokens)];
+    let mut cells =
+        vec![one_line(&row.file), one_line(&row.subject), group_digits(row.budget_tokens)];
     cells.extend([row.derivable_percent, row.needed_percent, row.reread_percent].map(share));
     cells.push(row.run.stable_prefix_percent.map_or_else(|| NOTHING.to_owned(), share));
     cells.extend(run_cells(Some(&row.run)));
@@ -103,10 +105,10 @@ fn recording_row(row: &RecordingRow) -> (Vec<String>, bool) {
 }
 
 fn rule_row(row: &RuleRow) -> (Vec<String>, bool) {
-    let of = |part: u64, whole: u64| format!("{} of {}", grouped(part), grouped(whole));
+    let of = |part: u64, whole: u64| format!("{} of {}", group_digits(part), group_digits(whole));
     let cells = vec![
-        clean(&row.subject),
-        grouped(row.sessions),
+        one_line(&row.subject),
+        group_digits(row.sessions),
         of(row.applied, row.sessions * row.compactions),
         of(row.sessions_kept, row.sessions),
         of(row.rules_kept, row.rules),
@@ -120,9 +122,9 @@ fn run_cells(run: Option<&RunTotals>) -> [String; 4] {
     let Some(run) = run else { return std::array::from_fn(|_| NOTHING.to_owned()) };
     [
         share(run.room_percent),
-        grouped(run.overruns + run.violations),
-        grouped(run.emergency_trims),
-        milliseconds(run.p99_us),
+        group_digits(run.overruns + run.violations),
+        group_digits(run.emergency_trims),
+        format_ms(run.p99_us),
     ]
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost_runtime::replay::report::*;
-use ctxhost_survival::{Share, Shares};
+use ctxhost_agent::replay::report::*;
+use ctxhost_retention::{CategoryShare, Shares};
 
 const BUDGET_TOKENS: u64 = 20_000;
 
 /// One short run with every kind of trouble in it.
-pub(super) fn troubled() -> Report {
+pub(super) fn troubled() -> ReplayReport {
     let layers = |pairs: &[(&str, u64)]| -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, entries)| ((*name).to_owned(), *entries)).collect()
     };
@@ -23,7 +23,7 @@ pub(super) fn troubled() -> Report {
         engine_us: 420 * requests,
         ..TurnRow::default()
     };
-    let run = Run {
+    let run = EngineRun {
         engine: engine("mask"),
         turns: vec![
             turn(1, 4, 3_120, "Fix the login that fails after the upgrade"),
@@ -95,7 +95,7 @@ pub(super) fn troubled() -> Report {
             "mask failed in assemble: exceeded 5,000 ms (timeouts.assemble_ms)".to_owned(),
             3,
         )]),
-        totals: Totals {
+        totals: ReplayTotals {
             below_floor: 1,
             requests: 37,
             peak_tokens: 20_480,
@@ -117,21 +117,21 @@ pub(super) fn troubled() -> Report {
             engine_p99_us: 3_100,
         },
     };
-    let mut report = Report { session: session(3, 37), window: window(), runs: vec![run] };
+    let mut report = ReplayReport { session: session(3, 37), window: window(), runs: vec![run] };
     report.session.problems =
-        vec![LineProblem { line: 17, message: "expected value at column 1".into() }];
+        vec![UnreadableLine { line: 17, message: "expected value at column 1".into() }];
     report
 }
 
 /// A session of three hundred requests through three engines, sawing up and down as they do.
-pub(super) fn compared() -> Report {
+pub(super) fn compared() -> ReplayReport {
     let engines = [("legacy", 0.92, 6_000), ("mask", 0.62, 9_000), ("window", 0.99, 14_500)];
     let runs = engines.map(|(id, limit, floor_tokens)| walk(id, limit, floor_tokens));
-    Report { session: session(40, 300), window: window(), runs: runs.into() }
+    ReplayReport { session: session(40, 300), window: window(), runs: runs.into() }
 }
 
 /// Requests that grow until they come near the budget, and are then folded.
-fn walk(id: &str, limit: f64, floor_tokens: u64) -> Run {
+fn walk(id: &str, limit: f64, floor_tokens: u64) -> EngineRun {
     let (mut tokens, mut curve, mut compactions, mut dropped) = (2_400, vec![], vec![], vec![]);
     for request in 1..=300_u64 {
         let turn = 1 + request * 39 / 300;
@@ -148,15 +148,15 @@ fn walk(id: &str, limit: f64, floor_tokens: u64) -> Run {
         if request % 5 == 0 {
             dropped.push(drop_of(id, turn, request));
         }
-        curve.push(Point { request, turn, tokens, compacted: is_full });
+        curve.push(CurvePoint { request, turn, tokens, compacted: is_full });
     }
     let totals = totals(&curve, &compactions, dropped.len() as u64);
     let turns = turns(id, &curve);
     let fallback_reasons = BTreeMap::new();
-    Run { engine: engine(id), turns, compactions, dropped, curve, fallback_reasons, totals }
+    EngineRun { engine: engine(id), turns, compactions, dropped, curve, fallback_reasons, totals }
 }
 
-fn turns(id: &str, curve: &[Point]) -> Vec<TurnRow> {
+fn turns(id: &str, curve: &[CurvePoint]) -> Vec<TurnRow> {
     let of_turn = |turn: u64| {
         let points: Vec<_> = curve.iter().filter(|point| point.turn == turn).collect();
         let peak_tokens = points.iter().map(|point| point.tokens).max().unwrap_or(0);
@@ -212,7 +212,7 @@ fn compaction(
 
 /// A compaction that kept so many paths.
 fn shares(paths: u64) -> Shares {
-    let share = |kept, total| Share { kept, total };
+    let share = |kept, total| CategoryShare { kept, total };
     Shares { asks: share(2, 2), paths: share(paths, 31), ids: share(3, 8), ..Shares::default() }
 }
 
@@ -231,10 +231,10 @@ fn drop_of(id: &str, turn: u64, request: u64) -> DroppedRow {
     }
 }
 
-fn totals(curve: &[Point], compactions: &[CompactionRow], dropped: u64) -> Totals {
+fn totals(curve: &[CurvePoint], compactions: &[CompactionRow], dropped: u64) -> ReplayTotals {
     let peak_tokens = curve.iter().map(|point| point.tokens).max().unwrap_or(0);
     let applied = compactions.iter().filter(|row| row.applied).count() as u64;
-    Totals {
+    ReplayTotals {
         requests: curve.len() as u64,
         peak_tokens,
         peak_percent: peak_tokens as f64 * 100.0 / BUDGET_TOKENS as f64,
@@ -249,16 +249,16 @@ fn totals(curve: &[Point], compactions: &[CompactionRow], dropped: u64) -> Total
         engine_us: 381 * curve.len() as u64,
         engine_p50_us: 362,
         engine_p99_us: 2_914,
-        ..Totals::default()
+        ..ReplayTotals::default()
     }
 }
 
-fn engine(id: &str) -> EngineFacts {
-    EngineFacts { id: id.into(), version: "0.1.0".into(), source: "bundled".into() }
+fn engine(id: &str) -> ReplayedEngine {
+    ReplayedEngine { id: id.into(), version: "0.1.0".into(), source: "bundled".into() }
 }
 
-fn session(turns: u64, requests: u64) -> SessionFacts {
-    SessionFacts {
+fn session(turns: u64, requests: u64) -> ReplayedSession {
+    ReplayedSession {
         name: "login-fix.jsonl".into(),
         format: "pi-v3".into(),
         entries: requests * 2 + turns,
@@ -269,8 +269,8 @@ fn session(turns: u64, requests: u64) -> SessionFacts {
     }
 }
 
-fn window() -> WindowFacts {
-    WindowFacts {
+fn window() -> ReplayWindow {
+    ReplayWindow {
         window_tokens: 32_000,
         source: "--window".into(),
         reserve_tokens: 8_000,

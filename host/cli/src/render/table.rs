@@ -1,12 +1,14 @@
 //! A report as text for a terminal. No fact is cut: what does not fit is wrapped.
 
-use ctxhost_engine::with_version;
-use ctxhost_runtime::replay::report::{CompactionRow, Report, Run, TurnRow};
+use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, TurnRow};
+use ctxhost_engine::format_engine;
 
-use super::grid::{Column, Grid};
-use super::paint::{Style, Tone};
-use super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
-use super::survival;
+use super::format::{
+    format_count, format_layers, format_ms, format_percent, group_digits, one_line,
+};
+use super::grid::{Grid, GridColumn};
+use super::retention;
+use super::style::{TextStyle, Tone};
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +17,7 @@ mod tests;
 const NOTHING: &str = "–";
 
 /// The whole report: of one run every turn, of several runs one line each.
-pub(crate) fn render(report: &Report, style: Style) -> String {
+pub(crate) fn render(report: &ReplayReport, style: TextStyle) -> String {
     let mut parts = vec![head(report, style)];
     match report.runs.as_slice() {
         [run] => parts.extend(one_run(run, style)),
@@ -24,36 +26,36 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
     parts.join("\n")
 }
 
-fn head(report: &Report, style: Style) -> String {
+fn head(report: &ReplayReport, style: TextStyle) -> String {
     let (session, window) = (&report.session, &report.window);
     let mut facts = vec![
-        style.paint(Tone::Strong, &clean(&session.name)),
-        clean(&session.format),
+        style.paint(Tone::Strong, &one_line(&session.name)),
+        one_line(&session.format),
         match session.entries {
             1 => "1 entry".into(),
-            entries => format!("{} entries", grouped(entries)),
+            entries => format!("{} entries", group_digits(entries)),
         },
-        counted(session.turns, "turn"),
-        counted(session.requests, "request"),
+        format_count(session.turns, "turn"),
+        format_count(session.requests, "request"),
     ];
-    facts.extend((!session.model.is_empty()).then(|| clean(&session.model)));
+    facts.extend((!session.model.is_empty()).then(|| one_line(&session.model)));
     let mut text = format!(
         "{}\nwindow {} ({}) · reserve {} · budget {} tokens\n",
         facts.join(" · "),
-        grouped(window.window_tokens),
-        clean(&window.source),
-        grouped(window.reserve_tokens),
-        grouped(window.budget_tokens),
+        group_digits(window.window_tokens),
+        one_line(&window.source),
+        group_digits(window.reserve_tokens),
+        group_digits(window.budget_tokens),
     );
     for problem in &session.problems {
-        let (name, message) = (clean(&session.name), clean(&problem.message));
+        let (name, message) = (one_line(&session.name), one_line(&problem.message));
         let line = format!("{name}:{}: {message}", problem.line);
         text += &format!("{}\n", style.paint(Tone::Warning, &line));
     }
     text
 }
 
-fn one_run(run: &Run, style: Style) -> Vec<String> {
+fn one_run(run: &EngineRun, style: TextStyle) -> Vec<String> {
     let mut parts = vec![format!("engine {}\n", engine(run)), turns(run, style)];
     if !run.compactions.is_empty() {
         parts.push(compactions(&run.compactions, style));
@@ -62,185 +64,199 @@ fn one_run(run: &Run, style: Style) -> Vec<String> {
     parts
 }
 
-fn side_by_side(runs: &[Run], style: Style) -> Vec<String> {
+fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
     let mut layer_names: Vec<&String> =
         runs.iter().flat_map(|run| run.totals.layers.keys()).collect();
     layer_names.sort();
     layer_names.dedup();
-    let mut columns = vec![Column::left("engine")];
-    columns.extend(["peak", "of budget", "compactions", "rejected"].map(Column::right));
-    columns.extend(layer_names.iter().map(|name| Column::right(&clean(name))));
-    columns.extend(["left out", "fallbacks", "repairs", "violations"].map(Column::right));
-    columns.extend(["tokens sent", "stable prefix", "identifiers kept"].map(Column::right));
-    columns.extend(["p50 ms", "p99 ms"].map(Column::right));
+    let mut columns = vec![GridColumn::left("engine")];
+    columns.extend(["peak", "of budget", "compactions", "rejected"].map(GridColumn::right));
+    columns.extend(layer_names.iter().map(|name| GridColumn::right(&one_line(name))));
+    columns.extend(["left out", "fallbacks", "repairs", "violations"].map(GridColumn::right));
+    columns.extend(["tokens sent", "stable prefix", "identifiers kept"].map(GridColumn::right));
+    columns.extend(["p50 ms", "p99 ms"].map(GridColumn::right));
     let mut grid = Grid::new(columns);
     for run in runs {
         let totals = &run.totals;
-        let mut cells = vec![clean(&run.engine.id), grouped(totals.peak_tokens)];
-        cells.push(percent(totals.peak_percent));
-        cells.extend([totals.compactions, totals.rejected].map(grouped));
+        let mut cells = vec![one_line(&run.engine.id), group_digits(totals.peak_tokens)];
+        cells.push(format_percent(totals.peak_percent));
+        cells.extend([totals.compactions, totals.rejected].map(group_digits));
         let touched = |name: &&String| totals.layers.get(*name).copied().unwrap_or(0);
-        cells.extend(layer_names.iter().map(|name| grouped(touched(name))));
+        cells.extend(layer_names.iter().map(|name| group_digits(touched(name))));
         let left_out = run.dropped.iter().filter(|row| row.after_tokens == 0).count() as u64;
-        cells.extend([left_out, totals.fallbacks, totals.repairs, totals.violations].map(grouped));
-        cells.extend([grouped(totals.sent_tokens), percent(totals.stable_prefix_percent)]);
-        cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), percent));
-        cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(milliseconds));
+        cells.extend(
+            [left_out, totals.fallbacks, totals.repairs, totals.violations].map(group_digits),
+        );
+        cells.extend([
+            group_digits(totals.sent_tokens),
+            format_percent(totals.stable_prefix_percent),
+        ]);
+        cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), format_percent));
+        cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(format_ms));
         grid.row(cells, tone(totals.violations, totals.fallbacks + totals.repairs));
     }
-    let mut parts = vec![grid.render_or_turn(style)];
-    parts.extend(runs.iter().map(|run| below_floor(run, style)));
-    parts.extend(runs.iter().map(|run| fallbacks(run, style)));
+    let mut parts = vec![grid.render_or_transpose(style)];
+    parts.extend(runs.iter().map(|run| below_floor_line(run, style)));
+    parts.extend(runs.iter().map(|run| fallback_lines(run, style)));
     parts.retain(|part| !part.is_empty());
-    parts.extend(runs.iter().filter_map(|run| quarantine(run, style)));
+    parts.extend(runs.iter().filter_map(|run| quarantine_line(run, style)));
     parts.push(verdict(runs, style));
     parts
 }
 
-fn turns(run: &Run, style: Style) -> String {
-    let is_troubled = run.turns.iter().any(|turn| !troubles(turn).is_empty());
-    let mut columns = ["turn", "requests", "peak", "of budget"].map(Column::right).to_vec();
-    columns.push(Column::left("layers"));
-    columns.push(Column::right("compactions"));
-    columns.push(Column::left("shaped by"));
-    columns.push(Column::right("engine ms"));
-    columns.extend(is_troubled.then(|| Column::left("trouble")));
-    columns.push(Column::left("prompt").wrapping());
+fn turns(run: &EngineRun, style: TextStyle) -> String {
+    let is_troubled = run.turns.iter().any(|turn| !problem_summary(turn).is_empty());
+    let mut columns = ["turn", "requests", "peak", "of budget"].map(GridColumn::right).to_vec();
+    columns.push(GridColumn::left("layers"));
+    columns.push(GridColumn::right("compactions"));
+    columns.push(GridColumn::left("shaped by"));
+    columns.push(GridColumn::right("engine ms"));
+    columns.extend(is_troubled.then(|| GridColumn::left("trouble")));
+    columns.push(GridColumn::left("prompt").wrapping());
     let mut grid = Grid::new(columns);
     for turn in &run.turns {
-        let mut cells = [turn.turn, turn.requests, turn.peak_tokens].map(grouped).to_vec();
-        cells.push(percent(turn.peak_percent));
-        cells.push(or_nothing(layers(&turn.layers)));
-        cells.push(if turn.compactions == 0 { NOTHING.into() } else { grouped(turn.compactions) });
-        cells.push(or_nothing(clean(&turn.shaped_by.join(", "))));
-        cells.push(milliseconds(turn.engine_us));
-        cells.extend(is_troubled.then(|| or_nothing(troubles(turn))));
-        cells.push(clean(&turn.prompt));
+        let mut cells = [turn.turn, turn.requests, turn.peak_tokens].map(group_digits).to_vec();
+        cells.push(format_percent(turn.peak_percent));
+        cells.push(or_dash(format_layers(&turn.layers)));
+        cells.push(if turn.compactions == 0 {
+            NOTHING.into()
+        } else {
+            group_digits(turn.compactions)
+        });
+        cells.push(or_dash(one_line(&turn.shaped_by.join(", "))));
+        cells.push(format_ms(turn.engine_us));
+        cells.extend(is_troubled.then(|| or_dash(problem_summary(turn))));
+        cells.push(one_line(&turn.prompt));
         grid.row(cells, tone(turn.violations, turn.fallbacks + turn.repairs));
     }
     grid.render(style)
 }
 
-fn compactions(rows: &[CompactionRow], style: Style) -> String {
-    let mut columns = ["turn", "request"].map(Column::right).to_vec();
-    columns.push(Column::left("trigger"));
-    columns.push(Column::right("before → after"));
-    columns.extend(["room used", "folded", "survival"].map(Column::right));
-    columns.extend([Column::left("engine"), Column::right("engine ms")]);
-    columns.extend([Column::left("result"), Column::left("reason").wrapping()]);
+fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
+    let mut columns = ["turn", "request"].map(GridColumn::right).to_vec();
+    columns.push(GridColumn::left("trigger"));
+    columns.push(GridColumn::right("before → after"));
+    columns.extend(["room used", "folded", "survival"].map(GridColumn::right));
+    columns.extend([GridColumn::left("engine"), GridColumn::right("engine ms")]);
+    columns.extend([GridColumn::left("result"), GridColumn::left("reason").wrapping()]);
     let mut grid = Grid::new(columns);
     for row in rows {
-        let mut cells = [row.turn, row.request].map(grouped).to_vec();
-        cells.push(clean(&row.trigger));
-        cells.push(format!("{} → {}", grouped(row.before_tokens), grouped(row.after_tokens)));
-        cells.push(percent(row.room_used_percent));
-        cells.push(grouped(row.folded_entries));
-        cells.push(row.survival.as_ref().map_or(NOTHING.into(), survival::mean));
-        cells.push(clean(&row.engine));
-        cells.push(milliseconds(row.engine_us));
+        let mut cells = [row.turn, row.request].map(group_digits).to_vec();
+        cells.push(one_line(&row.trigger));
+        cells.push(format!(
+            "{} → {}",
+            group_digits(row.before_tokens),
+            group_digits(row.after_tokens)
+        ));
+        cells.push(format_percent(row.room_used_percent));
+        cells.push(group_digits(row.folded_entries));
+        cells.push(row.survival.as_ref().map_or(NOTHING.into(), retention::format_mean));
+        cells.push(one_line(&row.engine));
+        cells.push(format_ms(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });
-        cells.push(or_nothing(clean(&row.reason)));
+        cells.push(or_dash(one_line(&row.reason)));
         let is_good = row.applied && !row.is_below_floor;
         grid.row(cells, if is_good { Tone::Plain } else { Tone::Warning });
     }
     grid.render(style)
 }
 
-fn totals(run: &Run, style: Style) -> String {
+fn totals(run: &EngineRun, style: TextStyle) -> String {
     let totals = &run.totals;
     let mut text = String::new();
     text += &format!(
         "peak {} tokens, {} of the budget · {} · {} rejected · {} · {} · {}\n",
-        grouped(totals.peak_tokens),
-        percent(totals.peak_percent),
-        counted(totals.compactions, "compaction"),
-        grouped(totals.rejected),
-        counted(totals.fallbacks, "fallback"),
-        counted(totals.repairs, "repair"),
-        counted(totals.violations, "violation"),
+        group_digits(totals.peak_tokens),
+        format_percent(totals.peak_percent),
+        format_count(totals.compactions, "compaction"),
+        group_digits(totals.rejected),
+        format_count(totals.fallbacks, "fallback"),
+        format_count(totals.repairs, "repair"),
+        format_count(totals.violations, "violation"),
     );
     text += &format!(
         "sent {} tokens in {} · stable prefix {} · engine {} ms, p50 {}, p99 {}\n",
-        grouped(totals.sent_tokens),
-        counted(totals.requests, "request"),
-        percent(totals.stable_prefix_percent),
-        milliseconds(totals.engine_us),
-        milliseconds(totals.engine_p50_us),
-        milliseconds(totals.engine_p99_us),
+        group_digits(totals.sent_tokens),
+        format_count(totals.requests, "request"),
+        format_percent(totals.stable_prefix_percent),
+        format_ms(totals.engine_us),
+        format_ms(totals.engine_p50_us),
+        format_ms(totals.engine_p99_us),
     );
     if let Some(share) = totals.identifiers_kept_percent {
         let (kept, needed) = (totals.identifiers_kept, totals.identifiers_needed);
-        let (share, kept, needed) = (percent(share), grouped(kept), grouped(needed));
+        let (share, kept, needed) =
+            (format_percent(share), group_digits(kept), group_digits(needed));
         text += &format!("identifiers kept {share}, {kept} of {needed} that came up again\n");
     }
     if !totals.layers.is_empty() {
-        text += &format!("entries touched: {}\n", layers(&totals.layers));
+        text += &format!("entries touched: {}\n", format_layers(&totals.layers));
     }
-    text += &below_floor(run, style);
-    text += &fallbacks(run, style);
-    text += &quarantine(run, style).unwrap_or_default();
+    text += &below_floor_line(run, style);
+    text += &fallback_lines(run, style);
+    text += &quarantine_line(run, style).unwrap_or_default();
     text + &verdict(std::slice::from_ref(run), style)
 }
 
 /// Compactions that left room unused.
-fn below_floor(run: &Run, style: Style) -> String {
+fn below_floor_line(run: &EngineRun, style: TextStyle) -> String {
     let number = run.totals.below_floor;
     if number == 0 {
         return String::new();
     }
     let line = format!(
         "{}: {} left less in use than the floor although there was more to keep (law.room_floor_share)",
-        clean(&run.engine.id),
-        counted(number, "compaction"),
+        one_line(&run.engine.id),
+        format_count(number, "compaction"),
     );
     format!("{}\n", style.paint(Tone::Warning, &line))
 }
 
 /// Why another engine shaped requests, one line for each reason.
-fn fallbacks(run: &Run, style: Style) -> String {
+fn fallback_lines(run: &EngineRun, style: TextStyle) -> String {
     let line = |(why, requests): (&String, &u64)| {
-        let line = format!("fallback in {}: {}", counted(*requests, "request"), clean(why));
+        let line = format!("fallback in {}: {}", format_count(*requests, "request"), one_line(why));
         format!("{}\n", style.paint(Tone::Warning, &line))
     };
     run.fallback_reasons.iter().map(line).collect()
 }
 
-fn quarantine(run: &Run, style: Style) -> Option<String> {
+fn quarantine_line(run: &EngineRun, style: TextStyle) -> Option<String> {
     let reason = &run.totals.quarantine;
-    let line = format!("{} is in quarantine: {}", clean(&run.engine.id), clean(reason));
+    let line = format!("{} is in quarantine: {}", one_line(&run.engine.id), one_line(reason));
     (!reason.is_empty()).then(|| format!("{}\n", style.paint(Tone::Warning, &line)))
 }
 
-fn verdict(runs: &[Run], style: Style) -> String {
+fn verdict(runs: &[EngineRun], style: TextStyle) -> String {
     let violations: u64 = runs.iter().map(|run| run.totals.violations).sum();
     let requests: u64 = runs.iter().map(|run| run.totals.requests).sum();
     let (tone, line) = match violations {
-        0 => (Tone::Good, format!("no law was broken in {}", counted(requests, "request"))),
+        0 => (Tone::Good, format!("no law was broken in {}", format_count(requests, "request"))),
         _ => (
             Tone::Bad,
             format!(
                 "{} of the law in {}; this is a defect of ctxhost, please report it",
-                counted(violations, "violation"),
-                counted(requests, "request"),
+                format_count(violations, "violation"),
+                format_count(requests, "request"),
             ),
         ),
     };
     format!("{}\n", style.paint(tone, &line))
 }
 
-fn engine(run: &Run) -> String {
+fn engine(run: &EngineRun) -> String {
     let engine = &run.engine;
     // One that was never loaded has not told its version.
-    let name = with_version(&clean(&engine.id), &clean(&engine.version));
-    format!("{name} ({})", clean(&engine.source))
+    let name = format_engine(&one_line(&engine.id), &one_line(&engine.version));
+    format!("{name} ({})", one_line(&engine.source))
 }
 
 /// What went wrong in a turn; empty where nothing did.
-fn troubles(turn: &TurnRow) -> String {
+fn problem_summary(turn: &TurnRow) -> String {
     let kinds =
         [(turn.violations, "violation"), (turn.fallbacks, "fallback"), (turn.repairs, "repair")];
     let seen = kinds.iter().filter(|(number, _)| *number > 0);
-    seen.map(|(number, word)| counted(*number, word)).collect::<Vec<_>>().join(" · ")
+    seen.map(|(number, word)| format_count(*number, word)).collect::<Vec<_>>().join(" · ")
 }
 
 fn tone(violations: u64, lesser_troubles: u64) -> Tone {
@@ -251,6 +267,6 @@ fn tone(violations: u64, lesser_troubles: u64) -> Tone {
     }
 }
 
-fn or_nothing(text: String) -> String {
+fn or_dash(text: String) -> String {
     if text.is_empty() { NOTHING.into() } else { text }
 }

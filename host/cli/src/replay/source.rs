@@ -4,26 +4,26 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::super::failure::Failure;
-use super::super::setup;
+use super::super::error::CliError;
+use super::super::run_setup;
+use ctxhost_agent::OfflineOptions;
+use ctxhost_agent::engine_registry::EngineRegistry;
+use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_config::Config;
-use ctxhost_runtime::OfflineOptions;
-use ctxhost_runtime::replay::report::WindowFacts;
-use ctxhost_runtime::roster::Roster;
-use ctxhost_session::recording::{self, DEMO_PREFIX, DEMOS, Demo, Recorded};
+use ctxhost_session::import::{self, DEMO_PREFIX, DEMOS, DemoSession, ImportedSession};
 
 /// A session on the command line: `work.jsonl`, `demo:coding`.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionSource {
     File(PathBuf),
-    Demo(&'static Demo),
+    Demo(&'static DemoSession),
 }
 
 impl FromStr for SessionSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match Demo::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
+        match DemoSession::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
             Some(demo) => Ok(SessionSource::Demo(demo)),
             None if text.starts_with(DEMO_PREFIX) && !Path::new(text).exists() => {
                 let told = DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
@@ -46,9 +46,9 @@ impl fmt::Display for SessionSource {
 
 impl SessionSource {
     /// The session, in memory.
-    pub(crate) fn open(&self) -> Result<Recorded, Failure> {
+    pub(crate) fn open(&self) -> Result<ImportedSession, CliError> {
         Ok(match self {
-            SessionSource::File(path) => recording::read(path)?,
+            SessionSource::File(path) => import::open_file(path)?,
             SessionSource::Demo(demo) => demo.open()?,
         })
     }
@@ -64,7 +64,7 @@ impl SessionSource {
     }
 
     /// The file beside which a config may stand; for a demo one that is nowhere.
-    pub(super) fn place(&self) -> PathBuf {
+    pub(super) fn config_anchor(&self) -> PathBuf {
         match self {
             SessionSource::File(path) => path.clone(),
             SessionSource::Demo(_) => PathBuf::new(),
@@ -76,17 +76,17 @@ impl SessionSource {
     pub(super) fn options(
         &self,
         config: &Config,
-        roster: &Roster,
-        recorded: &Recorded,
+        roster: &EngineRegistry,
+        recorded: &ImportedSession,
         asked: Option<u64>,
-    ) -> Result<(OfflineOptions, WindowFacts), Failure> {
+    ) -> Result<(OfflineOptions, ReplayWindow), CliError> {
         let own = match self {
             SessionSource::File(_) => None,
             SessionSource::Demo(demo) => Some(demo.window_tokens),
         };
         let (options, mut window) = {
             let (model, tokens) = (recorded.session.model(), recorded.window_tokens);
-            setup::of(config, roster, model, asked.or(own), tokens)?
+            run_setup::run_options(config, roster, model, asked.or(own), tokens)?
         };
         if asked.is_none() && own.is_some() {
             window.source = "demo".into();

@@ -11,10 +11,10 @@ use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Signals that a terminal sends to all programs in front of it, the child among them.
-const OF_A_TERMINAL: [Signal; 3] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP];
+const TERMINAL_SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP];
 
 /// Signals that somebody sends to us and means for the child.
-const OF_OTHERS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+const FORWARDED_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
 
 /// The exit code of a command that was not found, and of one that could not be started, as shells have it.
 const NOT_FOUND: u8 = 127;
@@ -35,8 +35,8 @@ pub(super) async fn run(mut command: Command) -> io::Result<ExitStatus> {
         tokio::select! {
             ended = child.wait() => return ended,
             Some(signal) = arrived.recv() => {
-                if !(is_shared && OF_A_TERMINAL.contains(&signal)) {
-                    pass_on(&child, signal);
+                if !(is_shared && TERMINAL_SIGNALS.contains(&signal)) {
+                    send_to_child(&child, signal);
                 }
             }
         }
@@ -44,14 +44,14 @@ pub(super) async fn run(mut command: Command) -> io::Result<ExitStatus> {
 }
 
 /// The exit code of a child: its own, or 128 and the signal that ended it, as shells have it.
-pub(super) fn code(status: ExitStatus) -> ExitCode {
+pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     let signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(signal).and_then(|code| u8::try_from(code).ok());
     code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// The exit code where there was no child.
-pub(super) fn code_without(error: &io::Error) -> ExitCode {
+pub(super) fn start_failure_code(error: &io::Error) -> ExitCode {
     match error.kind() {
         io::ErrorKind::NotFound => ExitCode::from(NOT_FOUND),
         _ => ExitCode::from(NOT_STARTED),
@@ -60,14 +60,18 @@ pub(super) fn code_without(error: &io::Error) -> ExitCode {
 
 fn listen() -> io::Result<mpsc::UnboundedReceiver<Signal>> {
     let (sender, arrived) = mpsc::unbounded_channel();
-    for kind in OF_A_TERMINAL.into_iter().chain(OF_OTHERS) {
+    for kind in TERMINAL_SIGNALS.into_iter().chain(FORWARDED_SIGNALS) {
         let arriving = signal(SignalKind::from_raw(kind as i32))?;
-        tokio::spawn(tell(arriving, kind, sender.clone()));
+        tokio::spawn(forward_signal(arriving, kind, sender.clone()));
     }
     Ok(arrived)
 }
 
-async fn tell(mut arriving: Arriving, kind: Signal, sender: mpsc::UnboundedSender<Signal>) {
+async fn forward_signal(
+    mut arriving: Arriving,
+    kind: Signal,
+    sender: mpsc::UnboundedSender<Signal>,
+) {
     while arriving.recv().await.is_some() {
         if sender.send(kind).is_err() {
             return;
@@ -75,7 +79,7 @@ async fn tell(mut arriving: Arriving, kind: Signal, sender: mpsc::UnboundedSende
     }
 }
 
-fn pass_on(child: &Child, signal: Signal) {
+fn send_to_child(child: &Child, signal: Signal) {
     // None once it has ended, so that nobody else's process is meant.
     let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) else { return };
     if let Err(error) = kill(Pid::from_raw(id), signal) {

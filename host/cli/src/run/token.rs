@@ -2,33 +2,33 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// Random bytes of a token: nobody guesses them.
-const BYTES: usize = 16;
+const TOKEN_BYTES: usize = 16;
 
 /// The person's own token where a path can hold it, so that an address in a file stays good; else a new one.
 ///
 /// # Errors
 ///
 /// Where the system has no random numbers.
-pub(super) fn of(own: Option<&SecretString>) -> Result<SecretString, Failure> {
+pub(super) fn gateway_token(own: Option<&SecretString>) -> Result<SecretString, CliError> {
     match own.filter(|own| fits_a_path(own.expose_secret())) {
         Some(own) => Ok(own.clone()),
-        None => fresh(),
+        None => random_token(),
     }
 }
 
 fn fits_a_path(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    token.len() >= BYTES && token.bytes().all(fits)
+    token.len() >= TOKEN_BYTES && token.bytes().all(fits)
 }
 
-fn fresh() -> Result<SecretString, Failure> {
-    let mut bytes = [0; BYTES];
+fn random_token() -> Result<SecretString, CliError> {
+    let mut bytes = [0; TOKEN_BYTES];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut bytes).is_err() {
-        return Err(Failure::internal("the system has no random numbers for a token"));
+        return Err(CliError::internal("the system has no random numbers for a token"));
     }
     let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
     Ok(digits.collect::<String>().into())
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_token_is_the_persons_own_or_nobodys() {
         let of = |own: Option<&str>| {
-            of(own.map(SecretString::from).as_ref()).unwrap().expose_secret().to_owned()
+            gateway_token(own.map(SecretString::from).as_ref()).unwrap().expose_secret().to_owned()
         };
         assert_eq!(of(Some("0123456789-abcdef_")), "0123456789-abcdef_");
         for unusable in [None, Some("short"), Some("with a space and length")] {

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::chat::media_home;
-use crate::failure::Failure;
-use crate::render::phrase::{counted, size};
-use ctxhost_media::{Blob, Usage};
+use crate::chat::blob_dirs;
+use crate::error::CliError;
+use crate::render::format::{format_bytes, format_count};
+use ctxhost_blobs::{DiskUsage, StoredBlob};
 
 /// What sessions take on the disk, and what they would take with everything inline.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Du {
+pub(crate) struct DuArgs {
     /// The folder that holds them, at any depth; by default that of all sessions that are kept.
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -20,14 +20,14 @@ pub(crate) struct Du {
     json: bool,
 }
 
-impl Du {
-    pub(super) fn run(self) -> Result<String, Failure> {
-        let home = media_home();
+impl DuArgs {
+    pub(super) fn run(self) -> Result<String, CliError> {
+        let home = blob_dirs();
         let usage = match &self.folder {
-            Some(folder) => Usage::below(folder, &home)?,
-            None => Usage::of_all(&home)?,
+            Some(folder) => DiskUsage::measure_folder(folder, &home)?,
+            None => DiskUsage::measure_all(&home)?,
         };
-        let roots = self.folder.map_or_else(|| home.all_sessions(), |folder| vec![folder]);
+        let roots = self.folder.map_or_else(|| home.all_session_dirs(), |folder| vec![folder]);
         Ok(match self.json {
             true => format!("{:#}\n", to_json(&usage)),
             false => to_text(&usage, &roots),
@@ -35,7 +35,7 @@ impl Du {
     }
 }
 
-fn to_text(usage: &Usage, roots: &[PathBuf]) -> String {
+fn to_text(usage: &DiskUsage, roots: &[PathBuf]) -> String {
     let mut text = String::new();
     if !usage.sessions.is_empty() {
         text.push_str("   logical     stored   dedup  session\n");
@@ -43,28 +43,29 @@ fn to_text(usage: &Usage, roots: &[PathBuf]) -> String {
     for session in &usage.sessions {
         let names = roots.iter().filter_map(|root| session.path.strip_prefix(root).ok());
         let name = names.into_iter().next().unwrap_or(&session.path);
-        let (logical, stored) = (size(session.logical_bytes), size(session.stored_bytes));
-        let dedup = times(session.dedup());
+        let (logical, stored) =
+            (format_bytes(session.logical_bytes), format_bytes(session.stored_bytes));
+        let dedup = format_factor(session.dedup_factor());
         text.push_str(&format!("{logical:>10} {stored:>10} {dedup:>7}  {}\n", name.display()));
     }
     text.push_str(&format!(
         "{}  logical {}  stored {}  dedup {}\n",
-        counted(usage.sessions.len() as u64, "session"),
-        size(usage.logical_bytes),
-        size(usage.stored_bytes),
-        times(usage.dedup()),
+        format_count(usage.sessions.len() as u64, "session"),
+        format_bytes(usage.logical_bytes),
+        format_bytes(usage.stored_bytes),
+        format_factor(usage.dedup_factor()),
     ));
-    if !usage.unnamed.is_empty() {
+    if !usage.unreferenced.is_empty() {
         text.push_str(&format!(
             "{} more ({}) that none of them names; `ctxhost gc --dry-run` says what may go\n",
-            counted(usage.unnamed.len() as u64, "blob"),
-            size(bytes_of(&usage.unnamed)),
+            format_count(usage.unreferenced.len() as u64, "blob"),
+            format_bytes(total_bytes(&usage.unreferenced)),
         ));
     }
     text
 }
 
-fn to_json(usage: &Usage) -> Value {
+fn to_json(usage: &DiskUsage) -> Value {
     let sessions = usage.sessions.iter().map(|session| {
         json!({
             "path": session.path,
@@ -76,16 +77,16 @@ fn to_json(usage: &Usage) -> Value {
         "sessions": sessions.collect::<Vec<_>>(),
         "logical_bytes": usage.logical_bytes,
         "stored_bytes": usage.stored_bytes,
-        "unnamed_blobs": usage.unnamed.len(),
-        "unnamed_bytes": bytes_of(&usage.unnamed),
+        "unnamed_blobs": usage.unreferenced.len(),
+        "unnamed_bytes": total_bytes(&usage.unreferenced),
     })
 }
 
 /// What all of them take.
-pub(crate) fn bytes_of(blobs: &[Blob]) -> u64 {
+pub(crate) fn total_bytes(blobs: &[StoredBlob]) -> u64 {
     blobs.iter().map(|blob| blob.size_bytes).sum()
 }
 
-fn times(factor: f64) -> String {
+fn format_factor(factor: f64) -> String {
     format!("{factor:.1}x")
 }

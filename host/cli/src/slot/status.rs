@@ -1,36 +1,37 @@
 //! `ctxhost slot status`: shares, guards and figures, as people read them.
 
-use crate::engines::{Serving, unfit};
-use crate::failure::Failure;
+use crate::engines::{EffectiveEngine, chain_unavailable_reason};
+use crate::error::CliError;
 use crate::output::Output;
-use crate::render::grid::{Column, Grid};
-use crate::render::paint::Tone;
+use crate::render::grid::{Grid, GridColumn};
+use crate::render::style::Tone;
+use ctxhost_agent::canary::guard::{CanaryGuard, GuardVerdict};
+use ctxhost_agent::canary::metrics::{MetricName, MetricTotals};
+use ctxhost_agent::canary::{Canary, CanaryEnd, format_metric};
 use ctxhost_config::Config;
-use ctxhost_runtime::canary::figures::{Figures, Metric};
-use ctxhost_runtime::canary::guard::{Guard, Judgement};
-use ctxhost_runtime::canary::{Canary, Ended, shown};
 
-use super::{CONTEXT_ENGINE, Place, is_same};
+use super::{CONTEXT_ENGINE, SlotConfig, is_same_chain};
 
 /// Figures that are shown whether a guard names them or not.
-const ALWAYS: [&str; 6] = ["turns", "requests", "illegal", "fallbacks", "survival", "p99_ms"];
+const DEFAULT_METRICS: [&str; 6] =
+    ["turns", "requests", "illegal", "fallbacks", "survival", "p99_ms"];
 
 /// Shows who serves what.
-pub(super) fn show(place: &Place, output: &mut Output) -> Result<(), Failure> {
+pub(super) fn show(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let state = place.home.read()?;
-    let serving = place.serving();
+    let serving = place.effective_engine();
     let Some(canary) = state.canary else {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
-        serving.explained(output);
+        serving.note_reason(output);
         if let Some(ended) = &state.ended {
-            output.remark(&farewell(ended));
+            output.note(&describe_end(ended));
         }
         return Ok(());
     };
-    if is_same(&canary.engine, &place.engine()) {
+    if is_same_chain(&canary.engine, &place.engine()) {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
-        serving.explained(output);
-        output.remark(&format!(
+        serving.note_reason(output);
+        output.note(&format!(
             "the canary {} is in the slot by the config; `ctxhost slot promote` or \
              `ctxhost slot rollback` ends it",
             canary.engine
@@ -41,90 +42,90 @@ pub(super) fn show(place: &Place, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn show_both(
-    place: &Place,
+    place: &SlotConfig,
     canary: &Canary,
-    serving: &Serving,
+    serving: &EffectiveEngine,
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     // Hosts write down what they measured under the name that the config has.
     let configured = place.engine();
-    let of_canary = place.home.figures(&canary.engine, &canary.run);
-    let of_slot = place.home.figures(&configured, &canary.run);
+    let of_canary = place.home.read_metrics(&canary.engine, &canary.run);
+    let of_slot = place.home.read_metrics(&configured, &canary.run);
     let least_requests = place.config.swap.guard_requests;
-    let broken = canary.broken(&of_canary, least_requests);
+    let broken = canary.broken_guard(&of_canary, least_requests);
     let word = if broken.is_some() { "guards broken" } else { "guards ok" };
     let word = if canary.guards.is_empty() { "no guards" } else { word };
     output.print(&format!(
         "{CONTEXT_ENGINE}  {} {}  {} {} (canary, {})  {word}\n",
         serving.effective(),
-        canary.share.rest(),
+        canary.share.complement(),
         canary.engine,
         canary.share,
-        left(canary, place.now_ms),
+        time_left(canary, place.now_ms),
     ))?;
     let names = ["figure", &canary.engine, &configured, "guard"].map(str::to_owned);
     let columns = names.iter().enumerate().map(|(n, name)| match n {
-        1 | 2 => Column::right(name),
-        _ => Column::left(name),
+        1 | 2 => GridColumn::right(name),
+        _ => GridColumn::left(name),
     });
     let mut grid = Grid::new(columns.collect());
     for row in rows(canary, [&of_canary, &of_slot], &place.config) {
         grid.row(row.cells, row.tone);
     }
     output.print(&grid.render(output.style()))?;
-    serving.explained(output);
-    if let Some(reason) = unfit(&place.config, &canary.engine) {
-        output.remark(&format!("the canary is {:?}, but {reason}", canary.engine));
+    serving.note_reason(output);
+    if let Some(reason) = chain_unavailable_reason(&place.config, &canary.engine) {
+        output.note(&format!("the canary is {:?}, but {reason}", canary.engine));
     }
     Ok(())
 }
 
-struct Row {
+struct MetricRow {
     cells: Vec<String>,
     tone: Tone,
 }
 
 /// A row for each figure that a guard names or that is always shown.
-fn rows(canary: &Canary, figures: [&Figures; 2], config: &Config) -> Vec<Row> {
-    let always = ALWAYS.iter().filter_map(|name| name.parse().ok());
-    let mut metrics: Vec<Metric> = always.collect();
+fn rows(canary: &Canary, figures: [&MetricTotals; 2], config: &Config) -> Vec<MetricRow> {
+    let always = DEFAULT_METRICS.iter().filter_map(|name| name.parse().ok());
+    let mut metrics: Vec<MetricName> = always.collect();
     for guard in &canary.guards {
         if !metrics.contains(&guard.metric()) {
             metrics.push(guard.metric());
         }
     }
-    let row = |metric: Metric| {
-        let [of_canary, of_slot] = figures.map(|figures| figure(figures, metric));
+    let row = |metric: MetricName| {
+        let [of_canary, of_slot] = figures.map(|figures| metric_cell(figures, metric));
         let guards = canary.guards.iter().filter(|guard| guard.metric() == metric);
-        let judged = guards.map(|guard| judged(guard, figures[0], config.swap.guard_requests));
+        let judged = guards.map(|guard| judge_guard(guard, figures[0], config.swap.guard_requests));
         let (texts, broken): (Vec<String>, Vec<bool>) = judged.unzip();
         let tone = if broken.contains(&true) { Tone::Warning } else { Tone::Plain };
-        Row { cells: vec![metric.to_string(), of_canary, of_slot, texts.join(", ")], tone }
+        MetricRow { cells: vec![metric.to_string(), of_canary, of_slot, texts.join(", ")], tone }
     };
     metrics.into_iter().map(row).collect()
 }
 
-fn judged(guard: &Guard, figures: &Figures, least_requests: u64) -> (String, bool) {
-    let (word, is_broken) = match guard.judge(figures, least_requests) {
-        Judgement::Holds(_) => ("ok", false),
-        Judgement::Broken(_) => ("broken", true),
-        Judgement::Open => ("too little measured yet", false),
+fn judge_guard(guard: &CanaryGuard, figures: &MetricTotals, least_requests: u64) -> (String, bool) {
+    let (word, is_broken) = match guard.check(figures, least_requests) {
+        GuardVerdict::Holds(_) => ("ok", false),
+        GuardVerdict::Broken(_) => ("broken", true),
+        GuardVerdict::Undecided => ("too little measured yet", false),
     };
     (format!("{guard}: {word}"), is_broken)
 }
 
-fn figure(figures: &Figures, metric: Metric) -> String {
-    figures.of(metric).map_or_else(|| "-".to_owned(), shown)
+fn metric_cell(figures: &MetricTotals, metric: MetricName) -> String {
+    figures.value(metric).map_or_else(|| "-".to_owned(), format_metric)
 }
 
-fn left(canary: &Canary, now_ms: i64) -> String {
-    match canary.left_ms(now_ms) {
+fn time_left(canary: &Canary, now_ms: i64) -> String {
+    match canary.remaining_ms(now_ms) {
         0 => "its time is over: promote it or roll it back".to_owned(),
-        left_ms => format!("{} left", time(left_ms)),
+        left_ms => format!("{} left", format_duration(left_ms)),
     }
 }
 
-fn farewell(ended: &Ended) -> String {
+fn describe_end(ended: &CanaryEnd) -> String {
     match ended.promoted {
         true => format!("the canary {} was promoted", ended.engine),
         false => format!("the canary {} was rolled back: {}", ended.engine, ended.why),
@@ -132,7 +133,7 @@ fn farewell(ended: &Ended) -> String {
 }
 
 /// A time in its largest unit that leaves no zero, rounded up.
-pub(super) fn time(ms: u64) -> String {
+pub(super) fn format_duration(ms: u64) -> String {
     const SECOND_MS: u64 = 1_000;
     const MINUTE_MS: u64 = 60 * SECOND_MS;
     const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        let check = |ms, text: &str| assert_eq!(time(ms), text);
+        let check = |ms, text: &str| assert_eq!(format_duration(ms), text);
         check(250, "250ms");
         check(29_100, "30s");
         check(30 * 60_000, "30m");

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::{put_back, read, replace};
-use crate::error::{ConfigError, Mistake};
+use super::{read, replace, restore_text};
+use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// An edit of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl EntryEdit {
     /// Takes the edit back: the file is what it was, to the byte, or is gone if it was not there.
     pub fn restore(&self) -> Result<(), ConfigError> {
         match self.changed {
-            true => put_back(&self.path, self.old_text.as_deref()),
+            true => restore_text(&self.path, self.old_text.as_deref()),
             false => Ok(()),
         }
     }
@@ -39,9 +39,9 @@ pub fn set_entry_path(
     edit(path.as_ref(), id, |entries| {
         let entry = entries.entry(id).or_insert_with(|| Item::Table(Table::new()));
         let Some(entry) = entry.as_table_like_mut() else { return false };
-        fill(entry, "path", file);
+        set_value(entry, "path", file);
         if entry.contains_key("sha256") {
-            fill(entry, "sha256", sha256);
+            set_value(entry, "sha256", sha256);
         }
         true
     })
@@ -49,7 +49,7 @@ pub fn set_entry_path(
 
 /// Takes path and digest out of an engine's entry, and the entry with them where nothing else stands
 /// in it: its settings stay for the next build.
-pub fn drop_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, ConfigError> {
+pub fn remove_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, ConfigError> {
     edit(path.as_ref(), id, |entries| {
         let Some(item) = entries.get_mut(id) else { return true };
         let Some(entry) = item.as_table_like_mut() else { return false };
@@ -72,12 +72,12 @@ fn edit(
     let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();
     let mut document: DocumentMut =
-        text.parse().map_err(|error| Mistake::from_edit(&name, text, &error))?;
+        text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     if !entries(&mut document).is_some_and(change) {
         let message =
             format!("{name} has no table [plugins.entries.{id}], but something else of that name");
         let help = "write it as a table of its own; the file is unchanged";
-        return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
+        return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }
     let new_text = document.to_string();
     let changed = old_text.as_deref() != Some(&*new_text);
@@ -106,7 +106,7 @@ fn is_commented(item: &Item) -> bool {
 }
 
 /// Puts a text in; what stands around the old value stays around the new one.
-fn fill(table: &mut dyn TableLike, key: &str, text: &str) {
+fn set_value(table: &mut dyn TableLike, key: &str, text: &str) {
     let mut value = Value::from(text);
     match table.get_mut(key) {
         Some(item) => {

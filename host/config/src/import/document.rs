@@ -4,24 +4,24 @@ use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::{Import, Imported};
+use super::{ImportedSetting, SettingsImport};
 use crate::Config;
 use crate::edit::{read, replace};
-use crate::error::{ConfigError, Mistake};
+use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// What became of a file that settings were added to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeSummary {
     /// How many settings were written.
     pub written: usize,
     /// How many stood there already with the same value.
-    pub same: usize,
+    pub unchanged: usize,
     /// What stands there with another value and stays: our key, what it is, what it would become.
-    pub kept: Vec<(String, String, String)>,
+    pub conflicts: Vec<(String, String, String)>,
 }
 
 /// The settings as the text of a new file, each with the key it comes from.
-pub fn render(import: &Import) -> String {
+pub fn render(import: &SettingsImport) -> String {
     let mut document = DocumentMut::new();
     for setting in &import.settings {
         // Nothing stands in the way of a setting in an empty document.
@@ -35,23 +35,27 @@ pub fn render(import: &Import) -> String {
 /// # Errors
 ///
 /// [`ConfigError`]; the file is then unchanged.
-pub fn merge(import: &Import, path: &Path) -> Result<Merged, ConfigError> {
+pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, ConfigError> {
     let text = read(path)?.unwrap_or_default();
     let name = path.display().to_string();
     Config::parse(&name, &text)?;
     let mut document: DocumentMut =
-        text.parse().map_err(|error| Mistake::from_edit(&name, &text, &error))?;
-    let mut merged = Merged::default();
+        text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, &text, &error))?;
+    let mut merged = MergeSummary::default();
     for setting in &import.settings {
         let place = put(document.as_table_mut(), setting).map_err(|place| {
             let message = format!("{name} has no table [{place}], but something else of that name");
-            Box::new(Mistake::new(&name, &text, message).advising("the file is unchanged"))
+            Box::new(
+                ConfigDiagnostic::new(&name, &text, message).with_help("the file is unchanged"),
+            )
         })?;
         match place {
-            Put::Written => merged.written += 1,
-            Put::There(there) if there == plain(&setting.value) => merged.same += 1,
-            Put::There(there) => {
-                merged.kept.push((setting.path.join("."), there, plain(&setting.value)));
+            PutOutcome::Written => merged.written += 1,
+            PutOutcome::Exists(there) if there == bare_text(&setting.value) => {
+                merged.unchanged += 1
+            }
+            PutOutcome::Exists(there) => {
+                merged.conflicts.push((setting.path.join("."), there, bare_text(&setting.value)));
             }
         }
     }
@@ -64,15 +68,15 @@ pub fn merge(import: &Import, path: &Path) -> Result<Merged, ConfigError> {
 }
 
 /// What became of one setting.
-enum Put {
+enum PutOutcome {
     Written,
     /// A value stands there; this is it.
-    There(String),
+    Exists(String),
 }
 
 /// Puts a setting where nothing stands; `Err` names the table that is none.
-fn put(root: &mut Table, setting: &Imported) -> Result<Put, String> {
-    let Some((key, tables)) = setting.path.split_last() else { return Ok(Put::Written) };
+fn put(root: &mut Table, setting: &ImportedSetting) -> Result<PutOutcome, String> {
+    let Some((key, tables)) = setting.path.split_last() else { return Ok(PutOutcome::Written) };
     let mut table: &mut dyn TableLike = root;
     for (depth, name) in tables.iter().enumerate() {
         let item = table.entry(name).or_insert_with(|| {
@@ -85,16 +89,18 @@ fn put(root: &mut Table, setting: &Imported) -> Result<Put, String> {
         table = item.as_table_like_mut().ok_or_else(here)?;
     }
     if let Some(there) = table.get(key) {
-        return Ok(Put::There(there.as_value().map_or_else(|| "a table".into(), plain)));
+        return Ok(PutOutcome::Exists(
+            there.as_value().map_or_else(|| "a table".into(), bare_text),
+        ));
     }
     table.insert(key, Item::Value(setting.value.clone()));
     if let Some(mut key) = table.key_mut(key) {
         key.leaf_decor_mut().set_prefix(format!("# from {}\n", setting.from));
     }
-    Ok(Put::Written)
+    Ok(PutOutcome::Written)
 }
 
 /// A value without the spaces and comments around it.
-fn plain(value: &Value) -> String {
+fn bare_text(value: &Value) -> String {
     value.clone().decorated("", "").to_string()
 }

@@ -1,12 +1,12 @@
 //! The table of `openclaw.json`. Retired keys of older versions stand beside today's.
 
-use super::shape::Ours::{Flag, Text};
-use super::shape::Shape;
-use super::{Row, Table, Turn};
+use super::value_shape::MappedValue::{Flag, Text};
+use super::value_shape::ValueShape;
+use super::{KeyMapping, MappingRow, MappingTable};
 
-pub(super) const TABLE: Table = Table {
+pub(super) const TABLE: MappingTable = MappingTable {
     rows: ROWS,
-    territory: &[
+    scopes: &[
         "agents.defaults.compaction",
         "agents.defaults.contextPruning",
         "agents.defaults.contextLimits",
@@ -14,55 +14,55 @@ pub(super) const TABLE: Table = Table {
     ],
 };
 
-const fn to(key: &'static str, path: &'static str, shape: Shape) -> Row {
-    Row { key, turn: Turn::To(path, shape) }
+const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::To(path, shape) }
 }
 
-const fn none(key: &'static str, reason: &'static str) -> Row {
-    Row { key, turn: Turn::None(reason) }
+const fn none(key: &'static str, reason: &'static str) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::None(reason) }
 }
 
-const ANY: Shape = Shape::Whole(0, u64::MAX);
-const SOME: Shape = Shape::Whole(1, u64::MAX);
+const ANY: ValueShape = ValueShape::Whole(0, u64::MAX);
+const SOME: ValueShape = ValueShape::Whole(1, u64::MAX);
 
 const FOREIGN_PLUGIN: &str = "about plugins of OpenClaw, which cannot run here";
 
 /// Of two keys that end at one setting the later row counts: a switch of its own before a mode, a cap
 /// before a window.
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[MappingRow] = &[
     none("agents.defaults.compaction.enabled", "a compaction comes only when a request would not fit, and cannot be switched off"),
-    to("agents.defaults.compaction.mode", "plugins.entries.legacy.config.compaction.quality_guard", Shape::Word(&[("default", Flag(false)), ("safeguard", Flag(true))])),
+    to("agents.defaults.compaction.mode", "plugins.entries.legacy.config.compaction.quality_guard", ValueShape::Word(&[("default", Flag(false)), ("safeguard", Flag(true))])),
     none("agents.defaults.compaction.provider", "who compacts is the engine of the slot: plugins.slots.context_engine"),
-    to("agents.defaults.compaction.model", "plugins.entries.legacy.config.compaction.model", Shape::Text),
+    to("agents.defaults.compaction.model", "plugins.entries.legacy.config.compaction.model", ValueShape::Text),
     none("agents.defaults.compaction.thinkingLevel", "the model's own setting decides how it thinks over a summary"),
     to("agents.defaults.compaction.keepRecentTokens", "plugins.entries.legacy.config.compaction.keep_recent_tokens", SOME),
-    to("agents.defaults.compaction.identifierPolicy", "plugins.entries.legacy.config.compaction.identifier_policy", Shape::Word(&[("strict", Text("strict")), ("off", Text("off")), ("custom", Text("custom"))])),
-    to("agents.defaults.compaction.identifierInstructions", "plugins.entries.legacy.config.compaction.identifier_instructions", Shape::Text),
-    to("agents.defaults.compaction.recentTurnsPreserve", "plugins.entries.legacy.config.compaction.recent_turns", Shape::Whole(0, 12)),
-    to("agents.defaults.compaction.qualityGuard.enabled", "plugins.entries.legacy.config.compaction.quality_guard", Shape::Flag),
-    to("agents.defaults.compaction.qualityGuard.maxRetries", "plugins.entries.legacy.config.compaction.quality_retries", Shape::Clamped(0, 3)),
+    to("agents.defaults.compaction.identifierPolicy", "plugins.entries.legacy.config.compaction.identifier_policy", ValueShape::Word(&[("strict", Text("strict")), ("off", Text("off")), ("custom", Text("custom"))])),
+    to("agents.defaults.compaction.identifierInstructions", "plugins.entries.legacy.config.compaction.identifier_instructions", ValueShape::Text),
+    to("agents.defaults.compaction.recentTurnsPreserve", "plugins.entries.legacy.config.compaction.recent_turns", ValueShape::Whole(0, 12)),
+    to("agents.defaults.compaction.qualityGuard.enabled", "plugins.entries.legacy.config.compaction.quality_guard", ValueShape::Flag),
+    to("agents.defaults.compaction.qualityGuard.maxRetries", "plugins.entries.legacy.config.compaction.quality_retries", ValueShape::Clamped(0, 3)),
     none("agents.defaults.compaction.midTurnPrecheck.enabled", "every request is checked before it is sent, within a turn as well"),
     none("agents.defaults.compaction.postIndexSync", "ctxhost keeps no memory index"),
-    to("agents.defaults.compaction.postCompactionSections", "plugins.entries.legacy.config.compaction.workspace_sections", Shape::List),
-    to("agents.defaults.compaction.timeoutSeconds", "timeouts.compact_ms", Shape::Seconds),
+    to("agents.defaults.compaction.postCompactionSections", "plugins.entries.legacy.config.compaction.workspace_sections", ValueShape::List),
+    to("agents.defaults.compaction.timeoutSeconds", "timeouts.compact_ms", ValueShape::Seconds),
     none("agents.defaults.compaction.maxActiveTranscriptBytes", "a session file may grow; what is sent is bounded by tokens"),
     none("agents.defaults.compaction.memoryFlush.**", "ctxhost runs no turn of its own before a compaction"),
     none("agents.defaults.compaction.notifyUser", "every result names its engine and its compactions"),
-    to("agents.defaults.compaction.reserveTokens", "budget.reserve_tokens", Shape::Largest(1, u64::MAX)),
-    to("agents.defaults.compaction.reserveTokensFloor", "budget.reserve_tokens", Shape::Largest(1, u64::MAX)),
-    to("agents.defaults.compaction.maxHistoryShare", "plugins.entries.legacy.config.compaction.history_share", Shape::Share),
-    to("agents.defaults.compaction.customInstructions", "plugins.entries.legacy.config.compaction.custom_instructions", Shape::Text),
+    to("agents.defaults.compaction.reserveTokens", "budget.reserve_tokens", ValueShape::Largest(1, u64::MAX)),
+    to("agents.defaults.compaction.reserveTokensFloor", "budget.reserve_tokens", ValueShape::Largest(1, u64::MAX)),
+    to("agents.defaults.compaction.maxHistoryShare", "plugins.entries.legacy.config.compaction.history_share", ValueShape::Share),
+    to("agents.defaults.compaction.customInstructions", "plugins.entries.legacy.config.compaction.custom_instructions", ValueShape::Text),
 
-    to("agents.defaults.contextPruning.mode", "plugins.entries.legacy.config.pruning.mode", Shape::Word(&[("off", Text("off")), ("cache-ttl", Text("cache-ttl"))])),
-    to("agents.defaults.contextPruning.ttl", "plugins.entries.legacy.config.pruning.ttl", Shape::Duration),
-    to("agents.defaults.contextPruning.tools.allow", "plugins.entries.legacy.config.pruning.allow", Shape::List),
-    to("agents.defaults.contextPruning.tools.deny", "plugins.entries.legacy.config.pruning.deny", Shape::List),
-    to("agents.defaults.contextPruning.hardClear.enabled", "plugins.entries.legacy.config.pruning.hard_clear", Shape::Flag),
-    to("agents.defaults.contextPruning.hardClear.placeholder", "plugins.entries.legacy.config.pruning.placeholder", Shape::Text),
+    to("agents.defaults.contextPruning.mode", "plugins.entries.legacy.config.pruning.mode", ValueShape::Word(&[("off", Text("off")), ("cache-ttl", Text("cache-ttl"))])),
+    to("agents.defaults.contextPruning.ttl", "plugins.entries.legacy.config.pruning.ttl", ValueShape::Duration),
+    to("agents.defaults.contextPruning.tools.allow", "plugins.entries.legacy.config.pruning.allow", ValueShape::List),
+    to("agents.defaults.contextPruning.tools.deny", "plugins.entries.legacy.config.pruning.deny", ValueShape::List),
+    to("agents.defaults.contextPruning.hardClear.enabled", "plugins.entries.legacy.config.pruning.hard_clear", ValueShape::Flag),
+    to("agents.defaults.contextPruning.hardClear.placeholder", "plugins.entries.legacy.config.pruning.placeholder", ValueShape::Text),
     to("agents.defaults.contextPruning.keepLastAssistants", "plugins.entries.legacy.config.pruning.keep_last_assistants", ANY),
-    to("agents.defaults.contextPruning.softTrimRatio", "plugins.entries.legacy.config.pruning.soft_share", Shape::Share),
-    to("agents.defaults.contextPruning.hardClearRatio", "plugins.entries.legacy.config.pruning.hard_share", Shape::Share),
+    to("agents.defaults.contextPruning.softTrimRatio", "plugins.entries.legacy.config.pruning.soft_share", ValueShape::Share),
+    to("agents.defaults.contextPruning.hardClearRatio", "plugins.entries.legacy.config.pruning.hard_share", ValueShape::Share),
     to("agents.defaults.contextPruning.minPrunableToolChars", "plugins.entries.legacy.config.pruning.hard_min_chars", ANY),
     to("agents.defaults.contextPruning.softTrim.maxChars", "plugins.entries.legacy.config.pruning.soft_over_chars", SOME),
     to("agents.defaults.contextPruning.softTrim.headChars", "plugins.entries.legacy.config.pruning.soft_head_chars", ANY),
@@ -73,9 +73,9 @@ const ROWS: &[Row] = &[
     to("models.providers.*.models.*.contextWindow", "models.*/*.window_tokens", SOME),
     to("models.providers.*.models.*.contextTokens", "models.*/*.window_tokens", SOME),
 
-    to("plugins.enabled", "plugins.enabled", Shape::Flag),
-    to("plugins.slots.contextEngine", "plugins.slots.context_engine", Shape::Engine),
-    to("plugins.slots.memory", "plugins.slots.memory", Shape::NoMemory),
+    to("plugins.enabled", "plugins.enabled", ValueShape::Flag),
+    to("plugins.slots.contextEngine", "plugins.slots.context_engine", ValueShape::Engine),
+    to("plugins.slots.memory", "plugins.slots.memory", ValueShape::NoMemory),
     none("plugins.allow", FOREIGN_PLUGIN),
     none("plugins.deny", FOREIGN_PLUGIN),
     none("plugins.entries.*.**", FOREIGN_PLUGIN),

@@ -3,7 +3,7 @@
 use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
 use serde_json::{Map, Value};
 
-use crate::error::{ConfigError, Mistake};
+use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// How deep lists and tables may lie in each other. The parser goes down by recursion, and a file of
 /// nothing but brackets must not end in a crash.
@@ -11,13 +11,13 @@ const MAX_DEPTH: usize = 200;
 
 /// A value that is no table, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Leaf {
+pub(super) struct SettingLeaf {
     /// The names from the root down. An item of a list of tables is named by its `id`.
     pub(super) path: Vec<String>,
     pub(super) value: Value,
 }
 
-impl Leaf {
+impl SettingLeaf {
     /// The path with dots.
     pub(super) fn key(&self) -> String {
         self.path.join(".")
@@ -28,15 +28,19 @@ impl Leaf {
 pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
     if let Some(at) = too_deep(text) {
         let message = format!("{name} is nested deeper than {MAX_DEPTH} levels");
-        return Err(Box::new(Mistake::new(name, text, message).at(at..at + 1, "here")).into());
+        return Err(Box::new(
+            ConfigDiagnostic::new(name, text, message).with_label(at..at + 1, "here"),
+        )
+        .into());
     }
     let document: Value = json5::from_str(text).map_err(|error| {
         let reason = error.code().map_or_else(|| error.to_string(), |code| code.to_string());
-        let mistake = Mistake::new(name, text, format!("{name} is no valid JSON: {reason}"));
+        let mistake =
+            ConfigDiagnostic::new(name, text, format!("{name} is no valid JSON: {reason}"));
         Box::new(match error.position() {
-            Some(place) => pointed(mistake, text, place.line, place.column),
+            Some(place) => with_position(mistake, text, place.line, place.column),
             // Where the file just ends, its end is the place.
-            None => mistake.at(text.len()..text.len(), "here"),
+            None => mistake.with_label(text.len()..text.len(), "here"),
         })
     })?;
     table(name, text, document)
@@ -60,29 +64,36 @@ fn too_deep(text: &str) -> Option<usize> {
 pub(super) fn yaml(name: &str, text: &str) -> Result<Value, ConfigError> {
     let documents = Yaml::load_from_str(text).map_err(|error| {
         let message = format!("{name} is no valid YAML: {}", error.info());
-        let mistake = Mistake::new(name, text, message);
+        let mistake = ConfigDiagnostic::new(name, text, message);
         let place = error.marker();
-        Box::new(pointed(mistake, text, place.line().saturating_sub(1), place.col()))
+        Box::new(with_position(mistake, text, place.line().saturating_sub(1), place.col()))
     })?;
-    table(name, text, documents.first().map_or(Value::Null, plain))
+    table(name, text, documents.first().map_or(Value::Null, yaml_to_json))
 }
 
 /// Every leaf, in the order of the file.
-pub(super) fn leaves(document: &Value) -> Vec<Leaf> {
+pub(super) fn leaves(document: &Value) -> Vec<SettingLeaf> {
     let mut leaves = Vec::new();
-    collect(document, &mut Vec::new(), &mut leaves);
+    collect_leaves(document, &mut Vec::new(), &mut leaves);
     leaves
 }
 
 /// The mistake at a line and a column, both from 0 and in characters.
-fn pointed(mistake: Mistake, text: &str, line: usize, column: usize) -> Mistake {
+fn with_position(
+    mistake: ConfigDiagnostic,
+    text: &str,
+    line: usize,
+    column: usize,
+) -> ConfigDiagnostic {
     let lines = text.split_inclusive('\n');
     let before: usize = lines.take(line).map(str::len).sum();
     let rest = text.get(before..).unwrap_or("");
     let inside = rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
     let start = (before + inside).min(text.len());
     let width = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-    mistake.at(start..start + width, "here").advising("mend the file; nothing was imported")
+    mistake
+        .with_label(start..start + width, "here")
+        .with_help("mend the file; nothing was imported")
 }
 
 fn table(name: &str, text: &str, document: Value) -> Result<Value, ConfigError> {
@@ -92,12 +103,12 @@ fn table(name: &str, text: &str, document: Value) -> Result<Value, ConfigError> 
         _ => {
             let message = format!("{name} holds no table of settings");
             let help = "give the agent's own file: openclaw.json, or config.yaml of Hermes";
-            Err(Box::new(Mistake::new(name, text, message).advising(help)).into())
+            Err(Box::new(ConfigDiagnostic::new(name, text, message).with_help(help)).into())
         }
     }
 }
 
-fn plain(yaml: &Yaml<'_>) -> Value {
+fn yaml_to_json(yaml: &Yaml<'_>) -> Value {
     match yaml {
         Yaml::Value(Scalar::Null) | Yaml::BadValue | Yaml::Alias(_) => Value::Null,
         Yaml::Value(Scalar::Boolean(flag)) => Value::Bool(*flag),
@@ -105,23 +116,25 @@ fn plain(yaml: &Yaml<'_>) -> Value {
         Yaml::Value(Scalar::FloatingPoint(number)) => Value::from(number.into_inner()),
         Yaml::Value(Scalar::String(text)) => Value::from(text.as_ref()),
         Yaml::Representation(text, ..) => Value::from(text.as_ref()),
-        Yaml::Sequence(items) => items.iter().map(plain).collect(),
-        Yaml::Mapping(map) => {
-            map.iter().map(|(key, value)| (named(key), plain(value))).collect::<Map<_, _>>().into()
-        }
-        Yaml::Tagged(_, inner) => plain(inner),
+        Yaml::Sequence(items) => items.iter().map(yaml_to_json).collect(),
+        Yaml::Mapping(map) => map
+            .iter()
+            .map(|(key, value)| (key_text(key), yaml_to_json(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Yaml::Tagged(_, inner) => yaml_to_json(inner),
     }
 }
 
 /// A key as text; YAML allows any value there.
-fn named(key: &Yaml<'_>) -> String {
-    match plain(key) {
+fn key_text(key: &Yaml<'_>) -> String {
+    match yaml_to_json(key) {
         Value::String(text) => text,
         other => other.to_string(),
     }
 }
 
-fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
+fn collect_leaves(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<SettingLeaf>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
         Value::Array(items) if items.iter().any(Value::is_object) => {
@@ -129,13 +142,13 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
         }
         Value::Null => return,
         _ => {
-            leaves.push(Leaf { path: path.clone(), value: value.clone() });
+            leaves.push(SettingLeaf { path: path.clone(), value: value.clone() });
             return;
         }
     };
     for (name, child) in children {
         path.push(name);
-        collect(child, path, leaves);
+        collect_leaves(child, path, leaves);
         path.pop();
     }
 }

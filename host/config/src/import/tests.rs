@@ -233,19 +233,19 @@ fn nested(key: &str, value: &Value) -> Value {
     key.rsplit('.').fold(value.clone(), |inner, name| json!({ name: inner }))
 }
 
-fn imported(agent: Agent, document: &Value) -> Import {
+fn imported(agent: SourceAgent, document: &Value) -> SettingsImport {
     // JSON is YAML as well.
     import(agent, "theirs", &document.to_string()).unwrap()
 }
 
-fn line(setting: &Imported) -> String {
+fn line(setting: &ImportedSetting) -> String {
     format!("{} = {}", setting.path.join("."), setting.value)
 }
 
-fn check(agent: Agent, (key, value, expected): &Case) {
+fn check(agent: SourceAgent, (key, value, expected): &Case) {
     let import = imported(agent, &nested(key, value));
     let ours = import.settings.iter().find(|setting| setting.from == *key).map(line);
-    let reason = import.left_out.first().map(|left_out| left_out.reason.as_str());
+    let reason = import.skipped.first().map(|left_out| left_out.reason.as_str());
     match expected {
         Ok(text) => {
             let text =
@@ -256,7 +256,7 @@ fn check(agent: Agent, (key, value, expected): &Case) {
         Err(words) => {
             assert_eq!(ours, None, "{key}");
             assert!(reason.is_some_and(|reason| reason.contains(words)), "{key}: {reason:?}");
-            let left_out = &import.left_out[0].key;
+            let left_out = &import.skipped[0].key;
             assert!(key.starts_with(left_out.as_str()), "{left_out}");
         }
     }
@@ -265,19 +265,21 @@ fn check(agent: Agent, (key, value, expected): &Case) {
 
 #[test]
 fn every_row_of_openclaw() {
-    openclaw_cases().iter().for_each(|case| check(Agent::OpenClaw, case));
+    openclaw_cases().iter().for_each(|case| check(SourceAgent::OpenClaw, case));
     every_row_has_a_case(openclaw::TABLE.rows, &openclaw_cases());
 }
 
 #[test]
 fn every_row_of_hermes() {
-    hermes_cases().iter().for_each(|case| check(Agent::Hermes, case));
+    hermes_cases().iter().for_each(|case| check(SourceAgent::Hermes, case));
     every_row_has_a_case(hermes::TABLE.rows, &hermes_cases());
 }
 
-fn every_row_has_a_case(rows: &[Row], cases: &[Case]) {
+fn every_row_has_a_case(rows: &[MappingRow], cases: &[Case]) {
     let path = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
-    let covers = |row: &&Row| cases.iter().any(|(key, ..)| Fit::of(row.key, &path(key)).is_some());
+    let covers = |row: &&MappingRow| {
+        cases.iter().any(|(key, ..)| KeyMatch::of(row.key, &path(key)).is_some())
+    };
     let missing: Vec<&str> = rows.iter().filter(|row| !covers(row)).map(|row| row.key).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
     let keys: BTreeSet<&str> = rows.iter().map(|row| row.key).collect();
@@ -288,8 +290,8 @@ fn every_row_has_a_case(rows: &[Row], cases: &[Case]) {
 fn every_engine_takes_what_was_imported_for_it() {
     use ctxhost_engine_api::testing::ScriptedHost;
     for (agent, id, cases) in [
-        (Agent::OpenClaw, "legacy", openclaw_cases()),
-        (Agent::Hermes, "head-tail", hermes_cases()),
+        (SourceAgent::OpenClaw, "legacy", openclaw_cases()),
+        (SourceAgent::Hermes, "head-tail", hermes_cases()),
     ] {
         let door = ctxhost_engine::bundled(id).unwrap();
         for (key, value, _) in cases {
@@ -312,7 +314,7 @@ fn a_whole_file_with_comments_and_trailing_commas() {
     { id: "opus", contextTokens: 150000, contextWindow: 200000 }, ] } } },
   gateway: { port: 1, bind: "lan" },
 }"#;
-    let import = import(Agent::OpenClaw, "openclaw.json", text).unwrap();
+    let import = import(SourceAgent::OpenClaw, "openclaw.json", text).unwrap();
     assert_eq!(
         render(&import),
         r#"[plugins.entries.legacy.config.compaction]
@@ -328,14 +330,15 @@ reserve_tokens = 40000
 window_tokens = 150000
 "#
     );
-    let left: Vec<&str> = import.left_out.iter().map(|left_out| left_out.key.as_str()).collect();
+    let left: Vec<&str> = import.skipped.iter().map(|left_out| left_out.key.as_str()).collect();
     assert_eq!(left, ["agents.defaults.model", "models", "gateway"]);
     assert!(!format!("{import:?}").contains("secret"));
 }
 
 #[test]
 fn a_long_time_for_compactions_raises_the_cap_for_all_of_it() {
-    let import = imported(Agent::Hermes, &nested("auxiliary.compression.timeout", &json!(2_000)));
+    let import =
+        imported(SourceAgent::Hermes, &nested("auxiliary.compression.timeout", &json!(2_000)));
     let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
     assert_eq!(config.timeouts.compact_ms, 2_000_000);
     assert_eq!(config.timeouts.compact_cap_ms, 2_000_000);
@@ -344,7 +347,7 @@ fn a_long_time_for_compactions_raises_the_cap_for_all_of_it() {
 #[test]
 fn hermes_fills_the_slot_even_where_nothing_is_written() {
     for text in ["", "# nothing\n", "compression:\n  threshold: 0.6 # early\n"] {
-        let import = import(Agent::Hermes, "config.yaml", text).unwrap();
+        let import = import(SourceAgent::Hermes, "config.yaml", text).unwrap();
         let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
         assert_eq!(config.slot().engine, "head-tail");
     }
@@ -353,20 +356,20 @@ fn hermes_fills_the_slot_even_where_nothing_is_written() {
 #[test]
 fn a_broken_file_is_shown_at_its_place() {
     for (agent, text, place) in [
-        (Agent::OpenClaw, "{\n  a: 1,\n  b }", "theirs:3:5"),
-        (Agent::OpenClaw, "", "theirs:1:1"),
-        (Agent::Hermes, "a: 1\nb: [1, 2\nc: 3\n", "theirs:3:2"),
-        (Agent::Hermes, "é: \"open\n", "theirs:1:4"),
+        (SourceAgent::OpenClaw, "{\n  a: 1,\n  b }", "theirs:3:5"),
+        (SourceAgent::OpenClaw, "", "theirs:1:1"),
+        (SourceAgent::Hermes, "a: 1\nb: [1, 2\nc: 3\n", "theirs:3:2"),
+        (SourceAgent::Hermes, "é: \"open\n", "theirs:1:4"),
     ] {
         let error = import(agent, "theirs", text).unwrap_err();
         assert_eq!(error.location().as_deref(), Some(place), "{error}");
     }
     let brackets = "[".repeat(100_000);
-    for agent in [Agent::OpenClaw, Agent::Hermes] {
+    for agent in [SourceAgent::OpenClaw, SourceAgent::Hermes] {
         assert!(import(agent, "theirs", &brackets).is_err());
         assert!(import(agent, "theirs", &format!("a: {brackets}")).is_err());
     }
-    for (agent, text) in [(Agent::OpenClaw, "[1]"), (Agent::Hermes, "just text")] {
+    for (agent, text) in [(SourceAgent::OpenClaw, "[1]"), (SourceAgent::Hermes, "just text")] {
         let error = import(agent, "theirs", text).unwrap_err();
         assert_eq!(error.to_string(), "theirs holds no table of settings");
     }
@@ -381,15 +384,19 @@ fn merging_keeps_what_a_file_says_and_tells_it() {
     std::fs::write(&path, before).unwrap();
     let compaction =
         json!({ "reserveTokens": 30_000, "timeoutSeconds": 180, "recentTurnsPreserve": 4 });
-    let import = imported(Agent::OpenClaw, &nested("agents.defaults.compaction", &compaction));
+    let import =
+        imported(SourceAgent::OpenClaw, &nested("agents.defaults.compaction", &compaction));
     let merged = merge(&import, &path).unwrap();
-    assert_eq!((merged.written, merged.same), (1, 1));
-    assert_eq!(merged.kept, [("budget.reserve_tokens".into(), "50000".into(), "30000".into())]);
+    assert_eq!((merged.written, merged.unchanged), (1, 1));
+    assert_eq!(
+        merged.conflicts,
+        [("budget.reserve_tokens".into(), "50000".into(), "30000".into())]
+    );
     let after = std::fs::read_to_string(&path).unwrap();
     assert!(after.starts_with(before), "{after}");
     assert!(after.ends_with("recent_turns = 4\n"), "{after}");
     let again = merge(&import, &path).unwrap();
-    assert_eq!((again.written, again.same), (0, 2));
+    assert_eq!((again.written, again.unchanged), (0, 2));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
 }
 
@@ -397,7 +404,7 @@ fn merging_keeps_what_a_file_says_and_tells_it() {
 fn merging_makes_a_missing_file_and_leaves_a_broken_one_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctxhost.toml");
-    let import = imported(Agent::Hermes, &json!({}));
+    let import = imported(SourceAgent::Hermes, &json!({}));
     assert_eq!(merge(&import, &path).unwrap().written, 1);
     for broken in ["[budget\n", "nonsense = 1\n"] {
         std::fs::write(&path, broken).unwrap();

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use ctxhost_engine::bundled_settings;
-use ctxhost_engine_api::settings::{Allowed, Setting};
+use ctxhost_engine_api::settings::{Setting, SettingKind};
 use serde_json::Value;
 
 use super::*;
@@ -49,15 +49,15 @@ fn settings_of(table: &str) -> Vec<(String, &'static Setting)> {
         return found;
     }
     let is_in =
-        |row: &&CatalogueRow| row.key.rsplit_once('.').is_some_and(|(above, _)| above == table);
-    catalogue().iter().filter(is_in).map(|row| (row.key.clone(), row.setting)).collect()
+        |row: &&SettingRow| row.key.rsplit_once('.').is_some_and(|(above, _)| above == table);
+    all_settings().iter().filter(is_in).map(|row| (row.key.clone(), row.setting)).collect()
 }
 
 fn collect(above: &str, table: &'static [Setting], found: &mut Vec<(String, &'static Setting)>) {
     for setting in table {
         let key = format!("{above}{}", setting.name);
-        match setting.allowed {
-            Allowed::Table(inner) => collect(&format!("{key}."), inner, found),
+        match setting.kind {
+            SettingKind::Table(inner) => collect(&format!("{key}."), inner, found),
             _ => found.push((key, setting)),
         }
     }
@@ -107,7 +107,7 @@ fn documents_show_every_setting() {
         hold(path, &with_tables(&document));
     }
     let is_shown = |table: &str| markers.split_whitespace().any(|marker| marker == table);
-    for row in catalogue() {
+    for row in all_settings() {
         let (table, _) = row.key.rsplit_once('.').unwrap();
         assert!(is_shown(table), "no document has a table of [{table}]");
     }
@@ -149,15 +149,16 @@ fn table_name(line: &str) -> Option<&str> {
 
 /// The setting at a path of the file, of a bundled engine's own table too.
 fn setting_at(path: &str) -> Option<&'static Setting> {
-    let path = places::segments(path);
+    let path = spans::split_path(path);
     let names: Vec<&str> = path.iter().map(String::as_str).collect();
     if let ["plugins", "entries", id, "config", inner @ ..] = names.as_slice() {
         let own = settings_of(&format!("plugins.entries.{id}.config"));
         return own.into_iter().find(|(key, _)| *key == inner.join(".")).map(|(_, it)| it);
     }
-    let fits =
-        |row: &&CatalogueRow| row.path.len() == names.len() && catalogue::fits(&row.path, &names);
-    catalogue().iter().find(fits).map(|row| row.setting)
+    let fits = |row: &&SettingRow| {
+        row.path.len() == names.len() && all_settings::matches_pattern(&row.path, &names)
+    };
+    all_settings().iter().find(fits).map(|row| row.setting)
 }
 
 /// What stands above a setting in the example.
@@ -242,7 +243,7 @@ fn the_example_is_the_default_with_pruning_on() {
     let config = parse(&example);
     assert_eq!(config.engine_config("legacy")["pruning"]["mode"], "cache-ttl");
     let rows = explain(&config);
-    for row in catalogue().iter().filter(|row| !row.key.contains('*')) {
+    for row in all_settings().iter().filter(|row| !row.key.contains('*')) {
         let Some(default) = row.setting.default.map(|default| default()) else { continue };
         let is_known_otherwise = matches!(
             row.key.as_str(),
@@ -252,7 +253,7 @@ fn the_example_is_the_default_with_pruning_on() {
         let is_shown_only = default.is_null()
             || is_known_otherwise
             || row.key.starts_with("summariser")
-            || matches!(row.setting.allowed, Allowed::Upstreams);
+            || matches!(row.setting.kind, SettingKind::Upstreams);
         let found = rows.iter().find(|found| found.key == row.key);
         let is_written = found.is_some_and(|found| found.source != "default");
         assert!(is_written || is_shown_only, "{} does not stand in the example", row.key);
@@ -274,14 +275,15 @@ fn the_example_shows_every_setting() {
     for line in example.lines() {
         if let Some(name) = table_name(line) {
             name.clone_into(&mut table);
-            shown.push(places::segments(name));
+            shown.push(spans::split_path(name));
         } else if let Some(it) = KeyLine::read(line) {
-            shown.push(places::segments(&format!("{table}.{}", it.key)));
+            shown.push(spans::split_path(&format!("{table}.{}", it.key)));
         }
     }
-    for row in catalogue() {
-        let is_shown =
-            |path: &Vec<String>| path.len() >= row.path.len() && catalogue::fits(&row.path, path);
+    for row in all_settings() {
+        let is_shown = |path: &Vec<String>| {
+            path.len() >= row.path.len() && all_settings::matches_pattern(&row.path, path)
+        };
         assert!(shown.iter().any(is_shown), "the example does not show {}", row.key);
     }
 }
@@ -309,23 +311,23 @@ fn required(key: &str) -> &'static [&'static str] {
 /// Values that a setting may have, none of them its default.
 fn samples(setting: &Setting) -> Vec<String> {
     let default = setting.default.map(|default| default()).unwrap_or_default();
-    let texts = match setting.allowed {
-        Allowed::Flag => vec!["true".into(), "false".into()],
-        Allowed::Word(words) => words.iter().map(|word| format!("{word:?}")).collect(),
-        Allowed::Text | Allowed::AnyText | Allowed::Slot => vec!["\"x\"".into()],
-        Allowed::Url => vec!["\"https://x/v1\"".into()],
-        Allowed::Digest => vec![format!("{:?}", "ab".repeat(32))],
-        Allowed::List => vec!["[\"x\"]".into()],
-        Allowed::Keys => {
+    let texts = match setting.kind {
+        SettingKind::Flag => vec!["true".into(), "false".into()],
+        SettingKind::Word(words) => words.iter().map(|word| format!("{word:?}")).collect(),
+        SettingKind::Text | SettingKind::AnyText | SettingKind::Slot => vec!["\"x\"".into()],
+        SettingKind::Url => vec!["\"https://x/v1\"".into()],
+        SettingKind::Digest => vec![format!("{:?}", "ab".repeat(32))],
+        SettingKind::List => vec!["[\"x\"]".into()],
+        SettingKind::Keys => {
             vec!["[\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]".into()]
         }
-        Allowed::Rules => vec!["[\"paths >= 0.5\"]".into()],
-        Allowed::Between(least, most) => vec![least.to_string(), most.to_string()],
-        Allowed::Whole(least) => vec![(least + 500_000).to_string()],
-        Allowed::Number(least, most) => vec![format!("{least:?}"), format!("{most:?}")],
-        Allowed::Texts => vec!["{ a = \"x\" }".into()],
-        Allowed::Upstreams => vec!["{ openai = \"https://x\" }".into()],
-        Allowed::Foreign => vec!["{ a = 1 }".into()],
+        SettingKind::Rules => vec!["[\"paths >= 0.5\"]".into()],
+        SettingKind::Between(least, most) => vec![least.to_string(), most.to_string()],
+        SettingKind::Whole(least) => vec![(least + 500_000).to_string()],
+        SettingKind::Number(least, most) => vec![format!("{least:?}"), format!("{most:?}")],
+        SettingKind::Texts => vec!["{ a = \"x\" }".into()],
+        SettingKind::Upstreams => vec!["{ openai = \"https://x\" }".into()],
+        SettingKind::Foreign => vec!["{ a = 1 }".into()],
         other => panic!("{other:?} is no setting of the host"),
     };
     texts.into_iter().filter(|text| value_of(text) != default).collect()
@@ -333,7 +335,7 @@ fn samples(setting: &Setting) -> Vec<String> {
 
 #[test]
 fn every_setting_is_read() {
-    for row in catalogue() {
+    for row in all_settings() {
         let key = row.key.replace('*', "x");
         let beside = required(&row.key).iter().filter(|line| !line.starts_with(&key));
         let beside: String = beside.map(|line| format!("{line}\n")).collect();
@@ -345,7 +347,7 @@ fn every_setting_is_read() {
                 row.path.iter().map(|&it| if it == "*" { "x" } else { it }).collect();
             let values = serde_json::to_value(&config).unwrap();
             let read = values.pointer(&format!("/{}", path.join("/"))).unwrap();
-            let is_word = matches!(row.setting.allowed, Allowed::Word(_));
+            let is_word = matches!(row.setting.kind, SettingKind::Word(_));
             // Dialects have a long and a short name.
             assert!(
                 *read == value_of(&value) || is_word && read.is_string() || read.is_f64(),

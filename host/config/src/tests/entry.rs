@@ -53,15 +53,15 @@ fn a_digest_that_stands_there_follows() {
 #[test]
 fn what_was_written_goes_and_settings_stay() {
     let (_folder, path) = file("[budget]\n\n[plugins.entries.x]\npath = \"x.so\"\n");
-    drop_entry_path(&path, "x").unwrap();
+    remove_entry_path(&path, "x").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "[budget]\n");
     let (_folder, path) = file("# my file\n\n[plugins.entries.x]\npath = \"x.so\"\n");
-    drop_entry_path(&path, "x").unwrap();
+    remove_entry_path(&path, "x").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "# my file\n\n[plugins.entries.x]\n");
     let (_folder, path) = file("[plugins.entries.x]\npath = \"x.so\"\nenabled = false\n");
-    drop_entry_path(&path, "x").unwrap();
+    remove_entry_path(&path, "x").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "[plugins.entries.x]\nenabled = false\n");
-    let edit = drop_entry_path(&path, "nobody").unwrap();
+    let edit = remove_entry_path(&path, "nobody").unwrap();
     assert!(!edit.changed);
 }
 

@@ -21,7 +21,7 @@ fn line(text: &str) -> String {
     let error = refusal(text);
     let ConfigError::Mistake(mistake) = &error else { panic!("{error:?}") };
     let location = error.location().unwrap_or_default();
-    format!("{location} {mistake} => {}", mistake.advice().unwrap_or("-"))
+    format!("{location} {mistake} => {}", mistake.help_text().unwrap_or("-"))
 }
 
 #[test]
@@ -143,13 +143,13 @@ proptest! {
     /// Every value at every setting: taken, or refused at its own line with a reason.
     #[test]
     fn a_bad_value_is_refused_at_its_line(
-        index in 0..catalogue().len(),
+        index in 0..all_settings().len(),
         value in prop_oneof![
             Just("-1"), Just("0"), Just("\"\""), Just("true"), Just("[1]"), Just("{}"), Just("1.5"),
             Just("2026-01-02"), Just("inf"), Just("\"fallback\""),
         ],
     ) {
-        let key = catalogue()[index].key.replace('*', "\"some.name\"");
+        let key = all_settings()[index].key.replace('*', "\"some.name\"");
         let text = format!("# first line\n{key} = {value}\n");
         if let Err(error) = Config::parse("f", &text)
             && let Some(location) = error.location()

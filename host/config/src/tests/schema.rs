@@ -79,7 +79,7 @@ fn matches_pattern(text: &str, pattern: &Value) -> bool {
 
 fn fault_of(text: &str) -> Option<String> {
     let table: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    fault(&schema(), &plugins::json(&toml::Value::Table(table)), "")
+    fault(&json_schema(), &plugins::json(&toml::Value::Table(table)), "")
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_the_reader_refuses_the_schema_refuses() {
 #[test]
 fn every_default_fits_its_own_schema() {
     let mut checked = 0;
-    let mut unchecked = vec![(String::new(), schema())];
+    let mut unchecked = vec![(String::new(), json_schema())];
     while let Some((at, schema)) = unchecked.pop() {
         if let Some(default) = schema.get("default") {
             assert_eq!(fault(&schema, default, &at), None);

@@ -71,8 +71,8 @@ fn shadows_are_those_that_may_run() {
 fn a_list_of_allowed_engines_does_not_disable_the_slot() {
     check(&format!("[plugins]\nallow = [\"window\"]\n{}", slot("\"mask\"")), "mask", "mask", None);
     let config = parse("[plugins]\nallow = [\"window\"]\n");
-    assert!(config.plugins.welcomes("window"));
-    assert!(!config.plugins.welcomes("mask"));
+    assert!(config.plugins.allows("window"));
+    assert!(!config.plugins.allows("mask"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The tables of tools and of MCP servers.
 
 use super::*;
-use ctxhost_tool::mcp::McpWire;
+use ctxhost_tools::mcp::McpTransport;
 
 #[test]
 fn folders_of_tools_are_taken_from_the_folder_of_the_file() {
@@ -9,7 +9,9 @@ fn folders_of_tools_are_taken_from_the_folder_of_the_file() {
         "tools.roots = [\"shared\", \"/srv\"]\n[mcp.a]\ncommand = \"x\"\ncwd = \"servers\"\n";
     let config = Config::parse("/etc/ctx/ctxhost.toml", text).unwrap();
     assert_eq!(config.tools.roots, [PathBuf::from("/etc/ctx/shared"), PathBuf::from("/srv")]);
-    let McpWire::Stdio { cwd, .. } = &config.mcp["a"].wire else { panic!("{:?}", config.mcp) };
+    let McpTransport::Stdio { cwd, .. } = &config.mcp["a"].transport else {
+        panic!("{:?}", config.mcp)
+    };
     assert_eq!(*cwd, Some(PathBuf::from("/etc/ctx/servers")));
 }
 

@@ -8,8 +8,8 @@ fn model(id: &str) -> ModelName {
     ModelName::new("p", id)
 }
 
-fn account() -> Accounting {
-    Accounting::new(AccountingSettings::default(), model("m"), 100_000)
+fn account() -> TokenAccounting {
+    TokenAccounting::new(AccountingSettings::default(), model("m"), 100_000)
 }
 
 fn part(number: u64, estimate_tokens: u64) -> SizePart {
@@ -21,98 +21,102 @@ fn parts(count: u64) -> Vec<SizePart> {
     (0..count).map(|number| part(number, 1_000)).collect()
 }
 
-fn usage(input: u64, cache_read: u64, cache_write: u64) -> Usage {
-    Usage { input, cache_read, cache_write, output: 777, ..Usage::default() }
+fn usage(input: u64, cache_read: u64, cache_write: u64) -> TokenUsage {
+    TokenUsage { input, cache_read, cache_write, output: 777, ..TokenUsage::default() }
 }
 
 #[test]
 fn an_unknown_model_is_estimated_with_a_margin() {
     let account = account();
-    let size = account.count(&account.size(parts(10)));
-    assert_eq!(size, Counted::estimated(10_000));
-    assert_eq!((account.expected(size), account.upper(size)), (10_000, 12_000));
+    let size = account.count(&account.request_size(parts(10)));
+    assert_eq!(size, TokenCount::estimated(10_000));
+    assert_eq!((account.expected(size), account.upper_bound(size)), (10_000, 12_000));
 }
 
 #[test]
 fn what_the_provider_counted_is_not_estimated_again() {
     let mut account = account();
-    let sent = account.size(parts(10));
+    let sent = account.request_size(parts(10));
     let said = usage(1_000, 9_000, 3_000);
-    assert_eq!(account.answered(&model("m"), &sent, &said, StopReason::Stop), Trust::Anchored);
-    let next = account.count(&account.size(parts(12)));
-    assert_eq!(next, Counted { counted_tokens: 13_000, estimated_tokens: 2_000 });
-    assert_eq!(account.upper(next), 13_000 + 2_600);
+    assert_eq!(
+        account.record_usage(&model("m"), &sent, &said, StopReason::Stop),
+        CountTrust::Anchored
+    );
+    let next = account.count(&account.request_size(parts(12)));
+    assert_eq!(next, TokenCount { counted_tokens: 13_000, estimated_tokens: 2_000 });
+    assert_eq!(account.upper_bound(next), 13_000 + 2_600);
     // The very same request is known to the token.
-    assert_eq!(account.upper(account.count(&sent)), 13_000);
+    assert_eq!(account.upper_bound(account.count(&sent)), 13_000);
 }
 
 #[test]
 fn a_request_that_begins_otherwise_is_estimated_whole() {
     let mut account = account();
-    let sent = account.size(parts(10));
-    account.answered(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop);
+    let sent = account.request_size(parts(10));
+    account.record_usage(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop);
     let mut changed = parts(12);
     changed[3] = part(99, 5);
     let shorter = parts(9);
     for prompt in [changed, shorter] {
         let estimate = estimate(&prompt);
-        assert_eq!(account.count(&account.size(prompt)), Counted::estimated(estimate));
+        assert_eq!(account.count(&account.request_size(prompt)), TokenCount::estimated(estimate));
     }
 }
 
 #[test]
 fn system_and_tools_count() {
     let account = account();
-    let with = [SizePart::of_text("be good"), SizePart::of_text("[{}]"), part(1, 10)];
-    assert_eq!(account.size(with).estimate_tokens(), 2 + 1 + 10);
+    let with = [SizePart::from_text("be good"), SizePart::from_text("[{}]"), part(1, 10)];
+    assert_eq!(account.request_size(with).estimate_tokens(), 2 + 1 + 10);
 }
 
 #[test]
 fn no_count_from_before_a_compaction_is_trusted() {
     let mut account = account();
-    let before = account.size(parts(10));
-    account.answered(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop);
-    let in_flight = account.size(parts(11));
-    account.compacted();
+    let before = account.request_size(parts(10));
+    account.record_usage(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop);
+    let in_flight = account.request_size(parts(11));
+    account.invalidate_anchors();
     // The same words again, by chance: the count is not used all the same.
-    assert_eq!(account.count(&account.size(parts(10))), Counted::estimated(10_000));
-    let late = account.answered(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop);
-    assert_eq!(late, Trust::LearnedOnly);
-    assert_eq!(account.count(&account.size(parts(11))), Counted::estimated(11_000));
-    let after = account.size(parts(2));
-    account.answered(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop);
-    assert_eq!(account.count(&account.size(parts(3))).counted_tokens, 2_500);
+    assert_eq!(account.count(&account.request_size(parts(10))), TokenCount::estimated(10_000));
+    let late =
+        account.record_usage(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop);
+    assert_eq!(late, CountTrust::LearnedOnly);
+    assert_eq!(account.count(&account.request_size(parts(11))), TokenCount::estimated(11_000));
+    let after = account.request_size(parts(2));
+    account.record_usage(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop);
+    assert_eq!(account.count(&account.request_size(parts(3))).counted_tokens, 2_500);
 }
 
 #[test]
 fn each_model_has_its_window_its_factor_and_its_count() {
     let mut account = account();
     for _ in 0..5 {
-        let sent = account.size(parts(10));
-        account.answered(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop);
+        let sent = account.request_size(parts(10));
+        account.record_usage(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop);
     }
     account.use_model(model("n"), 8_000);
     assert_eq!(account.window_tokens(), 8_000);
-    let size = account.count(&account.size(parts(10)));
-    assert_eq!((size, account.upper(size)), (Counted::estimated(10_000), 12_000));
+    let size = account.count(&account.request_size(parts(10)));
+    assert_eq!((size, account.upper_bound(size)), (TokenCount::estimated(10_000), 12_000));
     account.use_model(model("m"), 100_000);
-    assert_eq!(account.count(&account.size(parts(10))).counted_tokens, 20_000);
-    assert_eq!(account.upper(Counted::estimated(1_000)), 2_000);
+    assert_eq!(account.count(&account.request_size(parts(10))).counted_tokens, 20_000);
+    assert_eq!(account.upper_bound(TokenCount::estimated(1_000)), 2_000);
 }
 
 #[test]
 fn counts_that_say_nothing_change_nothing() {
     let mut account = account();
-    let sent = account.size(parts(10));
-    let ask = |account: &mut Accounting, said: Usage, stop| {
-        account.answered(&model("m"), &sent, &said, stop)
+    let sent = account.request_size(parts(10));
+    let ask = |account: &mut TokenAccounting, said: TokenUsage, stop| {
+        account.record_usage(&model("m"), &sent, &said, stop)
     };
-    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), Trust::Ignored);
-    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), Trust::Ignored);
-    assert_eq!(ask(&mut account, usage(0, 0, 0), StopReason::Stop), Trust::Ignored);
+    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), CountTrust::Ignored);
+    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), CountTrust::Ignored);
+    assert_eq!(ask(&mut account, usage(0, 0, 0), StopReason::Stop), CountTrust::Ignored);
     // A server that cut the prompt to its real window.
-    assert_eq!(ask(&mut account, usage(2_048, 0, 0), StopReason::Stop), Trust::Doubtful);
-    assert_eq!(account.count(&sent), Counted::estimated(10_000));
+    assert_eq!(ask(&mut account, usage(2_048, 0, 0), StopReason::Stop), CountTrust::Doubtful);
+    assert_eq!(account.count(&sent), TokenCount::estimated(10_000));
     assert_eq!(account.limit_factor(), 1.2);
 }
 
@@ -120,8 +124,8 @@ fn counts_that_say_nothing_change_nothing() {
 fn limits_follow_the_upper_quantile_and_targets_the_median() {
     let mut account = account();
     for tenths in [10, 10, 10, 10, 10, 11, 11, 12, 15, 30] {
-        let sent = account.size(parts(10));
-        account.answered(&model("m"), &sent, &usage(tenths * 1_000, 0, 0), StopReason::Stop);
+        let sent = account.request_size(parts(10));
+        account.record_usage(&model("m"), &sent, &usage(tenths * 1_000, 0, 0), StopReason::Stop);
     }
     assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.5));
 }
@@ -129,15 +133,19 @@ fn limits_follow_the_upper_quantile_and_targets_the_median() {
 #[test]
 fn old_counts_are_forgotten_small_requests_and_wild_counts_teach_little() {
     let mut account = account();
-    let tell = |account: &mut Accounting, count: u64, counted: u64| {
-        let sent = account.size((0..count).map(|number| part(number, 100)));
-        account.counted(&model("m"), &sent, counted)
+    let tell = |account: &mut TokenAccounting, count: u64, counted: u64| {
+        let sent = account.request_size((0..count).map(|number| part(number, 100)));
+        account.record_count(&model("m"), &sent, counted)
     };
-    assert_eq!(tell(&mut account, 4, 1_600), Trust::Anchored, "counted, and too small to learn");
+    assert_eq!(
+        tell(&mut account, 4, 1_600),
+        CountTrust::Anchored,
+        "counted, and too small to learn"
+    );
     assert_eq!(account.limit_factor(), 1.2);
-    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 100_000), Trust::Anchored));
+    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 100_000), CountTrust::Anchored));
     assert_eq!(account.limit_factor(), 4.0, "cut to what is believed");
-    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 900), Trust::Anchored));
+    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 900), CountTrust::Anchored));
     assert_eq!((account.usual_factor(), account.limit_factor()), (0.9, 0.9));
 }
 
@@ -182,35 +190,35 @@ proptest! {
             match event {
                 Event::Turn { tokens, hundredths, split } => {
                     sent.push(part(number as u64, tokens));
-                    let prompt = account.size(sent.clone());
+                    let prompt = account.request_size(sent.clone());
                     let size = account.count(&prompt);
-                    prop_assert!(account.expected(size) <= account.upper(size));
+                    prop_assert!(account.expected(size) <= account.upper_bound(size));
                     let counted = (prompt.estimate_tokens() * hundredths).div_ceil(100);
                     // However the provider splits it, each token counts once.
                     let cached = counted * split / 100;
                     let said = usage(counted - cached, cached - cached / 2, cached / 2);
                     let current = account.model().clone();
-                    let trust = account.answered(&current, &prompt, &said, StopReason::ToolUse);
+                    let trust = account.record_usage(&current, &prompt, &said, StopReason::ToolUse);
                     let size = account.count(&prompt);
-                    if trust == Trust::Anchored {
-                        prop_assert_eq!(size, Counted { counted_tokens: counted, estimated_tokens: 0 });
-                        prop_assert_eq!(account.upper(size), counted);
+                    if trust == CountTrust::Anchored {
+                        prop_assert_eq!(size, TokenCount { counted_tokens: counted, estimated_tokens: 0 });
+                        prop_assert_eq!(account.upper_bound(size), counted);
                     } else {
-                        prop_assert_eq!(trust, Trust::Doubtful);
+                        prop_assert_eq!(trust, CountTrust::Doubtful);
                     }
                 }
                 Event::Compaction => {
-                    account.compacted();
+                    account.invalidate_anchors();
                     let estimate = estimate(&sent);
-                    prop_assert_eq!(account.count(&account.size(sent.clone())), Counted::estimated(estimate));
+                    prop_assert_eq!(account.count(&account.request_size(sent.clone())), TokenCount::estimated(estimate));
                     sent.truncate(1);
                 }
                 Event::OtherModel(id) => account.use_model(model(&id.to_string()), 1_000),
             }
             let (usual, limit) = (account.usual_factor(), account.limit_factor());
             prop_assert!(settings.min_factor <= usual && usual <= limit && limit <= settings.max_factor);
-            let fitting = account.fitting_estimate(ask);
-            prop_assert!(account.upper(Counted::estimated(fitting)) <= ask);
+            let fitting = account.fitting_estimated_tokens(ask);
+            prop_assert!(account.upper_bound(TokenCount::estimated(fitting)) <= ask);
         }
     }
 
@@ -220,12 +228,12 @@ proptest! {
     fn a_steady_provider_is_learned(hundredths in 30_u64..390, turns in 3_usize..40) {
         let mut account = account();
         for turn in 0..turns {
-            let prompt = account.size((0..=turn as u64).map(|number| part(number, 10_000)));
+            let prompt = account.request_size((0..=turn as u64).map(|number| part(number, 10_000)));
             let counted = prompt.estimate_tokens() * hundredths / 100;
-            account.counted(&model("m"), &prompt, counted);
+            account.record_count(&model("m"), &prompt, counted);
         }
-        let size = Counted::estimated(1_000);
-        for found in [account.upper(size), account.expected(size)] {
+        let size = TokenCount::estimated(1_000);
+        for found in [account.upper_bound(size), account.expected(size)] {
             prop_assert!(found.abs_diff(hundredths * 10) <= 1, "{} for {}", found, hundredths);
         }
     }

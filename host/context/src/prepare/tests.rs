@@ -12,9 +12,9 @@ use std::sync::Arc;
 use super::*;
 use crate::settings::ContextSettings;
 use ctxhost_engine::ActiveEngine;
-use ctxhost_engine::{Clock, EngineSpec, Environment, OnEngineError, Timeouts};
-use ctxhost_law::Anchors;
-use ctxhost_session::{Header, RecordBody, Session};
+use ctxhost_engine::{EngineEnvironment, EngineSpec, EngineTimeouts, HostClock, OnEngineError};
+use ctxhost_invariants::PinnedEntries;
+use ctxhost_session::{RecordBody, Session, SessionHeader};
 
 /// Takes every frame that fits, newest first, to the last token of its budget, by the sizes that entries
 /// state. What must stay it takes first; it never needs a compaction.
@@ -29,8 +29,8 @@ impl ContextEngine for Packer {
 
     async fn assemble(&self, view: Transcript, request: AssembleRequest) -> Result<Plan> {
         // The law puts back what must stay; a plan of nothing shows what that is.
-        let law = LawSettings::default();
-        let nothing = law::enforce(&view, Plan::default(), request.budget, &law);
+        let law = InvariantSettings::default();
+        let nothing = invariants::enforce(&view, Plan::default(), request.budget, &law);
         let must_stay = nothing.map_err(|it| EngineError::failed(it.to_string()))?.plan;
         let mut kept: Vec<bool> = vec![false; view.len()];
         for range in must_stay.ops.iter().map(|op| op.action.range()) {
@@ -69,17 +69,18 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let environment = Environment::new(Timeouts::default(), Clock::default());
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let packer = [EngineSpec::linked::<Packer>(json!({}))];
     let stack =
         ActiveEngine::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
     let settings = ContextSettings::from_config(&ctxhost_config::Config::default());
-    let (law, settings, engine) = (settings.law.clone(), Arc::new(settings), Arc::new(stack));
+    let (law, settings, engine) =
+        (settings.invariants.clone(), Arc::new(settings), Arc::new(stack));
     let mut unanswered = 0;
     for _ in 0..200 {
         let generated = transcripts().new_tree(&mut runner).unwrap().current();
-        let session = Session::in_memory(Header::new(None, "/", 1));
+        let session = Session::in_memory(SessionHeader::new(None, "/", 1));
         let mut context = Context::new(session, engine.clone(), settings.clone());
         for entry in &generated.entries {
             if let Ok(body) = RecordBody::message(&entry.raw) {
@@ -87,9 +88,9 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
             }
         }
         let view = context.view();
-        let anchors = Anchors::of(&view);
+        let anchors = PinnedEntries::from_transcript(&view);
         unanswered += usize::from(anchors.added_tokens() > 0);
-        let least = law::enforce(&view, Plan::default(), 0, &law).unwrap().tokens;
+        let least = invariants::enforce(&view, Plan::default(), 0, &law).unwrap().tokens;
         let total = view.total_tokens() + anchors.added_tokens();
         for share in [0, 3, 6, 9] {
             // What must stay and what the host may add have to fit, or no engine could help.
@@ -99,7 +100,7 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
             let target = Target { budget, ..Target::default() };
             let prompt = context.prepare(&target).await.unwrap();
             assert_eq!((prompt.engine.as_str(), &prompt.fallback), ("packer", &None));
-            assert!(prompt.lawful.tokens <= budget_tokens);
+            assert!(prompt.checked.tokens <= budget_tokens);
             assert!(prompt.compactions.is_empty());
         }
     }

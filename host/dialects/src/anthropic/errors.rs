@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::failure::Refusal;
+use crate::failure::ProviderRefusal;
 use crate::json::string;
 
 /// Why a stream gives no answer.
-pub(super) fn refusal(event: &Value) -> Refusal {
+pub(super) fn refusal(event: &Value) -> ProviderRefusal {
     let error = event.get("error").unwrap_or(event);
     let message = match error {
         Value::String(message) => message.clone(),
         _ => string(error, "message"),
     };
-    Refusal { status: None, code: string(error, "type"), message }
+    ProviderRefusal { status: None, code: string(error, "type"), message }
 }
 
 /// An error of ours with this HTTP status, as clients of the API read it.

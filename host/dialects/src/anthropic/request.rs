@@ -11,15 +11,15 @@ use super::{Anthropic, ContextEditing};
 use crate::blocks::decimal;
 use crate::pairing::is_blank;
 use crate::request::ModelRequest;
-use thinking::Thinking;
+use thinking::ThinkingMode;
 
 /// Tokens of an answer where the request names no limit: the field is mandatory, and every model that
 /// is still served gives as many.
 const OUTPUT_DEFAULT_TOKENS: u64 = 8_192;
 
 /// A streaming request.
-pub(super) fn body(dialect: &Anthropic, request: &ModelRequest) -> Value {
-    let mut body = prompt(dialect, request);
+pub(super) fn request_body(dialect: &Anthropic, request: &ModelRequest) -> Value {
+    let mut body = prompt_fields(dialect, request);
     body.insert("max_tokens".into(), output_tokens(request).into());
     body.insert("stream".into(), true.into());
     if let Some(temperature) = temperature(request, &body) {
@@ -29,10 +29,10 @@ pub(super) fn body(dialect: &Anthropic, request: &ModelRequest) -> Value {
 }
 
 /// The fields that count as prompt.
-pub(super) fn prompt(dialect: &Anthropic, request: &ModelRequest) -> Map<String, Value> {
+pub(super) fn prompt_fields(dialect: &Anthropic, request: &ModelRequest) -> Map<String, Value> {
     let mut messages = history::messages(request);
-    let thinking = Thinking::of(request, output_tokens(request), &messages);
-    let mut tools = tools::declared(request);
+    let thinking = ThinkingMode::for_request(request, output_tokens(request), &messages);
+    let mut tools = tools::declare_tools(request);
     let mut system = system(&request.system);
     cache::mark(&mut tools.list, &mut system, &mut messages, dialect.one_hour_cache);
 
@@ -40,7 +40,7 @@ pub(super) fn prompt(dialect: &Anthropic, request: &ModelRequest) -> Map<String,
     body.insert("model".into(), request.model.clone().into());
     insert_unless_empty(&mut body, "system", system);
     insert_unless_empty(&mut body, "tools", tools.list);
-    if tools.are_history {
+    if tools.are_historical {
         body.insert("tool_choice".into(), json!({ "type": "none" }));
     }
     let messages: Vec<_> = messages.into_iter().map(Value::from).collect();

@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use super::errors::refusal;
 use super::usage::read_usage;
-use crate::dialect::{Answer, Decoder, Frame, StreamFault};
+use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
 use crate::json::string;
 use crate::message::StopReason;
 use crate::request::StreamPart;
-use block::Block;
+use block::StreamBlock;
 
 /// Reads one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicDecoder {
-    answer: Answer,
+    answer: ModelResponse,
     /// By the index that the provider gives them.
-    blocks: Vec<(u64, Block)>,
-    ended: bool,
+    blocks: Vec<(u64, StreamBlock)>,
+    is_ended: bool,
 }
 
 impl Decoder for AnthropicDecoder {
     fn push(
         &mut self,
-        frame: Frame<'_>,
+        frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         // Some gateways end with OpenAI's word.
         if frame.data.trim().is_empty() || frame.data.trim() == "[DONE]" {
             return Ok(());
@@ -34,14 +34,14 @@ impl Decoder for AnthropicDecoder {
         let data: Value = serde_json::from_str(frame.data)
             .map_err(|error| nonsense(format!("an event is no JSON: {error}")))?;
         match data.get("type").and_then(Value::as_str).unwrap_or(frame.event) {
-            "message_start" => self.start(&data),
-            "content_block_start" => self.open(&data, parts)?,
-            "content_block_delta" => self.grow(&data, parts)?,
-            "message_delta" => self.stop(&data),
-            "message_stop" => self.ended = true,
+            "message_start" => self.start_message(&data),
+            "content_block_start" => self.start_block(&data, parts)?,
+            "content_block_delta" => self.append_delta(&data, parts)?,
+            "message_delta" => self.stop_message(&data),
+            "message_stop" => self.is_ended = true,
             // Endpoints of others may leave the type out.
             _ if data.get("error").is_some_and(|error| !error.is_null()) => {
-                return Err(StreamFault::Refused(refusal(&data)));
+                return Err(StreamError::Refused(refusal(&data)));
             }
             // `ping`, `content_block_stop`, and what is yet to be invented.
             _ => {}
@@ -49,16 +49,16 @@ impl Decoder for AnthropicDecoder {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, StreamFault> {
-        if !self.ended {
-            return Err(StreamFault::Cut);
+    fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
+        if !self.is_ended {
+            return Err(StreamError::Cut);
         }
         let mut answer = self.answer;
         let last = self.blocks.len().saturating_sub(1);
         for (place, (_, block)) in self.blocks.into_iter().enumerate() {
             // A limit may fall into the arguments of a call: such a call was never made.
             let may_be_cut = place == last && answer.stop_reason == StopReason::Length;
-            if !(may_be_cut && block.is_half_a_call()) {
+            if !(may_be_cut && block.is_incomplete_call()) {
                 answer.content.extend(block.finish().map_err(nonsense)?);
             }
         }
@@ -67,48 +67,48 @@ impl Decoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    fn start(&mut self, data: &Value) {
+    fn start_message(&mut self, data: &Value) {
         let Some(message) = data.get("message") else { return };
         self.answer.response_id = string(message, "id");
         self.answer.model = string(message, "model");
-        self.count(message);
+        self.read_usage(message);
     }
 
-    fn open(
+    fn start_block(
         &mut self,
         data: &Value,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let begun = data.get("content_block").filter(|block| block.is_object());
-        let block = Block::open(begun.ok_or_else(|| nonsense("a block begins as nothing"))?);
-        block.tell(parts);
+        let block = StreamBlock::open(begun.ok_or_else(|| nonsense("a block begins as nothing"))?);
+        block.emit_start(parts);
         self.blocks.push((index(data)?, block));
         Ok(())
     }
 
-    fn grow(
+    fn append_delta(
         &mut self,
         data: &Value,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let index = index(data)?;
         let block = self.blocks.iter_mut().rev().find(|(given, _)| *given == index);
         let (_, block) =
             block.ok_or_else(|| nonsense(format!("block {index} grows before it begins")))?;
         if let Some(delta) = data.get("delta") {
-            block.grow(delta, parts);
+            block.append(delta, parts);
         }
         Ok(())
     }
 
-    fn count(&mut self, event: &Value) {
+    fn read_usage(&mut self, event: &Value) {
         if let Some(said) = event.get("usage") {
             read_usage(said, &mut self.answer.usage);
         }
     }
 
-    fn stop(&mut self, data: &Value) {
-        self.count(data);
+    fn stop_message(&mut self, data: &Value) {
+        self.read_usage(data);
         let reason = data.get("delta").map(|delta| string(delta, "stop_reason"));
         if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.answer.stop_reason = stop_reason(&reason);
@@ -127,11 +127,11 @@ fn stop_reason(raw: &str) -> StopReason {
     }
 }
 
-fn index(data: &Value) -> Result<u64, StreamFault> {
+fn index(data: &Value) -> Result<u64, StreamError> {
     let index = data.get("index").and_then(Value::as_u64);
     index.ok_or_else(|| nonsense("an event of a block does not say which"))
 }
 
-fn nonsense(reason: impl Into<String>) -> StreamFault {
-    StreamFault::Nonsense { reason: reason.into() }
+fn nonsense(reason: impl Into<String>) -> StreamError {
+    StreamError::InvalidFrame { reason: reason.into() }
 }

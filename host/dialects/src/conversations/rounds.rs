@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::message::{
-    AssistantMessage, ChatMessage, Content, StopReason, ToolCall, ToolResultMessage, UserMessage,
+    AssistantMessage, ChatBlock, ChatMessage, StopReason, ToolCallBlock, ToolResultMessage,
+    UserMessage,
 };
 
 /// Any conversation of a few rounds: parallel calls, aborted turns, images, empty texts, CJK, blocks
@@ -20,11 +21,11 @@ pub(crate) fn conversations(api: &'static str) -> impl Strategy<Value = Vec<Chat
 /// A message of the person, the model's answer, and the results of its calls.
 #[derive(Clone, Debug)]
 struct Round {
-    user: Vec<Content>,
-    blocks: Vec<Content>,
+    user: Vec<ChatBlock>,
+    blocks: Vec<ChatBlock>,
     api: &'static str,
     stop_reason: StopReason,
-    results: Vec<(Vec<Content>, bool)>,
+    results: Vec<(Vec<ChatBlock>, bool)>,
     calls: Vec<(String, Value)>,
 }
 
@@ -39,7 +40,7 @@ impl Round {
             self.calls.into_iter().zip(self.results).enumerate()
         {
             let (call_id, name) = (id(at, &shape), format!("tool.{at}"));
-            content.push(Content::ToolCall(ToolCall {
+            content.push(ChatBlock::ToolCall(ToolCallBlock {
                 id: call_id.clone(),
                 name: name.clone(),
                 arguments,
@@ -95,13 +96,13 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
-fn text() -> impl Strategy<Value = Content> {
-    texts().prop_map(Content::text)
+fn text() -> impl Strategy<Value = ChatBlock> {
+    texts().prop_map(ChatBlock::text)
 }
 
-fn image() -> impl Strategy<Value = Content> {
+fn image() -> impl Strategy<Value = ChatBlock> {
     let data = prop_oneof![Just(String::new()), Just("iVBORw0KGgo=".to_owned())];
-    data.prop_map(|data| Content::Image { data, mime_type: "image/png".to_owned() })
+    data.prop_map(|data| ChatBlock::Image { data, mime_type: "image/png".to_owned() })
 }
 
 fn call() -> impl Strategy<Value = (String, Value)> {
@@ -116,9 +117,9 @@ fn call() -> impl Strategy<Value = (String, Value)> {
     (shapes, arguments)
 }
 
-fn block(api: &'static str) -> impl Strategy<Value = Content> {
+fn block(api: &'static str) -> impl Strategy<Value = ChatBlock> {
     let thinking = (texts(), signature()).prop_map(|(thinking, thinking_signature)| {
-        Content::Thinking { thinking, thinking_signature, redacted: false }
+        ChatBlock::Thinking { thinking, thinking_signature, redacted: false }
     });
     let item = prop_oneof![
         Just(json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" })),
@@ -128,8 +129,8 @@ fn block(api: &'static str) -> impl Strategy<Value = Content> {
     ];
     let apis = prop::sample::select(vec![api, "another-dialect"]);
     let item =
-        (apis, item).prop_map(|(api, item)| Content::ProviderItem { api: api.to_owned(), item });
-    let other = Just(Content::Other(json!({ "type": "hologram" })));
+        (apis, item).prop_map(|(api, item)| ChatBlock::ProviderItem { api: api.to_owned(), item });
+    let other = Just(ChatBlock::Other(json!({ "type": "hologram" })));
     prop_oneof![3 => text(), 3 => thinking, 1 => item, 1 => other]
 }
 

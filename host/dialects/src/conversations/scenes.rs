@@ -6,7 +6,9 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::{image, request, result_of, thinks};
-use crate::message::{AssistantMessage, ChatMessage, Content, StopReason, ToolCall, UserMessage};
+use crate::message::{
+    AssistantMessage, ChatBlock, ChatMessage, StopReason, ToolCallBlock, UserMessage,
+};
 use crate::request::{ModelRequest, ThinkingLevel};
 
 /// Any request of a dialect to one of these models: lawful conversations, and worse.
@@ -51,7 +53,7 @@ fn scenes(
 /// Calls and what became of them: results in any order, twice, never, between words of the person.
 fn round(
     message: ChatMessage,
-    calls: Vec<Content>,
+    calls: Vec<ChatBlock>,
     outcomes: Vec<ChatMessage>,
 ) -> Vec<ChatMessage> {
     let mut messages = vec![message];
@@ -67,17 +69,17 @@ fn spoken(
     models: &'static [&'static str],
 ) -> impl Strategy<Value = ChatMessage> {
     let block = prop_oneof![
-        3 => texts().prop_map(Content::text),
-        1 => texts().prop_map(|text| Content::Text { text, text_signature: Some("QUJD".into()) }),
+        3 => texts().prop_map(ChatBlock::text),
+        1 => texts().prop_map(|text| ChatBlock::Text { text, text_signature: Some("QUJD".into()) }),
         2 => (texts(), select(&[None, Some(""), Some("QUJDRA=="), Some("no base64")][..]))
             .prop_map(|(text, signature)| thinks(&text, signature)),
-        1 => Just(Content::Thinking {
+        1 => Just(ChatBlock::Thinking {
             thinking: String::new(),
             thinking_signature: Some("hidden".into()),
             redacted: true,
         }),
         1 => Just(image()),
-        1 => Just(Content::Other(json!({ "type": "hologram" }))),
+        1 => Just(ChatBlock::Other(json!({ "type": "hologram" }))),
         1 => called(),
     ];
     let aborted = prop::bool::weighted(0.2);
@@ -92,14 +94,14 @@ fn spoken(
     )
 }
 
-fn called() -> impl Strategy<Value = Content> {
+fn called() -> impl Strategy<Value = ChatBlock> {
     let arguments =
         vec![json!({ "path": "长城" }), json!({}), Value::Null, json!("half"), json!([1])];
     let names = select(&["read", "mcp.server:read", "", "читать"][..]);
     let signature = select(&[None, Some("QUJD"), Some("not base64")][..]);
     (ids(), names, select(arguments), signature).prop_map(|(id, name, arguments, signature)| {
         let (name, thought_signature) = (name.to_owned(), signature.map(str::to_owned));
-        Content::ToolCall(ToolCall { id, name, arguments, thought_signature })
+        ChatBlock::ToolCall(ToolCallBlock { id, name, arguments, thought_signature })
     })
 }
 
@@ -107,7 +109,7 @@ fn outcome() -> impl Strategy<Value = ChatMessage> {
     prop_oneof![
         5 => (ids(), vec(shown(), 0..3), prop::bool::ANY)
             .prop_map(|(id, content, is_error)| result_of(&id, content, is_error)),
-        1 => texts().prop_map(ChatMessage::user),
+        1 => texts().prop_map(ChatMessage::from_user_text),
     ]
 }
 
@@ -117,12 +119,12 @@ fn ids() -> impl Strategy<Value = String> {
     prop_oneof![8 => select(ids.to_vec()), 1 => Just("x".repeat(90))]
 }
 
-fn shown() -> impl Strategy<Value = Content> {
+fn shown() -> impl Strategy<Value = ChatBlock> {
     prop_oneof![
-        4 => texts().prop_map(Content::text),
+        4 => texts().prop_map(ChatBlock::text),
         1 => Just(image()),
-        1 => Just(Content::Image { data: "QUJD".into(), mime_type: "image/tiff".into() }),
-        1 => Just(Content::Other(json!({ "type": "hologram" }))),
+        1 => Just(ChatBlock::Image { data: "QUJD".into(), mime_type: "image/tiff".into() }),
+        1 => Just(ChatBlock::Other(json!({ "type": "hologram" }))),
     ]
 }
 

@@ -11,7 +11,7 @@ fn messages(written: Value) -> Vec<ChatMessage> {
 /// What `openai-completions` at `here` with model `m` sees.
 fn seen(written: Value) -> Value {
     let messages = messages(written);
-    serde_json::to_value(for_model(&messages, "openai-completions", "here", "m")).unwrap()
+    serde_json::to_value(adapt_messages(&messages, "openai-completions", "here", "m")).unwrap()
 }
 
 fn assistant(model: &str, content: Value) -> Value {
@@ -121,6 +121,6 @@ fn a_call_that_shares_its_id_with_a_neighbour_gets_a_result_of_its_own() {
     ]));
     let ids: Vec<_> = seen.as_array().unwrap().iter().map(|m| &m["toolCallId"]).collect();
     assert_eq!(ids, [&Value::Null, &json!("x"), &json!("x-2"), &Value::Null]);
-    assert_eq!(seen[2]["content"][0]["text"], Item::MISSING_RESULT);
+    assert_eq!(seen[2]["content"][0]["text"], PlanItem::MISSING_RESULT);
     assert_eq!((&seen[2]["isError"], &seen[2]["toolName"]), (&json!(true), &json!("read")));
 }

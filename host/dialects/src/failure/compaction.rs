@@ -4,7 +4,7 @@ use super::Classifier;
 
 /// Why nothing was compacted (openclaw-facts 4.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skipped {
+pub enum SkipReason {
     /// The summariser's key was refused.
     AuthFailed,
     /// There is nothing that could be compacted.
@@ -18,9 +18,9 @@ pub enum Skipped {
     /// It was done and the context is still too large.
     StillTooLarge,
     /// The session could not be written.
-    NotWritten,
+    WriteFailed,
     /// A quality guard refused the summary.
-    Guarded,
+    RejectedByGuard,
     /// There was no usable summary.
     SummaryFailed,
     /// It took too long.
@@ -37,37 +37,37 @@ pub enum Skipped {
 ///
 /// A timeout stands before the guard: "the safeguard timed out" is a timeout, and a class that
 /// matched on "guard" first would hide it.
-const WORDS: &[(Skipped, &[&str])] = &[
+const WORDS: &[(SkipReason, &[&str])] = &[
     (
-        Skipped::AuthFailed,
+        SkipReason::AuthFailed,
         &["auth_failed", "auth failed", "authentication failed", "api key", "api_key"],
     ),
-    (Skipped::NothingToCompact, &["nothing to compact", "no real conversation messages"]),
-    (Skipped::BelowThreshold, &["below threshold", "already under target"]),
-    (Skipped::AlreadyCompacted, &["already compacted", "already_compacted"]),
-    (Skipped::Deferred, &["deferred", "in the background"]),
-    (Skipped::StillTooLarge, &["still exceeds"]),
-    (Skipped::NotWritten, &["persist", "cannot append", "cannot write"]),
-    (Skipped::Timeout, &["timed out", "timeout", "time limit"]),
-    (Skipped::Guarded, &["guard"]),
-    (Skipped::SummaryFailed, &["summary", "summarization failed"]),
-    (Skipped::ProviderRefused, &["400", "401", "403", "429"]),
-    (Skipped::ProviderFailed, &["500", "502", "503", "504"]),
+    (SkipReason::NothingToCompact, &["nothing to compact", "no real conversation messages"]),
+    (SkipReason::BelowThreshold, &["below threshold", "already under target"]),
+    (SkipReason::AlreadyCompacted, &["already compacted", "already_compacted"]),
+    (SkipReason::Deferred, &["deferred", "in the background"]),
+    (SkipReason::StillTooLarge, &["still exceeds"]),
+    (SkipReason::WriteFailed, &["persist", "cannot append", "cannot write"]),
+    (SkipReason::Timeout, &["timed out", "timeout", "time limit"]),
+    (SkipReason::RejectedByGuard, &["guard"]),
+    (SkipReason::SummaryFailed, &["summary", "summarization failed"]),
+    (SkipReason::ProviderRefused, &["400", "401", "403", "429"]),
+    (SkipReason::ProviderFailed, &["500", "502", "503", "504"]),
 ];
 
-impl Skipped {
+impl SkipReason {
     /// The class of a reason in words.
-    pub fn of(reason: &str) -> Skipped {
+    pub fn from_text(reason: &str) -> SkipReason {
         let reason = reason.to_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| says_word(&reason, word));
-        WORDS.iter().find(|(_, words)| says(words)).map_or(Skipped::Unknown, |(class, _)| *class)
+        let says = |words: &[&str]| words.iter().any(|word| contains_word(&reason, word));
+        WORDS.iter().find(|(_, words)| says(words)).map_or(SkipReason::Unknown, |(class, _)| *class)
     }
 
     /// Whether nobody needs to hear of it. `is_ok` is whether the call itself was a success.
     pub fn is_harmless(self, is_ok: bool) -> bool {
         match self {
-            Skipped::BelowThreshold | Skipped::AlreadyCompacted => true,
-            Skipped::NothingToCompact => is_ok,
+            SkipReason::BelowThreshold | SkipReason::AlreadyCompacted => true,
+            SkipReason::NothingToCompact => is_ok,
             _ => false,
         }
     }
@@ -77,11 +77,11 @@ impl Skipped {
 pub fn is_compaction_failure(text: &str, classifier: &Classifier) -> bool {
     let lower = text.to_lowercase();
     let of_compaction = lower.contains("compaction") || lower.contains("summarization failed");
-    of_compaction && (lower.contains("context overflow") || classifier.speaks_of_overflow(text))
+    of_compaction && (lower.contains("context overflow") || classifier.mentions_overflow(text))
 }
 
 /// Words match anywhere; a status does only as a number of its own.
-fn says_word(text: &str, word: &str) -> bool {
+fn contains_word(text: &str, word: &str) -> bool {
     let is_status = word.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = || text.split(|c: char| !c.is_ascii_digit());
     if is_status { numbers().any(|number| number == word) } else { text.contains(word) }

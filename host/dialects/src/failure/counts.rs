@@ -2,7 +2,7 @@
 
 use regex::{Captures, Regex};
 
-use super::classify::{BadPhrase, pattern};
+use super::classifier::{PhraseError, compile_pattern};
 
 /// Patterns with the groups `prompt` (without the answer), `answer` (what was asked for), `whole` (both)
 /// `limit` and `excess` (what is above it). `N` stands for a number. The first that names one gives it.
@@ -70,7 +70,7 @@ const OUTPUT_CAPS: &[&str] = &[
 const NUMBER: &str = "[0-9][0-9,_]*";
 
 /// Texts whose numbers count bytes and not tokens.
-const OF_BYTES: &str = "bytes|body size|payload|message larger than max";
+const BYTE_WORDS: &str = "bytes|body size|payload|message larger than max";
 
 /// The smallest pair of numbers that is taken for a size and its limit where no pattern knows the text.
 /// Smaller ones are indices, parts and codes.
@@ -81,7 +81,7 @@ const PAIR_MAX_TOKENS: u64 = 100_000_000;
 
 /// The sizes that a refusal names, in provider tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct RequestSizes {
     /// The prompt without the answer.
     pub(super) prompt_tokens: Option<u64>,
     /// The request with all that was counted.
@@ -90,10 +90,10 @@ pub(super) struct Sizes {
     pub(super) limit_tokens: Option<u64>,
 }
 
-impl Sizes {
+impl RequestSizes {
     /// These, with what they lack from others.
-    pub(super) fn or(self, other: Sizes) -> Sizes {
-        Sizes {
+    pub(super) fn or(self, other: RequestSizes) -> RequestSizes {
+        RequestSizes {
             prompt_tokens: self.prompt_tokens.or(other.prompt_tokens),
             observed_tokens: self.observed_tokens.or(other.observed_tokens),
             limit_tokens: self.limit_tokens.or(other.limit_tokens),
@@ -108,30 +108,30 @@ impl Sizes {
 
 /// The patterns, ready to be matched.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct SizePatterns {
     patterns: Vec<Regex>,
     output_caps: Vec<Regex>,
     ceiling: Regex,
-    of_bytes: Regex,
+    byte_words: Regex,
 }
 
-impl Counts {
-    /// `ceiling` is the pattern of a request that is over what a minute allows.
-    pub(super) fn new(ceiling: &str) -> Result<Counts, BadPhrase> {
-        let numbered = |row: &str| pattern(&row.replace('N', NUMBER));
+impl SizePatterns {
+    /// `find_ceiling` is the pattern of a request that is over what a minute allows.
+    pub(super) fn new(ceiling: &str) -> Result<SizePatterns, PhraseError> {
+        let numbered = |row: &str| compile_pattern(&row.replace('N', NUMBER));
         let all = |rows: &[&str]| rows.iter().map(|row| numbered(row)).collect::<Result<_, _>>();
-        Ok(Counts {
+        Ok(SizePatterns {
             patterns: all(COUNTED)?,
             output_caps: all(OUTPUT_CAPS)?,
             ceiling: numbered(ceiling)?,
-            of_bytes: pattern(OF_BYTES)?,
+            byte_words: compile_pattern(BYTE_WORDS)?,
         })
     }
 
     /// The sizes that a text names.
-    pub(super) fn in_text(&self, text: &str) -> Sizes {
-        if self.of_bytes.is_match(text) {
-            return Sizes::default();
+    pub(super) fn find_sizes(&self, text: &str) -> RequestSizes {
+        if self.byte_words.is_match(text) {
+            return RequestSizes::default();
         }
         let (mut prompt, mut answer, mut whole) = (None, None, None);
         let (mut limit, mut excess) = (None, None);
@@ -144,7 +144,7 @@ impl Counts {
         }
         let above = || limit.zip(excess).map(|(limit, excess)| limit.saturating_add(excess));
         let sum = || prompt.map(|prompt| prompt.saturating_add(answer.unwrap_or_default()));
-        let named = Sizes {
+        let named = RequestSizes {
             prompt_tokens: prompt.or_else(|| whole.zip(answer).map(|(w, a)| w.saturating_sub(a))),
             observed_tokens: whole.or_else(sum).or_else(above),
             limit_tokens: limit,
@@ -158,15 +158,15 @@ impl Counts {
     }
 
     /// The longest answer that a text allows.
-    pub(super) fn output_cap(&self, text: &str) -> Option<u64> {
+    pub(super) fn find_output_cap(&self, text: &str) -> Option<u64> {
         let found = self.output_caps.iter().filter_map(|pattern| pattern.captures(text));
         found.into_iter().find_map(|found| number(&found, "limit"))
     }
 
     /// The sizes of a request that alone takes more than a minute allows.
-    pub(super) fn ceiling(&self, text: &str) -> Option<Sizes> {
+    pub(super) fn find_ceiling(&self, text: &str) -> Option<RequestSizes> {
         let found = self.ceiling.captures(text)?;
-        let sizes = Sizes {
+        let sizes = RequestSizes {
             prompt_tokens: None,
             observed_tokens: number(&found, "whole"),
             limit_tokens: number(&found, "limit"),
@@ -177,15 +177,17 @@ impl Counts {
 
 /// The two numbers of a text, or three where a sum is among them: the largest was too large for the
 /// smallest. Whether the answer is counted in is not known.
-fn pair_in(text: &str) -> Sizes {
+fn pair_in(text: &str) -> RequestSizes {
     let range = PAIR_MIN_TOKENS..=PAIR_MAX_TOKENS;
     let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
     numbers.sort_unstable();
     match numbers.as_slice() {
-        [limit, size] | [limit, _, size] if limit < size => {
-            Sizes { prompt_tokens: None, observed_tokens: Some(*size), limit_tokens: Some(*limit) }
-        }
-        _ => Sizes::default(),
+        [limit, size] | [limit, _, size] if limit < size => RequestSizes {
+            prompt_tokens: None,
+            observed_tokens: Some(*size),
+            limit_tokens: Some(*limit),
+        },
+        _ => RequestSizes::default(),
     }
 }
 

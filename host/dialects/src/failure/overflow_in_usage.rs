@@ -1,7 +1,7 @@
 //! Overflows that no provider calls an error: they show in the usage alone.
 
 use super::phrases::OVERFLOW_CODES;
-use crate::message::{StopReason, Usage};
+use crate::message::{StopReason, TokenUsage};
 
 /// Percent of a window from which a length stop without any output means that there was no room.
 /// 99, because servers that cut a prompt keep a few tokens for their template.
@@ -11,19 +11,19 @@ const FULL_WINDOW_PERCENT: u128 = 99;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentOverflow {
     /// The provider's stop reason says so.
-    Named,
+    ByStopReason,
     /// More prompt was counted than the window holds, and it was accepted.
     BeyondWindow,
     /// The prompt was cut until it just fitted, and nothing could be answered.
-    NoRoomToAnswer,
+    NoAnswerBudget,
 }
 
 impl std::fmt::Display for SilentOverflow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            SilentOverflow::Named => "the model stopped because its window was full",
+            SilentOverflow::ByStopReason => "the model stopped because its window was full",
             SilentOverflow::BeyondWindow => "more was counted than the window holds",
-            SilentOverflow::NoRoomToAnswer => {
+            SilentOverflow::NoAnswerBudget => {
                 "the prompt filled the window and nothing could be answered"
             }
         })
@@ -34,14 +34,14 @@ impl std::fmt::Display for SilentOverflow {
 ///
 /// `window_tokens` is the context window in provider tokens; with 0, an unknown one, only the stop
 /// reason can tell.
-pub fn silent_overflow(
-    usage: &Usage,
+pub fn detect_silent_overflow(
+    usage: &TokenUsage,
     stop: StopReason,
     raw_stop: &str,
     window_tokens: u64,
 ) -> Option<SilentOverflow> {
     if OVERFLOW_CODES.iter().any(|code| raw_stop.eq_ignore_ascii_case(code)) {
-        return Some(SilentOverflow::Named);
+        return Some(SilentOverflow::ByStopReason);
     }
     if window_tokens == 0 || matches!(stop, StopReason::Error | StopReason::Aborted) {
         return None;
@@ -51,13 +51,13 @@ pub fn silent_overflow(
     }
     let is_mute = stop == StopReason::Length && usage.output == 0;
     (is_mute && fills(usage.prompt_tokens(), window_tokens))
-        .then_some(SilentOverflow::NoRoomToAnswer)
+        .then_some(SilentOverflow::NoAnswerBudget)
 }
 
 /// Whether an answer was cut off before the limit of output that was asked for: the window was full.
 ///
 /// One compaction and one repetition may help; a second such answer is the model's own way.
-pub fn cut_short(usage: &Usage, stop: StopReason, asked_output_tokens: u64) -> bool {
+pub fn is_cut_short(usage: &TokenUsage, stop: StopReason, asked_output_tokens: u64) -> bool {
     stop == StopReason::Length && usage.output > 0 && usage.output < asked_output_tokens
 }
 

@@ -3,14 +3,14 @@
 //! Each table is read from above, and the first row that matches decides. Which table comes when is
 //! told in `classify.rs`. `.{0,80}` stands for "something short between".
 
-use super::Reason::{self, *};
+use super::FailureReason::{self, *};
 
 /// Rows of one reason.
-pub(super) type Rows = (Reason, &'static [&'static str]);
+pub(super) type PhraseRows = (FailureReason, &'static [&'static str]);
 
 /// What says that it is no overflow, whatever else the message says. Codes and types are not looked at:
 /// `invalid_request_error` would lend its words to every refusal.
-pub(super) const VETOES: &[Rows] = &[
+pub(super) const VETOES: &[PhraseRows] = &[
     // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account,
     // OpenRouter's balance, Z.ai's packages.
     (
@@ -89,8 +89,8 @@ pub(super) const VETOES: &[Rows] = &[
 ];
 
 /// More output was asked for than a model gives: no smaller history helps. Such a text must not speak of
-/// a context as well ([`CONTEXT`], [`SUM`]).
-pub(super) const OUTPUT_CAPS: &[Rows] = &[(
+/// a context as well ([`CONTEXT_WORDS`], [`PROMPT_PLUS_OUTPUT`]).
+pub(super) const OUTPUT_CAPS: &[PhraseRows] = &[(
     OutputLimit,
     &[
         // The field, and what is wrong with its value. It may have the value in brackets behind it.
@@ -109,13 +109,13 @@ pub(super) const OUTPUT_CAPS: &[Rows] = &[(
 
 /// Words by which a text about `max_tokens` speaks of the window after all. Names of fields, which have
 /// underscores, are none.
-pub(super) const CONTEXT: &str = "context (?:length|window|size|limit)";
+pub(super) const CONTEXT_WORDS: &str = "context (?:length|window|size|limit)";
 
 /// What was asked, together with the answer, as one sum.
-pub(super) const SUM: &str = r"(?:input|prompt|message).{0,40}(?:\+|(?-u:\b)and(?-u:\b)|(?-u:\b)plus(?-u:\b)).{0,30}max(?:imum output |_(?:new_|completion_|output_)?)tokens";
+pub(super) const PROMPT_PLUS_OUTPUT: &str = r"(?:input|prompt|message).{0,40}(?:\+|(?-u:\b)and(?-u:\b)|(?-u:\b)plus(?-u:\b)).{0,30}max(?:imum output |_(?:new_|completion_|output_)?)tokens";
 
 /// The history is not what the dialect demands: it wants repair, not shrinking.
-pub(super) const MALFORMED: &[Rows] = &[(
+pub(super) const MALFORMED: &[PhraseRows] = &[(
     MalformedHistory,
     &[
         r"tool_use.{0,40}without.{0,40}tool_result",
@@ -168,7 +168,7 @@ pub(super) const BODYLESS_OVERFLOW_PROVIDERS: &[&str] = &["cerebras"];
 pub(super) const BODYLESS: &str = r"^\s*(?:[0-9]{3} )?(?:\(?status code\)? )?(?:\(no body\))?\s*$";
 
 /// Texts that say overflow.
-pub(super) const OVERFLOWS: &[Rows] = &[(
+pub(super) const OVERFLOWS: &[PhraseRows] = &[(
     ContextOverflow,
     &[
         // Codes inside a text.
@@ -265,7 +265,7 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
 
 /// Texts that probably say overflow, as far as one sentence has it; asked after everything that says
 /// something surer. What they say is believed only where our own count makes it plausible.
-pub(super) const HINTS: &[Rows] = &[(
+pub(super) const HINTS: &[PhraseRows] = &[(
     ContextOverflow,
     &[
         "context.{0,80}overflow",
@@ -284,15 +284,15 @@ pub(super) const HINTS: &[Rows] = &[(
 )];
 
 /// Words by which two numbers are a size in tokens and its limit: both kinds must be there.
-pub(super) const OF_TOKENS: &str = "token|context|prompt|n_ctx|max_seq_len";
-pub(super) const OF_A_LIMIT: &str =
+pub(super) const TOKEN_WORDS: &str = "token|context|prompt|n_ctx|max_seq_len";
+pub(super) const LIMIT_WORDS: &str =
     "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
 
 /// What such a sentence may not speak of: fields with limits of their own.
-pub(super) const NO_HINT: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";
+pub(super) const HINT_EXCLUSIONS: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";
 
 /// Words of a type or of a server's habit, which say nothing and are left out of what is searched for hints.
-pub(super) const HABITS: &str =
+pub(super) const BOILERPLATE: &str =
     r"(?-u:\b)[a-z]+(?:_[a-z]+)*_error(?-u:\b)|(?:input|request) validation (?:error|failed)";
 
 /// Where a sentence ends: not inside a number.
@@ -302,10 +302,10 @@ pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
 pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
 
 /// Codes that say more than the message with them: Gemini words every limit of a minute as a plan's.
-pub(super) const FIRST_CODES: &[Rows] = &[(RateLimit, &["RESOURCE_EXHAUSTED"])];
+pub(super) const PRIORITY_CODES: &[PhraseRows] = &[(RateLimit, &["RESOURCE_EXHAUSTED"])];
 
 /// Codes and types that say that it is no overflow, each as a whole.
-pub(super) const VETO_CODES: &[Rows] = &[
+pub(super) const VETO_CODES: &[PhraseRows] = &[
     (
         Billing,
         &["billing_error", "insufficient_credits", "insufficient_quota", "CreditLimitExceeded"],
@@ -325,7 +325,7 @@ pub(super) const VETO_CODES: &[Rows] = &[
 ];
 
 /// Codes and types of everything else, each as a whole.
-pub(super) const CODES: &[Rows] = &[
+pub(super) const CODES: &[PhraseRows] = &[
     (Auth, &["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "token_expired"]),
     (
         AuthPermanent,
@@ -345,7 +345,7 @@ pub(super) const CODES: &[Rows] = &[
 ];
 
 /// Texts of everything else that say more than a status does.
-pub(super) const WORDS: &[Rows] = &[
+pub(super) const PHRASES: &[PhraseRows] = &[
     (
         Auth,
         &[
@@ -386,7 +386,7 @@ pub(super) const WORDS: &[Rows] = &[
 ];
 
 /// Statuses that leave no doubt.
-pub(super) const CLEAR_STATUSES: &[(u16, Reason)] = &[
+pub(super) const CLEAR_STATUSES: &[(u16, FailureReason)] = &[
     (401, Auth),
     (402, Billing),
     (403, AuthPermanent),
@@ -405,7 +405,7 @@ pub(super) const CLEAR_STATUSES: &[(u16, Reason)] = &[
 ];
 
 /// Texts that say something where neither code nor status does.
-pub(super) const VAGUE_WORDS: &[Rows] = &[
+pub(super) const FALLBACK_PHRASES: &[PhraseRows] = &[
     (TlsCertificate, &["certificate"]),
     (Connection, &["connection (?:refused|reset|error)|econnrefused|enotfound|dns error"]),
     (Timeout, &["time[ds]?[ -]?out|deadline exceeded|etimedout|超时"]),

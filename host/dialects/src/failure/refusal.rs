@@ -5,7 +5,7 @@
 
 use serde_json::{Deserializer, Map, Value};
 
-use super::Refusal;
+use super::ProviderRefusal;
 
 /// How many wrappings are opened. Eight, as in Cline; no real body had more than four.
 const DEPTH: u32 = 8;
@@ -49,15 +49,15 @@ const EMPTY_WORDS: &[&str] = &["error", "response.failed", "object"];
 /// nothing.
 ///
 /// `status` is the HTTP status; `None` for a frame of a stream, where a status in the body counts.
-pub fn refusal_of(status: Option<u16>, body: &str) -> Refusal {
+pub fn parse_refusal(status: Option<u16>, body: &str) -> ProviderRefusal {
     let text = body.trim();
-    let found = json_in(text, DEPTH).unwrap_or_default();
+    let found = find_json_error(text, DEPTH).unwrap_or_default();
     let message = match found.message.is_empty() {
         true if !found.code.is_empty() => found.code.clone(),
         true => python_message(text).unwrap_or_else(|| readable(text)),
         false => found.message,
     };
-    Refusal {
+    ProviderRefusal {
         status: status.or(found.status),
         code: found.code,
         message: message.chars().take(MESSAGE_CHARS).collect(),
@@ -79,7 +79,7 @@ pub fn is_refusal(value: &Value) -> bool {
 
 /// What is known of an error so far.
 #[derive(Debug, Default)]
-struct Found {
+struct ErrorDetail {
     is_json: bool,
     /// Whether the message was taken out of JSON inside a text.
     is_unpacked: bool,
@@ -88,10 +88,10 @@ struct Found {
     message: String,
 }
 
-impl Found {
+impl ErrorDetail {
     /// This one, with what it lacks from the error around it.
-    fn within(self, outer: Found) -> Found {
-        Found {
+    fn with_outer(self, outer: ErrorDetail) -> ErrorDetail {
+        ErrorDetail {
             is_json: true,
             is_unpacked: self.is_unpacked || outer.is_unpacked,
             status: self.status.or(outer.status),
@@ -102,10 +102,12 @@ impl Found {
 }
 
 /// The error in the first JSON object or array of a text.
-fn json_in(text: &str, depth: u32) -> Option<Found> {
+fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
     let starts = text.match_indices(['{', '[']).take(JSON_STARTS);
     let values = starts.filter_map(|(at, _)| first_value(text.get(at..)?));
-    values.map(|value| dig(&value, depth)).find(|found| !found.message.is_empty() || found.is_json)
+    values
+        .map(|value| extract(&value, depth))
+        .find(|found| !found.message.is_empty() || found.is_json)
 }
 
 fn first_value(text: &str) -> Option<Value> {
@@ -119,43 +121,44 @@ fn first_value(text: &str) -> Option<Value> {
     is_wrapping.then_some(value)
 }
 
-fn dig(value: &Value, depth: u32) -> Found {
-    let Some(deeper) = depth.checked_sub(1) else { return Found::default() };
+fn extract(value: &Value, depth: u32) -> ErrorDetail {
+    let Some(deeper) = depth.checked_sub(1) else { return ErrorDetail::default() };
     match value {
-        Value::Object(object) => dig_object(object, deeper),
+        Value::Object(object) => extract_from_object(object, deeper),
         Value::Array(items) => items
             .iter()
-            .map(|item| dig(item, deeper))
+            .map(|item| extract(item, deeper))
             .find(|found| !found.message.is_empty())
             .unwrap_or_default(),
-        Value::String(text) => dig_text(text, deeper),
-        _ => Found::default(),
+        Value::String(text) => extract_from_text(text, deeper),
+        _ => ErrorDetail::default(),
     }
 }
 
-fn dig_object(object: &Map<String, Value>, depth: u32) -> Found {
-    let own = Found {
+fn extract_from_object(object: &Map<String, Value>, depth: u32) -> ErrorDetail {
+    let own = ErrorDetail {
         is_json: true,
         is_unpacked: false,
         status: status_of(object),
         code: code_of(object),
         message: String::new(),
     };
-    let said = MESSAGES.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
+    let said =
+        MESSAGES.iter().filter_map(|name| object.get(*name)).map(|value| extract(value, depth));
     let said = said.into_iter().find(|found| !found.message.is_empty()).unwrap_or_default();
-    let own = with_counts(said.within(own), object);
+    let own = with_counts(said.with_outer(own), object);
     let inner =
-        WRAPPINGS.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
+        WRAPPINGS.iter().filter_map(|name| object.get(*name)).map(|value| extract(value, depth));
     match inner.into_iter().find(|found| !found.message.is_empty() || !found.code.is_empty()) {
         // What a message quotes whole is nearer to its provider than what another field says of it.
-        Some(inner) if own.is_unpacked && !inner.is_unpacked => own.within(inner),
-        Some(inner) => inner.within(own),
+        Some(inner) if own.is_unpacked && !inner.is_unpacked => own.with_outer(inner),
+        Some(inner) => inner.with_outer(own),
         None => own,
     }
 }
 
 /// The message, with the sizes that stand beside it.
-fn with_counts(found: Found, object: &Map<String, Value>) -> Found {
+fn with_counts(found: ErrorDetail, object: &Map<String, Value>) -> ErrorDetail {
     let [Some(prompt), Some(window)] = COUNTED.map(|name| object.get(name)?.as_u64()) else {
         return found;
     };
@@ -163,17 +166,17 @@ fn with_counts(found: Found, object: &Map<String, Value>) -> Found {
         true => found,
         false => {
             let message = format!("{} (prompt {prompt} > window {window} tokens)", found.message);
-            Found { message, ..found }
+            ErrorDetail { message, ..found }
         }
     }
 }
 
 /// The error inside a text, or the text itself.
-fn dig_text(text: &str, depth: u32) -> Found {
-    let inner = json_in(text, depth).filter(|found| !found.message.is_empty());
-    let inner = inner.map(|found| Found { is_unpacked: true, ..found });
+fn extract_from_text(text: &str, depth: u32) -> ErrorDetail {
+    let inner = find_json_error(text, depth).filter(|found| !found.message.is_empty());
+    let inner = inner.map(|found| ErrorDetail { is_unpacked: true, ..found });
     let plain = || python_message(text).unwrap_or_else(|| text.trim().to_owned());
-    inner.unwrap_or_else(|| Found { message: plain(), ..Found::default() })
+    inner.unwrap_or_else(|| ErrorDetail { message: plain(), ..ErrorDetail::default() })
 }
 
 /// The message of a dictionary as Python prints it, which proxies quote in place of JSON.
@@ -209,10 +212,10 @@ fn code_of(object: &Map<String, Value>) -> String {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     });
-    words.into_iter().find(|word| tells_something(word)).unwrap_or_default()
+    words.into_iter().find(|word| is_specific_code(word)).unwrap_or_default()
 }
 
-fn tells_something(word: &str) -> bool {
+fn is_specific_code(word: &str) -> bool {
     let is_status = word.parse::<u64>().is_ok_and(|number| number < 600);
     !word.is_empty() && !is_status && !EMPTY_WORDS.contains(&word)
 }
@@ -230,11 +233,11 @@ fn readable(text: &str) -> String {
         text.get(inside..inside + lower.get(inside..)?.find(close)?)
     };
     let title = between("<title", "</title").or_else(|| between("<h1", "</h1"));
-    words_of(title.filter(|title| !title.trim().is_empty()).unwrap_or(text))
+    strip_tags(title.filter(|title| !title.trim().is_empty()).unwrap_or(text))
 }
 
 /// The words of a page without its tags.
-fn words_of(page: &str) -> String {
+fn strip_tags(page: &str) -> String {
     let mut words = String::new();
     let mut is_tag = false;
     for character in page.chars() {

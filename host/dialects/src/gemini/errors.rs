@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::failure::Refusal;
+use crate::failure::ProviderRefusal;
 use crate::json::text;
 
 /// A refusal in the middle of a stream: an error, or a prompt that was blocked.
-pub(super) fn refusal(response: &Value) -> Option<Refusal> {
+pub(super) fn refusal(response: &Value) -> Option<ProviderRefusal> {
     if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
         let code = match text(error, "status") {
             "" => error.get("code").map(ToString::to_string).unwrap_or_default(),
             status => status.to_owned(),
         };
         let message = error.as_str().unwrap_or_else(|| text(error, "message")).to_owned();
-        return Some(Refusal { status: None, code, message });
+        return Some(ProviderRefusal { status: None, code, message });
     }
     let feedback = response.get("promptFeedback")?;
     let code = text(feedback, "blockReason");
@@ -21,7 +21,8 @@ pub(super) fn refusal(response: &Value) -> Option<Refusal> {
         "" => format!("the prompt was blocked: {code}"),
         message => message.to_owned(),
     };
-    Some(Refusal { status: None, code: code.to_owned(), message }).filter(|_| !code.is_empty())
+    Some(ProviderRefusal { status: None, code: code.to_owned(), message })
+        .filter(|_| !code.is_empty())
 }
 
 /// An error of ours with this HTTP status, as clients of the API read it.

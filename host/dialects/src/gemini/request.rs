@@ -14,8 +14,8 @@ use crate::pairing::{is_blank, tool_name};
 use crate::request::ModelRequest;
 
 /// A request; whether it streams stands in its path.
-pub(super) fn body(request: &ModelRequest) -> Value {
-    let mut body = prompt(request);
+pub(super) fn request_body(request: &ModelRequest) -> Value {
+    let mut body = prompt_fields(request);
     let generation = generation(request);
     if !generation.is_empty() {
         body.insert("generationConfig".into(), generation.into());
@@ -24,7 +24,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
 }
 
 /// The fields that count as prompt.
-pub(super) fn prompt(request: &ModelRequest) -> Map<String, Value> {
+pub(super) fn prompt_fields(request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     if !is_blank(&request.system) {
         let instruction = json!({ "parts": [{ "text": request.system }] });

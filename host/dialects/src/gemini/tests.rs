@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::conversations::{conversations, requests};
-use crate::cross_model::for_model;
+use crate::cross_model::adapt_messages;
 use crate::dialect::Dialect;
 use crate::message::ChatMessage;
 
@@ -48,7 +48,7 @@ proptest! {
 
     #[test]
     fn a_lawful_conversation_keeps_all_rules(messages in conversations(API)) {
-        encoded(THIRD, for_model(&messages, API, "", THIRD));
+        encoded(THIRD, adapt_messages(&messages, API, "", THIRD));
     }
 }
 

@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use crate::message::Usage;
+use crate::message::TokenUsage;
 
 /// The counts of one usage object.
-pub(crate) fn read_usage(said: &Value) -> Usage {
-    let mut counts = Counts::default();
-    counts.take(Some(said));
+pub(crate) fn read_usage(said: &Value) -> TokenUsage {
+    let mut counts = GeminiCounts::default();
+    counts.update(Some(said));
     counts.usage()
 }
 
 /// What the provider counted, in its own sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct GeminiCounts {
     prompt: u64,
     tool_use_prompt: u64,
     cached: u64,
@@ -21,9 +21,9 @@ pub(super) struct Counts {
     thoughts: u64,
 }
 
-impl Counts {
+impl GeminiCounts {
     /// Each count replaces the earlier one; what is not said stays.
-    pub(super) fn take(&mut self, said: Option<&Value>) {
+    pub(super) fn update(&mut self, said: Option<&Value>) {
         let take = |name: &str, into: &mut u64| {
             if let Some(tokens) = said.and_then(|said| said.get(name)).and_then(Value::as_u64) {
                 *into = tokens;
@@ -37,9 +37,9 @@ impl Counts {
     }
 
     /// The prompt count includes what came from the cache; ours does not.
-    pub(super) fn usage(self) -> Usage {
+    pub(super) fn usage(self) -> TokenUsage {
         let input = self.prompt.saturating_sub(self.cached).saturating_add(self.tool_use_prompt);
         let output = self.candidates.saturating_add(self.thoughts);
-        Usage { input, output, cache_read: self.cached, ..Usage::default() }.summed()
+        TokenUsage { input, output, cache_read: self.cached, ..TokenUsage::default() }.with_total()
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::offset;
+use super::byte_offset;
 
 /// The smallest budget for thinking that Anthropic takes, in provider tokens.
 const MIN_THINKING_TOKENS: u64 = 1_024;
@@ -20,20 +20,20 @@ pub struct LoweredBody {
 }
 
 /// A number of a body: where it is, and its value.
-struct Number {
-    place: Range<usize>,
+struct NumberSpan {
+    span: Range<usize>,
     value: u64,
 }
 
 /// The body with each number at one of `paths` lowered to `limit`; `None` where none is above it.
-pub(crate) fn lower(json: &str, paths: &[&[&str]], limit: u64) -> Option<LoweredBody> {
+pub(crate) fn lower_numbers(json: &str, paths: &[&[&str]], limit: u64) -> Option<LoweredBody> {
     let numbers = paths.iter().filter_map(|path| number_at(json, path));
     let above = numbers.filter(|number| number.value > limit);
-    let changes: Vec<_> = above.map(|number| (number.place, limit)).collect();
+    let changes: Vec<_> = above.map(|number| (number.span, limit)).collect();
     if changes.is_empty() {
         return None;
     }
-    Some(LoweredBody { body: replaced(json, changes)?, max_tokens: limit })
+    Some(LoweredBody { body: replace_numbers(json, changes)?, max_tokens: limit })
 }
 
 /// The same for Anthropic, whose budget for thinking has to be smaller than the whole answer.
@@ -46,7 +46,7 @@ pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
     let budget = is_enabled.then(|| number_at(json, &["thinking", "budget_tokens"])).flatten();
     // Thinking between calls of tools may have a budget above the answer; that one stays.
     let budget = budget.filter(|budget| (limit..asked.value).contains(&budget.value));
-    let Some(budget) = budget else { return lower(json, &[&["max_tokens"]], limit) };
+    let Some(budget) = budget else { return lower_numbers(json, &[&["max_tokens"]], limit) };
     let limit = limit.max(2 * MIN_THINKING_TOKENS);
     if limit >= asked.value {
         return None;
@@ -56,14 +56,14 @@ pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
         tokens /= 2;
     }
     let tokens = tokens.max(MIN_THINKING_TOKENS);
-    let changes = vec![(asked.place, limit), (budget.place, tokens)];
-    Some(LoweredBody { body: replaced(json, changes)?, max_tokens: limit })
+    let changes = vec![(asked.span, limit), (budget.span, tokens)];
+    Some(LoweredBody { body: replace_numbers(json, changes)?, max_tokens: limit })
 }
 
-fn number_at(json: &str, path: &[&str]) -> Option<Number> {
+fn number_at(json: &str, path: &[&str]) -> Option<NumberSpan> {
     let raw = raw_at(json, path)?;
-    let start = offset(json, raw);
-    Some(Number { place: start..start + raw.len(), value: raw.parse().ok()? })
+    let start = byte_offset(json, raw);
+    Some(NumberSpan { span: start..start + raw.len(), value: raw.parse().ok()? })
 }
 
 /// The value at a path, as it is written.
@@ -74,7 +74,7 @@ fn raw_at<'a>(json: &'a str, path: &[&str]) -> Option<&'a str> {
     })
 }
 
-fn replaced(json: &str, mut changes: Vec<(Range<usize>, u64)>) -> Option<String> {
+fn replace_numbers(json: &str, mut changes: Vec<(Range<usize>, u64)>) -> Option<String> {
     changes.sort_by_key(|(place, _)| place.start);
     let (mut written, mut from) = (String::with_capacity(json.len()), 0);
     for (place, value) in changes {
@@ -95,14 +95,14 @@ mod tests {
         let json = "{ \"max_tokens\" : 64000,\n\"x\": {\"max_tokens\":64000}, \"max_completion_tokens\":9 , \"options\":{ \"num_predict\": 5000}}";
         let paths: [&[&str]; 3] =
             [&["max_completion_tokens"], &["max_tokens"], &["options", "num_predict"]];
-        let lowered = lower(json, &paths, 1_000).unwrap();
+        let lowered = lower_numbers(json, &paths, 1_000).unwrap();
         let expected = "{ \"max_tokens\" : 1000,\n\"x\": {\"max_tokens\":64000}, \"max_completion_tokens\":9 , \"options\":{ \"num_predict\": 1000}}";
         assert_eq!(lowered, LoweredBody { body: expected.into(), max_tokens: 1_000 });
-        assert_eq!(lower(json, &paths, 64_000), None);
+        assert_eq!(lower_numbers(json, &paths, 64_000), None);
         for odd in
             ["{\"max_tokens\":-1}", "{\"max_tokens\":\"9000\"}", "{", "[]", "{\"max_tokens\":null}"]
         {
-            assert_eq!(lower(odd, &paths, 1), None, "{odd}");
+            assert_eq!(lower_numbers(odd, &paths, 1), None, "{odd}");
         }
     }
 

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::failure::Refusal;
+use crate::failure::ProviderRefusal;
 
 /// Why there is no answer; `code` stands where the error itself names none.
-pub(super) fn refusal(error: &Value, code: String) -> Refusal {
+pub(super) fn refusal(error: &Value, code: String) -> ProviderRefusal {
     let said = error.as_str().or_else(|| error.get("message").and_then(Value::as_str));
     let message = said.map_or_else(|| error.to_string(), str::to_owned);
     let word = |field| error.get(field).and_then(Value::as_str);
     let inner = word("code").or_else(|| word("type"));
-    Refusal { status: None, code: inner.map_or(code, str::to_owned), message }
+    ProviderRefusal { status: None, code: inner.map_or(code, str::to_owned), message }
 }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::API;
 use crate::blocks::{decimal, images_of, text_of};
 use crate::message::{
-    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, UserMessage, as_object,
+    AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
+    arguments_object,
 };
 use crate::pairing::BOOTSTRAP;
 use crate::request::{ModelRequest, ThinkingLevel};
@@ -20,7 +21,7 @@ const LEVELLED_FAMILY: &str = "gpt-oss";
 const ONLY_IMAGES: &str = "(the images follow below)";
 
 /// The body of a streaming request.
-pub(super) fn body(request: &ModelRequest) -> Value {
+pub(super) fn request_body(request: &ModelRequest) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), request.model.as_str().into());
     body.insert("messages".into(), messages(request).into());
@@ -135,15 +136,15 @@ fn answer_message(answer: &AssistantMessage) -> Option<Value> {
 
 fn thinking_of(answer: &AssistantMessage) -> String {
     let thoughts = answer.content.iter().filter_map(|block| match block {
-        Content::Thinking { thinking, .. } if !thinking.is_empty() => Some(thinking.as_str()),
+        ChatBlock::Thinking { thinking, .. } if !thinking.is_empty() => Some(thinking.as_str()),
         _ => None,
     });
     thoughts.collect::<Vec<_>>().join("\n")
 }
 
 /// The id means something to Ollama's newer versions and nothing to the older.
-fn call(call: &ToolCall) -> Value {
-    let arguments = Value::Object(as_object(&call.arguments));
+fn call(call: &ToolCallBlock) -> Value {
+    let arguments = Value::Object(arguments_object(&call.arguments));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
 }
 

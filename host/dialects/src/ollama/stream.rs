@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 use super::errors::refusal;
 use super::usage::usage;
-use crate::dialect::{Answer, Decoder, Frame, StreamFault};
-use crate::failure::Refusal;
-use crate::message::{Content, StopReason, ToolCall};
+use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
+use crate::failure::ProviderRefusal;
+use crate::message::{ChatBlock, StopReason, ToolCallBlock};
 use crate::request::StreamPart;
 
 /// Puts an answer together. It is whole with the line that says `done`.
@@ -16,17 +16,17 @@ use crate::request::StreamPart;
 pub(super) struct OllamaDecoder {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
-    ended: Option<Answer>,
+    calls: Vec<ToolCallBlock>,
+    response: Option<ModelResponse>,
 }
 
 /// One line. Every field may be missing, and newer versions may have more.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Line {
+struct OllamaChunk {
     model: String,
     created_at: String,
-    message: Option<LineMessage>,
+    message: Option<OllamaMessage>,
     done: bool,
     done_reason: Option<String>,
     prompt_eval_count: u64,
@@ -38,22 +38,22 @@ struct Line {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LineMessage {
+struct OllamaMessage {
     content: Option<String>,
     thinking: Option<String>,
-    tool_calls: Option<Vec<LineCall>>,
+    tool_calls: Option<Vec<OllamaToolCall>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LineCall {
+struct OllamaToolCall {
     id: Option<String>,
-    function: LineFunction,
+    function: OllamaFunction,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LineFunction {
+struct OllamaFunction {
     name: String,
     arguments: Value,
 }
@@ -61,53 +61,53 @@ struct LineFunction {
 impl Decoder for OllamaDecoder {
     fn push(
         &mut self,
-        frame: Frame<'_>,
+        frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let data = frame.data.trim();
-        if data.is_empty() || self.ended.is_some() {
+        if data.is_empty() || self.response.is_some() {
             return Ok(());
         }
-        let mut line: Line = serde_json::from_str(data).map_err(|error| {
+        let mut line: OllamaChunk = serde_json::from_str(data).map_err(|error| {
             let reason = format!("a line of the stream is not what Ollama writes: {error}");
-            StreamFault::Nonsense { reason }
+            StreamError::InvalidFrame { reason }
         })?;
         if let Some(error) = &line.error {
-            return Err(StreamFault::Refused(refusal(error, line.code.unwrap_or_default())));
+            return Err(StreamError::Refused(refusal(error, line.code.unwrap_or_default())));
         }
         if let Some(message) = line.message.take() {
-            self.hear(message, &line.created_at, parts);
+            self.append_message(message, &line.created_at, parts);
         }
         if line.done {
-            self.ended = Some(end(line)?);
+            self.response = Some(finish_response(line)?);
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, StreamFault> {
-        let mut answer = self.ended.ok_or(StreamFault::Cut)?;
+    fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
+        let mut answer = self.response.ok_or(StreamError::Cut)?;
         if !self.thinking.is_empty() {
-            answer.content.push(Content::Thinking {
+            answer.content.push(ChatBlock::Thinking {
                 thinking: self.thinking,
                 thinking_signature: None,
                 redacted: false,
             });
         }
         if !self.text.is_empty() {
-            answer.content.push(Content::text(self.text));
+            answer.content.push(ChatBlock::text(self.text));
         }
         if !self.calls.is_empty() && answer.stop_reason == StopReason::Stop {
             answer.stop_reason = StopReason::ToolUse;
         }
-        answer.content.extend(self.calls.into_iter().map(Content::ToolCall));
+        answer.content.extend(self.calls.into_iter().map(ChatBlock::ToolCall));
         Ok(answer)
     }
 }
 
 impl OllamaDecoder {
-    fn hear(
+    fn append_message(
         &mut self,
-        message: LineMessage,
+        message: OllamaMessage,
         created_at: &str,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) {
@@ -120,21 +120,26 @@ impl OllamaDecoder {
             self.text.push_str(&text);
         }
         for call in message.tool_calls.unwrap_or_default() {
-            let LineFunction { name, arguments } = call.function;
+            let OllamaFunction { name, arguments } = call.function;
             parts(StreamPart::ToolCall { name: &name });
             let given = call.id.filter(|id| !id.is_empty());
             let id = given.unwrap_or_else(|| {
-                made_id(&[created_at, &self.calls.len().to_string(), &name, &arguments.to_string()])
+                derive_call_id(&[
+                    created_at,
+                    &self.calls.len().to_string(),
+                    &name,
+                    &arguments.to_string(),
+                ])
             });
             let arguments = if arguments.is_null() { json!({}) } else { arguments };
-            self.calls.push(ToolCall { id, name, arguments, thought_signature: None });
+            self.calls.push(ToolCallBlock { id, name, arguments, thought_signature: None });
         }
     }
 }
 
 /// An id for a call that has none: the same for the same line, and different for every other,
 /// because the line's time is in it.
-fn made_id(of: &[&str]) -> String {
+fn derive_call_id(of: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in of {
         hash.update(part.len().to_le_bytes());
@@ -145,7 +150,7 @@ fn made_id(of: &[&str]) -> String {
 }
 
 /// The last line: what was counted, and why the model stopped.
-fn end(line: Line) -> Result<Answer, StreamFault> {
+fn finish_response(line: OllamaChunk) -> Result<ModelResponse, StreamError> {
     let reason = line.done_reason.unwrap_or_else(|| "stop".to_owned());
     let stop_reason = match reason.as_str() {
         "stop" => StopReason::Stop,
@@ -153,15 +158,19 @@ fn end(line: Line) -> Result<Answer, StreamFault> {
         "load" | "unload" => {
             let message =
                 format!("the model was {reason}ed and asked nothing: the request had no messages");
-            return Err(StreamFault::Refused(Refusal { status: None, code: reason, message }));
+            return Err(StreamError::Refused(ProviderRefusal {
+                status: None,
+                code: reason,
+                message,
+            }));
         }
         _ => StopReason::Other,
     };
-    Ok(Answer {
+    Ok(ModelResponse {
         usage: usage(line.prompt_eval_count, line.prompt_eval_cached_count, line.eval_count),
         stop_reason,
         raw_stop_reason: reason,
         model: line.model,
-        ..Answer::default()
+        ..ModelResponse::default()
     })
 }

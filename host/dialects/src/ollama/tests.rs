@@ -3,10 +3,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::conversations::conversations;
-use crate::dialect::{Answer, Frame, StreamFault};
-use crate::failure::Refusal;
+use crate::dialect::{ModelResponse, StreamError, StreamFrame};
+use crate::failure::ProviderRefusal;
 use crate::message::{
-    AssistantMessage, ChatMessage, Content, StopReason, ToolCall, ToolResultMessage, UserMessage,
+    AssistantMessage, ChatBlock, ChatMessage, StopReason, ToolCallBlock, ToolResultMessage,
+    UserMessage,
 };
 use crate::request::{StreamPart, ThinkingLevel};
 use ctxhost_engine_api::ToolSpec;
@@ -19,8 +20,8 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
     Ollama.encode(request)["messages"].as_array().unwrap().clone()
 }
 
-fn decoded(lines: &[&str]) -> (Result<Answer, StreamFault>, String) {
-    let mut decoder = Ollama.decoder();
+fn decoded(lines: &[&str]) -> (Result<ModelResponse, StreamError>, String) {
+    let mut decoder = Ollama.new_decoder();
     let mut heard = String::new();
     let mut parts = |part: StreamPart<'_>| match part {
         StreamPart::Text(text) => heard.push_str(text),
@@ -28,7 +29,7 @@ fn decoded(lines: &[&str]) -> (Result<Answer, StreamFault>, String) {
         StreamPart::ToolCall { name } => heard.push_str(&format!("[{name}]")),
     };
     for data in lines {
-        if let Err(fault) = decoder.push(Frame { event: "", data }, &mut parts) {
+        if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut parts) {
             return (Err(fault), heard);
         }
     }
@@ -48,7 +49,7 @@ fn a_request_tells_the_window_and_forbids_to_cut() {
             description: "Reads.".into(),
             input_schema: json!({ "type": "object" }),
         }],
-        ..request(vec![ChatMessage::user("hi")])
+        ..request(vec![ChatMessage::from_user_text("hi")])
     };
     let body = Ollama.encode(&asked);
     assert_eq!(
@@ -79,7 +80,7 @@ fn ol_1_a_conversation_of_nothing_still_asks() {
 
 #[test]
 fn an_unknown_window_is_not_sent() {
-    let body = Ollama.encode(&request(vec![ChatMessage::user("hi")]));
+    let body = Ollama.encode(&request(vec![ChatMessage::from_user_text("hi")]));
     assert_eq!((body.get("options"), body.get("tools")), (None, None));
     assert_eq!(body["think"], json!(false));
 }
@@ -99,16 +100,16 @@ fn only_gpt_oss_hears_how_much_to_think() {
 
 #[test]
 fn results_name_their_tool_and_their_images_follow_them() {
-    let image = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+    let image = ChatBlock::Image { data: "AAAA".into(), mime_type: "image/png".into() };
     let call = |id: &str, name: &str| {
-        Content::ToolCall(ToolCall {
+        ChatBlock::ToolCall(ToolCallBlock {
             id: id.into(),
             name: name.into(),
             arguments: json!({ "n": 1 }),
             thought_signature: None,
         })
     };
-    let result = |id: &str, content: Vec<Content>| {
+    let result = |id: &str, content: Vec<ChatBlock>| {
         ChatMessage::ToolResult(ToolResultMessage {
             tool_call_id: id.into(),
             content,
@@ -117,20 +118,24 @@ fn results_name_their_tool_and_their_images_follow_them() {
     };
     let answer = AssistantMessage {
         content: vec![
-            Content::Thinking { thinking: "hm".into(), thinking_signature: None, redacted: false },
-            Content::text("let me see"),
+            ChatBlock::Thinking {
+                thinking: "hm".into(),
+                thinking_signature: None,
+                redacted: false,
+            },
+            ChatBlock::text("let me see"),
             call("c1", "look"),
             call("c2", "list"),
         ],
         api: API.into(),
         ..AssistantMessage::default()
     };
-    let user = UserMessage { content: vec![Content::text("what?"), image.clone()], timestamp: 0 };
+    let user = UserMessage { content: vec![ChatBlock::text("what?"), image.clone()], timestamp: 0 };
     let written = messages(&request(vec![
         ChatMessage::User(user),
         ChatMessage::Assistant(answer),
         result("c1", vec![image]),
-        result("c2", vec![Content::text("a\nb")]),
+        result("c2", vec![ChatBlock::text("a\nb")]),
     ]));
     let call = |id: &str, name: &str| json!({ "id": id, "function": { "name": name, "arguments": { "n": 1 } } });
     assert_eq!(
@@ -161,8 +166,12 @@ fn a_stream_becomes_an_answer() {
     assert_eq!(
         answer.content,
         [
-            Content::Thinking { thinking: "Hm".into(), thinking_signature: None, redacted: false },
-            Content::text("Hello"),
+            ChatBlock::Thinking {
+                thinking: "Hm".into(),
+                thinking_signature: None,
+                redacted: false
+            },
+            ChatBlock::text("Hello"),
         ]
     );
     let usage = answer.usage;
@@ -186,7 +195,7 @@ fn calls_without_ids_get_the_same_ones_at_every_reading() {
             (StopReason::ToolUse, "[read][read][list]")
         );
         let id = |block| match block {
-            Content::ToolCall(call) => Some(call.id),
+            ChatBlock::ToolCall(call) => Some(call.id),
             _ => None,
         };
         answer.content.into_iter().filter_map(id).collect::<Vec<_>>()
@@ -207,18 +216,20 @@ fn the_last_line_says_how_it_ended() {
     assert_eq!(end("length").unwrap().stop_reason, StopReason::Length);
     for word in ["load", "unload"] {
         let fault = end(word).unwrap_err();
-        assert!(matches!(fault, StreamFault::Refused(Refusal { code, .. }) if code == word));
+        assert!(
+            matches!(fault, StreamError::Refused(ProviderRefusal { code, .. }) if code == word)
+        );
     }
 }
 
 #[test]
 fn faults_are_told_apart() {
     let begun = r#"{"model":"m","message":{"role":"assistant","content":"x"},"done":false}"#;
-    assert_eq!(decoded(&[begun]).0, Err(StreamFault::Cut));
-    assert_eq!(decoded(&[]).0, Err(StreamFault::Cut));
+    assert_eq!(decoded(&[begun]).0, Err(StreamError::Cut));
+    assert_eq!(decoded(&[]).0, Err(StreamError::Cut));
     let error = r#"{"error":"model runner has unexpectedly stopped"}"#;
     let said = |code: &str, message: &str| {
-        Err(StreamFault::Refused(Refusal {
+        Err(StreamError::Refused(ProviderRefusal {
             status: None,
             code: code.into(),
             message: message.into(),
@@ -228,7 +239,7 @@ fn faults_are_told_apart() {
     let error = r#"{"error":{"message":"too long","type":"invalid_request_error","code":null}}"#;
     assert_eq!(decoded(&[error]).0, said("invalid_request_error", "too long"));
     let html = decoded(&["<html>502</html>"]).0;
-    assert!(matches!(html, Err(StreamFault::Nonsense { .. })));
+    assert!(matches!(html, Err(StreamError::InvalidFrame { .. })));
 }
 
 /// What Ollama refuses, or answers nonsense to: found without the encoder's help.
@@ -262,11 +273,11 @@ fn check(body: &Value, asked: &[ChatMessage]) -> Result<(), String> {
     let all = body.to_string();
     for block in asked.iter().flat_map(ChatMessage::content) {
         let lost = match block {
-            Content::Text { text, .. } => {
+            ChatBlock::Text { text, .. } => {
                 let written = Value::from(text.as_str()).to_string();
                 !all.contains(written.trim_matches('"'))
             }
-            Content::Image { data, .. } => !all.contains(data.as_str()),
+            ChatBlock::Image { data, .. } => !all.contains(data.as_str()),
             _ => false,
         };
         if lost {

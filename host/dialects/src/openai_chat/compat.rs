@@ -90,8 +90,8 @@ impl Default for Compat {
 
 impl Compat {
     /// The settings, filled up with what is known of the server at an address.
-    pub fn of(settings: &CompatSettings, base_url: &str) -> Compat {
-        let known = Compat::of_host(base_url);
+    pub fn new(settings: &CompatSettings, base_url: &str) -> Compat {
+        let known = Compat::for_host(base_url);
         let or = |set: Option<bool>, known: bool| set.unwrap_or(known);
         Compat {
             max_tokens_field: settings.max_tokens_field.unwrap_or(known.max_tokens_field),
@@ -111,7 +111,7 @@ impl Compat {
         }
     }
 
-    fn of_host(base_url: &str) -> Compat {
+    fn for_host(base_url: &str) -> Compat {
         let host = url::Url::parse(base_url).ok();
         let host = host.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
         let compat = Compat::default();

@@ -12,11 +12,11 @@ use crate::request::{ModelRequest, ThinkingLevel};
 const CACHE_KEY_MAX_CHARS: usize = 64;
 
 /// A streaming request.
-pub(super) fn body(request: &ModelRequest, compat: &Compat) -> Value {
+pub(super) fn request_body(request: &ModelRequest, compat: &Compat) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     put("model", request.model.as_str().into());
-    put("messages", messages::of(request, compat).into());
+    put("messages", messages::request_messages(request, compat).into());
     put("stream", true.into());
     if compat.stream_usage {
         put("stream_options", json!({ "include_usage": true }));

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::usage::read_usage;
-use crate::dialect::{Answer, Decoder, Frame, StreamFault};
-use crate::failure::{excerpt, is_refusal, refusal_of};
-use crate::message::{Content, StopReason, ToolCall, Usage};
+use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
+use crate::failure::{excerpt, is_refusal, parse_refusal};
+use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
 /// What servers call the field of a model's thinking; the first that is not empty counts, because
@@ -15,8 +15,8 @@ const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning
 /// Reads chunks, and whole answers of servers that do not stream.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
-    pieces: Vec<Piece>,
-    usage: Usage,
+    blocks: Vec<PartialBlock>,
+    usage: TokenUsage,
     finish_reason: String,
     response_id: String,
     model: String,
@@ -25,7 +25,7 @@ pub(super) struct ChatDecoder {
 
 /// One block that may still grow.
 #[derive(Debug)]
-enum Piece {
+enum PartialBlock {
     Text(String),
     Thinking { text: String, field: &'static str },
     Call { index: Option<u64>, id: String, name: String, arguments: String },
@@ -34,9 +34,9 @@ enum Piece {
 impl Decoder for ChatDecoder {
     fn push(
         &mut self,
-        frame: Frame<'_>,
+        frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let data = frame.data.trim();
         if data == "[DONE]" {
             self.is_done = true;
@@ -44,7 +44,7 @@ impl Decoder for ChatDecoder {
         }
         let chunk: Value = serde_json::from_str(data).map_err(|_| nonsense(data))?;
         if is_refusal(&chunk) {
-            return Err(StreamFault::Refused(refusal_of(None, data)));
+            return Err(StreamError::Refused(parse_refusal(None, data)));
         }
         if !chunk.is_object() {
             return Err(nonsense(data));
@@ -56,14 +56,14 @@ impl Decoder for ChatDecoder {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, StreamFault> {
+    fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
         if self.finish_reason.is_empty() && !self.is_done {
-            return Err(StreamFault::Cut);
+            return Err(StreamError::Cut);
         }
-        let calls = self.pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }));
-        Ok(Answer {
+        let calls = self.blocks.iter().any(|piece| matches!(piece, PartialBlock::Call { .. }));
+        Ok(ModelResponse {
             stop_reason: stop_reason(&self.finish_reason, calls),
-            content: self.pieces.into_iter().map(Piece::finish).collect(),
+            content: self.blocks.into_iter().map(PartialBlock::finish).collect(),
             usage: self.usage,
             raw_stop_reason: self.finish_reason,
             response_id: self.response_id,
@@ -138,9 +138,9 @@ impl ChatDecoder {
             return;
         }
         parts(StreamPart::Text(text));
-        match self.pieces.last_mut() {
-            Some(Piece::Text(whole)) => whole.push_str(text),
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        match self.blocks.last_mut() {
+            Some(PartialBlock::Text(whole)) => whole.push_str(text),
+            _ => self.blocks.push(PartialBlock::Text(text.to_owned())),
         }
     }
 
@@ -154,9 +154,9 @@ impl ChatDecoder {
             return;
         }
         parts(StreamPart::Thinking(more));
-        match self.pieces.last_mut() {
-            Some(Piece::Thinking { text, .. }) => text.push_str(more),
-            _ => self.pieces.push(Piece::Thinking { text: more.to_owned(), field }),
+        match self.blocks.last_mut() {
+            Some(PartialBlock::Thinking { text, .. }) => text.push_str(more),
+            _ => self.blocks.push(PartialBlock::Thinking { text: more.to_owned(), field }),
         }
     }
 
@@ -165,12 +165,14 @@ impl ChatDecoder {
         let id = text_of(call.get("id"));
         let function = call.get("function").unwrap_or(&Value::Null);
         let new_name = text_of(function.get("name"));
-        let at = self.place_of(index, id).unwrap_or_else(|| {
+        let at = self.find_call(index, id).unwrap_or_else(|| {
             let (id, name, arguments) = (id.to_owned(), String::new(), String::new());
-            self.pieces.push(Piece::Call { index, id, name, arguments });
-            self.pieces.len() - 1
+            self.blocks.push(PartialBlock::Call { index, id, name, arguments });
+            self.blocks.len() - 1
         });
-        let Some(Piece::Call { name, arguments, .. }) = self.pieces.get_mut(at) else { return };
+        let Some(PartialBlock::Call { name, arguments, .. }) = self.blocks.get_mut(at) else {
+            return;
+        };
         if name.is_empty() && !new_name.is_empty() {
             new_name.clone_into(name);
             parts(StreamPart::ToolCall { name });
@@ -184,28 +186,28 @@ impl ChatDecoder {
 
     /// The call that a delta goes on with: the same index and no other id; without an index, the
     /// same id, or the last call.
-    fn place_of(&self, of_index: Option<u64>, of_id: &str) -> Option<usize> {
-        let is_it = |piece: &Piece| match piece {
-            Piece::Call { index, id, .. } => {
+    fn find_call(&self, of_index: Option<u64>, of_id: &str) -> Option<usize> {
+        let is_it = |piece: &PartialBlock| match piece {
+            PartialBlock::Call { index, id, .. } => {
                 *index == of_index && (of_id.is_empty() || id == of_id)
             }
             _ => false,
         };
-        self.pieces.iter().rposition(is_it)
+        self.blocks.iter().rposition(is_it)
     }
 }
 
-impl Piece {
-    fn finish(self) -> Content {
+impl PartialBlock {
+    fn finish(self) -> ChatBlock {
         match self {
-            Piece::Text(text) => Content::text(text),
-            Piece::Thinking { text, field } => Content::Thinking {
+            PartialBlock::Text(text) => ChatBlock::text(text),
+            PartialBlock::Thinking { text, field } => ChatBlock::Thinking {
                 thinking: text,
                 // As Pi writes it: the name of the field that it came in.
                 thinking_signature: Some(field.to_owned()),
                 redacted: false,
             },
-            Piece::Call { id, name, arguments, .. } => Content::ToolCall(ToolCall {
+            PartialBlock::Call { id, name, arguments, .. } => ChatBlock::ToolCall(ToolCallBlock {
                 id,
                 name,
                 arguments: read_arguments(arguments),
@@ -246,6 +248,6 @@ fn inner_text(part: &Value) -> String {
     }
 }
 
-fn nonsense(data: &str) -> StreamFault {
-    StreamFault::Nonsense { reason: format!("no chunk of an answer: {}", excerpt(data)) }
+fn nonsense(data: &str) -> StreamError {
+    StreamError::InvalidFrame { reason: format!("no chunk of an answer: {}", excerpt(data)) }
 }

@@ -4,7 +4,7 @@ use ctxhost_engine_api::ToolSpec;
 use serde_json::json;
 
 use super::*;
-use crate::message::{ChatMessage, Content, ToolCall};
+use crate::message::{ChatBlock, ChatMessage, ToolCallBlock};
 use crate::request::ThinkingLevel;
 
 mod decoding;
@@ -36,7 +36,7 @@ fn pixel() -> Value {
 }
 
 fn body_of(request: &ModelRequest, settings: CompatSettings) -> Value {
-    let body = OpenAiChat::new(Compat::of(&settings, "http://x/v1")).encode(request);
+    let body = OpenAiChat::new(Compat::new(&settings, "http://x/v1")).encode(request);
     assert_eq!(rules::broken(&body), Vec::<String>::new());
     body
 }
@@ -218,7 +218,7 @@ fn o_11_more_than_the_window_is_never_asked_for() {
 
 #[test]
 fn mistral_gets_what_it_wants() {
-    let mistral = Compat::of(&CompatSettings::default(), "https://api.mistral.ai/v1");
+    let mistral = Compat::new(&CompatSettings::default(), "https://api.mistral.ai/v1");
     let mut request = request(json!([
         {"role": "user", "content": "look"},
         calls(&["call_1"]),
@@ -241,7 +241,7 @@ fn mistral_gets_what_it_wants() {
 
 #[test]
 fn openai_gets_what_it_wants() {
-    let openai = Compat::of(&CompatSettings::default(), "https://api.openai.com/v1");
+    let openai = Compat::new(&CompatSettings::default(), "https://api.openai.com/v1");
     let mut request = request(json!([{"role": "user", "content": "go"}]));
     request.cache_key = "k".repeat(100);
     let body = OpenAiChat::new(openai).encode(&request);
@@ -250,7 +250,7 @@ fn openai_gets_what_it_wants() {
     assert_eq!(body["stream_options"], json!({"include_usage": true}));
     assert_eq!(body["prompt_cache_key"].as_str().unwrap().len(), 64);
     let own = CompatSettings { store: Some(false), ..Default::default() };
-    let own = Compat::of(&own, "https://api.openai.com/v1");
+    let own = Compat::new(&own, "https://api.openai.com/v1");
     assert_eq!(OpenAiChat::new(own).encode(&request).get("store"), None);
 }
 
@@ -260,7 +260,7 @@ fn thinking_goes_back_where_it_is_wanted() {
     let request =
         request(json!([{"role": "user", "content": "go"}, thought, result("a", json!("1")),
         calls(&["b"]), result("b", json!("2")), {"role": "assistant", "content": "done"}]));
-    let deepseek = Compat::of(&CompatSettings::default(), "https://api.deepseek.com");
+    let deepseek = Compat::new(&CompatSettings::default(), "https://api.deepseek.com");
     let body = OpenAiChat::new(deepseek).encode(&request);
     let thoughts = [1, 3, 5].map(|at| body["messages"][at].get("reasoning_content").cloned());
     assert_eq!(thoughts, [Some(json!("hm")), Some(json!("")), None]);

@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use crate::message::Usage;
+use crate::message::TokenUsage;
 
 /// The prompt is counted whole by the provider, so what came from a cache is taken out of it.
-pub(crate) fn read_usage(usage: &Value) -> Usage {
+pub(crate) fn read_usage(usage: &Value) -> TokenUsage {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let prompt = number("/prompt_tokens").unwrap_or(0);
     let cached = number("/prompt_tokens_details/cached_tokens");
     let cache_read = cached.or_else(|| number("/prompt_cache_hit_tokens")).unwrap_or(0).min(prompt);
     let cache_write = number("/prompt_tokens_details/cache_write_tokens").unwrap_or(0);
     let cache_write = cache_write.min(prompt - cache_read);
-    let usage = Usage {
+    let usage = TokenUsage {
         input: prompt - cache_read - cache_write,
         output: number("/completion_tokens").unwrap_or(0),
         cache_read,
         cache_write,
-        ..Usage::default()
+        ..TokenUsage::default()
     };
-    usage.summed()
+    usage.with_total()
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::API;
 use super::errors::refusal;
 use super::request::add_cache_key;
-use super::request::input;
-use crate::dialect::StreamFault;
-use crate::message::{AssistantMessage, ChatMessage, Content};
+use super::request::input_items;
+use crate::dialect::StreamError;
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 use crate::request::ModelRequest;
 
 /// Where a history is compacted, and the body of the request.
@@ -21,7 +21,7 @@ pub(super) fn compact_request(request: &ModelRequest) -> (String, Value) {
     if !request.system.is_empty() {
         body.insert("instructions".into(), request.system.as_str().into());
     }
-    body.insert("input".into(), input(&request.messages).into());
+    body.insert("input".into(), input_items(&request.messages).into());
     add_cache_key(&mut body, request);
     ("/responses/compact".to_owned(), Value::Object(body))
 }
@@ -30,9 +30,9 @@ pub(super) fn compact_request(request: &ModelRequest) -> (String, Value) {
 ///
 /// Its usage is left at zeros: what the compaction cost is not the size of what it left. Provider and
 /// model are left to whoever asked: only the model of that very name may read the items again.
-pub(super) fn compacted(answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
+pub(super) fn parse_compaction(answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
     if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
-        return Err(StreamFault::Refused(refusal(error)));
+        return Err(StreamError::Refused(refusal(error)));
     }
     let output = answer.get("output").and_then(Value::as_array);
     let items = output.ok_or_else(|| nonsense("it has no output"))?;
@@ -42,7 +42,7 @@ pub(super) fn compacted(answer: &Value) -> Result<Vec<ChatMessage>, StreamFault>
     if !items.iter().all(Value::is_object) {
         return Err(nonsense("something in its output is no item"));
     }
-    let item = |item: &Value| Content::ProviderItem { api: API.to_owned(), item: item.clone() };
+    let item = |item: &Value| ChatBlock::ProviderItem { api: API.to_owned(), item: item.clone() };
     let id = answer.get("id").and_then(Value::as_str).unwrap_or_default();
     Ok(vec![ChatMessage::Assistant(AssistantMessage {
         content: items.iter().map(item).collect(),
@@ -59,6 +59,6 @@ fn is_compaction(item: &Value) -> bool {
     kind.starts_with("compaction") && !content.is_empty()
 }
 
-fn nonsense(what: &str) -> StreamFault {
-    StreamFault::Nonsense { reason: format!("the answer to a compaction is none: {what}") }
+fn nonsense(what: &str) -> StreamError {
+    StreamError::InvalidFrame { reason: format!("the answer to a compaction is none: {what}") }
 }

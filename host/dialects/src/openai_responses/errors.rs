@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::failure::Refusal;
+use crate::failure::ProviderRefusal;
 use crate::json::text;
 
 /// Why a response failed.
-pub(super) fn failure(event: &Value, name: &str) -> Refusal {
+pub(super) fn failure(event: &Value, name: &str) -> ProviderRefusal {
     let error = event.pointer("/response/error").filter(|error| !error.is_null());
     let mut said = refusal(error.unwrap_or(&Value::Null));
     if said.code.is_empty() {
@@ -21,7 +21,7 @@ pub(super) fn inner_error(event: &Value) -> &Value {
 }
 
 /// What an error object says.
-pub(super) fn refusal(error: &Value) -> Refusal {
+pub(super) fn refusal(error: &Value) -> ProviderRefusal {
     let code = match error.get("code") {
         Some(Value::String(code)) if !code.is_empty() => code.clone(),
         Some(Value::Number(code)) => code.to_string(),
@@ -29,5 +29,5 @@ pub(super) fn refusal(error: &Value) -> Refusal {
     };
     let message = error.as_str().unwrap_or_else(|| text(error, "message"));
     let message = if message.is_empty() { "the provider gave no reason" } else { message };
-    Refusal { status: None, code, message: message.to_owned() }
+    ProviderRefusal { status: None, code, message: message.to_owned() }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::ID_MAX_CHARS;
 use crate::blocks::decimal;
 use crate::request::{ModelRequest, ThinkingLevel};
-pub(super) use items::input;
+pub(super) use items::input_items;
 
 /// The smallest `max_output_tokens` that OpenAI takes; less is answered with 400.
 const MIN_OUTPUT_TOKENS: u64 = 16;
@@ -19,7 +19,7 @@ const MIN_OUTPUT_TOKENS: u64 = 16;
 const UNTHINKING_FAMILIES: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat"];
 
 /// The body of a streaming request.
-pub(super) fn body(request: &ModelRequest) -> Value {
+pub(super) fn request_body(request: &ModelRequest) -> Value {
     let mut body = prompt(request);
     body.insert("stream".into(), true.into());
     body.insert("store".into(), false.into());
@@ -43,7 +43,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
 }
 
 /// The body of a question for the size of a request: all that is counted and nothing else.
-pub(super) fn counted_body(request: &ModelRequest) -> Value {
+pub(super) fn count_body(request: &ModelRequest) -> Value {
     Value::Object(prompt(request))
 }
 
@@ -62,7 +62,7 @@ fn prompt(request: &ModelRequest) -> Map<String, Value> {
     if !request.system.is_empty() {
         body.insert("instructions".into(), request.system.as_str().into());
     }
-    body.insert("input".into(), input(&request.messages).into());
+    body.insert("input".into(), input_items(&request.messages).into());
     if !request.tools.is_empty() {
         let tools: Vec<_> = request.tools.iter().map(tool).collect();
         body.insert("tools".into(), tools.into());

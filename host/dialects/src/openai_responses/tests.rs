@@ -7,7 +7,7 @@ mod stream;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::message::{AssistantMessage, Content, ToolCall, ToolResultMessage};
+use crate::message::{AssistantMessage, ChatBlock, ToolCallBlock, ToolResultMessage};
 
 fn request(messages: Vec<ChatMessage>) -> ModelRequest {
     ModelRequest { model: "gpt-5.1".into(), messages, ..ModelRequest::default() }
@@ -24,12 +24,12 @@ fn kinds(items: &[Value]) -> Vec<&str> {
     items.iter().map(|item| item["type"].as_str().unwrap()).collect()
 }
 
-fn answer(content: Vec<Content>) -> ChatMessage {
+fn answer(content: Vec<ChatBlock>) -> ChatMessage {
     ChatMessage::Assistant(AssistantMessage { content, api: API.into(), ..Default::default() })
 }
 
-fn call(id: &str) -> Content {
-    Content::ToolCall(ToolCall {
+fn call(id: &str) -> ChatBlock {
+    ChatBlock::ToolCall(ToolCallBlock {
         id: id.into(),
         name: "read_file".into(),
         arguments: json!({ "path": "a.rs" }),
@@ -41,20 +41,20 @@ fn result(id: &str, text: &str) -> ChatMessage {
     ChatMessage::ToolResult(ToolResultMessage {
         tool_call_id: id.into(),
         tool_name: "read_file".into(),
-        content: vec![Content::text(text)],
+        content: vec![ChatBlock::text(text)],
         ..Default::default()
     })
 }
 
-fn reasoning(item: Value) -> Content {
+fn reasoning(item: Value) -> ChatBlock {
     let thinking_signature = Some(item.to_string());
-    Content::Thinking { thinking: String::new(), thinking_signature, redacted: false }
+    ChatBlock::Thinking { thinking: String::new(), thinking_signature, redacted: false }
 }
 
 fn encrypted(id: &str) -> Value {
     json!({ "id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAAAABo" })
 }
 
-fn item(item: Value) -> Content {
-    Content::ProviderItem { api: API.into(), item }
+fn item(item: Value) -> ChatBlock {
+    ChatBlock::ProviderItem { api: API.into(), item }
 }

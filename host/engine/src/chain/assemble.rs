@@ -6,29 +6,31 @@ use std::time::Instant;
 
 use ctxhost_engine_api::border::EngineReply;
 use ctxhost_engine_api::*;
-use ctxhost_law::{self as law, Anchors, LawSettings, Repair};
+use ctxhost_invariants::{self as invariants, InvariantSettings, PinnedEntries, Repair};
 
-use super::calls::tell_news;
-use super::compose::{Shown, compose};
+use super::calls::ingest_new_entries;
+use super::compose::{PlanProjection, compose};
 use super::view::LinkView;
-use super::{Chain, Outcome, Unanswered, Working};
-use crate::error::{SlotError, is_answer};
-use crate::served::Served;
+use super::{ChainOutcome, EngineChain, ServingLink, UnansweredCall};
+use crate::answer::EngineAnswer;
+use crate::error::{SlotError, is_caller_error};
 use crate::service::{AssembleContext, EngineContext, OnRefusal};
 
-impl Chain {
+impl EngineChain {
     /// What the model sees. Every engine has the whole budget; only what the last one shows must fit.
     pub(super) async fn assemble(
         &self,
         context: EngineContext<'_>,
         request: &AssembleRequest,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         if let Some(checks) = context.assemble {
             return self.assemble_within(context.transcript, request, checks).await;
         }
-        let (anchors, law) = (Anchors::of(context.transcript), LawSettings::default());
-        let (budget_tokens, on_refusal) = (request.budget, OnRefusal::LeaveOut);
-        let checks = AssembleContext { anchors: &anchors, budget_tokens, law: &law, on_refusal };
+        let (anchors, law) =
+            (PinnedEntries::from_transcript(context.transcript), InvariantSettings::default());
+        let (budget_tokens, on_refusal) = (request.budget, OnRefusal::Quarantine);
+        let checks =
+            AssembleContext { pinned: &anchors, budget_tokens, invariants: &law, on_refusal };
         self.assemble_within(context.transcript, request, checks).await
     }
 
@@ -37,46 +39,53 @@ impl Chain {
         transcript: &Transcript,
         request: &AssembleRequest,
         checks: AssembleContext<'_>,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         let session = Some(&request.session);
         let mut views = self.views.take(session, self.links.len());
         let mut run = ChainRun::new(transcript, checks);
-        let working: Vec<Working<'_>> = self.working().collect();
+        let working: Vec<ServingLink<'_>> = self.serving_links().collect();
         let last = working.last().map(|working| working.link.number);
         let mut refused = 0;
         for working in working {
             let Some(view) = views.get_mut(working.link.number) else { continue };
             let is_last = Some(working.link.number) == last;
-            match self.pass(working, view, &mut run, request, is_last).await? {
-                LinkOutcome::Shaped | LinkOutcome::PassedOn => {}
+            match self.assemble_link(working, view, &mut run, request, is_last).await? {
+                LinkOutcome::Shaped | LinkOutcome::Skipped => {}
                 LinkOutcome::Failed(operation, error) => {
-                    self.fail(working.link, operation, error)?;
+                    self.handle_failure(working.link, operation, error)?;
                 }
                 LinkOutcome::Refused(violation) if checks.on_refusal == OnRefusal::Report => {
-                    self.views.remember(session, views);
+                    self.views.store(session, views);
                     let (id, reason) = (working.link.id.clone(), violation.to_string());
                     return Err(SlotError::Refused { id, reason });
                 }
                 LinkOutcome::Refused(violation) => {
                     refused += 1;
-                    self.leave_out_illegal(working.link, "assemble", &violation.to_string())?;
+                    self.quarantine_invalid(working.link, "assemble", &violation.to_string())?;
                 }
             }
         }
-        self.views.remember(session, views);
+        self.views.store(session, views);
         if run.by.is_empty() {
-            return Ok(Outcome::Unanswered(Unanswered { lost: None, refused }));
+            return Ok(ChainOutcome::Unanswered(UnansweredCall {
+                lost_call: None,
+                refused_plans: refused,
+            }));
         }
         let plan = EngineReply::Assemble(run.plan);
-        let served = self.served(&run.by, plan, began.elapsed());
-        Ok(Outcome::Served(Box::new(Served { repairs: run.repairs, refused, ..served })))
+        let served = self.attribute(&run.by, plan, began.elapsed());
+        Ok(ChainOutcome::Answered(Box::new(EngineAnswer {
+            repairs: run.repairs,
+            refused_plans: refused,
+            ..served
+        })))
     }
 
     /// One engine of the chain.
-    async fn pass<'s>(
+    async fn assemble_link<'s>(
         &'s self,
-        working: Working<'s>,
+        working: ServingLink<'s>,
         view: &mut LinkView,
         run: &mut ChainRun<'s, '_>,
         request: &AssembleRequest,
@@ -85,8 +94,8 @@ impl Chain {
         let own = match working.link.number {
             0 => run.transcript.clone(),
             _ => {
-                let own = self.views.through(view, run.plan.clone(), run.transcript);
-                let told = tell_news(working, view, &own, Some(&request.session)).await;
+                let own = self.views.project(view, run.plan.clone(), run.transcript);
+                let told = ingest_new_entries(working, view, &own, Some(&request.session)).await;
                 if let Err(error) = told {
                     return Ok(LinkOutcome::Failed("ingest", error));
                 }
@@ -97,12 +106,12 @@ impl Chain {
             Ok(plan) => plan,
             // What does not fit here may fit behind the next engine.
             Err(error) if error.kind == ErrorKind::CannotFit && !is_last => {
-                return Ok(LinkOutcome::PassedOn);
+                return Ok(LinkOutcome::Skipped);
             }
-            Err(error) if is_answer(error.kind) => return Err(SlotError::answer(error)),
+            Err(error) if is_caller_error(error.kind) => return Err(SlotError::from_answer(error)),
             Err(error) => return Ok(LinkOutcome::Failed("assemble", error)),
         };
-        Ok(match run.take(working, &own, plan, is_last) {
+        Ok(match run.apply_plan(working, &own, plan, is_last) {
             Ok(()) => LinkOutcome::Shaped,
             Err(violation) => LinkOutcome::Refused(violation),
         })
@@ -114,11 +123,11 @@ enum LinkOutcome {
     /// It shaped the request.
     Shaped,
     /// It had nothing to say to it.
-    PassedOn,
+    Skipped,
     /// It failed, in this operation.
     Failed(&'static str, EngineError),
     /// The law refused its plan.
-    Refused(law::Violation),
+    Refused(invariants::PlanViolation),
 }
 
 /// How far a request has come.
@@ -128,7 +137,7 @@ struct ChainRun<'s, 'v> {
     /// What the engines so far show of the session.
     plan: Plan,
     repairs: Vec<Repair>,
-    by: Vec<Working<'s>>,
+    by: Vec<ServingLink<'s>>,
 }
 
 impl<'s, 'v> ChainRun<'s, 'v> {
@@ -138,22 +147,23 @@ impl<'s, 'v> ChainRun<'s, 'v> {
     }
 
     /// Goes on with the plan of an engine for what it read.
-    fn take(
+    fn apply_plan(
         &mut self,
-        working: Working<'s>,
+        working: ServingLink<'s>,
         own: &Transcript,
         plan: Plan,
         is_last: bool,
-    ) -> Result<(), law::Violation> {
-        let AssembleContext { anchors, budget_tokens, law, .. } = self.checks;
-        let lawful = law::enforce(own, plan, budget_tokens, law)?;
-        let shown = Shown::by(&self.plan);
+    ) -> Result<(), invariants::PlanViolation> {
+        let AssembleContext { pinned: anchors, budget_tokens, invariants: law, .. } = self.checks;
+        let lawful = invariants::enforce(own, plan, budget_tokens, law)?;
+        let shown = PlanProjection::new(&self.plan);
         let mut repairs: Vec<Repair> =
-            lawful.repairs.iter().map(|repair| over_session(repair, &shown)).collect();
-        let signed = signed(lawful.plan, &working.link.id, own.len() as u64);
+            lawful.repairs.iter().map(|repair| to_session_positions(repair, &shown)).collect();
+        let signed = annotate(lawful.plan, &working.link.id, own.len() as u64);
         let mut composed = compose(&self.plan, signed);
         if !is_last {
-            let whole = law::enforce_with(anchors, self.transcript, composed, budget_tokens, law)?;
+            let whole =
+                invariants::enforce_with(anchors, self.transcript, composed, budget_tokens, law)?;
             composed = whole.plan;
             repairs.extend(whole.repairs);
         }
@@ -165,19 +175,19 @@ impl<'s, 'v> ChainRun<'s, 'v> {
 }
 
 /// A repair in positions of the session.
-fn over_session(repair: &Repair, shown: &Shown<'_>) -> Repair {
-    let range = |entries: &Range<u64>| shown.origin(entries);
-    let one = |seq: u64| shown.origin(&(seq..seq.saturating_add(1))).start;
+fn to_session_positions(repair: &Repair, shown: &PlanProjection<'_>) -> Repair {
+    let range = |entries: &Range<u64>| shown.origin_range(entries);
+    let one = |seq: u64| shown.origin_range(&(seq..seq.saturating_add(1))).start;
     match repair {
         Repair::WidenedCut { entries } => Repair::WidenedCut { entries: range(entries) },
-        Repair::PutBack { entries, because } => {
-            Repair::PutBack { entries: range(entries), because: *because }
+        Repair::Reinserted { entries, because } => {
+            Repair::Reinserted { entries: range(entries), because: *because }
         }
-        Repair::RestoredWords { seq, because } => {
-            Repair::RestoredWords { seq: one(*seq), because: *because }
+        Repair::RestoredText { seq, because } => {
+            Repair::RestoredText { seq: one(*seq), because: *because }
         }
-        Repair::LeftOutOrphan { seq } => Repair::LeftOutOrphan { seq: one(*seq) },
-        Repair::LeftOutAborted { seq } => Repair::LeftOutAborted { seq: one(*seq) },
+        Repair::DroppedOrphan { seq } => Repair::DroppedOrphan { seq: one(*seq) },
+        Repair::DroppedAborted { seq } => Repair::DroppedAborted { seq: one(*seq) },
         Repair::MovedResult { seq } => Repair::MovedResult { seq: one(*seq) },
         Repair::AddedMissingResult { seq, call_id } => {
             Repair::AddedMissingResult { seq: one(*seq), call_id: call_id.clone() }
@@ -187,8 +197,8 @@ fn over_session(repair: &Repair, shown: &Shown<'_>) -> Repair {
 
 /// The plan with its engine's name at all that it did without a word, so that a report can tell whose
 /// work it was.
-fn signed(plan: Plan, engine: &str, len: u64) -> Plan {
-    let note = |detail: &str| Some(Note::new(engine, detail));
+fn annotate(plan: Plan, engine: &str, len: u64) -> Plan {
+    let note = |detail: &str| Some(PlanNote::new(engine, detail));
     let mut ops = Vec::with_capacity(plan.ops.len());
     let mut reached = 0;
     for mut op in plan.ops {

@@ -3,47 +3,49 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ctxhost_engine_api::border::{EngineCall, EngineReply, OnFailure};
+use ctxhost_engine_api::border::{EngineCall, EngineReply, FailurePolicy};
 use ctxhost_engine_api::*;
 
 use super::view::LinkView;
-use super::{Chain, Outcome, Unanswered, Working};
-use crate::error::{SlotError, is_answer};
+use super::{ChainOutcome, EngineChain, ServingLink, UnansweredCall};
+use crate::error::{SlotError, is_caller_error};
 use crate::service::EngineContext;
 
-impl Chain {
+impl EngineChain {
     /// Has the engines of the chain answer a call. Where they are let go meanwhile, none has answered.
     pub(in super::super) async fn call(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
-    ) -> Result<Outcome, SlotError> {
-        if call.on_failure() != OnFailure::Report {
+    ) -> Result<ChainOutcome, SlotError> {
+        if call.on_failure() != FailurePolicy::Report {
             self.refuse_while_quarantined(call.name())?;
         }
         let answer = async {
             match call {
                 EngineCall::Compact(request) => self.compact(context.transcript, request).await,
-                _ if self.links.len() < 2 => self.each(context, call).await,
+                _ if self.links.len() < 2 => self.call_each(context, call).await,
                 EngineCall::Assemble(request) => self.assemble(context, request).await,
                 EngineCall::CallTool(request) => self.call_tool(context, call, request).await,
-                EngineCall::PrepareSubagentSpawn(request) => self.prepare(context, request).await,
-                EngineCall::RollbackSubagentSpawn(request) => self.roll_back(request).await,
-                _ => self.each(context, call).await,
+                EngineCall::PrepareSubagentSpawn(request) => {
+                    self.prepare_spawn(context, request).await
+                }
+                EngineCall::RollbackSubagentSpawn(request) => self.rollback_spawn(request).await,
+                _ => self.call_each(context, call).await,
             }
         };
         let answer = self.retired.run_until_cancelled(answer).await;
-        answer.unwrap_or_else(|| Ok(Outcome::Unanswered(Unanswered::default())))
+        answer.unwrap_or_else(|| Ok(ChainOutcome::Unanswered(UnansweredCall::default())))
     }
 
     /// Asks every engine that serves, in the positions of what it reads. New entries are told to the first
     /// one alone: what the others read of them depends on those before, so they hear of them before they
     /// are asked next.
-    async fn each(
+    async fn call_each(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         let session = call.session();
         if matches!(call, EngineCall::Bootstrap(_)) {
@@ -52,20 +54,21 @@ impl Chain {
         let mut views = self.views.take(session, self.links.len());
         let (mut reply, mut by, mut lost) = (None, Vec::new(), None);
         let is_news = matches!(call, EngineCall::Ingest(_));
-        let asked: Vec<Working<'_>> =
-            self.working().filter(|working| !is_news || working.link.number == 0).collect();
+        let asked: Vec<ServingLink<'_>> =
+            self.serving_links().filter(|working| !is_news || working.link.number == 0).collect();
         for working in asked {
             let mut call = call.clone();
             let own = match views.get_mut(working.link.number) {
                 Some(view) if working.link.number > 0 => {
-                    let own = self.views.carried(view, context.transcript);
+                    let own = self.views.project_last_plan(view, context.transcript);
                     if let Some(entries) = call.entries_mut() {
-                        *entries = view.positions(entries);
+                        *entries = view.projected_range(entries);
                     }
-                    if hears_news_first(&call)
-                        && let Err(error) = tell_news(working, view, &own, call.session()).await
+                    if needs_ingest_first(&call)
+                        && let Err(error) =
+                            ingest_new_entries(working, view, &own, call.session()).await
                     {
-                        lost = self.fail(working.link, "ingest", error)?.or(lost);
+                        lost = self.handle_failure(working.link, "ingest", error)?.or(lost);
                         continue;
                     }
                     own
@@ -78,32 +81,32 @@ impl Chain {
                 (Ok(answer), _) => {
                     by.push(working);
                     reply = Some(match reply {
-                        Some(before) => both(before, answer),
+                        Some(before) => merge_replies(before, answer),
                         None => answer,
                     });
                 }
-                (Err(error), OnFailure::Report) => {
-                    return Err(SlotError::engine(&working.link.id, name, error));
+                (Err(error), FailurePolicy::Report) => {
+                    return Err(SlotError::from_engine(&working.link.id, name, error));
                 }
-                (Err(error), OnFailure::Caller) => {
-                    return Err(self.broke(working.link, name, error));
+                (Err(error), FailurePolicy::Caller) => {
+                    return Err(self.handle_caller_failure(working.link, name, error));
                 }
-                (Err(error), OnFailure::Fallback) if is_answer(error.kind) => {
-                    return Err(SlotError::answer(error));
+                (Err(error), FailurePolicy::Fallback) if is_caller_error(error.kind) => {
+                    return Err(SlotError::from_answer(error));
                 }
-                (Err(error), OnFailure::Fallback) => {
-                    lost = self.fail(working.link, name, error)?.or(lost);
+                (Err(error), FailurePolicy::Fallback) => {
+                    lost = self.handle_failure(working.link, name, error)?.or(lost);
                 }
             }
         }
-        self.views.remember(session, views);
+        self.views.store(session, views);
         if is_news && reply.is_none() {
-            by.extend(self.working().next());
-            reply = Some(EngineReply::Ingest(Ingested::default()));
+            by.extend(self.serving_links().next());
+            reply = Some(EngineReply::Ingest(IngestReply::default()));
         }
         Ok(match reply.filter(|_| !by.is_empty()) {
-            Some(reply) => self.outcome(&by, reply, began),
-            None => Outcome::Unanswered(Unanswered { lost, refused: 0 }),
+            Some(reply) => self.answered(&by, reply, began),
+            None => ChainOutcome::Unanswered(UnansweredCall { lost_call: lost, refused_plans: 0 }),
         })
     }
 
@@ -116,19 +119,19 @@ impl Chain {
         &self,
         transcript: &Transcript,
         request: &CompactRequest,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         let session = Some(&request.session);
         let mut views = self.views.take(session, self.links.len());
-        let working: Vec<Working<'_>> = self.working().collect();
+        let working: Vec<ServingLink<'_>> = self.serving_links().collect();
         for working in working.into_iter().rev() {
             let own = match views.get_mut(working.link.number) {
                 Some(view) if working.link.number > 0 => {
                     // The same positions as in the session, in an epoch of the engine's own.
                     let whole = Plan::keep_all(transcript.len());
-                    let own = self.views.through(view, whole, transcript);
-                    if let Err(error) = tell_news(working, view, &own, session).await {
-                        return Err(self.broke(working.link, "ingest", error));
+                    let own = self.views.project(view, whole, transcript);
+                    if let Err(error) = ingest_new_entries(working, view, &own, session).await {
+                        return Err(self.handle_caller_failure(working.link, "ingest", error));
                     }
                     own
                 }
@@ -137,14 +140,16 @@ impl Chain {
             match working.engine.ask(&own, request.clone()).await {
                 Ok(Compaction::Delegate) => {}
                 Ok(compaction) => {
-                    self.views.remember(session, views);
-                    return Ok(self.outcome(&[working], EngineReply::Compact(compaction), began));
+                    self.views.store(session, views);
+                    return Ok(self.answered(&[working], EngineReply::Compact(compaction), began));
                 }
-                Err(error) => return Err(self.broke(working.link, "compact", error)),
+                Err(error) => {
+                    return Err(self.handle_caller_failure(working.link, "compact", error));
+                }
             }
         }
-        self.views.remember(session, views);
-        Ok(Outcome::Unanswered(Unanswered::default()))
+        self.views.store(session, views);
+        Ok(ChainOutcome::Unanswered(UnansweredCall::default()))
     }
 
     /// The model called a tool: of the first engine that offers it.
@@ -153,32 +158,32 @@ impl Chain {
         context: EngineContext<'_>,
         call: &EngineCall,
         request: &ToolCallRequest,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
-        for working in self.working() {
+        for working in self.serving_links() {
             let offered = working.engine.tools(request.session.clone()).await.unwrap_or_default();
             if !offered.iter().any(|tool| tool.name == request.name) {
                 continue;
             }
-            let own = self.own_view(working, &request.session, context.transcript);
+            let own = self.link_view(working, &request.session, context.transcript);
             let answer = working.engine.call(&own, call.clone()).await;
-            let failed = |error| SlotError::engine(&working.link.id, call.name(), error);
-            return Ok(self.outcome(&[working], answer.map_err(failed)?, began));
+            let failed = |error| SlotError::from_engine(&working.link.id, call.name(), error);
+            return Ok(self.answered(&[working], answer.map_err(failed)?, began));
         }
-        Ok(Outcome::Unanswered(Unanswered::default()))
+        Ok(ChainOutcome::Unanswered(UnansweredCall::default()))
     }
 
     /// A sub-agent is about to start. An error of any engine stops the spawn; those that had prepared are
     /// asked to take it back.
-    async fn prepare(
+    async fn prepare_spawn(
         &self,
         context: EngineContext<'_>,
         request: &SubagentSpawnRequest,
-    ) -> Result<Outcome, SlotError> {
+    ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         let (mut tokens, mut by) = (BTreeMap::new(), Vec::new());
-        for working in self.working() {
-            let own = self.own_view(working, &request.parent, context.transcript);
+        for working in self.serving_links() {
+            let own = self.link_view(working, &request.parent, context.transcript);
             match working.engine.ask(&own, request.clone()).await {
                 Ok(prepared) => {
                     by.push(working);
@@ -187,43 +192,53 @@ impl Chain {
                     }
                 }
                 Err(error) => {
-                    self.take_back(tokens).await;
-                    return Err(self.broke(working.link, "prepare_subagent_spawn", error));
+                    self.rollback_prepared(tokens).await;
+                    return Err(self.handle_caller_failure(
+                        working.link,
+                        "prepare_subagent_spawn",
+                        error,
+                    ));
                 }
             }
         }
         if by.is_empty() {
-            return Ok(Outcome::Unanswered(Unanswered::default()));
+            return Ok(ChainOutcome::Unanswered(UnansweredCall::default()));
         }
         let token = match tokens.is_empty() {
             true => String::new(),
             false => serde_json::to_string(&tokens).unwrap_or_default(),
         };
-        let reply = EngineReply::PrepareSubagentSpawn(SpawnPrepared { token });
-        Ok(self.outcome(&by, reply, began))
+        let reply = EngineReply::PrepareSubagentSpawn(SubagentSpawnReply { token });
+        Ok(self.answered(&by, reply, began))
     }
 
     /// A spawn that was prepared failed. The first error of an engine is that of the call.
-    async fn roll_back(&self, request: &SubagentRollbackRequest) -> Result<Outcome, SlotError> {
+    async fn rollback_spawn(
+        &self,
+        request: &SubagentRollbackRequest,
+    ) -> Result<ChainOutcome, SlotError> {
         let (began, name) = (Instant::now(), "rollback_subagent_spawn");
         let tokens = serde_json::from_str(&request.token).map_err(|error| {
             let error = EngineError::failed(format!("no token of this chain: {error}"));
-            SlotError::engine(&self.configured().unwrap_or_default(), name, error)
+            SlotError::from_engine(&self.configured_id().unwrap_or_default(), name, error)
         })?;
-        match self.take_back(tokens).await {
-            Some((id, error)) => Err(SlotError::engine(&id, name, error)),
+        match self.rollback_prepared(tokens).await {
+            Some((id, error)) => Err(SlotError::from_engine(&id, name, error)),
             None => {
-                let working: Vec<Working<'_>> = self.working().collect();
-                Ok(self.outcome(&working, EngineReply::RollbackSubagentSpawn(()), began))
+                let working: Vec<ServingLink<'_>> = self.serving_links().collect();
+                Ok(self.answered(&working, EngineReply::RollbackSubagentSpawn(()), began))
             }
         }
     }
 
     /// Asks engines to take back what they prepared; the first error.
-    async fn take_back(&self, tokens: BTreeMap<String, String>) -> Option<(String, EngineError)> {
+    async fn rollback_prepared(
+        &self,
+        tokens: BTreeMap<String, String>,
+    ) -> Option<(String, EngineError)> {
         let mut first = None;
         for (id, token) in tokens {
-            let Some(working) = self.working().find(|working| working.link.id == id) else {
+            let Some(working) = self.serving_links().find(|working| working.link.id == id) else {
                 continue;
             };
             let request = SubagentRollbackRequest { token, ..SubagentRollbackRequest::default() };
@@ -236,44 +251,44 @@ impl Chain {
     }
 
     /// What an engine reads of a session, as of the last request.
-    fn own_view(
+    fn link_view(
         &self,
-        working: Working<'_>,
+        working: ServingLink<'_>,
         session: &SessionRef,
         transcript: &Transcript,
     ) -> Transcript {
         let mut views = self.views.take(Some(session), self.links.len());
         let own = match views.get_mut(working.link.number) {
-            Some(view) if working.link.number > 0 => self.views.carried(view, transcript),
+            Some(view) if working.link.number > 0 => self.views.project_last_plan(view, transcript),
             _ => transcript.clone(),
         };
-        self.views.remember(Some(session), views);
+        self.views.store(Some(session), views);
         own
     }
 
-    pub(super) fn outcome(
+    pub(super) fn answered(
         &self,
-        by: &[Working<'_>],
+        by: &[ServingLink<'_>],
         reply: EngineReply,
         began: Instant,
-    ) -> Outcome {
-        Outcome::Served(Box::new(self.served(by, reply, began.elapsed())))
+    ) -> ChainOutcome {
+        ChainOutcome::Answered(Box::new(self.attribute(by, reply, began.elapsed())))
     }
 }
 
 /// Whether an engine behind others is told of new entries before this call, which is about them.
-fn hears_news_first(call: &EngineCall) -> bool {
+fn needs_ingest_first(call: &EngineCall) -> bool {
     matches!(call, EngineCall::AfterTurn(_) | EngineCall::CommitTurn(_) | EngineCall::Maintain(_))
 }
 
 /// Tells an engine behind others of what is new in what it reads.
-pub(super) async fn tell_news(
-    working: Working<'_>,
+pub(super) async fn ingest_new_entries(
+    working: ServingLink<'_>,
     view: &mut LinkView,
     own: &Transcript,
     session: Option<&SessionRef>,
 ) -> Result<()> {
-    let entries = view.news(own);
+    let entries = view.take_new_entries(own);
     let Some(session) = session.filter(|_| !entries.is_empty()) else { return Ok(()) };
     let news = IngestRequest { session: session.clone(), entries, ..IngestRequest::default() };
     working.engine.ask(own, news).await.map(drop)
@@ -281,11 +296,11 @@ pub(super) async fn tell_news(
 
 /// Two answers of engines to one call as one: a turn is new where it was to either, and of two tools with
 /// one name that of the earlier engine is offered.
-fn both(first: EngineReply, second: EngineReply) -> EngineReply {
+fn merge_replies(first: EngineReply, second: EngineReply) -> EngineReply {
     match (first, second) {
-        (EngineReply::CommitTurn(Committed::Duplicate), second) => second,
+        (EngineReply::CommitTurn(CommitTurnReply::Duplicate), second) => second,
         (EngineReply::Maintain(first), EngineReply::Maintain(second)) => {
-            EngineReply::Maintain(Maintained {
+            EngineReply::Maintain(MaintainReply {
                 changed: first.changed || second.changed,
                 bytes_freed: first.bytes_freed + second.bytes_freed,
                 reason: first.reason.or(second.reason),

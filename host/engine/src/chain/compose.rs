@@ -15,31 +15,32 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::vec;
 
-use ctxhost_engine_api::{Action, Message, Note, Op, Plan, PlanExtras, PromptAuthority};
+use ctxhost_engine_api::{Action, Message, Op, Plan, PlanExtras, PlanNote, PromptAuthority};
 
-use ctxhost_session::retold_raw;
+use ctxhost_session::replace_text_in_raw;
 
 /// The plan that shows of the original what `second` shows of what `first` shows. Both are lawful, each
 /// for its own transcript.
 pub(super) fn compose(first: &Plan, second: Plan) -> Plan {
-    let shown = Shown::by(first);
-    let mut seam = Seam { shown: &shown, dropped: shown.drops(), reached: 0, ops: Vec::new() };
+    let shown = PlanProjection::new(first);
+    let mut seam =
+        PlanComposer { shown: &shown, dropped: shown.drops(), reached: 0, ops: Vec::new() };
     for op in second.ops {
-        seam.take(op);
+        seam.push_op(op);
     }
-    seam.drop_before(u64::MAX);
+    seam.push_drops_before(u64::MAX);
     let known = |tokens: u64| (tokens > 0).then_some(tokens);
     Plan {
         ops: seam.ops,
         estimated_tokens: known(second.estimated_tokens).unwrap_or(first.estimated_tokens),
-        extras: both(first.extras.clone(), second.extras),
+        extras: merge_extras(first.extras.clone(), second.extras),
     }
 }
 
 /// What a plan shows, run by run.
 #[derive(Clone, Debug)]
-pub(super) struct Shown<'p> {
-    runs: Vec<Run<'p>>,
+pub(super) struct PlanProjection<'p> {
+    runs: Vec<ProjectedRun<'p>>,
     /// Ranges that it says it leaves out, each with the position before which it does.
     drops: Vec<(u64, Op)>,
     len: u64,
@@ -47,38 +48,38 @@ pub(super) struct Shown<'p> {
 
 /// One run of what is shown: kept entries, or one that was changed or put in.
 #[derive(Clone, Debug)]
-pub(super) struct Run<'p> {
+pub(super) struct ProjectedRun<'p> {
     /// Positions in what is shown.
-    pub(super) at: Range<u64>,
+    pub(super) positions: Range<u64>,
     /// Positions in the original that it is or stands for.
     pub(super) origin: Range<u64>,
     /// The operation that shows it.
     pub(super) op: &'p Op,
 }
 
-impl Run<'_> {
+impl ProjectedRun<'_> {
     fn is_kept(&self) -> bool {
         matches!(self.op.action, Action::Keep(_))
     }
 
     /// The part of it at these positions.
-    fn cut(&self, at: &Range<u64>) -> Self {
-        let at = self.at.start.max(at.start)..self.at.end.min(at.end);
+    fn slice(&self, at: &Range<u64>) -> Self {
+        let at = self.positions.start.max(at.start)..self.positions.end.min(at.end);
         let origin = match self.is_kept() {
             true => {
-                let from = self.origin.start + (at.start - self.at.start);
+                let from = self.origin.start + (at.start - self.positions.start);
                 from..from + (at.end - at.start)
             }
             false => self.origin.clone(),
         };
-        Run { at, origin, op: self.op }
+        ProjectedRun { positions: at, origin, op: self.op }
     }
 }
 
-impl<'p> Shown<'p> {
+impl<'p> PlanProjection<'p> {
     /// What a plan shows.
-    pub(super) fn by(plan: &'p Plan) -> Shown<'p> {
-        let mut shown = Shown { runs: Vec::new(), drops: Vec::new(), len: 0 };
+    pub(super) fn new(plan: &'p Plan) -> PlanProjection<'p> {
+        let mut shown = PlanProjection { runs: Vec::new(), drops: Vec::new(), len: 0 };
         let mut reached = 0;
         for op in &plan.ops {
             let range = op.action.range();
@@ -101,59 +102,61 @@ impl<'p> Shown<'p> {
             if len > 0 {
                 let at = shown.len..shown.len + len;
                 shown.len += len;
-                shown.runs.push(Run { at, origin, op });
+                shown.runs.push(ProjectedRun { positions: at, origin, op });
             }
         }
         shown
     }
 
     /// The runs, in order.
-    pub(super) fn runs(&self) -> &[Run<'p>] {
+    pub(super) fn runs(&self) -> &[ProjectedRun<'p>] {
         &self.runs
     }
 
     /// What of it stands at these positions, in pieces.
-    fn pieces(&self, at: &Range<u64>) -> Vec<Run<'p>> {
-        let first = self.runs.partition_point(|run| run.at.end <= at.start);
-        let runs = self.runs.iter().skip(first).take_while(|run| run.at.start < at.end);
-        runs.map(|run| run.cut(at)).collect()
+    fn runs_in(&self, at: &Range<u64>) -> Vec<ProjectedRun<'p>> {
+        let first = self.runs.partition_point(|run| run.positions.end <= at.start);
+        let runs = self.runs.iter().skip(first).take_while(|run| run.positions.start < at.end);
+        runs.map(|run| run.slice(at)).collect()
     }
 
     /// The positions of the original that a range of what is shown stands for; empty where it stands
     /// for none.
-    pub(super) fn origin(&self, at: &Range<u64>) -> Range<u64> {
-        let pieces = self.pieces(at);
+    pub(super) fn origin_range(&self, at: &Range<u64>) -> Range<u64> {
+        let pieces = self.runs_in(at);
         match (pieces.first(), pieces.last()) {
             (Some(first), Some(last)) => {
                 first.origin.start..last.origin.end.max(first.origin.start)
             }
             _ => {
-                let place = self.place(at.start);
+                let place = self.origin_position(at.start);
                 place..place
             }
         }
     }
 
     /// The positions at which a range of the original is shown.
-    pub(super) fn positions(&self, origin: &Range<u64>) -> Range<u64> {
-        let start = self.position(origin.start);
-        start..self.position(origin.end).max(start)
+    pub(super) fn projected_range(&self, origin: &Range<u64>) -> Range<u64> {
+        let start = self.projected_position(origin.start);
+        start..self.projected_position(origin.end).max(start)
     }
 
     /// Where in the original a position of what is shown stands.
-    fn place(&self, at: u64) -> u64 {
-        match self.pieces(&(at..at.saturating_add(1))).first() {
+    fn origin_position(&self, at: u64) -> u64 {
+        match self.runs_in(&(at..at.saturating_add(1))).first() {
             Some(piece) => piece.origin.start,
             None => self.runs.last().map_or(0, |run| run.origin.end),
         }
     }
 
     /// The first position that shows the original from `seq` on.
-    fn position(&self, seq: u64) -> u64 {
+    fn projected_position(&self, seq: u64) -> u64 {
         let after = self.runs.partition_point(|run| run.origin.end <= seq);
         match self.runs.get(after) {
-            Some(run) if run.is_kept() => run.at.start + seq.saturating_sub(run.origin.start),
-            Some(run) => run.at.start,
+            Some(run) if run.is_kept() => {
+                run.positions.start + seq.saturating_sub(run.origin.start)
+            }
+            Some(run) => run.positions.start,
             None => self.len,
         }
     }
@@ -164,28 +167,28 @@ impl<'p> Shown<'p> {
 }
 
 /// The composed plan in the making.
-struct Seam<'s, 'p> {
-    shown: &'s Shown<'p>,
+struct PlanComposer<'s, 'p> {
+    shown: &'s PlanProjection<'p>,
     dropped: Peekable<vec::IntoIter<(u64, Op)>>,
     /// How far the operations so far have come in the original.
     reached: u64,
     ops: Vec<Op>,
 }
 
-impl Seam<'_, '_> {
-    fn take(&mut self, op: Op) {
+impl PlanComposer<'_, '_> {
+    fn push_op(&mut self, op: Op) {
         let range = op.action.range();
         match op.action {
             Action::Insert { role, text, covers } => {
-                let origin = self.shown.origin(&covers);
-                self.drop_before(covers.start);
+                let origin = self.shown.origin_range(&covers);
+                self.push_drops_before(covers.start);
                 let start = self.reached.max(origin.start);
                 let covers = start..start.max(origin.end);
                 self.push(Op { action: Action::Insert { role, text, covers }, note: op.note });
             }
             Action::Drop(_) => {
-                for piece in self.shown.pieces(&range) {
-                    self.drop_before(piece.at.start);
+                for piece in self.shown.runs_in(&range) {
+                    self.push_drops_before(piece.positions.start);
                     let start = self.reached.max(piece.origin.start);
                     if start < piece.origin.end {
                         let action = Action::Drop(start..piece.origin.end);
@@ -194,9 +197,9 @@ impl Seam<'_, '_> {
                 }
             }
             action => {
-                for piece in self.shown.pieces(&range) {
-                    self.drop_before(piece.at.start);
-                    self.push(shown_as(&piece, &action, op.note.as_ref()));
+                for piece in self.shown.runs_in(&range) {
+                    self.push_drops_before(piece.positions.start);
+                    self.push(compose_op(&piece, &action, op.note.as_ref()));
                 }
             }
         }
@@ -204,7 +207,7 @@ impl Seam<'_, '_> {
 
     /// Says of what the first plan leaves out before a position that it does, unless something stands
     /// for it by now.
-    fn drop_before(&mut self, position: u64) {
+    fn push_drops_before(&mut self, position: u64) {
         while let Some((_, op)) = self.dropped.next_if(|(before, _)| *before <= position) {
             if op.action.range().start >= self.reached {
                 self.push(op);
@@ -219,7 +222,7 @@ impl Seam<'_, '_> {
 }
 
 /// One piece of what the first plan shows, as the second has it.
-fn shown_as(piece: &Run<'_>, action: &Action, note: Option<&Note>) -> Op {
+fn compose_op(piece: &ProjectedRun<'_>, action: &Action, note: Option<&PlanNote>) -> Op {
     let seq = piece.origin.start;
     let note = note.cloned();
     let covers = piece.origin.clone();
@@ -239,7 +242,7 @@ fn shown_as(piece: &Run<'_>, action: &Action, note: Option<&Note>) -> Op {
         }
         // The calls that stay are those of the rewrite, not those of the original.
         (Action::ReplaceRaw { raw, .. }, Action::ReplaceText { text, .. }) => {
-            Action::ReplaceRaw { seq, raw: retold_raw(raw, text) }
+            Action::ReplaceRaw { seq, raw: replace_text_in_raw(raw, text) }
         }
         (_, Action::ReplaceText { text, .. }) => Action::ReplaceText { seq, text: text.clone() },
         (_, Action::ReplaceRaw { raw, .. }) => Action::ReplaceRaw { seq, raw: raw.clone() },
@@ -249,7 +252,7 @@ fn shown_as(piece: &Run<'_>, action: &Action, note: Option<&Note>) -> Op {
 }
 
 /// What two plans say beside their operations.
-fn both(first: PlanExtras, second: PlanExtras) -> PlanExtras {
+fn merge_extras(first: PlanExtras, second: PlanExtras) -> PlanExtras {
     let additions = [first.system_prompt_addition, second.system_prompt_addition];
     let additions: Vec<String> = additions.into_iter().flatten().collect();
     let epochs = [first.projection_epoch, second.projection_epoch];

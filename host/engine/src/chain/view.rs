@@ -12,13 +12,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
-use ctxhost_engine_api::transcript::projected::{Projected, SharedEntry};
+use ctxhost_engine_api::transcript::projection_builder::{ProjectionBuilder, SharedEntry};
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Entry, Flags, Kind, Plan, Role, SessionRef, Transcript};
+use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, Role, SessionRef, Transcript};
 use serde_json::json;
 
-use super::compose::{Run, Shown};
-use ctxhost_session::{retold, rewritten};
+use super::compose::{PlanProjection, ProjectedRun};
+use ctxhost_session::{replace_raw, replace_text};
 
 /// Sessions whose views a chain remembers. One that is forgotten is read anew at its next request.
 const MAX_SESSIONS: usize = 256;
@@ -29,11 +29,11 @@ const FIRST_EPOCH: u64 = 1 << 32;
 /// What the engines of a chain read, by session.
 #[derive(Debug, Default)]
 pub(super) struct LinkViews {
-    known: Mutex<KnownViews>,
+    known: Mutex<LinkViewCache>,
 }
 
 #[derive(Debug, Default)]
-struct KnownViews {
+struct LinkViewCache {
     /// With the number of the call that read it last.
     sessions: HashMap<String, (u64, Vec<LinkView>)>,
     calls: u64,
@@ -46,14 +46,14 @@ impl LinkViews {
     /// broken off forgets it, and the session is read anew.
     pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
         let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };
-        let known = self.known().sessions.remove(&session.id).map(|(_, views)| views);
+        let known = self.cache().sessions.remove(&session.id).map(|(_, views)| views);
         known.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
     }
 
     /// Puts back what was taken.
-    pub(super) fn remember(&self, session: Option<&SessionRef>, views: Vec<LinkView>) {
+    pub(super) fn store(&self, session: Option<&SessionRef>, views: Vec<LinkView>) {
         let Some(session) = session.filter(|_| !views.is_empty()) else { return };
-        let mut known = self.known();
+        let mut known = self.cache();
         known.calls += 1;
         let now = known.calls;
         known.sessions.insert(session.id.clone(), (now, views));
@@ -68,26 +68,26 @@ impl LinkViews {
     /// The session begins anew.
     pub(super) fn forget(&self, session: Option<&SessionRef>) {
         if let Some(session) = session {
-            self.known().sessions.remove(&session.id);
+            self.cache().sessions.remove(&session.id);
         }
     }
 
     /// The view through a plan over the session's transcript.
-    pub(super) fn through(&self, view: &mut LinkView, plan: Plan, base: &Transcript) -> Transcript {
+    pub(super) fn project(&self, view: &mut LinkView, plan: Plan, base: &Transcript) -> Transcript {
         view.through(plan, base, || {
-            let mut known = self.known();
+            let mut known = self.cache();
             known.epochs += 1;
             FIRST_EPOCH + known.epochs - 1
         })
     }
 
     /// The view through the plan of the last request, with all that has been said since.
-    pub(super) fn carried(&self, view: &mut LinkView, base: &Transcript) -> Transcript {
+    pub(super) fn project_last_plan(&self, view: &mut LinkView, base: &Transcript) -> Transcript {
         let plan = view.plan_of_last_request(base);
-        self.through(view, plan, base)
+        self.project(view, plan, base)
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownViews> {
+    fn cache(&self) -> MutexGuard<'_, LinkViewCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +124,7 @@ impl LinkView {
     ) -> Transcript {
         self.base = (base.epoch(), base.len() as u64);
         self.plan = plan;
-        let shown = Shown::by(&self.plan);
+        let shown = PlanProjection::new(&self.plan);
         let marks = marks(&shown, base);
         if self.epoch == 0 || !marks.starts_with(&self.marks) {
             (self.epoch, self.told) = (next_epoch(), 0);
@@ -135,7 +135,7 @@ impl LinkView {
             known: std::mem::take(&mut self.changed),
             used: HashMap::new(),
             after: HashMap::new(),
-            view: Projected::over(base, self.epoch),
+            view: ProjectionBuilder::new(base, self.epoch),
         };
         shown.runs().iter().for_each(|run| builder.show(run));
         self.changed = builder.used;
@@ -155,20 +155,20 @@ impl LinkView {
     }
 
     /// Entries of a view that the engine has not been told of; it counts as told of them from now on.
-    pub(super) fn news(&mut self, view: &Transcript) -> Range<u64> {
+    pub(super) fn take_new_entries(&mut self, view: &Transcript) -> Range<u64> {
         let news = self.told..view.len() as u64;
         self.told = news.end;
         news
     }
 
     /// The positions in the view of a range of the session's transcript.
-    pub(super) fn positions(&self, range: &Range<u64>) -> Range<u64> {
-        Shown::by(&self.plan).positions(range)
+    pub(super) fn projected_range(&self, range: &Range<u64>) -> Range<u64> {
+        PlanProjection::new(&self.plan).projected_range(range)
     }
 }
 
 /// What each entry of a view is: which one, in which words.
-fn marks(shown: &Shown<'_>, base: &Transcript) -> Vec<u64> {
+fn marks(shown: &PlanProjection<'_>, base: &Transcript) -> Vec<u64> {
     let mut marks = Vec::new();
     for run in shown.runs() {
         let entries = base.range(run.origin.clone());
@@ -196,7 +196,7 @@ fn mark(of: impl Hash) -> u64 {
 }
 
 /// The entry before the place of what was put in.
-fn before<'b>(base: &'b Transcript, run: &Run<'_>) -> Option<Entry<'b>> {
+fn before<'b>(base: &'b Transcript, run: &ProjectedRun<'_>) -> Option<Entry<'b>> {
     base.get(run.origin.start.checked_sub(1)?)
 }
 
@@ -207,11 +207,11 @@ struct ViewBuilder<'b> {
     used: HashMap<String, ChangedEntry>,
     /// How many entries were put in behind each entry.
     after: HashMap<String, usize>,
-    view: Projected,
+    view: ProjectionBuilder,
 }
 
 impl ViewBuilder<'_> {
-    fn show(&mut self, run: &Run<'_>) {
+    fn show(&mut self, run: &ProjectedRun<'_>) {
         match &run.op.action {
             Action::Keep(_) => run.origin.clone().for_each(|seq| self.view.keep(seq)),
             Action::ReplaceText { seq, text } => self.change(*seq, text, false),
@@ -231,16 +231,16 @@ impl ViewBuilder<'_> {
         let known = known.unwrap_or_else(|| ChangedEntry {
             is_raw,
             entry: match is_raw {
-                true => rewritten(copy(&entry), words).into(),
-                false => retold(copy(&entry), words).into(),
+                true => replace_raw(copy(&entry), words).into(),
+                false => replace_text(copy(&entry), words).into(),
             },
         });
-        self.view.change(seq, &known.entry);
+        self.view.replace(seq, &known.entry);
         self.used.insert(entry.id().to_owned(), known);
     }
 
     /// Named after the entry before it, so that it has the same id as long as it stands there.
-    fn insert(&mut self, run: &Run<'_>, role: Role, text: &str) {
+    fn insert(&mut self, run: &ProjectedRun<'_>, role: Role, text: &str) {
         let before = before(self.base, run);
         let parent_id = before.map_or("", |entry| entry.id());
         let number = self.after.entry(parent_id.to_owned()).or_default();
@@ -253,7 +253,7 @@ impl ViewBuilder<'_> {
             parent_id: parent_id.to_owned(),
             timestamp_ms,
             role,
-            kind: Kind::CompactionSummary,
+            kind: EntryKind::CompactionSummary,
             flags: Flags::SYNTHETIC,
             tokens: tokens::estimate(text),
             text: text.to_owned(),

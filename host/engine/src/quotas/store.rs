@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ctxhost_media::hash;
+use ctxhost_blobs::hash;
 
 use super::Quotas;
-use crate::store::{EngineStore, Kept, StoreError};
+use crate::store::{EngineStore, StoreError, StoreSize};
 
 /// What each value and each blob counts beside its bytes: a file takes no less on a disk.
 const ENTRY_BYTES: u64 = 4096;
@@ -20,12 +20,12 @@ const WINDOW: Duration = Duration::from_secs(3600);
 pub(crate) struct StoreQuota {
     store: Arc<dyn EngineStore>,
     limit: u64,
-    used: Mutex<Used>,
+    used: Mutex<StoreUsage>,
 }
 
 /// What counts.
 #[derive(Debug, Default)]
-struct Used {
+struct StoreUsage {
     /// What the values take, at most: one that replaces another counts for both until they are counted
     /// anew. `None` before that was done once.
     values: Option<u64>,
@@ -36,7 +36,7 @@ struct Used {
     since: Option<Instant>,
 }
 
-impl Used {
+impl StoreUsage {
     /// Blobs of an hour ago do not count any more.
     fn forget_old_blobs(&mut self, now: Instant) {
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
@@ -52,7 +52,7 @@ impl StoreQuota {
         StoreQuota { store, limit, used: Mutex::default() }
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, StoreUsage> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.forget_old_blobs(Instant::now());
         used
@@ -60,9 +60,9 @@ impl StoreQuota {
 
     /// Room for so many bytes more, or the refusal. Values are counted, and what `replaced` says goes away,
     /// only where there seems to be none.
-    fn room_for(
+    fn reserve(
         &self,
-        used: &mut Used,
+        used: &mut StoreUsage,
         more: u64,
         replaced: impl FnOnce() -> Result<u64, StoreError>,
     ) -> Result<(), StoreError> {
@@ -70,7 +70,7 @@ impl StoreQuota {
         if used.values.is_some_and(|values| fits(values.saturating_add(used.blobs))) {
             return Ok(());
         }
-        let values = cost_of(self.store.kept()?);
+        let values = cost_of(self.store.size()?);
         used.values = Some(values);
         let all = values.saturating_add(used.blobs);
         match fits(all) || fits(all.saturating_sub(replaced()?)) {
@@ -81,10 +81,10 @@ impl StoreQuota {
 }
 
 fn cost_of_value(key: &str, value: &str) -> u64 {
-    cost_of(Kept { entries: 1, bytes: (key.len() + value.len()) as u64 })
+    cost_of(StoreSize { entries: 1, bytes: (key.len() + value.len()) as u64 })
 }
 
-fn cost_of(kept: Kept) -> u64 {
+fn cost_of(kept: StoreSize) -> u64 {
     kept.bytes.saturating_add(kept.entries.saturating_mul(ENTRY_BYTES))
 }
 
@@ -101,7 +101,7 @@ impl EngineStore for StoreQuota {
             let before = self.store.get(key)?;
             Ok(before.map_or(0, |before| cost_of_value(key, &before)))
         };
-        self.room_for(&mut used, cost, replaced)?;
+        self.reserve(&mut used, cost, replaced)?;
         self.store.put(key, value)?;
         used.values = used.values.map(|values| values + cost);
         Ok(())
@@ -116,11 +116,11 @@ impl EngineStore for StoreQuota {
     }
 
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let cost = cost_of(Kept { entries: 1, bytes: bytes.len() as u64 });
+        let cost = cost_of(StoreSize { entries: 1, bytes: bytes.len() as u64 });
         let mut used = self.used();
         // The same bytes are kept once.
         if !used.handles.contains(&hash(bytes)) {
-            self.room_for(&mut used, cost, || Ok(0))?;
+            self.reserve(&mut used, cost, || Ok(0))?;
         }
         let handle = self.store.put_blob(bytes)?;
         if used.handles.insert(handle.clone()) {
@@ -133,8 +133,8 @@ impl EngineStore for StoreQuota {
         self.store.get_blob(handle)
     }
 
-    fn kept(&self) -> Result<Kept, StoreError> {
-        self.store.kept()
+    fn size(&self) -> Result<StoreSize, StoreError> {
+        self.store.size()
     }
 }
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{EngineStore, Kept, StoreError, check_key};
-use ctxhost_files::{Access, replace_file};
-use ctxhost_media::{BlobFolder, MediaError, disk_error};
+use super::{EngineStore, StoreError, StoreSize, check_key};
+use ctxhost_blobs::{BlobError, BlobFolder, disk_error};
+use ctxhost_files::{FileAccess, replace_file};
 
 /// A store of one file for each value, written beside and renamed.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl FileStore {
     /// program made up becomes one.
     pub fn new(state: &Path, id: &str) -> Self {
         let folder = state.join("engines").join("data").join(encode_name(id));
-        FileStore { blobs: BlobFolder::at(folder.join("blobs")), folder }
+        FileStore { blobs: BlobFolder::new(folder.join("blobs")), folder }
     }
 
     fn value_path(&self, key: &str) -> Result<PathBuf, StoreError> {
@@ -37,7 +37,7 @@ impl EngineStore for FileStore {
 
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
         let path = self.value_path(key)?;
-        Ok(replace_file(&path, value.as_bytes(), Access::Private).map_err(MediaError::from)?)
+        Ok(replace_file(&path, value.as_bytes(), FileAccess::Private).map_err(BlobError::from)?)
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
@@ -66,9 +66,9 @@ impl EngineStore for FileStore {
         Ok(self.blobs.get(handle)?)
     }
 
-    fn kept(&self) -> Result<Kept, StoreError> {
+    fn size(&self) -> Result<StoreSize, StoreError> {
         let folder = self.folder.join("kv");
-        let mut kept = Kept::default();
+        let mut kept = StoreSize::default();
         for name in names_in(&folder)? {
             // What was removed meanwhile takes nothing.
             let Ok(file) = fs::symlink_metadata(folder.join(&name)) else { continue };
@@ -81,7 +81,7 @@ impl EngineStore for FileStore {
 }
 
 /// The names of what is in a folder; none where the folder is not there.
-fn names_in(folder: &Path) -> Result<Vec<String>, MediaError> {
+fn names_in(folder: &Path) -> Result<Vec<String>, BlobError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(disk_error("list", folder))?,
@@ -117,7 +117,7 @@ fn decode_name(name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, MediaError> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>, BlobError> {
     match ctxhost_files::read(path, ctxhost_files::SESSION_FILE_BYTES) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{EngineStore, EngineStores, Kept, StoreError, check_key};
-use ctxhost_media::hash;
+use super::{EngineStore, EngineStores, StoreError, StoreSize, check_key};
+use ctxhost_blobs::hash;
 
 /// A store that forgets at the end of the process: for replays and tests.
 #[derive(Debug, Default)]
@@ -51,11 +51,11 @@ impl EngineStore for MemoryStore {
         Ok(self.values().get(&format!("blob/{handle}")).cloned())
     }
 
-    fn kept(&self) -> Result<Kept, StoreError> {
+    fn size(&self) -> Result<StoreSize, StoreError> {
         let values = self.values();
         let values =
             values.iter().filter_map(|(key, value)| Some((key.strip_prefix("kv/")?, value)));
-        Ok(values.fold(Kept::default(), |kept, (key, value)| Kept {
+        Ok(values.fold(StoreSize::default(), |kept, (key, value)| StoreSize {
             entries: kept.entries + 1,
             bytes: kept.bytes + (key.len() + value.len()) as u64,
         }))
@@ -69,7 +69,7 @@ pub struct MemoryStores {
 }
 
 impl EngineStores for MemoryStores {
-    fn of(&self, engine: &str) -> Arc<dyn EngineStore> {
+    fn open_store(&self, engine: &str) -> Arc<dyn EngineStore> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         stores.entry(engine.to_owned()).or_default().clone()
     }

@@ -9,14 +9,14 @@ use ctxhost_config::TelemetrySettings;
 
 struct Stage {
     url: String,
-    pass: Arc<Pass>,
+    pass: Arc<DashboardLogin>,
     client: Client,
 }
 
 impl Stage {
     async fn open() -> Stage {
-        let pass = Arc::new(Pass::default());
-        let board = Arc::new(Board::new("mask", &TelemetrySettings::default()));
+        let pass = Arc::new(DashboardLogin::default());
+        let board = Arc::new(LiveStats::new("mask", &TelemetrySettings::default()));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let routes = routes(board, pass.clone());
@@ -44,7 +44,7 @@ fn cookie(response: &Response) -> String {
 #[tokio::test]
 async fn nobody_comes_in_without_a_token() {
     let stage = Stage::open().await;
-    stage.pass.link();
+    stage.pass.new_link();
     for path in ["/ui", "/ui/state", "/ui/page.js", "/ui/page.css", "/ui?token=", "/ui?token=0"] {
         let answer = stage.get(path, Some("ctxhost_ui=0; other=1")).await;
         assert_eq!(answer.status(), 401, "{path}");
@@ -56,7 +56,7 @@ async fn nobody_comes_in_without_a_token() {
 #[tokio::test]
 async fn a_link_opens_once_and_the_browser_stays_in() {
     let stage = Stage::open().await;
-    let link = stage.pass.link();
+    let link = stage.pass.new_link();
     let first = stage.get(&link, None).await;
     assert_eq!(
         (first.status().as_u16(), &first.headers()["location"]),
@@ -76,7 +76,7 @@ async fn a_link_opens_once_and_the_browser_stays_in() {
 #[tokio::test]
 async fn the_browser_is_told_to_load_nothing_from_elsewhere() {
     let stage = Stage::open().await;
-    let cookie = cookie(&stage.get(&stage.pass.link(), None).await);
+    let cookie = cookie(&stage.get(&stage.pass.new_link(), None).await);
     for path in ["/ui", "/ui/page.js", "/ui/page.css", "/ui/state"] {
         let answer = stage.get(path, Some(&cookie)).await;
         assert_eq!(answer.headers()["content-security-policy"], POLICY, "{path}");
@@ -96,11 +96,11 @@ async fn the_browser_is_told_to_load_nothing_from_elsewhere() {
 
 #[test]
 fn a_link_that_nobody_used_gives_way_to_newer_ones() {
-    let pass = Pass::default();
-    let links: Vec<_> = (0..17).map(|_| pass.link()).collect();
+    let pass = DashboardLogin::default();
+    let links: Vec<_> = (0..17).map(|_| pass.new_link()).collect();
     let token = |link: &str| link.split_once("token=").unwrap().1.to_owned();
-    assert_eq!(pass.admit(&token(&links[0])), None);
-    let cookie = pass.admit(&token(&links[16])).unwrap();
-    assert!(pass.knows(&cookie) && !pass.knows(&token(&links[16])));
+    assert_eq!(pass.redeem(&token(&links[0])), None);
+    let cookie = pass.redeem(&token(&links[16])).unwrap();
+    assert!(pass.has_cookie(&cookie) && !pass.has_cookie(&token(&links[16])));
     assert_ne!(links[1], links[2]);
 }

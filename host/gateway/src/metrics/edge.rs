@@ -4,13 +4,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::thread::Counts;
+use crate::conversations::ConversationCounts;
 
 /// Counts that others keep. Clones are the same counts.
 #[derive(Clone, Debug, Default)]
-pub struct Edge {
+pub struct EdgeMetrics {
     /// Conversations.
-    pub conversations: Counts,
+    pub conversations: ConversationCounts,
     /// What the bodies of all requests take, in bytes.
     pub body_bytes: Gauge,
     /// Requests that were told to come again because of that.
@@ -19,11 +19,11 @@ pub struct Edge {
     pub wrong_tokens: Counter,
 }
 
-impl Edge {
+impl EdgeMetrics {
     /// Has them shown.
     pub(super) fn register(&self, all: &mut Registry) {
-        let Edge { conversations, body_bytes, bodies_refused, wrong_tokens } = self.clone();
-        let Counts { in_memory, read_again } = conversations;
+        let EdgeMetrics { conversations, body_bytes, bodies_refused, wrong_tokens } = self.clone();
+        let ConversationCounts { in_memory, read_again } = conversations;
         all.register("conversations", "Conversations in memory", in_memory);
         let help = "Conversations that had left memory for others and were read again";
         all.register("conversations_read_again", help, read_again);

@@ -6,21 +6,21 @@ use ctxhost_engine_api::Trigger;
 
 use super::*;
 
-fn assembled(engine: &str, fallback: Option<&str>) -> What {
-    What::Assembled {
+fn assembled(engine: &str, fallback: Option<&str>) -> EventKind {
+    EventKind::Assembled {
         engine: engine.into(),
         fallback: fallback.map(Into::into),
         tokens: 700,
         budget_tokens: 1_000,
         model: "x/y".into(),
         live_tokens: 1_000,
-        illegal: 2,
+        rejected_plans: 2,
         took: Duration::from_micros(300),
     }
 }
 
-fn compaction(verdict: Verdict) -> What {
-    What::Compaction(Arc::new(CompactionOutcome {
+fn compaction(verdict: CompactionVerdict) -> EventKind {
+    EventKind::Compaction(Arc::new(CompactionOutcome {
         trigger: Trigger::Overflow,
         engine: "mask".into(),
         verdict,
@@ -28,10 +28,10 @@ fn compaction(verdict: Verdict) -> What {
         after_tokens: 400,
         folded: Vec::new(),
         summary: "a secret word".into(),
-        said: String::new(),
-        survival: None,
+        engine_notes: String::new(),
+        retention: None,
         fallback: None,
-        ahead: false,
+        is_precomputed: false,
         took: Duration::ZERO,
     }))
 }
@@ -63,7 +63,7 @@ fn a_zero_is_seen_before_a_one() {
 #[test]
 fn who_shapes_requests_stands_there_alone() {
     let metrics = Metrics::new("mask");
-    metrics.heard(&assembled("legacy", Some("it panicked")), 0);
+    metrics.record_event(&assembled("legacy", Some("it panicked")), 0);
     let legacy =
         r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="legacy"} 1"#;
     check(
@@ -76,11 +76,15 @@ fn who_shapes_requests_stands_there_alone() {
         ],
     );
     assert_eq!(metrics.text().matches("ctxhost_engine_effective{").count(), 1);
-    metrics.heard(
-        &What::EngineChanged { engine: "window".into(), before: "mask".into(), generation: 2 },
+    metrics.record_event(
+        &EventKind::EngineChanged {
+            engine: "window".into(),
+            previous: "mask".into(),
+            generation: 2,
+        },
         0,
     );
-    metrics.heard(&assembled("window", None), 0);
+    metrics.record_event(&assembled("window", None), 0);
     check(
         &metrics,
         &[
@@ -94,8 +98,8 @@ fn who_shapes_requests_stands_there_alone() {
 #[test]
 fn what_no_engine_shaped_is_counted_by_the_reason() {
     let metrics = Metrics::new("mask");
-    metrics.unshaped("failed");
-    metrics.unshaped("failed");
+    metrics.record_unshaped("failed");
+    metrics.record_unshaped("failed");
     check(
         &metrics,
         &[
@@ -108,9 +112,9 @@ fn what_no_engine_shaped_is_counted_by_the_reason() {
 #[test]
 fn compactions_are_counted_by_what_became_of_them() {
     let metrics = Metrics::new("mask");
-    metrics.heard(&compaction(Verdict::Applied), 500);
-    metrics.heard(&compaction(Verdict::Rejected { reason: "grew".into() }), 500);
-    metrics.heard(&compaction(Verdict::Rejected { reason: "grew".into() }), 500);
+    metrics.record_event(&compaction(CompactionVerdict::Applied), 500);
+    metrics.record_event(&compaction(CompactionVerdict::Rejected { reason: "grew".into() }), 500);
+    metrics.record_event(&compaction(CompactionVerdict::Rejected { reason: "grew".into() }), 500);
     check(
         &metrics,
         &[
@@ -118,30 +122,36 @@ fn compactions_are_counted_by_what_became_of_them() {
             r#"ctxhost_compaction_total{engine="mask",trigger="overflow",outcome="rejected"} 2"#,
         ],
     );
-    assert_eq!(metrics.sums().compactions, 1);
+    assert_eq!(metrics.totals().compactions, 1);
     assert!(!metrics.text().contains("secret"));
 }
 
 #[test]
 fn what_is_saved_is_what_was_not_sent_of_the_whole_conversation() {
     let metrics = Metrics::new("mask");
-    metrics.heard(&assembled("mask", None), 0);
-    metrics.heard(&assembled("mask", None), 500);
-    assert_eq!(metrics.sums().saved_tokens, 300 + 300 + 500);
+    metrics.record_event(&assembled("mask", None), 0);
+    metrics.record_event(&assembled("mask", None), 500);
+    assert_eq!(metrics.totals().saved_tokens, 300 + 300 + 500);
 }
 
 #[test]
 fn answers_are_counted_by_dialect_and_status() {
     let metrics = Metrics::new("mask");
-    let usage = Usage { input: 10, output: 3, cache_read: 90, cache_write: 7, ..Usage::default() };
-    metrics.began();
+    let usage = TokenUsage {
+        input: 10,
+        output: 3,
+        cache_read: 90,
+        cache_write: 7,
+        ..TokenUsage::default()
+    };
+    metrics.request_started();
     check(&metrics, &["ctxhost_in_flight 1"]);
-    metrics.headed("openai-completions", 200, Duration::from_millis(20));
-    metrics.used("openai-completions", &usage);
-    metrics.ended("openai-completions", Duration::from_millis(700), true);
-    metrics.began();
-    metrics.headed("openai-completions", 529, Duration::from_millis(20));
-    metrics.ended("openai-completions", Duration::from_millis(20), false);
+    metrics.response_started("openai-completions", 200, Duration::from_millis(20));
+    metrics.record_usage("openai-completions", &usage);
+    metrics.request_ended("openai-completions", Duration::from_millis(700), true);
+    metrics.request_started();
+    metrics.response_started("openai-completions", 529, Duration::from_millis(20));
+    metrics.request_ended("openai-completions", Duration::from_millis(20), false);
     check(
         &metrics,
         &[
@@ -165,11 +175,11 @@ fn the_document_names_all_that_is_counted() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway/watching.md");
     let document = std::fs::read_to_string(path).unwrap();
     let metrics = Metrics::new("mask");
-    metrics.heard(&assembled("mask", None), 0);
-    metrics.heard(&compaction(Verdict::Applied), 0);
-    metrics.headed("openai-completions", 200, Duration::ZERO);
-    metrics.used("openai-completions", &Usage::default());
-    metrics.ended("openai-completions", Duration::ZERO, false);
+    metrics.record_event(&assembled("mask", None), 0);
+    metrics.record_event(&compaction(CompactionVerdict::Applied), 0);
+    metrics.response_started("openai-completions", 200, Duration::ZERO);
+    metrics.record_usage("openai-completions", &TokenUsage::default());
+    metrics.request_ended("openai-completions", Duration::ZERO, false);
     let text = metrics.text();
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let mut count = 0;

@@ -1,12 +1,12 @@
 //! A branch as a page of Markdown: turns, calls with their results, compactions with their summaries.
 
-use crate::compacted::{Compacted, compactions};
-use crate::spoken::Spoken;
+use crate::compactions::{BranchCompaction, compactions};
+use crate::entry_text::EntryText;
 use crate::turns::turns;
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// The page. Whatever was said stands in fences, so that no text can pass for a heading.
-pub(super) fn markdown(session: &Session) -> String {
+pub(super) fn render_markdown(session: &Session) -> String {
     let header = session.header();
     let compactions = compactions(session);
     let mut page = format!("# Session {}\n\nfolder `{}`\n", header.id(), header.cwd());
@@ -16,20 +16,20 @@ pub(super) fn markdown(session: &Session) -> String {
     for turn in turns(session) {
         page.push_str(&format!("\n## Turn {}\n", turn.number));
         for record in turn.records {
-            page.push_str(&told(record, &compactions));
+            page.push_str(&render_record(record, &compactions));
         }
     }
     page
 }
 
-fn told(record: &Record, compactions: &[Compacted]) -> String {
+fn render_record(record: &Record, compactions: &[BranchCompaction]) -> String {
     if *record.kind() == RecordKind::Compaction {
         let compaction = compactions.iter().find(|compaction| compaction.id == record.id());
-        return compaction.map(folded).unwrap_or_default();
+        return compaction.map(render_compaction).unwrap_or_default();
     }
     let Some(entry) = record.to_entry() else { return String::new() };
-    let spoken = Spoken::from(&entry);
-    let mut text = format!("\n**{}** `{}` {}\n", spoken.speaker, record.id(), record.time());
+    let spoken = EntryText::from(&entry);
+    let mut text = format!("\n**{}** `{}` {}\n", spoken.speaker, record.id(), record.iso_time());
     if !spoken.text.is_empty() {
         text.push_str(&fenced("text", &spoken.text));
     }
@@ -42,8 +42,8 @@ fn told(record: &Record, compactions: &[Compacted]) -> String {
     text
 }
 
-fn folded(compaction: &Compacted) -> String {
-    let Compacted { number, id, tokens: (before, after), summary, .. } = compaction;
+fn render_compaction(compaction: &BranchCompaction) -> String {
+    let BranchCompaction { number, id, tokens: (before, after), summary, .. } = compaction;
     let after = if *after == 0 { String::new() } else { format!(" to {after}") };
     format!(
         "\n### Compaction @{number} `{id}`\n\n{}: {before}{after} tokens\n{}",

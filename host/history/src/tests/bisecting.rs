@@ -1,7 +1,7 @@
 //! Texts that were lost, and the compaction that lost them.
 
 use super::*;
-use crate::{Fate, HistoryError, bisect, undo};
+use crate::{HistoryError, TextFate, bisect, undo_compaction};
 
 #[test]
 fn the_compaction_that_lost_it_is_named() {
@@ -18,13 +18,13 @@ fn the_compaction_that_lost_it_is_named() {
     let first = found.first.unwrap();
     assert_eq!((first.line, first.turn), (Some(4), Some(1)));
     assert_eq!(first.speaker, "result of read");
-    let Fate::Lost { by, last_seen } = found.fate else { panic!("{:?}", found.fate) };
+    let TextFate::Lost { by, last_seen } = found.fate else { panic!("{:?}", found.fate) };
     assert_eq!((by.number, by.id), (2, second));
     assert_eq!((last_seen.speaker.as_str(), last_seen.line), ("summary", None));
 
-    undo(&mut session, Some(2)).unwrap();
+    undo_compaction(&mut session, Some(2)).unwrap();
     let found = bisect(&session, "answer is forty-two").unwrap();
-    assert!(matches!(found.fate, Fate::InContext { at } if at.speaker == "summary"));
+    assert!(matches!(found.fate, TextFate::InContext { at } if at.speaker == "summary"));
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn paths_in_calls_are_found_and_what_was_never_said_is_not() {
     let mut session = memory();
     let ids = turn(&mut session, 1, "text");
     let found = bisect(&session, "src/file_1.rs").unwrap();
-    assert!(matches!(found.fate, Fate::InContext { at } if at.entry == ids[1]));
+    assert!(matches!(found.fate, TextFate::InContext { at } if at.entry == ids[1]));
     let found = bisect(&session, "src/file_9.rs").unwrap();
-    assert_eq!((found.first, found.fate), (None, Fate::NeverSaid));
-    assert!(matches!(bisect(&session, " \n"), Err(HistoryError::NoText)));
+    assert_eq!((found.first, found.fate), (None, TextFate::NeverAppeared));
+    assert!(matches!(bisect(&session, " \n"), Err(HistoryError::EmptyText)));
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn another_branch_and_an_edit_are_told_from_a_loss() {
     let slip = user(&mut session, "a slip");
     let edit = json!({ "type": "context_edit", "targetId": slip, "replacement": null });
     session.append(RecordBody::from_value(&edit).unwrap()).unwrap();
-    assert_eq!(bisect(&session, "slip").unwrap().fate, Fate::LeftOut);
+    assert_eq!(bisect(&session, "slip").unwrap().fate, TextFate::LeftOut);
     session.set_leaf(&first).unwrap();
     let found = bisect(&session, "slip").unwrap();
-    assert_eq!(found.fate, Fate::OnAnotherBranch);
+    assert_eq!(found.fate, TextFate::OnAnotherBranch);
     assert_eq!(found.first.unwrap().entry, slip);
 }
 
@@ -65,11 +65,11 @@ proptest! {
             fold(&mut session, 0, "gone");
             user(&mut session, "go on");
         }
-        let Fate::Lost { by, .. } = bisect(&session, &needle).unwrap().fate else {
+        let TextFate::Lost { by, .. } = bisect(&session, &needle).unwrap().fate else {
             return Err(TestCaseError::fail("not lost"));
         };
-        undo(&mut session, Some(by.number as i64)).unwrap();
+        undo_compaction(&mut session, Some(by.number as i64)).unwrap();
         let found = bisect(&session, &needle).unwrap();
-        prop_assert!(matches!(found.fate, Fate::InContext { .. }), "{found:?}");
+        prop_assert!(matches!(found.fate, TextFate::InContext { .. }), "{found:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Forks: sessions of their own that say what the original said up to a moment.
 
 use super::*;
-use crate::{HistoryError, Until, compacted, fork};
+use crate::{ForkPoint, HistoryError, find_compaction, fork_session};
 
 #[test]
 fn a_fork_ends_where_it_is_told_to() {
@@ -10,20 +10,23 @@ fn a_fork_ends_where_it_is_told_to() {
     turn(&mut session, 2, "text");
     fold(&mut session, 0, "short");
     turn(&mut session, 3, "text");
-    let length = |until| fork(&session, &until, "s.jsonl", 5).unwrap().records().len();
-    assert_eq!(length(Until::Leaf), 13);
-    assert_eq!(length(Until::Record(first[1].clone())), 2);
-    assert_eq!(length(Until::Turn(1)), 4);
-    assert_eq!(length(Until::Turn(2)), 9, "a compaction belongs to the turn before it");
-    assert_eq!(length(Until::Turn(3)), 13);
-    assert_eq!(length(Until::BeforeCompaction(1)), 8);
-    let fails = |until| fork(&session, &until, "s.jsonl", 5).unwrap_err();
-    assert!(matches!(fails(Until::Turn(4)), HistoryError::UnknownTurn { .. }));
-    assert!(matches!(fails(Until::Turn(0)), HistoryError::UnknownTurn { .. }));
-    assert!(matches!(fails(Until::BeforeCompaction(2)), HistoryError::UnknownCompaction { .. }));
-    assert!(matches!(fails(Until::Record("no".into())), HistoryError::Session(_)));
+    let length = |until| fork_session(&session, &until, "s.jsonl", 5).unwrap().records().len();
+    assert_eq!(length(ForkPoint::Leaf), 13);
+    assert_eq!(length(ForkPoint::Record(first[1].clone())), 2);
+    assert_eq!(length(ForkPoint::Turn(1)), 4);
+    assert_eq!(length(ForkPoint::Turn(2)), 9, "a compaction belongs to the turn before it");
+    assert_eq!(length(ForkPoint::Turn(3)), 13);
+    assert_eq!(length(ForkPoint::BeforeCompaction(1)), 8);
+    let fails = |until| fork_session(&session, &until, "s.jsonl", 5).unwrap_err();
+    assert!(matches!(fails(ForkPoint::Turn(4)), HistoryError::UnknownTurn { .. }));
+    assert!(matches!(fails(ForkPoint::Turn(0)), HistoryError::UnknownTurn { .. }));
+    assert!(matches!(
+        fails(ForkPoint::BeforeCompaction(2)),
+        HistoryError::UnknownCompaction { .. }
+    ));
+    assert!(matches!(fails(ForkPoint::Record("no".into())), HistoryError::Session(_)));
 
-    let fork = fork(&session, &Until::Leaf, "s.jsonl", 5).unwrap();
+    let fork = fork_session(&session, &ForkPoint::Leaf, "s.jsonl", 5).unwrap();
     assert_eq!(fork.header().parent_session(), Some("s.jsonl"));
     assert_eq!(fork.header().cwd(), "/home/dev/app");
     assert_ne!(fork.header().id(), session.header().id());
@@ -34,15 +37,15 @@ proptest! {
 
     #[test]
     fn a_fork_is_live_as_the_original_was(session in sessions()) {
-        let whole = fork(&session, &Until::Leaf, "s", 5).unwrap();
+        let whole = fork_session(&session, &ForkPoint::Leaf, "s", 5).unwrap();
         prop_assert_eq!(whole.digest(), session.digest());
         let again = Session::parse("fork", &whole.to_bytes()).unwrap();
         prop_assert_eq!(again.problems(), []);
         prop_assert_eq!(again.digest(), session.digest());
-        if let Ok(first) = compacted(&session, Some(1)) {
-            let before = fork(&session, &Until::BeforeCompaction(1), "s", 5).unwrap();
+        if let Ok(first) = find_compaction(&session, Some(1)) {
+            let before = fork_session(&session, &ForkPoint::BeforeCompaction(1), "s", 5).unwrap();
             let expected = session.live_before(&first.id).unwrap().snapshot();
-            prop_assert_eq!(before.digest(), ctxhost_session::digest(&expected));
+            prop_assert_eq!(before.digest(), ctxhost_session::transcript_digest(&expected));
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Turns brought back: lawful, nothing doubled, nothing cut without saying so.
 
 use super::*;
-use crate::{HistoryError, Restoration, TurnRange, Wanted, restoration, turns};
-use ctxhost_law::{LawSettings, audit, enforce};
+use crate::{HistoryError, RestoreRequest, RestoredMessage, TurnRange, build_restoration, turns};
+use ctxhost_invariants::{InvariantSettings, enforce, verify};
 
-fn bring_back(session: &mut Session, range: &str) -> Result<Restoration, HistoryError> {
-    let found = restoration(session, &Wanted::Turns(range.parse().unwrap()), "s.jsonl")?;
-    session.append_at(found.body().unwrap(), 20_000).unwrap();
+fn bring_back(session: &mut Session, range: &str) -> Result<RestoredMessage, HistoryError> {
+    let found =
+        build_restoration(session, &RestoreRequest::Turns(range.parse().unwrap()), "s.jsonl")?;
+    session.append_at(found.to_body().unwrap(), 20_000).unwrap();
     Ok(found)
 }
 
@@ -70,13 +71,16 @@ fn a_long_result_is_cut_and_says_where_the_rest_is() {
     let found = bring_back(&mut session, "1").unwrap();
     let notice = format!("xx [… 3000 more characters: ctxhost fetch s.jsonl {}]\n", ids[2]);
     assert!(found.text.contains(&notice), "{}", found.text);
-    let whole = restoration(&session, &Wanted::Entry(ids[2].clone()), "s.jsonl").unwrap_err();
+    let whole =
+        build_restoration(&session, &RestoreRequest::Entry(ids[2].clone()), "s.jsonl").unwrap_err();
     assert_eq!(whole.to_string(), format!("entry {} is still in context, word for word", ids[2]));
 
     fold(&mut session, 0, "shorter");
-    let whole = restoration(&session, &Wanted::Entry(ids[2].clone()), "s.jsonl").unwrap();
+    let whole =
+        build_restoration(&session, &RestoreRequest::Entry(ids[2].clone()), "s.jsonl").unwrap();
     assert!(whole.text.contains(&"x".repeat(5_000)) && whole.text.contains("[turn 1]"));
-    let error = restoration(&session, &Wanted::Entry("nothing".into()), "s").unwrap_err();
+    let error =
+        build_restoration(&session, &RestoreRequest::Entry("nothing".into()), "s").unwrap_err();
     assert!(matches!(error, HistoryError::UnknownEntry { .. }));
 }
 
@@ -128,9 +132,9 @@ proptest! {
         let Ok(found) = bring_back(&mut session, &format!("1..{last}")) else { return Ok(()) };
         let view = session.live(0).snapshot();
         prop_assert_eq!(view.len(), before.len() + 1);
-        let law = LawSettings::default();
+        let law = InvariantSettings::default();
         let plan = enforce(&view, Plan::keep_all(view.len()), u64::MAX, &law).unwrap();
-        prop_assert_eq!(audit(&view, &plan.items(&view), u64::MAX), []);
+        prop_assert_eq!(verify(&view, &plan.items(&view), u64::MAX), []);
         // Once it is back, there is nothing left to bring back.
         let again = bring_back(&mut session, &format!("1..{last}"));
         prop_assert!(again.is_err());

@@ -1,7 +1,7 @@
 //! Compactions taken back by their number.
 
 use super::*;
-use crate::{HistoryError, compactions, undo};
+use crate::{HistoryError, compactions, undo_compaction};
 
 #[test]
 fn the_newest_is_taken_back_and_the_digest_is_the_one_before() {
@@ -11,7 +11,7 @@ fn the_newest_is_taken_back_and_the_digest_is_the_one_before() {
     }
     let before = session.digest();
     let id = fold(&mut session, 4, "short");
-    let undone = undo(&mut session, None).unwrap();
+    let undone = undo_compaction(&mut session, None).unwrap();
     assert_eq!((undone.compaction.number, undone.compaction.id), (1, id));
     assert_eq!(undone.compaction.engine.as_deref(), Some("window 0.1.0"));
     assert_eq!(undone.before, undone.now);
@@ -27,7 +27,7 @@ fn the_first_takes_the_second_with_it_and_what_was_said_since_stays() {
     turn(&mut session, 2, "more");
     let second = fold(&mut session, 0, "shorter");
     user(&mut session, "last");
-    let undone = undo(&mut session, Some(1)).unwrap();
+    let undone = undo_compaction(&mut session, Some(1)).unwrap();
     assert_eq!(undone.newer.iter().map(|newer| newer.id.as_str()).collect::<Vec<_>>(), [second]);
     assert_eq!((undone.before.entries, undone.now.entries), (4, 9));
     assert_eq!(texts(&session)[8], "last");
@@ -38,15 +38,15 @@ fn the_first_takes_the_second_with_it_and_what_was_said_since_stays() {
 fn a_number_that_is_not_there_is_answered_with_those_that_are() {
     let mut session = memory();
     turn(&mut session, 1, "text");
-    assert!(matches!(undo(&mut session, None), Err(HistoryError::NothingCompacted)));
+    assert!(matches!(undo_compaction(&mut session, None), Err(HistoryError::NoCompaction)));
     fold(&mut session, 0, "short");
     fold(&mut session, 0, "shorter");
     for number in [0, 3, -3] {
-        let error = undo(&mut session, Some(number)).unwrap_err().to_string();
+        let error = undo_compaction(&mut session, Some(number)).unwrap_err().to_string();
         let there = "there are @1 (window 0.1.0, manual, 1970-01-01T00:00:09.000Z), @2 (";
         assert!(error.starts_with(&format!("no compaction @{number} on this branch; ")), "{error}");
         assert!(error.contains(there), "{error}");
     }
     assert_eq!(texts(&session), ["shorter"]);
-    assert_eq!(undo(&mut session, Some(-2)).unwrap().compaction.number, 1);
+    assert_eq!(undo_compaction(&mut session, Some(-2)).unwrap().compaction.number, 1);
 }

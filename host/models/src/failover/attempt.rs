@@ -3,37 +3,37 @@
 use std::fmt;
 
 use crate::name::ModelName;
-use ctxhost_dialects::{ProviderError, Reason};
+use ctxhost_dialects::{FailureReason, ProviderError};
 
 /// A model that gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct ModelAttempt {
     /// The model.
     pub model: ModelName,
     /// Why.
-    pub reason: Reason,
+    pub reason: FailureReason,
     /// What the provider said; empty for a model that was passed over.
     pub message: String,
     /// How long it still rests, for a model that was passed over, in milliseconds.
-    pub resting_ms: Option<u64>,
+    pub cooldown_ms: Option<u64>,
 }
 
-impl Attempt {
-    pub(crate) fn failed(model: ModelName, error: &ProviderError) -> Attempt {
+impl ModelAttempt {
+    pub(crate) fn failed(model: ModelName, error: &ProviderError) -> ModelAttempt {
         let message = error.message.trim().to_owned();
-        Attempt { model, reason: error.reason, message, resting_ms: None }
+        ModelAttempt { model, reason: error.reason, message, cooldown_ms: None }
     }
 
-    pub(crate) fn resting(model: ModelName, reason: Reason, rest_ms: u64) -> Attempt {
-        Attempt { model, reason, message: String::new(), resting_ms: Some(rest_ms) }
+    pub(crate) fn cooling(model: ModelName, reason: FailureReason, rest_ms: u64) -> ModelAttempt {
+        ModelAttempt { model, reason, message: String::new(), cooldown_ms: Some(rest_ms) }
     }
 }
 
-impl fmt::Display for Attempt {
+impl fmt::Display for ModelAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (model, name) = (&self.model, self.reason.in_words());
+        let (model, name) = (&self.model, self.reason.describe());
         write!(f, "{model}: {name}")?;
-        match self.resting_ms {
+        match self.cooldown_ms {
             Some(rest_ms) => write!(f, ", passed over for {} s more", rest_ms.div_ceil(1_000))?,
             None if self.message.is_empty() => {}
             None => write!(f, " ({})", self.message)?,
@@ -44,12 +44,12 @@ impl fmt::Display for Attempt {
 
 /// No model of the chain gave an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct AllModelsFailed {
+pub struct FailoverError {
     /// What was tried, in this order, and what was passed over.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<ModelAttempt>,
 }
 
-impl fmt::Display for AllModelsFailed {
+impl fmt::Display for FailoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempts.as_slice() {
             [] => write!(f, "no model to ask; name one in the config"),
@@ -63,30 +63,38 @@ impl fmt::Display for AllModelsFailed {
 }
 
 /// What a person can do about a reason.
-pub fn advice(reason: Reason) -> &'static str {
+pub fn advice(reason: FailureReason) -> &'static str {
     match reason {
-        Reason::ContextOverflow => "compact the session, or use a model with a larger window",
-        Reason::MalformedHistory => "undo the last turn, or report this as a bug with the session",
-        Reason::OutputLimit => "lower the output limit of the model in the config",
-        Reason::WindowTooSmall => {
+        FailureReason::ContextOverflow => {
+            "compact the session, or use a model with a larger window"
+        }
+        FailureReason::MalformedHistory => {
+            "undo the last turn, or report this as a bug with the session"
+        }
+        FailureReason::OutputLimit => "lower the output limit of the model in the config",
+        FailureReason::WindowTooSmall => {
             "use a larger model, or raise the window where the server allows it"
         }
-        Reason::Billing => "add credit with the provider",
-        Reason::Auth => "check the key and the variable or command that it comes from",
-        Reason::AuthPermanent => "ask for access to the model, or use another key",
-        Reason::RateLimit => "wait a minute, or add a second model to the chain",
-        Reason::Overloaded | Reason::ServerError | Reason::Timeout => {
+        FailureReason::Billing => "add credit with the provider",
+        FailureReason::Auth => "check the key and the variable or command that it comes from",
+        FailureReason::AuthPermanent => "ask for access to the model, or use another key",
+        FailureReason::RateLimit => "wait a minute, or add a second model to the chain",
+        FailureReason::Overloaded | FailureReason::ServerError | FailureReason::Timeout => {
             "try again later, or add a second provider to the chain"
         }
-        Reason::Connection => "check the base URL, the proxy and the network",
-        Reason::TlsCertificate => "check the clock, the proxy and the certificates of this machine",
-        Reason::ModelNotFound => "check the name of the model with the provider",
-        Reason::SessionExpired => "send the message again",
-        Reason::Format => "check the dialect and the settings of the model in the config",
-        Reason::EmptyResponse | Reason::StreamCut | Reason::Nonsense => {
+        FailureReason::Connection => "check the base URL, the proxy and the network",
+        FailureReason::TlsCertificate => {
+            "check the clock, the proxy and the certificates of this machine"
+        }
+        FailureReason::ModelNotFound => "check the name of the model with the provider",
+        FailureReason::SessionExpired => "send the message again",
+        FailureReason::Format => "check the dialect and the settings of the model in the config",
+        FailureReason::EmptyResponse
+        | FailureReason::StreamCut
+        | FailureReason::InvalidResponse => {
             "send the message again, or check the dialect and the base URL in the config"
         }
-        Reason::Cancelled => "send the message again",
-        Reason::Unclassified => "read the provider's message",
+        FailureReason::Cancelled => "send the message again",
+        FailureReason::Unclassified => "read the provider's message",
     }
 }

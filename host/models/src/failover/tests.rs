@@ -4,28 +4,28 @@ use proptest::prelude::*;
 
 use super::*;
 
-const REASONS: [Reason; 21] = [
-    Reason::ContextOverflow,
-    Reason::MalformedHistory,
-    Reason::OutputLimit,
-    Reason::WindowTooSmall,
-    Reason::Billing,
-    Reason::Auth,
-    Reason::AuthPermanent,
-    Reason::RateLimit,
-    Reason::Overloaded,
-    Reason::ServerError,
-    Reason::Timeout,
-    Reason::Connection,
-    Reason::TlsCertificate,
-    Reason::ModelNotFound,
-    Reason::SessionExpired,
-    Reason::Format,
-    Reason::EmptyResponse,
-    Reason::StreamCut,
-    Reason::Nonsense,
-    Reason::Cancelled,
-    Reason::Unclassified,
+const REASONS: [FailureReason; 21] = [
+    FailureReason::ContextOverflow,
+    FailureReason::MalformedHistory,
+    FailureReason::OutputLimit,
+    FailureReason::WindowTooSmall,
+    FailureReason::Billing,
+    FailureReason::Auth,
+    FailureReason::AuthPermanent,
+    FailureReason::RateLimit,
+    FailureReason::Overloaded,
+    FailureReason::ServerError,
+    FailureReason::Timeout,
+    FailureReason::Connection,
+    FailureReason::TlsCertificate,
+    FailureReason::ModelNotFound,
+    FailureReason::SessionExpired,
+    FailureReason::Format,
+    FailureReason::EmptyResponse,
+    FailureReason::StreamCut,
+    FailureReason::InvalidResponse,
+    FailureReason::Cancelled,
+    FailureReason::Unclassified,
 ];
 
 fn model(id: &str) -> ModelName {
@@ -36,7 +36,7 @@ fn chain(ids: &[&str]) -> Failover {
     Failover::new(FailoverSettings::default(), ids.iter().map(|id| model(id)).collect())
 }
 
-fn error(reason: Reason) -> ProviderError {
+fn error(reason: FailureReason) -> ProviderError {
     ProviderError {
         reason,
         provider: "p".to_owned(),
@@ -49,105 +49,123 @@ fn error(reason: Reason) -> ProviderError {
         limit_tokens: None,
         prompt_tokens: None,
         is_ceiling: false,
-        began: false,
+        has_started: false,
     }
 }
 
 #[test]
 fn overflow_and_cancellation_never_advance() {
-    for (reason, stop) in
-        [(Reason::ContextOverflow, Stop::ContextOverflow), (Reason::Cancelled, Stop::Cancelled)]
-    {
+    for (reason, stop) in [
+        (FailureReason::ContextOverflow, FailoverStop::ContextOverflow),
+        (FailureReason::Cancelled, FailoverStop::Cancelled),
+    ] {
         let mut failover = chain(&["a", "b"]);
-        let mut walk = failover.begin(0).unwrap();
-        assert_eq!(failover.failed(&mut walk, &error(reason), 0), Decision::Stop(stop));
+        let mut walk = failover.start_turn(0).unwrap();
+        assert_eq!(
+            failover.record_failure(&mut walk, &error(reason), 0),
+            FailoverDecision::Stop(stop)
+        );
         assert_eq!(*walk.model(), model("a"));
-        assert_eq!(*failover.begin(0).unwrap().model(), model("a"), "and the model does not rest");
+        assert_eq!(
+            *failover.start_turn(0).unwrap().model(),
+            model("a"),
+            "and the model does not rest"
+        );
     }
 }
 
 #[test]
 fn what_the_model_cannot_help_goes_to_the_next() {
     for why in [
-        Reason::WindowTooSmall,
-        Reason::Auth,
-        Reason::AuthPermanent,
-        Reason::Billing,
-        Reason::Overloaded,
-        Reason::RateLimit,
-        Reason::ModelNotFound,
-        Reason::ServerError,
-        Reason::Timeout,
-        Reason::Connection,
-        Reason::Format,
+        FailureReason::WindowTooSmall,
+        FailureReason::Auth,
+        FailureReason::AuthPermanent,
+        FailureReason::Billing,
+        FailureReason::Overloaded,
+        FailureReason::RateLimit,
+        FailureReason::ModelNotFound,
+        FailureReason::ServerError,
+        FailureReason::Timeout,
+        FailureReason::Connection,
+        FailureReason::Format,
     ] {
         let mut failover = chain(&["a", "b"]);
-        let mut walk = failover.begin(0).unwrap();
-        let next = Decision::Next { model: model("b"), why };
-        assert_eq!(failover.failed(&mut walk, &error(why), 0), next, "{why:?}");
+        let mut walk = failover.start_turn(0).unwrap();
+        let next = FailoverDecision::Next { model: model("b"), reason: why };
+        assert_eq!(failover.record_failure(&mut walk, &error(why), 0), next, "{why:?}");
     }
 }
 
 #[test]
 fn what_may_end_differently_is_tried_once_more_and_then_goes_on() {
-    for why in [Reason::EmptyResponse, Reason::StreamCut, Reason::Nonsense, Reason::OutputLimit] {
+    for why in [
+        FailureReason::EmptyResponse,
+        FailureReason::StreamCut,
+        FailureReason::InvalidResponse,
+        FailureReason::OutputLimit,
+    ] {
         let mut failover = chain(&["a", "b"]);
-        let mut walk = failover.begin(0).unwrap();
-        assert_eq!(failover.failed(&mut walk, &error(why), 0), Decision::Retry);
-        let next = Decision::Next { model: model("b"), why };
-        assert_eq!(failover.failed(&mut walk, &error(why), 0), next);
-        assert_eq!(failover.failed(&mut walk, &error(why), 0), Decision::Retry, "b has its own");
-        assert_eq!(*failover.begin(0).unwrap().model(), model("a"), "no rest for bad luck");
+        let mut walk = failover.start_turn(0).unwrap();
+        assert_eq!(failover.record_failure(&mut walk, &error(why), 0), FailoverDecision::Retry);
+        let next = FailoverDecision::Next { model: model("b"), reason: why };
+        assert_eq!(failover.record_failure(&mut walk, &error(why), 0), next);
+        assert_eq!(
+            failover.record_failure(&mut walk, &error(why), 0),
+            FailoverDecision::Retry,
+            "b has its own"
+        );
+        assert_eq!(*failover.start_turn(0).unwrap().model(), model("a"), "no rest for bad luck");
     }
 }
 
 #[test]
 fn a_resting_model_is_passed_over_until_its_rest_ends() {
     let mut failover = chain(&["a", "b"]);
-    let mut walk = failover.begin(0).unwrap();
-    failover.failed(&mut walk, &error(Reason::RateLimit), 1_000);
-    let first_at = |failover: &Failover, now_ms| failover.begin(now_ms).unwrap().model().clone();
+    let mut walk = failover.start_turn(0).unwrap();
+    failover.record_failure(&mut walk, &error(FailureReason::RateLimit), 1_000);
+    let first_at =
+        |failover: &Failover, now_ms| failover.start_turn(now_ms).unwrap().model().clone();
     assert_eq!(first_at(&failover, 60_999), model("b"));
     assert_eq!(first_at(&failover, 61_000), model("a"));
 
-    let asked = ProviderError { retry_after_ms: Some(120_000), ..error(Reason::RateLimit) };
-    let mut walk = failover.begin(100_000).unwrap();
-    failover.failed(&mut walk, &asked, 100_000);
+    let asked = ProviderError { retry_after_ms: Some(120_000), ..error(FailureReason::RateLimit) };
+    let mut walk = failover.start_turn(100_000).unwrap();
+    failover.record_failure(&mut walk, &asked, 100_000);
     assert_eq!(first_at(&failover, 219_999), model("b"));
-    failover.answered(&model("a"));
+    failover.record_success(&model("a"));
     assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the rest");
 }
 
 #[test]
 fn where_all_rest_the_one_that_rests_shortest_is_asked() {
     let mut failover = chain(&["a", "b"]);
-    let mut walk = failover.begin(0).unwrap();
-    failover.failed(&mut walk, &error(Reason::Auth), 0);
-    failover.failed(&mut walk, &error(Reason::Overloaded), 0);
-    assert_eq!(*failover.begin(1).unwrap().model(), model("b"));
+    let mut walk = failover.start_turn(0).unwrap();
+    failover.record_failure(&mut walk, &error(FailureReason::Auth), 0);
+    failover.record_failure(&mut walk, &error(FailureReason::Overloaded), 0);
+    assert_eq!(*failover.start_turn(1).unwrap().model(), model("b"));
 }
 
 #[test]
 fn the_chain_goes_around_its_end() {
     let mut failover = chain(&["a", "b"]);
-    let mut walk = failover.begin(0).unwrap();
-    failover.failed(&mut walk, &error(Reason::Overloaded), 0);
+    let mut walk = failover.start_turn(0).unwrap();
+    failover.record_failure(&mut walk, &error(FailureReason::Overloaded), 0);
     // Now b begins, and a is free again by the time b fails.
-    let mut walk = failover.begin(1).unwrap();
+    let mut walk = failover.start_turn(1).unwrap();
     assert_eq!(*walk.model(), model("b"));
-    let next = Decision::Next { model: model("a"), why: Reason::Timeout };
-    assert_eq!(failover.failed(&mut walk, &error(Reason::Timeout), 40_000), next);
+    let next = FailoverDecision::Next { model: model("a"), reason: FailureReason::Timeout };
+    assert_eq!(failover.record_failure(&mut walk, &error(FailureReason::Timeout), 40_000), next);
 }
 
 #[test]
 fn the_last_error_names_every_model_and_what_to_do() {
     let mut failover = chain(&["a", "b", "c"]);
-    let mut first = failover.begin(0).unwrap();
-    failover.failed(&mut first, &error(Reason::Billing), 0);
-    let mut walk = failover.begin(0).unwrap();
-    failover.failed(&mut walk, &error(Reason::Auth), 0);
-    let Decision::Stop(Stop::NoModelLeft(all)) =
-        failover.failed(&mut walk, &error(Reason::Overloaded), 0)
+    let mut first = failover.start_turn(0).unwrap();
+    failover.record_failure(&mut first, &error(FailureReason::Billing), 0);
+    let mut walk = failover.start_turn(0).unwrap();
+    failover.record_failure(&mut walk, &error(FailureReason::Auth), 0);
+    let FailoverDecision::Stop(FailoverStop::ChainExhausted(all)) =
+        failover.record_failure(&mut walk, &error(FailureReason::Overloaded), 0)
     else {
         panic!("c was the last")
     };
@@ -162,11 +180,13 @@ fn the_last_error_names_every_model_and_what_to_do() {
 
 #[test]
 fn chains_of_none_and_of_one_twice() {
-    assert!(chain(&[]).begin(0).is_none());
+    assert!(chain(&[]).start_turn(0).is_none());
     let mut failover = chain(&["a", "a"]);
-    let mut walk = failover.begin(0).unwrap();
-    let ended = failover.failed(&mut walk, &error(Reason::Format), 0);
-    assert!(matches!(ended, Decision::Stop(Stop::NoModelLeft(all)) if all.attempts.len() == 1));
+    let mut walk = failover.start_turn(0).unwrap();
+    let ended = failover.record_failure(&mut walk, &error(FailureReason::Format), 0);
+    assert!(
+        matches!(ended, FailoverDecision::Stop(FailoverStop::ChainExhausted(all)) if all.attempts.len() == 1)
+    );
 }
 
 #[test]
@@ -194,22 +214,22 @@ proptest! {
         let mut failover = Failover::new(settings, ids.iter().map(|id| model(id)).collect());
         let mut now_ms = 0;
         for reasons in turns {
-            let mut walk = failover.begin(now_ms).unwrap();
+            let mut walk = failover.start_turn(now_ms).unwrap();
             let mut asked = 0;
             for (reason, passed_ms) in reasons.iter().cycle() {
                 now_ms += passed_ms;
                 asked += 1;
                 let before = walk.model().clone();
-                match failover.failed(&mut walk, &error(*reason), now_ms) {
-                    Decision::Retry => prop_assert_eq!(walk.model(), &before),
-                    Decision::Next { model, why } => {
+                match failover.record_failure(&mut walk, &error(*reason), now_ms) {
+                    FailoverDecision::Retry => prop_assert_eq!(walk.model(), &before),
+                    FailoverDecision::Next { model, reason: why } => {
                         prop_assert_eq!(why, *reason);
                         prop_assert_ne!(&model, &before);
                         prop_assert!(walk.attempts().iter().all(|a| a.model != model));
                     }
-                    Decision::Stop(_) => break,
+                    FailoverDecision::Stop(_) => break,
                 }
-                prop_assert!(!matches!(reason, Reason::ContextOverflow | Reason::Cancelled));
+                prop_assert!(!matches!(reason, FailureReason::ContextOverflow | FailureReason::Cancelled));
             }
             prop_assert!(asked <= models * (1 + retries as usize));
         }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use ctxhost_files::SESSION_FILE_BYTES;
 
-use super::aside::beside;
-use super::disk::{Disk, DiskFile, Opening};
-use crate::lines::split;
+use super::disk::{DiskFile, JournalDisk, OpenMode};
+use super::sidecar::sidecar_path;
+use crate::lines::split_lines;
 
 /// What the file begins with; its last byte is the version.
 const HEAD: &[u8; 8] = b"ctxcrc\0\x01";
@@ -21,20 +21,20 @@ const ROW_BYTES: usize = 12;
 
 /// What is known of a line: its length in bytes and its CRC-32, both without the line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Row {
+pub(crate) struct ChecksumRow {
     length_bytes: u32,
     crc: u32,
 }
 
-impl Row {
+impl ChecksumRow {
     /// The row of a line.
-    pub(crate) fn of(line: &[u8]) -> Row {
+    pub(crate) fn from_line(line: &[u8]) -> ChecksumRow {
         let length_bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        Row { length_bytes, crc: crc32fast::hash(line) }
+        ChecksumRow { length_bytes, crc: crc32fast::hash(line) }
     }
 
     /// Whether two lines have the same length.
-    pub(crate) fn is_as_long_as(self, other: Row) -> bool {
+    pub(crate) fn is_as_long_as(self, other: ChecksumRow) -> bool {
         self.length_bytes == other.length_bytes
     }
 
@@ -49,50 +49,58 @@ impl Row {
     }
 
     /// The row of these bytes, where they are as they were written.
-    fn parse(bytes: &[u8]) -> Option<Row> {
+    fn parse(bytes: &[u8]) -> Option<ChecksumRow> {
         let (length, rest) = bytes.split_first_chunk()?;
         let (crc, _) = rest.split_first_chunk()?;
-        let row = Row { length_bytes: u32::from_le_bytes(*length), crc: u32::from_le_bytes(*crc) };
+        let row = ChecksumRow {
+            length_bytes: u32::from_le_bytes(*length),
+            crc: u32::from_le_bytes(*crc),
+        };
         (row.to_bytes() == bytes).then_some(row)
     }
 }
 
 /// The rows of a file of checksums.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Rows {
+pub(crate) struct ChecksumRows {
     /// In the order in which they were written.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ChecksumRow>,
     /// Whether some were cut short or damaged themselves.
     pub(crate) has_bad: bool,
 }
 
-impl Rows {
+impl ChecksumRows {
     /// Those beside a session; `None` where there are none that this version reads.
-    pub(crate) fn read_beside(session: &Path) -> Option<Rows> {
-        let bytes = ctxhost_files::read(&path_beside(session), SESSION_FILE_BYTES).ok()?;
+    pub(crate) fn read_beside(session: &Path) -> Option<ChecksumRows> {
+        let bytes = ctxhost_files::read(&checksum_path(session), SESSION_FILE_BYTES).ok()?;
         let body = bytes.strip_prefix(HEAD)?;
-        let parsed: Vec<Option<Row>> = body.chunks(ROW_BYTES).map(Row::parse).collect();
+        let parsed: Vec<Option<ChecksumRow>> =
+            body.chunks(ROW_BYTES).map(ChecksumRow::parse).collect();
         let has_bad = parsed.iter().any(Option::is_none);
-        Some(Rows { rows: parsed.into_iter().flatten().collect(), has_bad })
+        Some(ChecksumRows { rows: parsed.into_iter().flatten().collect(), has_bad })
     }
 }
 
 /// The file of checksums beside a session.
-pub(crate) fn path_beside(session: &Path) -> PathBuf {
-    beside(session, "crc")
+pub(crate) fn checksum_path(session: &Path) -> PathBuf {
+    sidecar_path(session, "crc")
 }
 
 /// Writes the checksums of all lines anew.
-pub(crate) fn rebuild(disk: Arc<dyn Disk>, session: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut checksums = Checksums::of(disk, session);
+pub(crate) fn rebuild(disk: Arc<dyn JournalDisk>, session: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut checksums = ChecksumWriter::new(disk, session);
     checksums.discard()?;
     checksums.open()?;
     checksums.write(bytes)
 }
 
 /// Writes these rows in the place of those that are there. No rows, no file.
-pub(crate) fn replace(disk: Arc<dyn Disk>, session: &Path, rows: &[Row]) -> io::Result<()> {
-    let mut checksums = Checksums::of(disk, session);
+pub(crate) fn replace(
+    disk: Arc<dyn JournalDisk>,
+    session: &Path,
+    rows: &[ChecksumRow],
+) -> io::Result<()> {
+    let mut checksums = ChecksumWriter::new(disk, session);
     checksums.discard()?;
     if rows.is_empty() {
         return Ok(());
@@ -103,14 +111,14 @@ pub(crate) fn replace(disk: Arc<dyn Disk>, session: &Path, rows: &[Row]) -> io::
 
 /// The file of checksums while its session is written to. Opened with the first row.
 #[derive(Debug)]
-pub(super) struct Checksums {
-    disk: Arc<dyn Disk>,
+pub(super) struct ChecksumWriter {
+    disk: Arc<dyn JournalDisk>,
     path: PathBuf,
-    state: State,
+    state: WriterState,
 }
 
 #[derive(Debug)]
-enum State {
+enum WriterState {
     Unopened,
     Open {
         file: Box<dyn DiskFile>,
@@ -120,37 +128,37 @@ enum State {
     Off,
 }
 
-impl Checksums {
-    pub(super) fn of(disk: Arc<dyn Disk>, session: &Path) -> Checksums {
-        Checksums { disk, path: path_beside(session), state: State::Unopened }
+impl ChecksumWriter {
+    pub(super) fn new(disk: Arc<dyn JournalDisk>, session: &Path) -> ChecksumWriter {
+        ChecksumWriter { disk, path: checksum_path(session), state: WriterState::Unopened }
     }
 
     /// Adds rows for the lines of what was written to the session. That they cannot be written is told
     /// in the log: the session itself has its lines.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let opened = match self.state {
-            State::Unopened => self.open(),
-            State::Open { .. } | State::Off => Ok(()),
+            WriterState::Unopened => self.open(),
+            WriterState::Open { .. } | WriterState::Off => Ok(()),
         };
         if let Err(error) = opened.and_then(|()| self.write(bytes)) {
             tracing::warn!(file = %self.path.display(), %error, "no more checksums for this session");
-            self.state = State::Off;
+            self.state = WriterState::Off;
         }
     }
 
     /// Removes the file: what it says is about to be wrong.
     pub(super) fn discard(&mut self) -> io::Result<()> {
         self.disk.remove(&self.path)?;
-        self.state = State::Unopened;
+        self.state = WriterState::Unopened;
         Ok(())
     }
 
     fn open(&mut self) -> io::Result<()> {
-        let mut file = self.disk.open(&self.path, Opening::Any)?;
+        let mut file = self.disk.open(&self.path, OpenMode::Any)?;
         let bytes = file.read()?;
         let is_ours = bytes.starts_with(HEAD);
         if bytes.len() >= HEAD.len() && !is_ours {
-            self.state = State::Off;
+            self.state = WriterState::Off;
             return Ok(());
         }
         // A crash may have cut the head or the last row short.
@@ -163,17 +171,17 @@ impl Checksums {
             file.append(HEAD)?;
         }
         let length_bytes = whole_bytes.max(HEAD.len()) as u64;
-        self.state = State::Open { file, length_bytes };
+        self.state = WriterState::Open { file, length_bytes };
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_rows(covered(bytes).map(Row::of))
+        self.write_rows(checksummed_lines(bytes).map(ChecksumRow::from_line))
     }
 
-    fn write_rows(&mut self, rows: impl Iterator<Item = Row>) -> io::Result<()> {
-        let State::Open { file, length_bytes } = &mut self.state else { return Ok(()) };
-        let rows: Vec<u8> = rows.flat_map(Row::to_bytes).collect();
+    fn write_rows(&mut self, rows: impl Iterator<Item = ChecksumRow>) -> io::Result<()> {
+        let WriterState::Open { file, length_bytes } = &mut self.state else { return Ok(()) };
+        let rows: Vec<u8> = rows.flat_map(ChecksumRow::to_bytes).collect();
         if let Err(error) = file.append(&rows) {
             // Half a row is found and cut off when the file is opened again.
             let _ = file.truncate(*length_bytes);
@@ -185,6 +193,6 @@ impl Checksums {
 }
 
 /// The lines that have rows: all but blank ones.
-pub(crate) fn covered(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    split(bytes).map(|(line, _)| line).filter(|line| !line.trim_ascii().is_empty())
+pub(crate) fn checksummed_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split_lines(bytes).map(|(line, _)| line).filter(|line| !line.trim_ascii().is_empty())
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use ctxhost_files::{Lines, check_regular, open_flags, read_lines_of};
+use ctxhost_files::{FileLines, check_regular, open_flags, read_open_lines};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -18,24 +18,24 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 pub(crate) const FOLDER_MODE: u32 = 0o700;
 
 /// A file system.
-pub(crate) trait Disk: std::fmt::Debug + Send + Sync {
+pub(crate) trait JournalDisk: std::fmt::Debug + Send + Sync {
     /// Opens a file for reading and appending; never through a link.
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>>;
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, in place of what has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file another name that nothing has yet.
-    fn name(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name; one that is not there is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in the folder of this path last.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// Makes one folder for its owner alone; one that is there stays as it is.
-    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
 }
 
 /// Which files may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum OpenMode {
     /// One that is there.
     Existing,
     /// One that is not.
@@ -49,7 +49,7 @@ pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
     /// All of it.
     fn read(&mut self) -> io::Result<Vec<u8>>;
     /// All of its lines but those that are too long to be held.
-    fn read_lines(&mut self) -> io::Result<Lines>;
+    fn read_lines(&mut self) -> io::Result<FileLines>;
     /// Its length now.
     fn length_bytes(&self) -> io::Result<u64>;
     /// Writes all bytes at the end.
@@ -72,16 +72,16 @@ pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
 
 /// The file system of the machine.
 #[derive(Debug)]
-pub(crate) struct RealDisk;
+pub(crate) struct OsJournalDisk;
 
-impl Disk for RealDisk {
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>> {
-        let is_new = opening == Opening::New;
+impl JournalDisk for OsJournalDisk {
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let is_new = opening == OpenMode::New;
         let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = OpenOptions::new()
             .read(true)
             .append(true)
-            .create(opening == Opening::Any)
+            .create(opening == OpenMode::Any)
             .create_new(is_new)
             .mode(FILE_MODE)
             .custom_flags(no_follow | open_flags())
@@ -89,7 +89,7 @@ impl Disk for RealDisk {
         check_regular(&file)?;
         let metadata = file.metadata()?;
         // The umask may have taken from the mode of a new file, and others may have added to an old one's.
-        let is_ours = opening != Opening::Existing && metadata.mode() & 0o777 != FILE_MODE;
+        let is_ours = opening != OpenMode::Existing && metadata.mode() & 0o777 != FILE_MODE;
         if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
             if is_new {
                 // A file that others might read is worse than none, and nothing is in it yet.
@@ -97,14 +97,14 @@ impl Disk for RealDisk {
             }
             return Err(error);
         }
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(OsJournalFile(file)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
 
-    fn name(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot do this in one step.
             Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
@@ -126,7 +126,7 @@ impl Disk for RealDisk {
         }
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(FOLDER_MODE).create(path) {
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
             Err(_) if path.is_dir() => Ok(()),
@@ -136,20 +136,20 @@ impl Disk for RealDisk {
 }
 
 /// Makes a folder and those above it that are not there, so that none is gone after a crash.
-pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+pub(crate) fn create_folders(disk: &dyn JournalDisk, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     missing.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(
         |folder| {
-            disk.make_folder(folder)?;
+            disk.create_folder(folder)?;
             disk.sync_folder(&std::path::absolute(folder)?)
         },
     )
 }
 
 #[derive(Debug)]
-struct RealFile(File);
+struct OsJournalFile(File);
 
-impl DiskFile for RealFile {
+impl DiskFile for OsJournalFile {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.rewind()?;
@@ -157,9 +157,9 @@ impl DiskFile for RealFile {
         Ok(bytes)
     }
 
-    fn read_lines(&mut self) -> io::Result<Lines> {
+    fn read_lines(&mut self) -> io::Result<FileLines> {
         self.0.rewind()?;
-        read_lines_of(&self.0, self.0.metadata()?.len())
+        read_open_lines(&self.0, self.0.metadata()?.len())
     }
 
     fn length_bytes(&self) -> io::Result<u64> {

@@ -17,11 +17,11 @@ pub enum SyncPolicy {
 
 /// How long an append waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(super) enum SyncDemand {
     /// As the policy says of single appends.
-    AsUsual,
+    ByPolicy,
     /// Until it is on the disk, unless that is left to the system.
-    ForDisk,
+    Required,
 }
 
 impl SyncPolicy {
@@ -34,10 +34,10 @@ impl SyncPolicy {
         }
     }
 
-    pub(super) fn waits(self, wait: Wait) -> bool {
+    pub(super) fn needs_sync(self, wait: SyncDemand) -> bool {
         match self {
             SyncPolicy::Always => true,
-            SyncPolicy::Turn => wait == Wait::ForDisk,
+            SyncPolicy::Turn => wait == SyncDemand::Required,
             SyncPolicy::Os => false,
         }
     }

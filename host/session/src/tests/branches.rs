@@ -77,14 +77,14 @@ fn live_is_what_a_runtime_would_append() {
     assert_eq!(
         shape,
         [
-            (Role::System, Kind::Message),
-            (Role::User, Kind::Message),
-            (Role::Assistant, Kind::Message),
-            (Role::Tool, Kind::Message),
-            (Role::User, Kind::Bash),
-            (Role::User, Kind::Custom),
-            (Role::User, Kind::BranchSummary),
-            (Role::Assistant, Kind::Message),
+            (Role::System, EntryKind::Message),
+            (Role::User, EntryKind::Message),
+            (Role::Assistant, EntryKind::Message),
+            (Role::Tool, EntryKind::Message),
+            (Role::User, EntryKind::Bash),
+            (Role::User, EntryKind::Custom),
+            (Role::User, EntryKind::BranchSummary),
+            (Role::Assistant, EntryKind::Message),
         ]
     );
     assert_eq!(entries[0].text, "rules\nmore");

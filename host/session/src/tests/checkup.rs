@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::checkup::{Checkup, Fault, FaultKind, NoteKind};
-use crate::recording;
+use crate::fsck::{FaultKind, FsckNoteKind, FsckReport, SessionFault};
+use crate::import;
 
 /// The lines of a session with everything that can stand in one; the compaction is on line 6.
 fn written(path: &Path) -> Vec<Vec<u8>> {
@@ -31,17 +31,17 @@ fn written(path: &Path) -> Vec<Vec<u8>> {
 fn adopt(session: &mut Session, record: &serde_json::Value) {
     let header = session.header().line().to_owned();
     let other = Session::parse("other", format!("{header}\n{record}\n").as_bytes()).unwrap();
-    session.adopt(&other.records()[0]).unwrap();
+    session.append_copy(&other.records()[0]).unwrap();
 }
 
-fn kinds(checkup: &Checkup) -> Vec<(usize, FaultKind)> {
+fn kinds(checkup: &FsckReport) -> Vec<(usize, FaultKind)> {
     checkup.faults.iter().map(|fault| (fault.line, fault.kind)).collect()
 }
 
 /// Writes the damaged bytes, and looks at them: they open where they have a header, and keep their bytes.
-fn damaged(path: &Path, bytes: &[u8]) -> Checkup {
+fn damaged(path: &Path, bytes: &[u8]) -> FsckReport {
     fs::write(path, bytes).unwrap();
-    let checkup = Checkup::of(path).unwrap();
+    let checkup = FsckReport::check(path).unwrap();
     match Session::read(path) {
         // A header that lost its version is read as one of version 1, in memory.
         Ok(session) => assert!(session.migrated_from().is_some() || session.to_bytes() == bytes),
@@ -93,10 +93,10 @@ proptest! {
         let line = whole[..keep].iter().filter(|byte| **byte == b'\n').count() + 1;
         // A cut that takes the last line break alone takes nothing that was said.
         if keep + 1 == whole.len() {
-            prop_assert!(checkup.is_sound(), "{:?}", checkup.faults);
+            prop_assert!(checkup.is_intact(), "{:?}", checkup.faults);
         } else {
             prop_assert!(checkup.faults.iter().all(|fault| fault.line >= line || fault.kind == FaultKind::Header));
-            let is_named = |fault: &Fault| fault.line == line || fault.line == line + 1;
+            let is_named = |fault: &SessionFault| fault.line == line || fault.line == line + 1;
             prop_assert!(checkup.faults.iter().any(is_named), "{line}: {:?}", checkup.faults);
         }
     }
@@ -127,7 +127,7 @@ proptest! {
         lines.insert(to, line);
         let checkup = damaged(&path, &lines.concat());
         let (first, last) = (from.min(to) + 1, from.max(to) + 1);
-        let is_inside = |fault: &Fault| (first..=last + 1).contains(&fault.line);
+        let is_inside = |fault: &SessionFault| (first..=last + 1).contains(&fault.line);
         prop_assert!(checkup.faults.iter().all(is_inside), "{:?}", checkup.faults);
         prop_assert!(checkup.faults.iter().any(|fault| fault.kind == FaultKind::Reordered));
     }
@@ -162,7 +162,7 @@ fn a_torn_tail_is_set_aside_by_a_repair() {
     let checkup = damaged(&path, &torn);
     assert_eq!(kinds(&checkup), [(11, FaultKind::TornTail)]);
     let repaired = checkup.repair().unwrap();
-    assert!(repaired.is_sound() && repaired.notes.is_empty(), "{repaired:?}");
+    assert!(repaired.is_intact() && repaired.notes.is_empty(), "{repaired:?}");
     assert_eq!(repaired.repairs.len(), 1, "{repaired:?}");
     assert_eq!(fs::read(folder.path().join("s.jsonl.torn")).unwrap(), b"{\"type\":\"mess");
     assert_eq!(fs::read(&path).unwrap(), lines.concat());
@@ -175,7 +175,7 @@ fn another_programs_lines_are_no_fault_and_a_repair_knows_them() {
     let last = Session::read(&path).unwrap().leaf().unwrap().id().to_owned();
     let bytes = [lines.concat(), format!("{}\n", foreign.replace("PARENT", &last)).into()].concat();
     let checkup = damaged(&path, &bytes);
-    assert!(checkup.is_sound());
+    assert!(checkup.is_intact());
     assert_eq!(checkup.notes[0].message, "one line has no checksum");
     let repaired = checkup.repair().unwrap();
     assert_eq!((repaired.faults.len(), repaired.notes.len()), (0, 0), "{repaired:?}");
@@ -191,7 +191,7 @@ fn a_repair_keeps_the_proof_of_damage() {
     let at = lines[2].len() / 2;
     lines[2][at] ^= 1;
     let repaired = damaged(&path, &lines.concat()).repair().unwrap();
-    assert!(!repaired.is_sound());
+    assert!(!repaired.is_intact());
     assert!(repaired.repairs[0].contains("if they were changed on purpose"), "{repaired:?}");
     assert_eq!(fs::read(&checksums).unwrap(), before);
 }
@@ -212,12 +212,15 @@ fn checksums_are_never_needed() {
             Some(bytes) => fs::write(&beside, bytes).unwrap(),
         }
         let checkup = damaged(&path, &lines.concat());
-        assert!(checkup.is_sound() && checkup.notes[0].kind == NoteKind::Checksums, "{checkup:?}");
+        assert!(
+            checkup.is_intact() && checkup.notes[0].kind == FsckNoteKind::Checksums,
+            "{checkup:?}"
+        );
         let mut session = Session::open(&path).unwrap();
         session.append(user("on")).unwrap();
         drop(session);
-        let repaired = Checkup::of(&path).unwrap().repair().unwrap();
-        assert!(repaired.is_sound() && repaired.notes.is_empty(), "{checksums:?}: {repaired:?}");
+        let repaired = FsckReport::check(&path).unwrap().repair().unwrap();
+        assert!(repaired.is_intact() && repaired.notes.is_empty(), "{checksums:?}: {repaired:?}");
     }
 }
 
@@ -229,10 +232,10 @@ fn modes_and_left_overs_are_noted_and_put_right() {
     for left in ["s.jsonl.migrating", "s.jsonl.lock"] {
         fs::write(folder.path().join(left), "{").unwrap();
     }
-    let checkup = Checkup::of(&path).unwrap();
-    let kinds: Vec<NoteKind> = checkup.notes.iter().map(|note| note.kind).collect();
-    assert_eq!(kinds, [NoteKind::Mode, NoteKind::LeftOver, NoteKind::LeftOver]);
-    assert!(checkup.is_sound());
+    let checkup = FsckReport::check(&path).unwrap();
+    let kinds: Vec<FsckNoteKind> = checkup.notes.iter().map(|note| note.kind).collect();
+    assert_eq!(kinds, [FsckNoteKind::Mode, FsckNoteKind::LeftOver, FsckNoteKind::LeftOver]);
+    assert!(checkup.is_intact());
     let repaired = checkup.repair().unwrap();
     assert_eq!((repaired.notes.len(), repaired.repairs.len()), (0, 3), "{repaired:?}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -242,15 +245,15 @@ fn modes_and_left_overs_are_noted_and_put_right() {
 fn a_session_that_is_open_is_checked_without_being_touched() {
     let (_folder, path, _) = home();
     let session = Session::open(&path).unwrap();
-    let checkup = Checkup::of(&path).unwrap();
-    assert!(checkup.is_sound() && checkup.notes.is_empty(), "{checkup:?}");
+    let checkup = FsckReport::check(&path).unwrap();
+    assert!(checkup.is_intact() && checkup.notes.is_empty(), "{checkup:?}");
     assert_eq!(checkup.holder.unwrap().pid, std::process::id());
     drop(session);
-    assert!(Checkup::of(&path).unwrap().holder.is_none());
+    assert!(FsckReport::check(&path).unwrap().holder.is_none());
 }
 
 #[test]
 fn recordings_still_read_whatever_lies_beside_them() {
     let (_folder, path, _) = home();
-    assert_eq!(recording::read(&path).unwrap().session.records().len(), 9);
+    assert_eq!(import::open_file(&path).unwrap().session.records().len(), 9);
 }

@@ -1,6 +1,6 @@
 //! Compactions: by Pi's rule, and by the projection that ctxhost recorded.
 
-use ctxhost_engine_api::{Item, Plan, Transcript};
+use ctxhost_engine_api::{Plan, PlanItem, Transcript};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn a_projection_comes_back_exactly() {
     );
     let live = seen(&session.live(1));
     assert_eq!(live[1].id, format!("{id}#0"));
-    assert_eq!((live[1].kind, live[1].role), (Kind::CompactionSummary, Role::User));
+    assert_eq!((live[1].kind, live[1].role), (EntryKind::CompactionSummary, Role::User));
     assert!(live[1].flags.contains(Flags::SYNTHETIC));
     assert!(live[0].flags.contains(Flags::PINNED));
     assert!(live[3].flags.contains(Flags::REPLACED));
@@ -243,7 +243,7 @@ fn a_checkpoint_stands_for_earlier_system_messages() {
     let live = seen(&session.live(0));
     assert_eq!(live[0].text, "all rules");
     assert!(live[0].flags.contains(Flags::PINNED) && live[0].role == Role::System);
-    assert_eq!(live[1].kind, Kind::CompactionSummary);
+    assert_eq!(live[1].kind, EntryKind::CompactionSummary);
     assert_eq!((live.len(), live[2].text.as_str()), (3, "message 1"));
 
     compact(&mut session, |plan| {
@@ -283,7 +283,7 @@ pub(super) fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
         match choices[seq as usize % choices.len()] % 7 {
             0..=2 => plan.keep(seq..seq + 1),
             3 => plan.replace_text(seq, format!("told {seq}")),
-            4 if entry.kind() == Kind::Message => {
+            4 if entry.kind() == EntryKind::Message => {
                 plan.replace_raw(seq, entry.raw().replace("read", "read again"))
             }
             5 => plan.insert(Role::User, format!("summary {seq}"), seq..seq + 1),
@@ -293,7 +293,7 @@ pub(super) fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
     plan
 }
 
-fn told(item: &Item<'_>) -> (Role, String, u64) {
+fn told(item: &PlanItem<'_>) -> (Role, String, u64) {
     (item.role(), item.text().into_owned(), item.tokens())
 }
 

@@ -169,7 +169,7 @@ fn a_missing_last_line_break_is_added_with_the_next_line() {
 
 #[test]
 fn a_line_that_is_too_long_keeps_its_number_and_its_length() {
-    use ctxhost_files::{Lines, LongLine};
+    use ctxhost_files::{FileLines, LongLine};
     let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
     let record = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"first"}}"#;
     let long = |line| LongLine { line, length_bytes: 1 << 30 };
@@ -179,8 +179,8 @@ fn a_line_that_is_too_long_keeps_its_number_and_its_length() {
         // The last line has no line break.
         (format!("{header}\n{record}\n"), 3),
     ] {
-        let lines = Lines { bytes: text.clone().into_bytes(), long: vec![long(line)] };
-        let contents = crate::parse::lines("s", &lines).unwrap();
+        let lines = FileLines { bytes: text.clone().into_bytes(), long: vec![long(line)] };
+        let contents = crate::parse::parse_lines("s", &lines).unwrap();
         assert_eq!(contents.problems[0].line, line, "{text}");
         assert!(contents.problems[0].message.contains("1073741824 bytes"), "{text}");
         assert_eq!(contents.length_bytes(), text.len() as u64 + (1 << 30), "{text}");

@@ -98,8 +98,8 @@ const TORN_V1: &str = "{\"type\":\"session\",\"id\":\"old\"}\n{\"type\":\"mess";
 #[test]
 fn child_makes_files() {
     let Some(folder) = given_folder() else { return };
-    let sessions = SessionFolder::of(&folder.join("state/sessions"), Path::new("/home/dev"));
-    let mut session = sessions.create(Path::new("/home/dev")).unwrap();
+    let sessions = SessionFolder::for_cwd(&folder.join("state/sessions"), Path::new("/home/dev"));
+    let mut session = sessions.start_session(Path::new("/home/dev")).unwrap();
     talk(&mut session, 2);
     let old = sessions.path().join("old.jsonl");
     fs::write(&old, TORN_V1).unwrap();

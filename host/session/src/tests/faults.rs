@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::faulty_disk::{FaultyDisk, How};
 use super::*;
 use crate::journal::Journal;
-use crate::journal::disk::make_folders;
-use crate::{LineFault, SessionError, Store, SyncPolicy, parse};
+use crate::journal::disk::create_folders;
+use crate::{LineFault, SessionError, SessionStorage, SyncPolicy, parse};
 
 /// What is on the disk before.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,14 +50,17 @@ impl Start {
 fn opened(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
     let mut journal = Journal::open_on(Arc::new(disk.clone()), path)?;
     let bytes = journal.read()?;
-    Ok(Session::of(parse::lines("s", &bytes)?, Store::File(Box::new(journal))))
+    Ok(Session::from_contents(
+        parse::parse_lines("s", &bytes)?,
+        SessionStorage::File(Box::new(journal)),
+    ))
 }
 
 fn created(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
-    let header = Header::new(Some("s"), "/", 1_000);
+    let header = SessionHeader::new(Some("s"), "/", 1_000);
     let session = Session::in_memory(header);
     let journal = Journal::create_on(Arc::new(disk.clone()), path, &session.to_bytes())?;
-    Ok(Session { store: Store::File(Box::new(journal)), ..session })
+    Ok(Session { store: SessionStorage::File(Box::new(journal)), ..session })
 }
 
 /// One life of a session: what was acknowledged, and all that was tried.
@@ -201,7 +204,7 @@ fn a_folder_that_cannot_be_made_or_synced_is_an_error() {
     let made = (0..).take_while(|from| {
         let folder = tempfile::tempdir().unwrap();
         let disk = FaultyDisk::new(How::Io, *from, false);
-        let made = make_folders(&disk, &folder.path().join("a/b"));
+        let made = create_folders(&disk, &folder.path().join("a/b"));
         assert_eq!(made.is_err(), disk.failed().is_some());
         made.is_err()
     });
@@ -245,12 +248,12 @@ fn what_is_held_back_is_written_when_somebody_has_time_or_something_else_is_said
     let path = folder.path().join("s.jsonl");
     let disk = FaultyDisk::new(How::Io, usize::MAX, false);
     let mut session = created(&disk, &path).unwrap();
-    session.write_behind();
+    session.enable_write_behind();
     let written = || Session::read(&path).unwrap().record_count();
     let before = written();
     session.append_all([user("one"), user("two")], 1).unwrap();
     assert_eq!((session.record_count(), written()), (before + 2, before));
-    session.write_out().unwrap();
+    session.flush().unwrap();
     assert_eq!(written(), before + 2);
     // A single line waits for nobody, and takes along what was said before it.
     session.append_all([user("three")], 1).unwrap();
@@ -270,12 +273,12 @@ fn what_was_held_back_and_cannot_be_written_ends_the_session_and_leaves_the_file
         let path = folder.path().join("s.jsonl");
         let disk = FaultyDisk::new(how, usize::MAX, false);
         let mut session = created(&disk, &path).unwrap();
-        session.write_behind();
+        session.enable_write_behind();
         let before = fs::read(&path).unwrap();
         session.append_all([user("one"), user("two")], 1).unwrap();
         let next = disk.0.lock().unwrap().seen;
         disk.0.lock().unwrap().from = next;
-        session.write_out().unwrap_err();
+        session.flush().unwrap_err();
         disk.heal();
         let refused = session.append_all([user("three")], 1);
         assert!(matches!(refused, Err(SessionError::Broken { .. })), "{how:?}: {refused:?}");

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::journal::disk::{Disk, DiskFile, Opening, RealDisk};
+use crate::journal::disk::{DiskFile, JournalDisk, OpenMode, OsJournalDisk};
 
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,38 +74,42 @@ impl FaultyDisk {
     }
 }
 
-impl Disk for FaultyDisk {
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>> {
-        if opening != Opening::Existing {
+impl JournalDisk for FaultyDisk {
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        if opening != OpenMode::Existing {
             self.step(&FaultyDisk::named("create", path))?;
         }
         let name = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Box::new(FaultyFile { file: RealDisk.open(path, opening)?, disk: self.clone(), name }))
+        Ok(Box::new(FaultyFile {
+            file: OsJournalDisk.open(path, opening)?,
+            disk: self.clone(),
+            name,
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("rename", from))?;
-        RealDisk.rename(from, to)
+        OsJournalDisk.rename(from, to)
     }
 
-    fn name(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("name", from))?;
-        RealDisk.name(from, to)
+        OsJournalDisk.rename_new(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("remove", path))?;
-        RealDisk.remove(path)
+        OsJournalDisk.remove(path)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("sync folder of", path))?;
-        RealDisk.sync_folder(path)
+        OsJournalDisk.sync_folder(path)
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.step("make folder")?;
-        RealDisk.make_folder(path)
+        OsJournalDisk.create_folder(path)
     }
 }
 
@@ -127,7 +131,7 @@ impl DiskFile for FaultyFile {
         self.file.read()
     }
 
-    fn read_lines(&mut self) -> io::Result<ctxhost_files::Lines> {
+    fn read_lines(&mut self) -> io::Result<ctxhost_files::FileLines> {
         self.file.read_lines()
     }
 

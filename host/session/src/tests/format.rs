@@ -68,7 +68,7 @@ fn every_field_that_is_written_is_described() {
         extra_details: json!({ "a": 1 }),
     };
     session.compact(compaction).unwrap();
-    let header = Header::new(None, "/", 0).with_parent_session("other.jsonl");
+    let header = SessionHeader::new(None, "/", 0).with_parent_session("other.jsonl");
     let mut found = Vec::new();
     names(&serde_json::from_str(header.line()).unwrap(), &mut found);
     for record in session.records() {

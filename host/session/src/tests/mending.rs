@@ -8,8 +8,8 @@ use proptest::sample::Index;
 
 use super::compaction::compact;
 use super::*;
-use crate::checkup::Checkup;
-use crate::{SessionError, recording};
+use crate::fsck::FsckReport;
+use crate::{SessionError, import};
 
 const HEADER: &str = r#"{"type":"session","version":3,"id":"0199-mine","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/home/dev","parentSession":"/home/dev/p.jsonl"}"#;
 
@@ -23,8 +23,8 @@ impl State {
     fn new() -> State {
         let folder = quick_folder();
         let path = folder.path().join("2026-11-21T01-41-21-054Z_0199-mine.jsonl");
-        let header = Header::parse(HEADER).unwrap();
-        let mut session = Session::in_memory(header).kept_in(&path).unwrap();
+        let header = SessionHeader::parse(HEADER).unwrap();
+        let mut session = Session::in_memory(header).into_file(&path).unwrap();
         session.checkpoint_from_bytes = 0;
         talk(&mut session, 6);
         compact(&mut session, |plan| {
@@ -33,7 +33,7 @@ impl State {
         .unwrap();
         talk(&mut session, 3);
         drop(session);
-        fs::write(crate::pending_file(&path), r#"{"version":1,"session":"0199-mine"}"#).unwrap();
+        fs::write(crate::pending_path(&path), r#"{"version":1,"session":"0199-mine"}"#).unwrap();
         fs::write(beside(&path, "lock"), r#"{"pid":1,"host":"h","program":"p","since":"s"}"#)
             .unwrap();
         State { folder, path }
@@ -46,8 +46,8 @@ impl State {
         files
     }
 
-    fn repair(&self) -> Checkup {
-        Checkup::of(&self.path).unwrap().repair().unwrap()
+    fn repair(&self) -> FsckReport {
+        FsckReport::check(&self.path).unwrap().repair().unwrap()
     }
 }
 
@@ -63,11 +63,11 @@ fn said(session: &Session) -> Vec<String> {
 }
 
 /// A session file of these bytes and nothing beside it; what a repair makes of it.
-fn repaired(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf, Checkup) {
+fn repaired(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf, FsckReport) {
     let folder = quick_folder();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let checkup = Checkup::of(&path).unwrap().repair().unwrap();
+    let checkup = FsckReport::check(&path).unwrap().repair().unwrap();
     (folder, path, checkup)
 }
 
@@ -132,7 +132,7 @@ fn a_damaged_header_is_told_everywhere_with_what_mends_it() {
     let errors = [
         Session::open(&state.path).unwrap_err().to_string(),
         Session::read(&state.path).unwrap_err().to_string(),
-        recording::read(&state.path).unwrap_err().to_string(),
+        import::open_file(&state.path).unwrap_err().to_string(),
     ];
     for error in errors {
         assert!(error.contains("line 1, cannot be read: not JSON from column"), "{error}");
@@ -140,7 +140,7 @@ fn a_damaged_header_is_told_everywhere_with_what_mends_it() {
         assert!(error.contains("`ctxhost fsck --repair"), "{error}");
     }
     let checkup = state.repair();
-    assert!(checkup.is_sound(), "{checkup:?}");
+    assert!(checkup.is_intact(), "{checkup:?}");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_header_is_written_anew_from_what_is_left() {
     for (damaged, name, id, time, cwd) in cases {
         let line = if damaged.is_empty() { String::new() } else { format!("{damaged}\n") };
         let (_folder, path, checkup) = repaired(name, format!("{line}{records}").as_bytes());
-        assert!(checkup.is_sound(), "{damaged}: {checkup:?}");
+        assert!(checkup.is_intact(), "{damaged}: {checkup:?}");
         let session = Session::read(&path).unwrap();
         let header = session.header();
         assert!(
@@ -240,7 +240,7 @@ fn older_versions_keep_theirs() {
     for (record, version) in [(first, 1), (second, 2)] {
         let (_folder, path, checkup) =
             repaired("s.jsonl", format!("garbage\n{record}\n").as_bytes());
-        assert!(checkup.is_sound(), "{checkup:?}");
+        assert!(checkup.is_intact(), "{checkup:?}");
         let session = Session::read(&path).unwrap();
         assert_eq!(session.migrated_from(), Some(version));
         assert_eq!(texts(&session), ["hi"]);
@@ -262,7 +262,7 @@ fn what_holds_no_record_stays_as_it_is() {
     ];
     for bytes in others {
         let (folder, path, checkup) = repaired("s.jsonl", bytes);
-        assert!(!checkup.is_sound(), "{checkup:?}");
+        assert!(!checkup.is_intact(), "{checkup:?}");
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert!(!fs::exists(folder.path().join("s.jsonl.damaged")).unwrap());
     }
@@ -277,6 +277,6 @@ fn a_session_that_is_open_is_not_mended() {
     let repaired = state.repair();
     assert!(repaired.repairs[0].contains("is open in another writer"), "{repaired:?}");
     drop(open);
-    assert!(state.repair().is_sound());
+    assert!(state.repair().is_intact());
     assert!(matches!(Session::open(&state.path), Ok(_) | Err(SessionError::Locked { .. })));
 }

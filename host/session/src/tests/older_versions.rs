@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::checkup::Checkup;
+use crate::fsck::FsckReport;
 
 const V1: &str = concat!(
     r#"{"type":"session","id":"old","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/","provider":"p","modelId":"m","x":1.0}"#,
@@ -118,7 +118,7 @@ fn every_version_opens_goes_on_and_is_sound() {
         let path = folder.path().join("s.jsonl");
         fs::write(&path, bytes).unwrap();
         // Its checksums are those of the older file.
-        assert!(Checkup::of(&path).unwrap().repair().unwrap().is_sound());
+        assert!(FsckReport::check(&path).unwrap().repair().unwrap().is_intact());
         let mut session = Session::open(&path).unwrap();
         assert_eq!(session.migrated_from(), (version < 3).then_some(version));
         session.append(user("two")).unwrap();
@@ -126,8 +126,8 @@ fn every_version_opens_goes_on_and_is_sound() {
         assert_eq!(texts(&Session::read(&path).unwrap()), ["one", "two"], "version {version}");
         let original = fs::read_to_string(folder.path().join(format!("s.jsonl.v{version}.bak")));
         assert_eq!(original.ok().as_deref(), (version < 3).then_some(bytes));
-        let checkup = Checkup::of(&path).unwrap();
-        assert!(checkup.is_sound(), "version {version}: {checkup:?}");
+        let checkup = FsckReport::check(&path).unwrap();
+        assert!(checkup.is_intact(), "version {version}: {checkup:?}");
     }
 }
 
@@ -140,7 +140,7 @@ fn checksums_have_their_format() {
     let folder = tempfile::tempdir().unwrap();
     let (path, bytes) = (folder.path().join("s.jsonl"), EVERY_VERSION[2].1);
     let session = Session::parse("s", bytes.as_bytes()).unwrap();
-    drop(session.kept_in(&path).unwrap());
+    drop(session.into_file(&path).unwrap());
     let written = fs::read(folder.path().join("s.jsonl.crc")).unwrap();
     assert_eq!(&written[..8], b"ctxcrc\0\x01");
     let hex: String = written[8..].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -31,9 +31,9 @@ impl Place {
     /// The session as it is now, with a checkpoint for the newest compaction of its branch.
     fn keep(&self, session: &mut Session) {
         fs::write(&self.path, session.to_bytes()).unwrap();
-        let contents = session.contents.at_hand_mut();
-        let compaction = contents.stand().unwrap();
-        checkpoint::keep(&self.path, contents, compaction, None).unwrap();
+        let contents = session.contents.loaded_mut();
+        let compaction = contents.compute_live_base().unwrap();
+        checkpoint::write_checkpoint(&self.path, contents, compaction, None).unwrap();
     }
 
     fn open(&self) -> Session {
@@ -48,10 +48,10 @@ impl Place {
 
 /// All that is asked of a session on the way to its next turn.
 fn asked(session: &Session) -> impl PartialEq + std::fmt::Debug + use<> {
-    let own = session.own_records("ctxhost.test");
+    let own = session.host_records("ctxhost.test");
     let own: Vec<(String, Value)> = own.map(|(it, data)| (it.id().to_owned(), data)).collect();
-    let contents = session.contents.at_hand();
-    let first_task = contents.first_task.and_then(|at| contents.at(at)).map(Record::id);
+    let contents = session.contents.loaded();
+    let first_task = contents.first_task.and_then(|at| contents.record_at(at)).map(Record::id);
     (
         seen(&session.live(0)),
         session.leaf().map(|leaf| leaf.line().to_owned()),
@@ -81,13 +81,11 @@ fn check_the_same(place: &Place, choices: &[u8]) {
     assert_eq!(asked(&fast), asked(&whole));
     let ids: Vec<String> = whole.records().iter().map(|record| record.id().to_owned()).collect();
     for record in whole.records() {
-        let letter = record.letter_id();
-        assert!(
-            letter
-                .is_none_or(|id| fast.delivered().contains(&id) && whole.delivered().contains(&id))
-        );
+        let letter = record.inbox_id();
+        assert!(letter.is_none_or(|id| fast.delivered_messages().contains(&id)
+            && whole.delivered_messages().contains(&id)));
     }
-    assert!(!fast.delivered().contains("no such letter"));
+    assert!(!fast.delivered_messages().contains("no such letter"));
     for (number, sort) in choices.iter().enumerate() {
         let (body, time_ms) = (any_body(*sort, number), 9_000 + number as i64);
         let id = fast.append_at(body.clone(), time_ms).unwrap();
@@ -112,7 +110,7 @@ fn check_the_same(place: &Place, choices: &[u8]) {
     assert_eq!(told(&fast), told(&whole));
     drop(fast);
     let again = place.open();
-    assert!(again.has_unread(), "its compaction left a checkpoint");
+    assert!(again.is_partially_loaded(), "its compaction left a checkpoint");
     assert_eq!(asked(&again), asked(&whole));
 }
 
@@ -202,7 +200,7 @@ fn take(session: &mut Session, step: &Step) {
             }
         }
         Step::Undo => {
-            session.undo_compaction().unwrap();
+            session.undo_newest_compaction().unwrap();
         }
     }
 }
@@ -334,8 +332,8 @@ fn long() -> (Place, Session) {
 fn the_next_turn_reads_the_newest_part_alone() {
     let (place, session) = long();
     let mut fast = place.open();
-    assert!(fast.has_unread());
-    let records = fast.contents.at_hand().records.len();
+    assert!(fast.is_partially_loaded());
+    let records = fast.contents.loaded().records.len();
     assert!(records < session.records().len() / 3, "{records} records");
     let id = fast.append(user("go on")).unwrap();
     assert!(fast.entry(&id).is_some() && fast.model().is_none() && fast.leaf().is_some());
@@ -344,10 +342,10 @@ fn the_next_turn_reads_the_newest_part_alone() {
         plan.keep(0..1).keep(3..5);
     })
     .unwrap();
-    assert!(fast.has_unread(), "nothing of a turn reads the rest");
+    assert!(fast.is_partially_loaded(), "nothing of a turn reads the rest");
     assert_eq!(fast.records().len(), session.records().len() + 2);
     drop(fast);
-    assert!(place.open().has_unread());
+    assert!(place.open().is_partially_loaded());
 }
 
 #[test]
@@ -364,14 +362,14 @@ fn a_checkpoint_that_is_off_in_any_way_is_passed_over() {
             for off in [&sound[..at], &flipped[..]] {
                 fs::write(&path, off).unwrap();
                 let fast = place.open();
-                assert!(!fast.has_unread(), "{suffix} at {at}");
+                assert!(!fast.is_partially_loaded(), "{suffix} at {at}");
                 assert_eq!(asked(&fast), expected);
             }
         }
         fs::remove_file(&path).unwrap();
-        assert!(!place.open().has_unread());
+        assert!(!place.open().is_partially_loaded());
         fs::write(&path, &sound).unwrap();
-        assert!(place.open().has_unread());
+        assert!(place.open().is_partially_loaded());
     }
 }
 
@@ -388,7 +386,7 @@ fn the_checkpoint_of_another_session_or_of_another_time_is_passed_over() {
     .unwrap();
     fs::write(&place.path, session.to_bytes()).unwrap();
     let late = place.open();
-    assert!(late.has_unread(), "an older checkpoint has a longer tail");
+    assert!(late.is_partially_loaded(), "an older checkpoint has a longer tail");
     assert_eq!(asked(&late), asked(&session));
     drop(late);
 
@@ -436,7 +434,7 @@ fn what_is_read_late_holds_what_was_appended_since() {
     let early = fast.append(user("early")).unwrap();
     assert_eq!(fast.records().len(), session.records().len() + 1);
     let late = fast.append(user("late")).unwrap();
-    assert!(!fast.has_unread(), "once read, all of it is at hand");
+    assert!(!fast.is_partially_loaded(), "once read, all of it is at hand");
     assert_eq!(fast.record(&late).unwrap().parent_id(), Some(early.as_str()));
     assert_eq!(fast.to_bytes(), fs::read(&place.path).unwrap());
 }
@@ -446,9 +444,9 @@ fn what_cannot_be_read_is_not_taken_for_all() {
     let (place, _) = long();
     let mut fast = place.open();
     fs::remove_file(&place.path).unwrap();
-    assert!(!fast.records().is_empty() && fast.has_unread());
+    assert!(!fast.records().is_empty() && fast.is_partially_loaded());
     assert!(fast.set_leaf("00000000").is_err());
-    assert!(fast.kept_in(&place.beside("copy")).is_err());
+    assert!(fast.into_file(&place.beside("copy")).is_err());
     assert!(!place.beside("copy").exists());
 }
 
@@ -483,11 +481,11 @@ fn a_long_session_without_a_checkpoint_gets_one_with_its_next_record() {
     let (place, _) = long();
     forget(&place.path);
     let mut session = place.open();
-    assert!(!session.has_unread());
+    assert!(!session.is_partially_loaded());
     session.append(user("next")).unwrap();
     drop(session);
     let fast = place.open();
-    assert!(fast.has_unread());
+    assert!(fast.is_partially_loaded());
     assert_eq!(asked(&fast), asked(&place.whole()));
 }
 

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{NewCompaction, RecordKind, Recovered, SessionError, pending_file};
+use crate::{CompactionRecovery, NewCompaction, RecordKind, SessionError, pending_path};
 
 /// A session file of six messages.
 fn session() -> (TempDir, PathBuf, Session) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
-    let mut session = Session::in_memory(Header::new(Some("mine"), "/home/dev", 1_000));
+    let mut session = Session::in_memory(SessionHeader::new(Some("mine"), "/home/dev", 1_000));
     talk(&mut session, 6);
-    let session = session.kept_in(&path).unwrap();
+    let session = session.into_file(&path).unwrap();
     (folder, path, session)
 }
 
@@ -38,7 +38,7 @@ fn compact(session: &mut Session) -> String {
 fn worked_out() -> (TempDir, PathBuf, Vec<u8>, Vec<u8>) {
     let (folder, path, mut session) = session();
     let before = session.to_bytes();
-    session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual").fulfilled();
+    session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual").complete();
     // Somebody seems to write to the file, for an instant: the append is refused.
     fs::write(&path, [&before[..], b"x"].concat()).unwrap();
     let failed = try_compact(&mut session);
@@ -56,12 +56,12 @@ fn check_nothing_is_pending(folder: &Path) {
     assert!(!names.iter().any(|name| name.contains("pending")), "{names:?}");
 }
 
-fn recover(path: &Path) -> (Recovered, Vec<u8>) {
+fn recover(path: &Path) -> (CompactionRecovery, Vec<u8>) {
     let mut session = Session::open(path).unwrap();
     let recovered = session.recover_compaction();
-    assert!(!pending_file(path).exists(), "nothing is left beside it");
+    assert!(!pending_path(path).exists(), "nothing is left beside it");
     assert_eq!(session.to_bytes(), fs::read(path).unwrap());
-    assert_eq!(session.recover_compaction(), Recovered::Nothing, "once is enough");
+    assert_eq!(session.recover_compaction(), CompactionRecovery::Nothing, "once is enough");
     (recovered, fs::read(path).unwrap())
 }
 
@@ -69,8 +69,8 @@ fn recover(path: &Path) -> (Recovered, Vec<u8>) {
 fn without_a_crash_nothing_is_left_beside_the_session() {
     let (folder, path, mut session) = session();
     let view = session.live(0).snapshot();
-    session.intend_compaction(&view, "legacy", "manual").fulfilled();
-    assert!(pending_file(&path).exists());
+    session.begin_compaction(&view, "legacy", "manual").complete();
+    assert!(pending_path(&path).exists());
     compact(&mut session);
     check_nothing_is_pending(folder.path());
 }
@@ -78,7 +78,7 @@ fn without_a_crash_nothing_is_left_beside_the_session() {
 #[test]
 fn a_compaction_that_came_to_nothing_is_forgotten() {
     let (folder, _path, session) = session();
-    drop(session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual"));
+    drop(session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual"));
     check_nothing_is_pending(folder.path());
 }
 
@@ -87,8 +87,8 @@ fn a_compaction_that_came_to_nothing_is_forgotten() {
 fn the_file_beside_a_session_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, path, session) = session();
-    let intent = session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual");
-    let mode = fs::metadata(pending_file(&path)).unwrap().permissions().mode();
+    let intent = session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual");
+    let mode = fs::metadata(pending_path(&path)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     drop(intent);
 }
@@ -97,10 +97,10 @@ fn the_file_beside_a_session_is_its_owners_alone() {
 fn an_intent_alone_is_discarded() {
     let (_folder, path, session) = session();
     let before = session.to_bytes();
-    session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual").fulfilled();
+    session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual").complete();
     drop(session);
     let (recovered, found) = recover(&path);
-    assert_eq!(recovered, Recovered::Discarded { why: "it had no result yet".into() });
+    assert_eq!(recovered, CompactionRecovery::Discarded { reason: "it had no result yet".into() });
     assert_eq!(found, before);
 }
 
@@ -108,18 +108,21 @@ fn an_intent_alone_is_discarded() {
 fn a_result_is_redone_to_the_very_bytes_it_would_have_been() {
     let (_folder, path, _before, after) = worked_out();
     let (recovered, found) = recover(&path);
-    assert!(matches!(recovered, Recovered::Redone { .. }), "{recovered:?}");
+    assert!(matches!(recovered, CompactionRecovery::Applied { .. }), "{recovered:?}");
     assert_eq!(String::from_utf8(found).unwrap(), String::from_utf8(after).unwrap());
 }
 
 #[test]
 fn a_result_that_is_recorded_already_is_not_recorded_twice() {
     let (_folder, path, _before, after) = worked_out();
-    let pending = fs::read(pending_file(&path)).unwrap();
+    let pending = fs::read(pending_path(&path)).unwrap();
     recover(&path);
-    fs::write(pending_file(&path), pending).unwrap();
+    fs::write(pending_path(&path), pending).unwrap();
     let (recovered, found) = recover(&path);
-    assert_eq!(recovered, Recovered::Discarded { why: "it is in the session already".into() });
+    assert_eq!(
+        recovered,
+        CompactionRecovery::Discarded { reason: "it is in the session already".into() }
+    );
     assert_eq!(found, after);
 }
 
@@ -131,16 +134,19 @@ fn a_session_that_has_gone_on_keeps_to_itself() {
     let before = session.to_bytes();
     drop(session);
     let (recovered, found) = recover(&path);
-    assert_eq!(recovered, Recovered::Discarded { why: "the session has gone on since".into() });
+    assert_eq!(
+        recovered,
+        CompactionRecovery::Discarded { reason: "the session has gone on since".into() }
+    );
     assert_eq!(found, before);
 }
 
 #[test]
 fn another_session_s_result_is_no_result() {
     let (_folder, path, ..) = worked_out();
-    let pending = fs::read_to_string(pending_file(&path)).unwrap();
-    fs::write(pending_file(&path), pending.replace("\"mine\"", "\"theirs\"")).unwrap();
-    assert!(matches!(recover(&path).0, Recovered::Discarded { .. }));
+    let pending = fs::read_to_string(pending_path(&path)).unwrap();
+    fs::write(pending_path(&path), pending.replace("\"mine\"", "\"theirs\"")).unwrap();
+    assert!(matches!(recover(&path).0, CompactionRecovery::Discarded { .. }));
 }
 
 #[test]
@@ -149,9 +155,12 @@ fn what_is_beside_a_session_and_unreadable_is_kept_and_stops_nothing() {
         let (folder, path, session) = session();
         let before = session.to_bytes();
         drop(session);
-        fs::write(pending_file(&path), bytes).unwrap();
+        fs::write(pending_path(&path), bytes).unwrap();
         let (recovered, found) = recover(&path);
-        assert!(matches!(recovered, Recovered::Discarded { .. }), "{number}: {recovered:?}");
+        assert!(
+            matches!(recovered, CompactionRecovery::Discarded { .. }),
+            "{number}: {recovered:?}"
+        );
         assert_eq!(found, before);
         let aside = folder.path().join("s.jsonl.pending.unreadable");
         assert_eq!(fs::read(aside).unwrap(), *bytes);
@@ -161,17 +170,17 @@ fn what_is_beside_a_session_and_unreadable_is_kept_and_stops_nothing() {
 #[test]
 fn a_newer_version_is_kept_too() {
     let (folder, path, ..) = worked_out();
-    let pending = fs::read_to_string(pending_file(&path)).unwrap();
-    fs::write(pending_file(&path), pending.replace("\"version\":1", "\"version\":2")).unwrap();
-    assert!(matches!(recover(&path).0, Recovered::Discarded { .. }));
+    let pending = fs::read_to_string(pending_path(&path)).unwrap();
+    fs::write(pending_path(&path), pending.replace("\"version\":1", "\"version\":2")).unwrap();
+    assert!(matches!(recover(&path).0, CompactionRecovery::Discarded { .. }));
     assert!(folder.path().join("s.jsonl.pending.unreadable").exists());
 }
 
 #[test]
 fn where_nothing_can_be_noted_the_compaction_goes_on() {
     let (_folder, path, mut session) = session();
-    fs::create_dir(pending_file(&path)).unwrap();
-    session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual").fulfilled();
+    fs::create_dir(pending_path(&path)).unwrap();
+    session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual").complete();
     let id = compact(&mut session);
     assert_eq!(Session::read(&path).unwrap().leaf().unwrap().id(), id);
 }
@@ -180,9 +189,9 @@ fn where_nothing_can_be_noted_the_compaction_goes_on() {
 fn a_session_in_memory_has_nothing_beside_it() {
     let mut session = memory();
     talk(&mut session, 6);
-    drop(session.intend_compaction(&session.live(0).snapshot(), "legacy", "manual"));
+    drop(session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual"));
     compact(&mut session);
-    assert_eq!(session.recover_compaction(), Recovered::Nothing);
+    assert_eq!(session.recover_compaction(), CompactionRecovery::Nothing);
 }
 
 proptest! {
@@ -218,13 +227,13 @@ proptest! {
             session.append_at(user("between"), 9_050).unwrap();
             compact(&mut session);
             session.append_at(user("and after"), 9_060).unwrap();
-            session.undo_compaction().unwrap();
+            session.undo_newest_compaction().unwrap();
         }
         for number in 0..since {
             session.append_at(user(&format!("since {number}")), 9_100 + number as i64).unwrap();
         }
         let (before, stood_at) = (session.to_bytes(), texts(&session));
-        session.undo_compaction().unwrap();
+        session.undo_newest_compaction().unwrap();
         let (after, stands_at) = (session.to_bytes(), texts(&session));
         drop(session);
         let cut = before.len() + ((after.len() - before.len()) as f64 * share) as usize;
@@ -250,7 +259,7 @@ fn half_an_undo_from_which_somebody_went_on_is_theirs() {
         session.append_at(user(&format!("since {number}")), 9_100 + number).unwrap();
     }
     let before = session.records().len();
-    session.undo_compaction().unwrap();
+    session.undo_newest_compaction().unwrap();
     let lines: Vec<String> = session.records().iter().map(|r| r.line().to_owned()).collect();
     let header = session.header().line().to_owned();
     drop(session);

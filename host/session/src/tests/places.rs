@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::checkup::Checkup;
+use crate::fsck::FsckReport;
 use crate::{FileCheck, SessionError};
 
 struct Open {
@@ -38,14 +38,14 @@ impl Open {
         assert!(bytes.starts_with(&before));
         assert_eq!(
             self.session.check_file(),
-            FileCheck::MadeAgain { path: self.path.clone() },
+            FileCheck::Recreated { path: self.path.clone() },
             "it is told once"
         );
-        assert_eq!(self.session.check_file(), FileCheck::Sound);
+        assert_eq!(self.session.check_file(), FileCheck::Intact);
         assert!(matches!(Session::open(&self.path), Err(SessionError::Locked { .. })));
         drop(self.session);
-        let checkup = Checkup::of(&self.path).unwrap();
-        assert!(checkup.is_sound() && checkup.notes.is_empty(), "{checkup:?}");
+        let checkup = FsckReport::check(&self.path).unwrap();
+        assert!(checkup.is_intact() && checkup.notes.is_empty(), "{checkup:?}");
         assert_eq!(checkup.messages, 4);
     }
 }
@@ -100,20 +100,20 @@ fn a_copy_in_its_place_is_taken_over() {
 #[test]
 fn a_session_that_waits_is_looked_after() {
     let mut open = open();
-    assert_eq!(open.session.check_file(), FileCheck::Sound);
+    assert_eq!(open.session.check_file(), FileCheck::Intact);
     fs::remove_file(&open.path).unwrap();
-    assert!(matches!(open.session.check_file(), FileCheck::MadeAgain { .. }));
+    assert!(matches!(open.session.check_file(), FileCheck::Recreated { .. }));
     assert_eq!(fs::read(&open.path).unwrap(), open.session.to_bytes());
 }
 
 #[test]
 fn words_that_are_held_back_are_written_to_the_new_file() {
     let mut open = open();
-    open.session.write_behind();
+    open.session.enable_write_behind();
     open.session.append_all([user("one"), user("two")], 1).unwrap();
     fs::remove_dir_all(open.state()).unwrap();
     open.session.append_all([user("three")], 1).unwrap();
-    open.session.write_out().unwrap();
+    open.session.flush().unwrap();
     assert_eq!(fs::read(&open.path).unwrap(), open.session.to_bytes());
     assert_eq!(Session::read(&open.path).unwrap().records().len(), 6);
 }
@@ -138,8 +138,8 @@ fn a_place_that_cannot_be_made_is_told_once_and_tried_again() {
     let error = open.session.append(user("on")).unwrap_err().to_string();
     assert!(error.contains("state"), "{error}");
     assert_eq!(open.session.records().len(), before, "memory and file tell the same");
-    assert!(matches!(open.session.check_file(), FileCheck::Gone { .. }));
-    assert_eq!(open.session.check_file(), FileCheck::Sound, "it is told once");
+    assert!(matches!(open.session.check_file(), FileCheck::Lost { .. }));
+    assert_eq!(open.session.check_file(), FileCheck::Intact, "it is told once");
     fs::remove_file(open.state()).unwrap();
     open.check_goes_on();
 }

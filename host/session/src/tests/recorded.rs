@@ -53,11 +53,11 @@ fn version_1_opens_with_all_it_holds() {
 
     let entries: Vec<_> = session.records().iter().filter_map(|record| record.to_entry()).collect();
     let count = |role, kind| entries.iter().filter(|e| e.role == role && e.kind == kind).count();
-    assert_eq!(count(Role::Assistant, Kind::Message), 484);
-    assert_eq!(count(Role::User, Kind::Message), 55);
-    assert_eq!(count(Role::Tool, Kind::Message), 448);
-    assert_eq!(count(Role::User, Kind::Bash), 3);
-    assert_eq!(count(Role::User, Kind::CompactionSummary), 2);
+    assert_eq!(count(Role::Assistant, EntryKind::Message), 484);
+    assert_eq!(count(Role::User, EntryKind::Message), 55);
+    assert_eq!(count(Role::Tool, EntryKind::Message), 448);
+    assert_eq!(count(Role::User, EntryKind::Bash), 3);
+    assert_eq!(count(Role::User, EntryKind::CompactionSummary), 2);
     assert_eq!(entries.iter().map(|entry| entry.calls.len()).sum::<usize>(), 454);
     assert_eq!(entries.iter().filter(|entry| entry.flags.contains(Flags::ABORTED)).count(), 19);
 }
@@ -79,9 +79,9 @@ fn version_1_names_its_kept_entries_by_id() {
     assert_eq!(kept, ["i reviwed what we have, it's good. continue", "can leave it"]);
 
     let live = seen(&session.live(2));
-    assert_eq!((live[0].kind, live[0].role), (Kind::CompactionSummary, Role::User));
+    assert_eq!((live[0].kind, live[0].role), (EntryKind::CompactionSummary, Role::User));
     assert_eq!(live[1].text, "can leave it");
-    assert!(live.iter().skip(1).all(|entry| entry.kind != Kind::CompactionSummary));
+    assert!(live.iter().skip(1).all(|entry| entry.kind != EntryKind::CompactionSummary));
 }
 
 #[test]

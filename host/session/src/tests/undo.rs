@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::compaction::{any_body, any_plan, by_pi, compact, reopened};
 use super::*;
-use crate::{NewCompaction, Record, RecordKind, SessionError, digest};
+use crate::{NewCompaction, Record, RecordKind, SessionError, transcript_digest};
 
 /// The compactions of the branch, oldest first.
 fn compactions(session: &Session) -> Vec<String> {
@@ -23,7 +23,7 @@ fn as_if_never_compacted(session: &Session, compaction: &str) -> Session {
     let mut other = memory();
     for (step, record) in branch.into_iter().enumerate() {
         if step < at || *record.kind() != RecordKind::Compaction {
-            other.adopt(record).unwrap();
+            other.append_copy(record).unwrap();
         }
     }
     other
@@ -91,7 +91,7 @@ fn take(session: &mut Session, step: &Step, digests: &mut Vec<(String, String)>)
             digests.push((by_pi(session, &kept, json!({})), before));
         }
         Step::Undo => {
-            session.undo_compaction().unwrap();
+            session.undo_newest_compaction().unwrap();
         }
         Step::Edit(..) | Step::CompactByPi(_) => {}
     }
@@ -112,12 +112,12 @@ proptest! {
 
         // What a compaction left behind it can be looked at without undoing anything.
         let noted = digests.iter().find(|(id, _)| id == compaction).map(|(_, digest)| digest);
-        let found = digest(&session.live_before(compaction).unwrap().snapshot());
+        let found = transcript_digest(&session.live_before(compaction).unwrap().snapshot());
         prop_assert_eq!(noted, Some(&found));
 
         let expected = as_if_never_compacted(&session, compaction).digest();
         let bytes = session.to_bytes();
-        session.take_back(compaction).unwrap();
+        session.undo_compaction_of(compaction).unwrap();
         prop_assert!(session.to_bytes().starts_with(&bytes), "nothing is removed");
         prop_assert_eq!(session.digest(), expected);
         prop_assert_eq!(reopened(&session).digest(), session.digest());
@@ -132,7 +132,7 @@ proptest! {
         let before = seen(&session.live(0));
         let at_once = session.digest();
         take(&mut session, &Step::Compact(choices), &mut digests);
-        session.undo_compaction().unwrap();
+        session.undo_newest_compaction().unwrap();
         prop_assert_eq!(session.digest(), at_once);
         prop_assert_eq!(seen(&session.live(0)), before, "ids and all");
     }
@@ -152,10 +152,10 @@ fn a_compaction_below_newer_ones_takes_them_with_it() {
     })
     .unwrap();
     session.append(user("after")).unwrap();
-    session.take_back(&first).unwrap();
+    session.undo_compaction_of(&first).unwrap();
     assert_eq!(texts(&session), ["message 1", "message 2", "between", "after"]);
     assert!(compactions(&session).is_empty());
-    assert!(matches!(session.take_back(&first), Err(SessionError::UnknownRecord { .. })));
+    assert!(matches!(session.undo_compaction_of(&first), Err(SessionError::UnknownRecord { .. })));
 }
 
 #[test]
@@ -169,16 +169,16 @@ fn undone_twice_both_are_taken_back_and_a_new_one_can_be_made() {
         })
         .unwrap();
     }
-    assert!(session.undo_compaction().unwrap().is_some());
-    assert!(session.undo_compaction().unwrap().is_some());
-    assert_eq!(session.undo_compaction().unwrap(), None);
+    assert!(session.undo_newest_compaction().unwrap().is_some());
+    assert!(session.undo_newest_compaction().unwrap().is_some());
+    assert_eq!(session.undo_newest_compaction().unwrap(), None);
     assert_eq!(session.digest(), begun);
     compact(&mut session, |plan| {
         plan.keep(1..2);
     })
     .unwrap();
     assert_eq!(texts(&session), ["message 2"]);
-    session.undo_compaction().unwrap();
+    session.undo_newest_compaction().unwrap();
     assert_eq!(reopened(&session).digest(), begun);
 }
 
@@ -187,7 +187,7 @@ fn a_compaction_that_stands_first_is_taken_back_too() {
     let mut session = memory();
     by_pi(&mut session, "nowhere", json!({}));
     session.append(user("after")).unwrap();
-    session.undo_compaction().unwrap();
+    session.undo_newest_compaction().unwrap();
     assert_eq!(texts(&session), ["after"]);
     assert_eq!(texts(&reopened(&session)), ["after"]);
     assert_eq!(session.leaf().unwrap().kind(), &RecordKind::Message);
@@ -205,14 +205,14 @@ fn an_edit_since_still_finds_what_it_edits() {
     session.append(edit(&slip, Value::Null)).unwrap();
     let first = session.records()[0].id().to_owned();
     session.append(edit(&first, json!({ "content": "mended" }))).unwrap();
-    session.undo_compaction().unwrap();
+    session.undo_newest_compaction().unwrap();
     assert_eq!(texts(&session), ["mended"]);
 }
 
 #[test]
 fn a_digest_is_of_what_is_said_not_of_where_it_stands() {
     let say = |id: &str, words: &str| {
-        let mut session = Session::in_memory(Header::new(Some(id), "/home/dev", 1_000));
+        let mut session = Session::in_memory(SessionHeader::new(Some(id), "/home/dev", 1_000));
         session.append_at(RecordBody::custom_message("note", words, true), 5).unwrap();
         session.append_at(user(words), 6).unwrap();
         session
@@ -221,7 +221,7 @@ fn a_digest_is_of_what_is_said_not_of_where_it_stands() {
     assert_ne!(say("a", "x").digest(), say("a", "y").digest());
     let session = say("a", "x");
     let id = session.records()[0].id().to_owned();
-    assert_ne!(digest(&session.live_at(&id).unwrap().snapshot()), session.digest());
+    assert_ne!(transcript_digest(&session.live_at(&id).unwrap().snapshot()), session.digest());
     assert!(session.live_before(&id).unwrap().is_empty());
     assert_eq!((session.line_of(&id), session.line_of("nothing")), (Some(2), None));
 }

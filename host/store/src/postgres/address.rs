@@ -7,25 +7,27 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_postgres::config::{Host, SslMode as Wanted};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::error::OpenError;
+use crate::error::StoreOpenError;
 use crate::settings::{SslMode, StoreSettings};
 
 /// What a connection is made with.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(super) struct DatabaseAddress {
     pub(super) config: tokio_postgres::Config,
     /// `None` where nothing is encrypted.
     pub(super) tls: Option<MakeRustlsConnect>,
 }
 
-impl Address {
+impl DatabaseAddress {
     /// The address that the settings name.
-    pub(super) fn of(settings: &StoreSettings) -> Result<Address, OpenError> {
+    pub(super) fn from_settings(
+        settings: &StoreSettings,
+    ) -> Result<DatabaseAddress, StoreOpenError> {
         let url = url(settings)?;
         let mut config: tokio_postgres::Config =
-            url.parse().map_err(|error| OpenError::BadUrl { reason: reason(&error) })?;
+            url.parse().map_err(|error| StoreOpenError::BadUrl { reason: error_chain(&error) })?;
         if config.get_hosts().is_empty() {
-            return Err(OpenError::BadUrl { reason: "it names no host".into() });
+            return Err(StoreOpenError::BadUrl { reason: "it names no host".into() });
         }
         let timeout = Duration::from_millis(settings.timeout_ms);
         config.connect_timeout(timeout / 3);
@@ -41,11 +43,11 @@ impl Address {
         };
         config.ssl_mode(if is_encrypted { Wanted::Require } else { Wanted::Disable });
         let tls = if is_encrypted { Some(tls()?) } else { None };
-        Ok(Address { config, tls })
+        Ok(DatabaseAddress { config, tls })
     }
 
     /// Host, port and database, as people may read it.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         let hosts: Vec<String> = self.config.get_hosts().iter().map(host_name).collect();
         let ports: Vec<String> = self.config.get_ports().iter().map(u16::to_string).collect();
         let ports = if ports.is_empty() { "5432".to_owned() } else { ports.join(",") };
@@ -53,12 +55,12 @@ impl Address {
     }
 }
 
-fn url(settings: &StoreSettings) -> Result<String, OpenError> {
+fn url(settings: &StoreSettings) -> Result<String, StoreOpenError> {
     if let Some(variable) = &settings.url_env {
-        let not_set = || OpenError::UrlNotSet { variable: variable.clone() };
+        let not_set = || StoreOpenError::UrlNotSet { variable: variable.clone() };
         return std::env::var(variable).ok().filter(|url| !url.is_empty()).ok_or_else(not_set);
     }
-    settings.url.clone().ok_or(OpenError::NoUrl)
+    settings.url.clone().ok_or(StoreOpenError::NoUrl)
 }
 
 fn host_name(host: &Host) -> String {
@@ -80,9 +82,9 @@ fn is_this_machine(config: &tokio_postgres::Config) -> bool {
     })
 }
 
-fn tls() -> Result<MakeRustlsConnect, OpenError> {
+fn tls() -> Result<MakeRustlsConnect, StoreOpenError> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let failed = |error: rustls::Error| OpenError::Tls { reason: error.to_string() };
+    let failed = |error: rustls::Error| StoreOpenError::Tls { reason: error.to_string() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(failed)?
@@ -93,7 +95,7 @@ fn tls() -> Result<MakeRustlsConnect, OpenError> {
 }
 
 /// An error with what caused it, in one line.
-pub(super) fn reason(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
@@ -102,8 +104,12 @@ pub(super) fn reason(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn address(url: &str, sslmode: SslMode) -> Result<Address, OpenError> {
-        Address::of(&StoreSettings { url: Some(url.into()), sslmode, ..StoreSettings::default() })
+    fn address(url: &str, sslmode: SslMode) -> Result<DatabaseAddress, StoreOpenError> {
+        DatabaseAddress::from_settings(&StoreSettings {
+            url: Some(url.into()),
+            sslmode,
+            ..StoreSettings::default()
+        })
     }
 
     #[test]
@@ -123,7 +129,7 @@ mod tests {
     #[test]
     fn no_message_holds_a_password() {
         let whole = address("postgres://me:hunter2@db.example:1/db", SslMode::Auto).unwrap();
-        assert_eq!(whole.place(), "db.example:1/db");
+        assert_eq!(whole.location(), "db.example:1/db");
         for broken in ["postgres://me:hunter2@db.example:port/db", "postgres://me:hunter2@/db?x=1"]
         {
             let error = address(broken, SslMode::Auto).err().unwrap().to_string();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::pool::{OnLine, Pool, Trouble};
-use super::{Core, failed};
-use ctxhost_session::{Founding, SessionError};
+use super::pool::{ConnectionGuard, ConnectionPool, QueryError};
+use super::{PostgresCore, store_error};
+use ctxhost_session::{NewSession, SessionError};
 
 /// The most that one statement carries when a whole session is written, in bytes: the server takes
 /// statements up to a gigabyte, and holds them in memory.
@@ -14,7 +14,7 @@ const CHUNK_BYTES: usize = 8 << 20;
 
 /// Lines of a session.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct SessionLines {
     /// Their bytes, with line breaks.
     pub(super) bytes: Vec<u8>,
     /// The number of the line that comes next.
@@ -26,20 +26,21 @@ pub(super) fn checksum(line: &[u8]) -> i64 {
     i64::from(crc32fast::hash(line))
 }
 
-impl Core {
+impl PostgresCore {
     /// All lines of a session.
-    pub(super) fn lines(&self, id: &str) -> Result<Lines, SessionError> {
+    pub(super) fn read_session(&self, id: &str) -> Result<SessionLines, SessionError> {
         let (pool, session) = (self.pool.clone(), id.to_owned());
-        let asked = self.link.wait(async move { lines_from(&pool, &session, 0).await });
-        let lines = self.answer(asked).map_err(failed(format!("read session {id}")))?;
+        let asked = self.link.block_on(async move { read_lines_from(&pool, &session, 0).await });
+        let lines =
+            self.require_answer(asked).map_err(store_error(format!("read session {id}")))?;
         if lines.next_seq == 0 {
-            return Err(SessionError::Missing { id: id.to_owned() });
+            return Err(SessionError::NotFound { id: id.to_owned() });
         }
         Ok(lines)
     }
 
     /// Writes a new session; answers the number of the line that comes next.
-    pub(super) fn write_all(&self, founding: &Founding<'_>) -> Result<i64, SessionError> {
+    pub(super) fn insert_session(&self, founding: &NewSession<'_>) -> Result<i64, SessionError> {
         let id = founding.id;
         if id.is_empty() {
             let reason = "its header has no id".to_owned();
@@ -48,44 +49,51 @@ impl Core {
         let lines: Arc<[Vec<u8>]> =
             founding.bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         let next_seq = i64::try_from(lines.len()).unwrap_or(i64::MAX);
-        let new = New {
+        let new = SessionInsert {
             id: id.to_owned(),
             cwd: founding.cwd.to_owned(),
             // Tells this session from one of the same id that somebody else began.
-            founder: self.name_of_place(),
+            founder: self.new_handle_name(),
             next_seq,
             lines,
         };
         let pool = self.pool.clone();
-        let asked = self.link.wait(async move { new.write(&pool).await });
-        match self.answer(asked).map_err(failed(format!("keep session {id}")))? {
+        let asked = self.link.block_on(async move { new.write(&pool).await });
+        match self.require_answer(asked).map_err(store_error(format!("keep session {id}")))? {
             true => Ok(next_seq),
-            false => Err(SessionError::Taken { id: id.to_owned() }),
+            false => Err(SessionError::AlreadyExists { id: id.to_owned() }),
         }
     }
 }
 
 /// The lines of a session from a number on. What was read before a connection went away counts.
-pub(super) async fn lines_from(pool: &Pool, session: &str, first: i64) -> Result<Lines, Trouble> {
+pub(super) async fn read_lines_from(
+    pool: &ConnectionPool,
+    session: &str,
+    first: i64,
+) -> Result<SessionLines, QueryError> {
     let statement =
         "select seq, line, crc from @.entries where session = $1 and seq >= $2 order by seq";
-    let mut lines = Lines { bytes: Vec::new(), next_seq: first };
+    let mut lines = SessionLines { bytes: Vec::new(), next_seq: first };
     let mut retry = pool.retry();
     loop {
         let from = lines.next_seq;
         let attempt = async {
             let values: [(&(dyn ToSql + Sync), Type); 2] =
                 [(&session, Type::TEXT), (&from, Type::INT8)];
-            pool.line().await?.each(statement, &values, |row| lines.take(session, &row)).await
+            pool.acquire()
+                .await?
+                .for_each_row(statement, &values, |row| lines.take(session, &row))
+                .await
         };
         match attempt.await {
-            Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+            Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
             outcome => return outcome.map(|()| lines),
         }
     }
 }
 
-impl Lines {
+impl SessionLines {
     fn take(&mut self, session: &str, row: &tokio_postgres::Row) {
         let (seq, line, crc): (i64, &[u8], i64) = (row.get(0), row.get(1), row.get(2));
         if crc != checksum(line) {
@@ -102,7 +110,7 @@ impl Lines {
 }
 
 /// A session that is to be written.
-struct New {
+struct SessionInsert {
     id: String,
     cwd: String,
     founder: String,
@@ -110,33 +118,33 @@ struct New {
     lines: Arc<[Vec<u8>]>,
 }
 
-impl New {
+impl SessionInsert {
     /// Writes all of it or nothing; whether the id was free.
-    async fn write(&self, pool: &Pool) -> Result<bool, Trouble> {
+    async fn write(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
         let mut retry = pool.retry();
         loop {
             match self.write_once(pool).await {
-                Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+                Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
                 outcome => return outcome,
             }
         }
     }
 
-    async fn write_once(&self, pool: &Pool) -> Result<bool, Trouble> {
-        let mut line = pool.line().await?;
+    async fn write_once(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
+        let mut line = pool.acquire().await?;
         match self.write_on(&mut line).await {
-            Ok(Written::New) => Ok(true),
-            Ok(Written::Before) => Ok(true),
-            Ok(Written::ByAnother) => Ok(false),
+            Ok(InsertOutcome::Inserted) => Ok(true),
+            Ok(InsertOutcome::AlreadyInserted) => Ok(true),
+            Ok(InsertOutcome::IdTaken) => Ok(false),
             Err(trouble) => {
-                line.give_up();
+                line.discard();
                 Err(trouble)
             }
         }
     }
 
-    async fn write_on(&self, line: &mut OnLine<'_>) -> Result<Written, Trouble> {
-        line.batch("begin").await?;
+    async fn write_on(&self, line: &mut ConnectionGuard<'_>) -> Result<InsertOutcome, QueryError> {
+        line.run_batch("begin").await?;
         let values: [(&(dyn ToSql + Sync), Type); 4] = [
             (&self.id, Type::TEXT),
             (&self.cwd, Type::TEXT),
@@ -149,9 +157,13 @@ impl New {
             let statement =
                 "select founder = $3 from @.sessions where id = $1 and $2 <> $3 and $4 >= 0";
             let rows = line.rows(statement, &values).await?;
-            line.batch("rollback").await?;
+            line.run_batch("rollback").await?;
             let is_ours = rows.first().is_some_and(|row| row.get(0));
-            return Ok(if is_ours { Written::Before } else { Written::ByAnother });
+            return Ok(if is_ours {
+                InsertOutcome::AlreadyInserted
+            } else {
+                InsertOutcome::IdTaken
+            });
         }
         let mut seq = 0_i64;
         for chunk in chunks(&self.lines) {
@@ -168,16 +180,16 @@ impl New {
             line.rows(statement, &values).await?;
             seq += i64::try_from(chunk.len()).unwrap_or_default();
         }
-        line.batch("commit").await?;
-        Ok(Written::New)
+        line.run_batch("commit").await?;
+        Ok(InsertOutcome::Inserted)
     }
 }
 
-enum Written {
-    New,
+enum InsertOutcome {
+    Inserted,
     /// By an earlier attempt, whose answer was lost.
-    Before,
-    ByAnother,
+    AlreadyInserted,
+    IdTaken,
 }
 
 /// Neighbouring lines of about [`CHUNK_BYTES`].

@@ -14,7 +14,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls, Row};
 
-use super::address::{Address, reason};
+use super::address::{DatabaseAddress, error_chain};
 
 /// The pause before the first repetition; each further one takes twice as long, up to the last number.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -24,35 +24,35 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 const ATTEMPTS: u32 = 3;
 
 /// A statement's values, each with its type: so it takes one round trip, and no plan is kept for it.
-pub(super) type Values<'a> = [(&'a (dyn ToSql + Sync), Type)];
+pub(super) type StatementValues<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
 /// Why a statement has no answer.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(super) enum QueryError {
     /// The connection went away: nobody knows what became of it.
     Lost(String),
     /// The server said no.
     Refused(String),
 }
 
-impl Trouble {
+impl QueryError {
     pub(super) fn into_reason(self) -> String {
         match self {
-            Trouble::Lost(reason) | Trouble::Refused(reason) => reason,
+            QueryError::Lost(reason) | QueryError::Refused(reason) => reason,
         }
     }
 
-    fn of(error: &tokio_postgres::Error) -> Trouble {
-        let reason = reason(error);
+    fn from_postgres(error: &tokio_postgres::Error) -> QueryError {
+        let reason = error_chain(error);
         match error.code() {
-            Some(code) if !is_passing(code) => Trouble::Refused(reason),
-            _ => Trouble::Lost(reason),
+            Some(code) if !is_transient(code) => QueryError::Refused(reason),
+            _ => QueryError::Lost(reason),
         }
     }
 }
 
 /// What the server says when another attempt may do better.
-fn is_passing(code: &SqlState) -> bool {
+fn is_transient(code: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
@@ -68,29 +68,32 @@ fn is_passing(code: &SqlState) -> bool {
 }
 
 /// Connections to one database.
-pub(super) struct Pool {
-    address: Address,
+pub(super) struct ConnectionPool {
+    address: DatabaseAddress,
     schema: String,
     timeout: Duration,
     places: Semaphore,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<PooledConnection>>,
 }
 
-impl std::fmt::Debug for Pool {
+impl std::fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("place", &self.place()).field("schema", &self.schema).finish()
+        f.debug_struct("Pool")
+            .field("place", &self.location())
+            .field("schema", &self.schema)
+            .finish()
     }
 }
 
-impl Pool {
+impl ConnectionPool {
     /// At most so many connections, made when they are wanted.
     pub(super) fn new(
-        address: &Address,
+        address: &DatabaseAddress,
         schema: &str,
         timeout_ms: u64,
         connections: usize,
-    ) -> Pool {
-        Pool {
+    ) -> ConnectionPool {
+        ConnectionPool {
             address: address.clone(),
             schema: schema.to_owned(),
             timeout: Duration::from_millis(timeout_ms.max(1)),
@@ -100,8 +103,8 @@ impl Pool {
     }
 
     /// Host, port and database.
-    pub(super) fn place(&self) -> String {
-        self.address.place()
+    pub(super) fn location(&self) -> String {
+        self.address.location()
     }
 
     /// The answer to a statement, in which `@.` stands for the schema. Asked again until it is there or
@@ -109,67 +112,71 @@ impl Pool {
     pub(super) async fn rows(
         &self,
         statement: &str,
-        values: &Values<'_>,
-    ) -> Result<Vec<Row>, Trouble> {
+        values: &StatementValues<'_>,
+    ) -> Result<Vec<Row>, QueryError> {
         let mut retry = self.retry();
         loop {
-            let attempt = async { self.line().await?.rows(statement, values).await };
+            let attempt = async { self.acquire().await?.rows(statement, values).await };
             match attempt.await {
-                Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+                Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
                 answer => return answer,
             }
         }
     }
 
     /// A statement without an answer.
-    pub(super) async fn run(&self, statement: &str, values: &Values<'_>) -> Result<(), Trouble> {
+    pub(super) async fn run(
+        &self,
+        statement: &str,
+        values: &StatementValues<'_>,
+    ) -> Result<(), QueryError> {
         self.rows(statement, values).await.map(drop)
     }
 
     /// Attempts from now on.
-    pub(super) fn retry(&self) -> Retry {
-        Retry { until: Instant::now() + self.timeout, pause: PAUSE }
+    pub(super) fn retry(&self) -> QueryRetry {
+        QueryRetry { until: Instant::now() + self.timeout, pause: PAUSE }
     }
 
     /// A connection. It is given back by dropping it, and given up where something is left open on it.
-    pub(super) async fn line(&self) -> Result<OnLine<'_>, Trouble> {
+    pub(super) async fn acquire(&self) -> Result<ConnectionGuard<'_>, QueryError> {
         let waiting = tokio::time::timeout(self.timeout, self.places.acquire());
-        let lost = || Trouble::Lost("all its connections are busy (store.connections)".into());
+        let lost = || QueryError::Lost("all its connections are busy (store.connections)".into());
         let place = waiting.await.map_err(|_| lost())?.map_err(|_| lost())?;
         let idle = self.take_idle();
         let line = match idle {
             Some(line) => line,
             None => self.connect().await?,
         };
-        Ok(OnLine { pool: self, line: Some(line), is_clean: true, _place: place })
+        Ok(ConnectionGuard { pool: self, line: Some(line), is_clean: true, _place: place })
     }
 
-    fn take_idle(&self) -> Option<Line> {
+    fn take_idle(&self) -> Option<PooledConnection> {
         let mut idle = self.idle();
         idle.retain(|line| !line.client.is_closed());
         idle.pop()
     }
 
-    async fn connect(&self) -> Result<Line, Trouble> {
+    async fn connect(&self) -> Result<PooledConnection, QueryError> {
         let connecting = tokio::time::timeout(self.attempt(), self.connect_once());
-        connecting.await.map_err(|_| Trouble::Lost("it does not answer".into()))?
+        connecting.await.map_err(|_| QueryError::Lost("it does not answer".into()))?
     }
 
-    async fn connect_once(&self) -> Result<Line, Trouble> {
+    async fn connect_once(&self) -> Result<PooledConnection, QueryError> {
         let config = &self.address.config;
         let (client, driver) = match self.address.tls.clone() {
             Some(tls) => {
                 let (client, connection) =
-                    config.connect(tls).await.map_err(|e| Trouble::of(&e))?;
+                    config.connect(tls).await.map_err(|e| QueryError::from_postgres(&e))?;
                 (client, tokio::spawn(connection).abort_handle())
             }
             None => {
                 let (client, connection) =
-                    config.connect(NoTls).await.map_err(|e| Trouble::of(&e))?;
+                    config.connect(NoTls).await.map_err(|e| QueryError::from_postgres(&e))?;
                 (client, tokio::spawn(connection).abort_handle())
             }
         };
-        let line = Line { client, driver };
+        let line = PooledConnection { client, driver };
         // A line that is answered for is on the server's disk. A statement that nobody waits for any
         // more does not go on for ever.
         let settings = format!(
@@ -178,7 +185,7 @@ impl Pool {
              set statement_timeout = {}",
             self.timeout.as_millis()
         );
-        line.client.batch_execute(&settings).await.map_err(|e| Trouble::of(&e))?;
+        line.client.batch_execute(&settings).await.map_err(|e| QueryError::from_postgres(&e))?;
         Ok(line)
     }
 
@@ -186,19 +193,19 @@ impl Pool {
         self.timeout / ATTEMPTS
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<PooledConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One connection.
 #[derive(Debug)]
-struct Line {
+struct PooledConnection {
     client: Client,
     driver: AbortHandle,
 }
 
-impl Drop for Line {
+impl Drop for PooledConnection {
     /// A connection that is stuck would otherwise wait for an answer that nobody wants.
     fn drop(&mut self) {
         self.driver.abort();
@@ -207,34 +214,34 @@ impl Drop for Line {
 
 /// A connection in use.
 #[derive(Debug)]
-pub(super) struct OnLine<'a> {
-    pool: &'a Pool,
-    line: Option<Line>,
+pub(super) struct ConnectionGuard<'a> {
+    pool: &'a ConnectionPool,
+    line: Option<PooledConnection>,
     /// Whether nothing is under way on it.
     is_clean: bool,
     _place: SemaphorePermit<'a>,
 }
 
-impl OnLine<'_> {
+impl ConnectionGuard<'_> {
     /// The answer to a statement, asked once.
     pub(super) async fn rows(
         &mut self,
         statement: &str,
-        values: &Values<'_>,
-    ) -> Result<Vec<Row>, Trouble> {
+        values: &StatementValues<'_>,
+    ) -> Result<Vec<Row>, QueryError> {
         let mut rows = Vec::new();
-        self.each(statement, values, |row| rows.push(row)).await?;
+        self.for_each_row(statement, values, |row| rows.push(row)).await?;
         Ok(rows)
     }
 
     /// Row by row: however many there are, only a pause between two of them counts as an answer that
     /// does not come.
-    pub(super) async fn each(
+    pub(super) async fn for_each_row(
         &mut self,
         statement: &str,
-        values: &Values<'_>,
+        values: &StatementValues<'_>,
         mut take: impl FnMut(Row),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), QueryError> {
         let statement = statement.replace("@.", &format!("{}.", self.pool.schema));
         let attempt = self.pool.attempt();
         let client = &self.line.as_ref().ok_or_else(gone)?.client;
@@ -250,7 +257,7 @@ impl OnLine<'_> {
     }
 
     /// Statements without values or answers, such as `begin`.
-    pub(super) async fn batch(&mut self, statements: &str) -> Result<(), Trouble> {
+    pub(super) async fn run_batch(&mut self, statements: &str) -> Result<(), QueryError> {
         let statements = statements.replace("@.", &format!("{}.", self.pool.schema));
         let attempt = self.pool.attempt();
         let client = &self.line.as_ref().ok_or_else(gone)?.client;
@@ -261,12 +268,12 @@ impl OnLine<'_> {
     }
 
     /// Gives the connection up with whatever is open on it: the server rolls that back.
-    pub(super) fn give_up(mut self) {
+    pub(super) fn discard(mut self) {
         self.line = None;
     }
 }
 
-impl Drop for OnLine<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         if let Some(line) = self.line.take().filter(|_| self.is_clean) {
             self.pool.idle().push(line);
@@ -274,30 +281,30 @@ impl Drop for OnLine<'_> {
     }
 }
 
-fn gone() -> Trouble {
-    Trouble::Lost("the connection was given up".into())
+fn gone() -> QueryError {
+    QueryError::Lost("the connection was given up".into())
 }
 
 async fn in_time<T>(
     attempt: Duration,
     asking: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, Trouble> {
+) -> Result<T, QueryError> {
     match tokio::time::timeout(attempt, asking).await {
-        Ok(answer) => answer.map_err(|error| Trouble::of(&error)),
-        Err(_) => Err(Trouble::Lost("it does not answer".into())),
+        Ok(answer) => answer.map_err(|error| QueryError::from_postgres(&error)),
+        Err(_) => Err(QueryError::Lost("it does not answer".into())),
     }
 }
 
 /// Attempts until a time.
 #[derive(Debug)]
-pub(super) struct Retry {
+pub(super) struct QueryRetry {
     until: Instant,
     pause: Duration,
 }
 
-impl Retry {
+impl QueryRetry {
     /// Whether there is time for another attempt; waits before it.
-    pub(super) async fn again(&mut self, reason: &str) -> bool {
+    pub(super) async fn wait_for_retry(&mut self, reason: &str) -> bool {
         if Instant::now() + self.pause >= self.until {
             return false;
         }

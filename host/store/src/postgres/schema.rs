@@ -2,10 +2,10 @@
 
 use tokio_postgres::types::Type;
 
-use super::address::Address;
-use super::link::Link;
-use super::pool::{Pool, Trouble};
-use crate::error::OpenError;
+use super::address::DatabaseAddress;
+use super::database_thread::DatabaseThread;
+use super::pool::{ConnectionPool, QueryError};
+use crate::error::StoreOpenError;
 use crate::settings::StoreSettings;
 
 /// All versions in order. One that was released is never changed.
@@ -26,41 +26,41 @@ const LOCK: i64 = 0x0063_7478_686f_7374;
 ///
 /// # Errors
 ///
-/// [`OpenError`]; nothing has changed then.
-pub fn migrate(settings: &StoreSettings) -> Result<(i32, i32), OpenError> {
+/// [`StoreOpenError`]; nothing has changed then.
+pub fn migrate(settings: &StoreSettings) -> Result<(i32, i32), StoreOpenError> {
     check_name(&settings.schema)?;
-    let address = Address::of(settings)?;
-    let pool = Pool::new(&address, &settings.schema, settings.timeout_ms, 1);
-    let (schema, place) = (settings.schema.clone(), address.place());
-    let link = Link::start().map_err(|source| OpenError::Thread { source })?;
-    let outcome = link.wait(async move { migrate_with(&pool, &schema).await });
-    let outcome = outcome.unwrap_or_else(|| Err(Trouble::Lost("it is closed".into())));
-    let found = outcome.map_err(|trouble| OpenError::Unreachable {
+    let address = DatabaseAddress::from_settings(settings)?;
+    let pool = ConnectionPool::new(&address, &settings.schema, settings.timeout_ms, 1);
+    let (schema, place) = (settings.schema.clone(), address.location());
+    let link = DatabaseThread::start().map_err(|source| StoreOpenError::Thread { source })?;
+    let outcome = link.block_on(async move { migrate_with(&pool, &schema).await });
+    let outcome = outcome.unwrap_or_else(|| Err(QueryError::Lost("it is closed".into())));
+    let found = outcome.map_err(|trouble| StoreOpenError::Unreachable {
         place: place.clone(),
         reason: trouble.into_reason(),
     })?;
     if found > NEWEST {
         let schema = settings.schema.clone();
-        return Err(OpenError::Newer { place, schema, found, known: NEWEST });
+        return Err(StoreOpenError::SchemaTooNew { place, schema, found, known: NEWEST });
     }
     Ok((found, NEWEST))
 }
 
-async fn migrate_with(pool: &Pool, schema: &str) -> Result<i32, Trouble> {
+async fn migrate_with(pool: &ConnectionPool, schema: &str) -> Result<i32, QueryError> {
     let mut retry = pool.retry();
     loop {
         match migrate_once(pool, schema).await {
-            Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+            Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
             outcome => return outcome,
         }
     }
 }
 
-async fn migrate_once(pool: &Pool, schema: &str) -> Result<i32, Trouble> {
-    let mut line = pool.line().await?;
+async fn migrate_once(pool: &ConnectionPool, schema: &str) -> Result<i32, QueryError> {
+    let mut line = pool.acquire().await?;
     let outcome = async {
-        line.batch(&format!("begin; select pg_advisory_xact_lock({LOCK})")).await?;
-        line.batch(&format!(
+        line.run_batch(&format!("begin; select pg_advisory_xact_lock({LOCK})")).await?;
+        line.run_batch(&format!(
             "create schema if not exists {schema}; \
              create table if not exists @.versions (version int primary key, \
              migrated_at timestamptz not null default clock_timestamp())"
@@ -69,26 +69,26 @@ async fn migrate_once(pool: &Pool, schema: &str) -> Result<i32, Trouble> {
         let rows = line.rows("select coalesce(max(version), 0) from @.versions", &[]).await?;
         let found: i32 = rows.first().map_or(0, |row| row.get(0));
         for (version, statements) in (1..).zip(VERSIONS).filter(|(version, _)| *version > found) {
-            line.batch(statements).await?;
+            line.run_batch(statements).await?;
             let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] =
                 [(&version, Type::INT4)];
             line.rows("insert into @.versions (version) values ($1)", &values).await?;
         }
-        line.batch("commit").await?;
+        line.run_batch("commit").await?;
         Ok(found)
     };
     let outcome = outcome.await;
     if outcome.is_err() {
-        line.give_up();
+        line.discard();
     }
     outcome
 }
 
 /// Whether the tables are there in the version of this program.
-pub(super) async fn check(pool: &Pool, schema: &str) -> Result<(), OpenError> {
-    let (place, schema) = (pool.place(), schema.to_owned());
-    let unreachable = |trouble: Trouble| OpenError::Unreachable {
-        place: pool.place(),
+pub(super) async fn check(pool: &ConnectionPool, schema: &str) -> Result<(), StoreOpenError> {
+    let (place, schema) = (pool.location(), schema.to_owned());
+    let unreachable = |trouble: QueryError| StoreOpenError::Unreachable {
+        place: pool.location(),
         reason: trouble.into_reason(),
     };
     let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] =
@@ -103,18 +103,20 @@ pub(super) async fn check(pool: &Pool, schema: &str) -> Result<(), OpenError> {
     };
     match found {
         NEWEST => Ok(()),
-        newer if newer > NEWEST => Err(OpenError::Newer { place, schema, found, known: NEWEST }),
-        _ => Err(OpenError::Old { place, schema, found, wanted: NEWEST }),
+        newer if newer > NEWEST => {
+            Err(StoreOpenError::SchemaTooNew { place, schema, found, known: NEWEST })
+        }
+        _ => Err(StoreOpenError::SchemaTooOld { place, schema, found, wanted: NEWEST }),
     }
 }
 
 /// A name that needs no quotes anywhere.
-pub(super) fn check_name(schema: &str) -> Result<(), OpenError> {
+pub(super) fn check_name(schema: &str) -> Result<(), StoreOpenError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     // PostgreSQL cuts longer names off, and two could become one.
     if begins && schema.chars().all(is_plain) && schema.len() <= 63 {
         return Ok(());
     }
-    Err(OpenError::BadSchema { schema: schema.to_owned() })
+    Err(StoreOpenError::BadSchema { schema: schema.to_owned() })
 }

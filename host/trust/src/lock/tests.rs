@@ -20,8 +20,8 @@ fn what_is_written_is_read_and_a_new_pin_replaces_the_old() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("ctxhost.toml");
     assert_eq!(LockFile::read(&config).unwrap(), None);
-    let held = LockFile::hold(&config).unwrap();
-    let mut lock = held.lock().unwrap().unwrap_or_default();
+    let held = LockFile::acquire(&config).unwrap();
+    let mut lock = held.load().unwrap().unwrap_or_default();
     assert_eq!(lock.put(pin("y", "aa")), None);
     assert_eq!(lock.put(Pin { signer: Some("E7".into()), ..pin("x", "bb") }), None);
     assert_eq!(lock.put(pin("y", "cc")), Some(pin("y", "aa")));
@@ -37,8 +37,8 @@ fn what_is_written_is_read_and_a_new_pin_replaces_the_old() {
 fn the_file_is_as_it_is_documented() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("ctxhost.toml");
-    let held = LockFile::hold(&config).unwrap();
-    let mut lock = Lock::default();
+    let held = LockFile::acquire(&config).unwrap();
+    let mut lock = EngineLock::default();
     lock.put(Pin { conformance: Some("conformant".into()), ..pin("x", "bb") });
     held.write(&lock).unwrap();
     let text = fs::read_to_string(held.path()).unwrap();

@@ -10,15 +10,15 @@ const IMAGE: &[u8] = b"the very bytes";
 
 fn sign(pair: &KeyPair, file: &Path, bytes: &[u8]) {
     let signature = minisign::sign(None, &pair.sk, Cursor::new(bytes), None, None).unwrap();
-    std::fs::write(Keys::beside(file), signature.into_string()).unwrap();
+    std::fs::write(TrustedKeys::signature_path(file), signature.into_string()).unwrap();
 }
 
 fn pair() -> KeyPair {
     KeyPair::generate_unencrypted_keypair().unwrap()
 }
 
-fn keys(pairs: &[&KeyPair]) -> Keys {
-    Keys::parse(&pairs.iter().map(|pair| pair.pk.to_base64()).collect::<Vec<_>>()).unwrap()
+fn keys(pairs: &[&KeyPair]) -> TrustedKeys {
+    TrustedKeys::parse(&pairs.iter().map(|pair| pair.pk.to_base64()).collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn a_signature_is_of_one_key_and_of_one_file() {
     assert_eq!(known.check(&file, IMAGE).unwrap(), Signature::Missing);
     sign(&ours, &file, IMAGE);
     assert!(folder.path().join("libx.so.minisig").exists());
-    let Signature::By(signer) = known.check(&file, IMAGE).unwrap() else { panic!("not ours") };
+    let Signature::Trusted(signer) = known.check(&file, IMAGE).unwrap() else { panic!("not ours") };
     let printed = ours.pk.to_box().unwrap().to_string();
     assert!(printed.contains(&signer), "{signer} is not as minisign prints it: {printed}");
-    assert_eq!(keys(&[&theirs]).check(&file, IMAGE).unwrap(), Signature::Stranger(signer));
+    assert_eq!(keys(&[&theirs]).check(&file, IMAGE).unwrap(), Signature::UnknownKey(signer));
     let error = known.check(&file, b"other bytes").unwrap_err();
     assert!(matches!(error, SignatureError::OtherBytes { .. }), "{error}");
 }
@@ -43,7 +43,7 @@ fn what_is_no_signature_is_worse_than_none() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libx.so");
     for text in ["", "no signature", "untrusted comment: x\n!!!!\ntrusted comment: y\n!!!!\n"] {
-        std::fs::write(Keys::beside(&file), text).unwrap();
+        std::fs::write(TrustedKeys::signature_path(&file), text).unwrap();
         let error = keys(&[&pair()]).check(&file, IMAGE).unwrap_err();
         assert!(matches!(error, SignatureError::NoSignature { .. }), "{text:?}: {error}");
     }
@@ -55,10 +55,10 @@ fn a_trusted_comment_that_was_changed_is_noticed() {
     let file = folder.path().join("libx.so");
     let ours = pair();
     sign(&ours, &file, IMAGE);
-    let text = std::fs::read_to_string(Keys::beside(&file)).unwrap();
+    let text = std::fs::read_to_string(TrustedKeys::signature_path(&file)).unwrap();
     let changed = text.replace("trusted comment: ", "trusted comment: 1");
     std::fs::write(
-        Keys::beside(&file),
+        TrustedKeys::signature_path(&file),
         changed.replacen("untrusted comment: 1", "untrusted comment: ", 1),
     )
     .unwrap();
@@ -67,6 +67,6 @@ fn a_trusted_comment_that_was_changed_is_noticed() {
 
 #[test]
 fn a_key_that_is_none_is_named() {
-    let error = Keys::parse(&["RWQ".to_owned()]).unwrap_err().to_string();
+    let error = TrustedKeys::parse(&["RWQ".to_owned()]).unwrap_err().to_string();
     assert!(error.starts_with("\"RWQ\" is no minisign public key"), "{error}");
 }

@@ -64,7 +64,7 @@ impl Hostile {
     }
 
     fn on_a_lane(mut self) -> Hostile {
-        self.isolation = "lane";
+        self.isolation = "thread";
         self
     }
 

@@ -1,7 +1,7 @@
 //! Refusals that no repetition mends: another model answers where there is one.
 
-use ctxhost_runtime::TurnError;
-use ctxhost_runtime::event::What;
+use ctxhost_agent::TurnError;
+use ctxhost_agent::event::EventKind;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::stage::Stage;
@@ -43,7 +43,7 @@ async fn the_second_provider_answers_in_the_middle_of_a_turn_with_tools() {
             let reply = reply.unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!(reply.message.text(), "It is 4711.", "{case}");
             let changed = stage.last_turn().iter().any(|what| {
-                matches!(what, What::ModelChanged { model, .. } if model.starts_with("second/"))
+                matches!(what, EventKind::ModelChanged { model, .. } if model.starts_with("second/"))
             });
             assert!(changed, "{case}: nobody was told");
             assert_eq!((first.broken(), second.broken()), (vec![], vec![]), "{case}");

@@ -1,8 +1,8 @@
 //! Requests that are too large, in every provider's own words: made smaller, at most three times.
 
-use ctxhost_context::{CompactionOutcome, Verdict};
-use ctxhost_dialects::Reason;
-use ctxhost_runtime::TurnError;
+use ctxhost_agent::TurnError;
+use ctxhost_context::{CompactionOutcome, CompactionVerdict};
+use ctxhost_dialects::FailureReason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;
@@ -32,7 +32,7 @@ async fn one_overflow_in_its_exact_form_costs_one_smaller_request() {
             let reply = stage.say("And the end?").await.unwrap();
             let case = format!("{wire:?} {fault:?}");
             assert!(reply.message.text().starts_with("Part"), "{case}");
-            assert_eq!(stage.recoveries(), [Reason::ContextOverflow], "{case}");
+            assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow], "{case}");
             let requests = &server.requests()[before..];
             assert_eq!(requests.len(), 2, "{case}");
             assert!(requests[1].prompt_tokens < requests[0].prompt_tokens, "{case}");
@@ -130,7 +130,7 @@ async fn overflows_for_ever_stay_within_the_hourly_budget() {
         );
     }
     let compactions = stage.compactions();
-    let is_applied = |it: &&CompactionOutcome| it.verdict == Verdict::Applied;
+    let is_applied = |it: &&CompactionOutcome| it.verdict == CompactionVerdict::Applied;
     let (applied, tried) = (compactions.iter().filter(is_applied).count(), compactions.len());
     // One that made room is no loop, however often; ten refused turns have little to give.
     assert!((1..=10).contains(&applied), "{applied} of {tried} compactions applied");

@@ -1,6 +1,6 @@
 //! Requests that a provider finds wrong: asked once more without thinking, or for a shorter answer.
 
-use ctxhost_dialects::Reason;
+use ctxhost_dialects::FailureReason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::stage::Stage;
@@ -19,7 +19,7 @@ async fn a_longer_answer_than_the_model_gives_is_not_asked_for_again() {
         stage.say("Hello").await.unwrap_or_else(|error| panic!("{wire:?}: {error}"));
         // Gemini names the first length that it does not give.
         let expected = if wire == Wire::Gemini { 2 } else { 1 };
-        assert_eq!(stage.recoveries(), vec![Reason::OutputLimit; expected], "{wire:?}");
+        assert_eq!(stage.recoveries(), vec![FailureReason::OutputLimit; expected], "{wire:?}");
         let requests = server.requests();
         assert_eq!(requests.len(), expected + 1, "{wire:?}");
         assert_eq!(requests[0].answered, Answered::OutputLimit, "{wire:?}");
@@ -60,7 +60,7 @@ async fn thinking_that_is_refused_is_left_out() {
     assert!(answered.len() <= 2, "{answered:?}");
     if answered.len() == 2 {
         assert_eq!(answered[0], Answered::Malformed);
-        assert_eq!(stage.recoveries(), [Reason::MalformedHistory]);
+        assert_eq!(stage.recoveries(), [FailureReason::MalformedHistory]);
         assert!(!second.requests()[1].body.to_string().contains("Let me see."));
     }
     assert_eq!(stage.compactions().len(), 0);

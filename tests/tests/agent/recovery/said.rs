@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use ctxhost_dialects::Reason;
-use ctxhost_runtime::TurnError;
-use ctxhost_runtime::event::What;
+use ctxhost_agent::TurnError;
+use ctxhost_agent::event::EventKind;
+use ctxhost_dialects::FailureReason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model, ScriptedServer, Seen};
 use ctxhost_tests::stage::Stage;
@@ -22,7 +22,7 @@ const LITELLM: &str = r#"{"error":{"message":"litellm.ContextWindowExceededError
 async fn an_overflow_without_numbers_keeps_what_there_is_room_for() {
     let (mut stage, server, before) = told(8, 400, NO_NUMBERS).await;
     stage.say("And the end?").await.unwrap();
-    assert_eq!(stage.recoveries(), [Reason::ContextOverflow]);
+    assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let sizes: Vec<u64> = since(&server, before).iter().map(|seen| seen.prompt_tokens).collect();
     let [first, second] = sizes[..] else { panic!("{sizes:?}") };
     // The floor of `law.room_floor_share`.
@@ -67,7 +67,7 @@ fn since(server: &ScriptedServer, before: usize) -> Vec<Seen> {
 
 fn said(stage: &mut Stage) -> Vec<String> {
     let said = stage.last_turn().iter().filter_map(|what| match what {
-        What::Recovering { said, .. } => Some(said.clone()),
+        EventKind::Recovering { provider_message: said, .. } => Some(said.clone()),
         _ => None,
     });
     said.collect()
@@ -77,7 +77,7 @@ fn said(stage: &mut Stage) -> Vec<String> {
 async fn an_answer_that_is_too_long_is_asked_for_as_long_as_it_may_be() {
     let (mut stage, server, before) = told(4, 400, DEEPSEEK_OUTPUT).await;
     stage.say("And the end?").await.unwrap();
-    assert_eq!(stage.recoveries(), [Reason::OutputLimit]);
+    assert_eq!(stage.recoveries(), [FailureReason::OutputLimit]);
     assert!(said(&mut stage)[0].contains("valid range of max_tokens is [1, 4096]"));
     let requests = since(&server, before);
     assert_eq!(requests.len(), 2);
@@ -90,7 +90,7 @@ async fn an_answer_that_is_too_long_is_asked_for_as_long_as_it_may_be() {
 async fn what_fits_beside_the_prompt_is_asked_for_and_nothing_is_left_out() {
     let (mut stage, server, before) = told(4, 400, VLLM_OUTPUT).await;
     stage.say("And the end?").await.unwrap();
-    assert_eq!(stage.recoveries(), [Reason::ContextOverflow]);
+    assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let requests = since(&server, before);
     assert_eq!(requests.len(), 2);
     assert!((2_048..5_000).contains(&requests[1].output_tokens), "{}", requests[1].output_tokens);
@@ -101,7 +101,7 @@ async fn overflows_in_other_words_are_made_smaller() {
     for (status, body) in [(400, LITELLM), (422, TGI_SUM), (422, TGI_INPUT)] {
         let (mut stage, server, before) = told(8, status, body).await;
         stage.say("And the end?").await.unwrap_or_else(|error| panic!("{body}: {error}"));
-        assert_eq!(stage.recoveries(), [Reason::ContextOverflow], "{body}");
+        assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow], "{body}");
         let requests = since(&server, before);
         assert_eq!(requests.len(), 2, "{body}");
         assert!(requests[1].prompt_tokens < requests[0].prompt_tokens, "{body}");
@@ -114,7 +114,7 @@ async fn a_ceiling_of_a_minute_is_fitted_into_and_not_waited_for() {
     let began = Instant::now();
     stage.say("And the end?").await.unwrap();
     assert!(began.elapsed().as_secs() < 20);
-    assert_eq!(stage.recoveries(), [Reason::ContextOverflow]);
+    assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let requests = since(&server, before);
     assert_eq!(requests.len(), 2);
     let all = requests[1].prompt_tokens + requests[1].output_tokens;

@@ -1,6 +1,6 @@
 //! Ollama forgets the beginning of what does not fit and says nothing: it is noticed, named and mended.
 
-use ctxhost_runtime::event::What;
+use ctxhost_agent::event::EventKind;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;
@@ -19,7 +19,7 @@ async fn a_silent_truncation_is_named_and_later_requests_fit() {
     for n in 0..20 {
         stage.say(&format!("Tell me more, {n}")).await.unwrap();
         let message = stage.last_turn().iter().find_map(|what| match what {
-            What::SilentTruncation { message } => Some(message.clone()),
+            EventKind::SilentTruncation { message } => Some(message.clone()),
             _ => None,
         });
         if let Some(message) = message.filter(|_| told.is_none()) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost_dialects::Reason;
+use ctxhost_dialects::FailureReason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model};
 use ctxhost_tests::stage::Stage;
@@ -136,7 +136,7 @@ async fn a_timeout_of_a_nearly_full_window_is_answered_by_a_compaction() {
     }
     server.fail_next(Fault::Hang);
     stage.say("And the end?").await.unwrap();
-    assert_eq!(stage.recoveries(), [Reason::Timeout]);
+    assert_eq!(stage.recoveries(), [FailureReason::Timeout]);
     assert!(stage.compactions().iter().any(|outcome| outcome.before_tokens > outcome.after_tokens));
     let sizes: Vec<u64> = server.requests().iter().map(|seen| seen.prompt_tokens).collect();
     assert!(sizes[9] < sizes[8], "{sizes:?}");

@@ -1,6 +1,6 @@
 //! Random conversations with random faults: every turn ends, nothing is lost, no request breaks a rule.
 
-use ctxhost_runtime::event::What;
+use ctxhost_agent::event::EventKind;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Faults, Model, OverflowForm, ScriptedServer, Wanderer};
 use ctxhost_tests::stage::Stage;
@@ -64,8 +64,11 @@ async fn converse(wire: Wire, seed: u64) {
         // A turn may fail: then nobody answered, or the model called tools for ever.
         let _ = stage.say(&text).await;
         said.push(text.trim_end().to_owned());
-        let answered =
-            stage.last_turn().iter().filter(|what| matches!(what, What::Answered { .. })).count();
+        let answered = stage
+            .last_turn()
+            .iter()
+            .filter(|what| matches!(what, EventKind::Answered { .. }))
+            .count();
         heard += answered;
         let requests = server.requests().len() - before;
         assert!(

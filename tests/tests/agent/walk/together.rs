@@ -49,7 +49,7 @@ async fn sixty_four_sessions_finish_in_one_place() {
         let path = turn.await.unwrap();
         assert_eq!(words(&lawful_session(&path)).len(), 2);
     }
-    runtime.finish().await;
+    runtime.shutdown().await;
     assert_eq!(server.broken(), []);
     // One after the other, the answers alone would take 77 seconds.
     assert!(begun.elapsed() < Duration::from_secs(40), "took {:?}", begun.elapsed());
@@ -105,7 +105,7 @@ async fn engines_take_turns_in_one_session() {
         let mut stage = Stage::open(&place).await;
         let engines = ["mask", "window", "boundary", "head-tail", "legacy"];
         for (n, engine) in engines.into_iter().cycle().take(10).enumerate() {
-            stage.runtime.swap(&EngineSpec::bundled(engine, json!({}))).await.unwrap();
+            stage.runtime.replace_engine(&EngineSpec::bundled(engine, json!({}))).await.unwrap();
             let text = format!("Turn {n}. {}", "Words about the ledger. ".repeat(150));
             let reply = stage.say(&text).await;
             let reply = reply.unwrap_or_else(|error| panic!("{wire:?} {engine}: {error}"));

@@ -374,12 +374,12 @@ fn a_replay_leaves_no_quarantine_behind() {
 #[test]
 fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     let place = Place::with(
-        "[plugins.entries.chaos]\nisolation = \"lane\"\nconfig = { mode = \"abort-create\" }\n",
+        "[plugins.entries.chaos]\nisolation = \"thread\"\nconfig = { mode = \"abort-create\" }\n",
     );
     place.engine("libchaos.so", b"");
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(said.contains("installing runs native code with your permissions"), "{said}");
-    assert!(said.contains("  isolation lane\n"), "{said}");
+    assert!(said.contains("  isolation thread\n"), "{said}");
     for crashes in 1..=2 {
         let (code, _) = place.run(&["engines", "info", "chaos"]);
         assert_eq!(code, None, "a signal ended it");

@@ -1,6 +1,6 @@
 //! What an engine in a worker sees of the machine: next to nothing.
 
-use ctxhost_engine::{EngineInstance, EngineSpec, Isolation, OpenError, inspect};
+use ctxhost_engine::{EngineInstance, EngineOpenError, EngineSpec, Isolation, inspect};
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_tests::chaos_library;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -46,7 +46,7 @@ async fn a_worker_sees_no_environment_no_descriptor_and_an_empty_folder() {
 #[tokio::test]
 async fn a_worker_reaches_no_network_no_file_and_no_program() {
     let engine = open(&chaos("probe", Isolation::Process), &patient());
-    let confinement = engine.worker().unwrap().confinement;
+    let confinement = engine.sandbox_info().unwrap().confinement;
     let (seen, all) = (seen(&engine).await, confinement.applied.join("; "));
     let is_held_by = |name: &str| all.contains(name);
     if is_held_by("seccomp") {
@@ -76,7 +76,7 @@ async fn a_worker_reaches_no_network_no_file_and_no_program() {
 
 #[tokio::test]
 async fn a_lane_sees_what_the_host_sees() {
-    let engine = open(&chaos("probe", Isolation::Lane), &patient());
+    let engine = open(&chaos("probe", Isolation::Thread), &patient());
     let seen = seen(&engine).await;
     assert!(
         words(&seen["environment"]).contains(&"PATH".to_owned()),
@@ -93,16 +93,16 @@ fn a_bundled_engine_has_no_file_for_a_worker() {
     let mut spec = EngineSpec::bundled("mask", serde_json::json!({}));
     spec.isolation = Isolation::Process;
     let error = EngineInstance::open(&spec, &patient()).expect_err("no file");
-    assert!(matches!(error, OpenError::NoFile { .. }), "{error}");
+    assert!(matches!(error, EngineOpenError::NotALibrary { .. }), "{error}");
 }
 
 #[test]
 fn a_program_that_is_no_worker_is_named() {
     let mut spec = chaos("good", Isolation::Process);
-    spec.worker.program = Some("/bin/true".into());
+    spec.sandbox.program = Some("/bin/true".into());
     let error = EngineInstance::open(&spec, &patient()).expect_err("no worker").to_string();
     assert!(error.contains("/bin/true") && error.contains("exit code 0"), "{error}");
-    spec.worker.program = Some("/nowhere/ctxhost".into());
+    spec.sandbox.program = Some("/nowhere/ctxhost".into());
     let error = EngineInstance::open(&spec, &patient()).expect_err("no program").to_string();
     assert!(error.contains("/nowhere/ctxhost"), "{error}");
 }
@@ -117,8 +117,8 @@ fn a_program_that_says_a_byte_now_and_then_is_late_all_the_same() {
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut spec = chaos("good", Isolation::Process);
-    spec.worker.program = Some(program);
-    spec.worker.start_ms = 300;
+    spec.sandbox.program = Some(program);
+    spec.sandbox.start_ms = 300;
     let error = EngineInstance::open(&spec, &patient()).expect_err("late").to_string();
     assert!(error.contains("used up its 300 ms (plugins.worker.start_ms)"), "{error}");
 }

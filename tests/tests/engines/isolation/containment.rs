@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctxhost_engine::{
-    Clock, EngineInstance, EngineSpec, FailureBook, Isolation, OpenError, QuarantineRules,
+    EngineInstance, EngineOpenError, EngineSpec, FailureLog, HostClock, Isolation, QuarantineRules,
 };
 use ctxhost_engine_api::ErrorKind;
 
@@ -23,12 +23,15 @@ async fn is_told(mode: &str, isolation: Isolation, says: &str) {
     let error = assemble(&engine).await.expect_err(mode);
     assert!(error.message.contains(says), "{mode} {isolation}: {error}");
     assert_eq!(engine.status().await.unwrap().summary, "stands", "{mode} {isolation}");
-    assert!(engine.worker().is_none_or(|worker| worker.respawns == 0), "{mode}: nothing died");
+    assert!(
+        engine.sandbox_info().is_none_or(|worker| worker.respawns == 0),
+        "{mode}: nothing died"
+    );
 }
 
 #[tokio::test]
 async fn panics_are_errors_everywhere_and_cost_no_worker() {
-    for isolation in [Isolation::Inline, Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Inline, Isolation::Thread, Isolation::Process] {
         is_told("panic-assemble", isolation, "panic in assemble").await;
         is_told("late-panic", isolation, "late panic").await;
         is_told("drop-future", isolation, "panic in drop").await;
@@ -38,10 +41,10 @@ async fn panics_are_errors_everywhere_and_cost_no_worker() {
 
 #[tokio::test]
 async fn a_panic_in_create_is_an_error_everywhere() {
-    for isolation in [Isolation::Inline, Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Inline, Isolation::Thread, Isolation::Process] {
         for (mode, says) in [("panic-create", "panic in create"), ("error-create", "its config")] {
             let error = EngineInstance::open(&chaos(mode, isolation), &patient()).expect_err(mode);
-            assert!(matches!(error, OpenError::Create { .. }), "{isolation}: {error:?}");
+            assert!(matches!(error, EngineOpenError::Create { .. }), "{isolation}: {error:?}");
             assert!(error.to_string().contains(says), "{isolation}: {error}");
         }
     }
@@ -50,50 +53,50 @@ async fn a_panic_in_create_is_an_error_everywhere() {
 #[tokio::test]
 async fn what_it_does_in_a_process_is_its_failure_and_no_crash_of_a_host() {
     let state = tempfile::tempdir().unwrap();
-    let book = || FailureBook::below(state.path(), QuarantineRules::default(), Clock::default());
+    let book = || FailureLog::new(state.path(), QuarantineRules::default(), HostClock::default());
     let mut environment = patient();
-    environment.failures = Some(Arc::new(book()));
+    environment.failure_log = Some(Arc::new(book()));
     let opened = |mode| EngineInstance::open(&chaos(mode, Isolation::Process), &environment);
     for mode in ["abort-create", "panic-create"] {
         let died = opened(mode).expect_err(mode);
-        assert!(matches!(died, OpenError::Create { .. }), "{died:?}");
+        assert!(matches!(died, EngineOpenError::Create { .. }), "{died:?}");
         let record = book().records().unwrap().remove(0);
         assert_eq!((record.operation.as_str(), record.failures), ("create", 1), "{record:?}");
         assert_eq!((record.crashes, record.held), (0, false), "{record:?}");
         let held = opened("good").expect_err("it is held");
-        assert!(matches!(held, OpenError::Held { .. }), "{held:?}");
+        assert!(matches!(held, EngineOpenError::Quarantined { .. }), "{held:?}");
         book().release("chaos").unwrap();
     }
     let engine = opened("good").unwrap();
-    assert_eq!(engine.bytes().map(str::len), Some(64));
+    assert_eq!(engine.build().map(str::len), Some(64));
     assert!(!state.path().join("engines/running").exists(), "nothing of it runs in this process");
 }
 
 #[tokio::test]
 async fn a_panic_on_the_side_disturbs_nobody() {
-    for isolation in [Isolation::Inline, Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Inline, Isolation::Thread, Isolation::Process] {
         for mode in ["background-panic", "own-thread", "panic-drop"] {
             let engine = open(&chaos(mode, isolation), &patient());
             for _ in 0..2 {
                 assert!(assemble(&engine).await.is_ok(), "{mode} {isolation}");
             }
-            assert!(engine.worker().is_none_or(|worker| worker.respawns == 0), "{mode}");
+            assert!(engine.sandbox_info().is_none_or(|worker| worker.respawns == 0), "{mode}");
         }
     }
 }
 
 #[tokio::test]
 async fn what_waits_for_ever_is_called_off_and_its_worker_lives() {
-    for isolation in [Isolation::Inline, Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Inline, Isolation::Thread, Isolation::Process] {
         for mode in ["hang-assemble", "wakes-itself"] {
             let mut spec = chaos(mode, isolation);
             // A busy machine may take its time over a cancellation.
-            spec.worker.letting_go_ms = 20_000;
+            spec.sandbox.letting_go_ms = 20_000;
             let engine = open(&spec, &hasty());
             let error = assemble(&engine).await.expect_err(mode);
             assert_eq!(error.kind, ErrorKind::Deadline, "{mode} {isolation}: {error}");
             assert_eq!(engine.status().await.unwrap().summary, "stands");
-            assert!(engine.worker().is_none_or(|worker| worker.respawns == 0), "{mode}");
+            assert!(engine.sandbox_info().is_none_or(|worker| worker.respawns == 0), "{mode}");
         }
     }
 }
@@ -102,12 +105,12 @@ async fn what_waits_for_ever_is_called_off_and_its_worker_lives() {
 async fn a_worker_that_does_not_let_go_is_killed_and_replaced() {
     for mode in ["block-assemble", "spin-assemble"] {
         let engine = open(&chaos(mode, Isolation::Process), &hasty());
-        let first = engine.worker().unwrap().pid;
+        let first = engine.sandbox_info().unwrap().pid;
         let error = assemble(&engine).await.expect_err(mode);
         assert_eq!(error.kind, ErrorKind::Deadline, "{mode}: {error}");
         assert!(error.message.contains("its worker was killed"), "{mode}: {error}");
         assert_eq!(engine.status().await.unwrap().summary, "stands");
-        let worker = engine.worker().unwrap();
+        let worker = engine.sandbox_info().unwrap();
         assert_eq!(worker.respawns, 1, "{mode}");
         assert_ne!(worker.pid, first);
     }
@@ -115,9 +118,9 @@ async fn a_worker_that_does_not_let_go_is_killed_and_replaced() {
 
 #[tokio::test]
 async fn a_lane_loses_a_thread_to_a_loop_and_the_host_lives() {
-    let engine = open(&chaos("spin-assemble", Isolation::Lane), &hasty());
+    let engine = open(&chaos("spin-assemble", Isolation::Thread), &hasty());
     assert_eq!(assemble(&engine).await.unwrap_err().kind, ErrorKind::Deadline);
-    assert!(engine.lost_a_thread());
+    assert!(engine.has_lost_thread());
     assert_eq!(engine.status().await.unwrap().summary, "stands");
 }
 
@@ -157,7 +160,7 @@ async fn what_ends_a_process_ends_a_worker_and_the_next_one_answers() {
         assert!(error.message.contains(says), "{mode}: {error}");
         assert_eq!(engine.status().await.unwrap().summary, "stands", "{mode}");
         // One for the second try of a harmless call, one for the status.
-        assert_eq!(engine.worker().unwrap().respawns, 2, "{mode}");
+        assert_eq!(engine.sandbox_info().unwrap().respawns, 2, "{mode}");
     }
 }
 
@@ -177,7 +180,7 @@ async fn a_worker_that_ends_in_create_is_an_error_of_the_opening() {
 async fn a_call_that_changes_something_is_not_repeated() {
     let engine = open(&chaos("segfault-once", Isolation::Process), &patient());
     assert!(assemble(&engine).await.is_ok(), "asked again, it answers");
-    assert_eq!(engine.worker().unwrap().respawns, 1);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 1);
 }
 
 /// Not a test by itself: one of the next test's children, which dies.
@@ -187,7 +190,7 @@ fn victim() {
     let (isolation, mode) = deed.split_once(' ').unwrap();
     let isolation = match isolation {
         "inline" => Isolation::Inline,
-        _ => Isolation::Lane,
+        _ => Isolation::Thread,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let engine = open(&chaos(mode, isolation), &patient());
@@ -208,8 +211,8 @@ fn what_ends_a_process_ends_the_host_on_a_lane_and_inline() {
         ("huge-allocation", Some(ABORTED), None),
     ];
     // Built here, so that the children need no compiler.
-    let _: EngineSpec = chaos("good", Isolation::Lane);
-    for isolation in ["inline", "lane"] {
+    let _: EngineSpec = chaos("good", Isolation::Thread);
+    for isolation in ["inline", "thread"] {
         for (mode, signal, code) in deeds {
             let status = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "isolation::containment::victim", "--nocapture"])

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ctxhost_engine::store::{EngineStore, Kept, MemoryStore, StoreError};
+use ctxhost_engine::store::{EngineStore, MemoryStore, StoreError, StoreSize};
 use ctxhost_engine::{
-    ActiveEngine, EngineInstance, EngineSpec, EngineStores, Environment, Isolation, OnEngineError,
+    ActiveEngine, EngineEnvironment, EngineInstance, EngineSpec, EngineStores, Isolation,
+    OnEngineError,
 };
 use ctxhost_engine_api::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -15,13 +16,13 @@ use serde_json::json;
 use super::{asked, assemble, chaos, open, patient, session, talk};
 
 fn pid(engine: &EngineInstance) -> Pid {
-    Pid::from_raw(engine.worker().unwrap().pid.expect("it lives").cast_signed()).unwrap()
+    Pid::from_raw(engine.sandbox_info().unwrap().pid.expect("it lives").cast_signed()).unwrap()
 }
 
 /// Kills a worker and waits until the host knows.
 async fn kill(engine: &EngineInstance) {
     kill_process(pid(engine), Signal::KILL).unwrap();
-    while engine.worker().unwrap().pid.is_some() {
+    while engine.sandbox_info().unwrap().pid.is_some() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -43,7 +44,7 @@ async fn the_next_worker_is_told_what_the_last_one_was_and_the_caller_sees_nothi
     kill(&engine).await;
     assert_eq!(assemble(&engine).await.unwrap(), before);
     assert_eq!(asked(&engine).await, ["bootstrap", "ingest 0..5", "assemble 5"]);
-    assert_eq!(engine.worker().unwrap().respawns, 1);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 1);
     // A session that nobody asks about is not told again.
     kill(&engine).await;
     assert!(asked(&engine).await.is_empty());
@@ -72,7 +73,7 @@ impl Deadly {
 struct Stores(Arc<Deadly>);
 
 impl EngineStores for Stores {
-    fn of(&self, _engine: &str) -> Arc<dyn EngineStore> {
+    fn open_store(&self, _engine: &str) -> Arc<dyn EngineStore> {
         Arc::new(self.clone())
     }
 }
@@ -108,18 +109,18 @@ impl EngineStore for Stores {
         self.0.values.get_blob(handle)
     }
 
-    fn kept(&self) -> std::result::Result<Kept, StoreError> {
-        self.0.values.kept()
+    fn size(&self) -> std::result::Result<StoreSize, StoreError> {
+        self.0.values.size()
     }
 }
 
 /// An engine of six services a call, whose worker dies over the `n`-th.
-fn dying(n: u64) -> (Arc<EngineInstance>, Environment, Stores) {
+fn dying(n: u64) -> (Arc<EngineInstance>, EngineEnvironment, Stores) {
     let stores = Stores::default();
     let mut environment = patient();
     environment.stores = Some(Arc::new(stores.clone()));
     let engine = open(&chaos("services", Isolation::Process), &environment);
-    stores.0.victim.store(u64::from(engine.worker().unwrap().pid.unwrap()), Ordering::SeqCst);
+    stores.0.victim.store(u64::from(engine.sandbox_info().unwrap().pid.unwrap()), Ordering::SeqCst);
     stores.0.uses_left.store(n, Ordering::SeqCst);
     (engine, environment, stores)
 }
@@ -129,7 +130,7 @@ async fn killed_at_any_point_of_a_harmless_call_it_is_asked_again() {
     for n in 1..=6 {
         let (engine, ..) = dying(n);
         assert_eq!(assemble(&engine).await.unwrap(), Plan::keep_all(5), "killed at {n}");
-        assert_eq!(engine.worker().unwrap().respawns, 1, "killed at {n}");
+        assert_eq!(engine.sandbox_info().unwrap().respawns, 1, "killed at {n}");
     }
 }
 
@@ -151,7 +152,7 @@ async fn killed_at_any_point_of_a_compaction_the_caller_sees_one_error() {
 #[tokio::test]
 async fn killed_at_any_moment_the_caller_sees_nothing() {
     let mut spec = chaos("many-services", Isolation::Process);
-    spec.worker.respawns = 1_000;
+    spec.sandbox.respawns = 1_000;
     let engine = open(&spec, &patient());
     for round in 0..25 {
         let victim = pid(&engine);
@@ -164,7 +165,7 @@ async fn killed_at_any_moment_the_caller_sees_nothing() {
         // It may have been killed just after it had answered.
         assert_eq!(engine.status().await.unwrap().summary, "stands");
     }
-    assert!(engine.worker().unwrap().respawns >= 20);
+    assert!(engine.sandbox_info().unwrap().respawns >= 20);
 }
 
 #[tokio::test]
@@ -176,7 +177,7 @@ async fn whoever_waits_for_the_next_worker_waits_through_no_fault_of_the_engine(
     kill(&engine).await;
     let both = tokio::join!(assemble(&engine), assemble(&engine));
     assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
-    assert_eq!(engine.worker().unwrap().respawns, 1);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 1);
 }
 
 #[tokio::test]
@@ -188,7 +189,7 @@ async fn callers_who_go_away_use_up_no_worker() {
         assert!(tokio::time::timeout(soon, assemble(&engine)).await.is_err(), "it takes longer");
     }
     assert!(assemble(&engine).await.is_ok(), "the one that was begun is there for the next");
-    assert_eq!(engine.worker().unwrap().respawns, 1);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 1);
 }
 
 #[tokio::test]
@@ -196,7 +197,7 @@ async fn an_engine_whose_worker_is_dead_is_let_go_without_another() {
     let engine = open(&chaos("good", Isolation::Process), &patient());
     kill(&engine).await;
     engine.dispose().await;
-    assert_eq!(engine.worker().unwrap().respawns, 0);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 0);
 }
 
 #[tokio::test]
@@ -204,7 +205,7 @@ async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engi
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let chaos = |mode| {
         let mut spec = chaos(mode, Isolation::Process);
-        spec.worker.respawns = 1;
+        spec.sandbox.respawns = 1;
         spec
     };
     let open =
@@ -216,50 +217,53 @@ async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engi
     assert_eq!(served.engine, "legacy", "for this call");
     assert!(served.fallback.unwrap().contains("chaos lost after_turn: its worker"), "it is told");
     assert_eq!(slot.take_failures().failures, 1);
-    assert!(slot.quarantined().is_none());
+    assert!(slot.quarantine_record().is_none());
     assert_eq!(slot.tools(session("s")).await.unwrap().engine, "chaos");
     let quiet = MaintainRequest { session: session("s"), ..MaintainRequest::default() };
     slot.maintain(&talk(), quiet).await.unwrap();
-    assert!(slot.quarantined().unwrap().reason.contains("SIGABRT"), "there is no other worker");
+    assert!(
+        slot.quarantine_record().unwrap().reason.contains("SIGABRT"),
+        "there is no other worker"
+    );
 
     let slot = open("abort-compact", OnEngineError::Fallback);
     let request = CompactRequest { session: session("s"), ..CompactRequest::default() };
     let error = slot.compact(&talk(), request.clone()).await.expect_err("it dies").to_string();
-    assert!(error.contains("SIGABRT") && slot.quarantined().is_none(), "{error}");
+    assert!(error.contains("SIGABRT") && slot.quarantine_record().is_none(), "{error}");
     slot.compact(&talk(), request).await.expect_err("it dies");
-    assert!(slot.quarantined().is_some());
+    assert!(slot.quarantine_record().is_some());
 
     let slot = open("abort-after", OnEngineError::Fail);
     slot.after_turn(&talk(), ended).await.expect_err("the operator wants to know");
-    assert!(slot.quarantined().is_none());
+    assert!(slot.quarantine_record().is_none());
 }
 
 #[tokio::test]
 async fn after_so_many_deaths_there_is_no_other() {
     let mut spec = chaos("segfault", Isolation::Process);
-    spec.worker.respawns = 2;
+    spec.sandbox.respawns = 2;
     let engine = open(&spec, &patient());
     let error = assemble(&engine).await.unwrap_err();
     assert!(error.message.contains("SIGSEGV"), "{error}");
     let error = assemble(&engine).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Dead);
     assert!(error.message.contains("died 3 times within 600 s"), "{error}");
-    let facts = engine.worker().unwrap();
+    let facts = engine.sandbox_info().unwrap();
     assert_eq!((facts.pid, facts.respawns), (None, 2));
 }
 
 #[tokio::test]
 async fn deaths_long_ago_do_not_count() {
     let mut spec = chaos("good", Isolation::Process);
-    spec.worker.respawns = 1;
-    spec.worker.respawn_window_ms = 1;
+    spec.sandbox.respawns = 1;
+    spec.sandbox.respawn_window_ms = 1;
     let engine = open(&spec, &patient());
     for _ in 0..3 {
         kill(&engine).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         assemble(&engine).await.unwrap();
     }
-    assert_eq!(engine.worker().unwrap().respawns, 3);
+    assert_eq!(engine.sandbox_info().unwrap().respawns, 3);
 }
 
 #[tokio::test]
@@ -271,7 +275,7 @@ async fn a_slot_quarantines_an_engine_whose_workers_die_and_legacy_serves() {
     let request = AssembleRequest { budget: 40_000, model, ..AssembleRequest::default() };
     let served = slot.assemble(&talk(), request).await.unwrap();
     assert_eq!(served.engine, "legacy");
-    assert!(slot.quarantined().unwrap().reason.contains("SIGSEGV"));
+    assert!(slot.quarantine_record().unwrap().reason.contains("SIGSEGV"));
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! An engine in a worker answers as it does in this process, whatever it is asked.
 
 use ctxhost_engine::{
-    ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts,
+    ActiveEngine, EngineEnvironment, EngineInstance, EngineSpec, EngineTimeouts, HostClock,
+    Isolation,
 };
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, transcripts};
 use ctxhost_engine_api::transcript::log::TranscriptLog;
@@ -23,16 +24,16 @@ struct Place {
 }
 
 fn place(id: &str, isolation: Isolation) -> Place {
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     clock.set(1_767_225_600_000);
-    let environment = Environment::new(patient().timeouts, clock);
+    let environment = EngineEnvironment::new(patient().timeouts, clock);
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let slot = ActiveEngine::open(&legacy, &legacy, Default::default(), &environment).unwrap();
     let mut spec = EngineSpec::file(id, &bundled_library(id), json!({}));
     spec.isolation = isolation;
-    spec.worker.program = Some(program());
+    spec.sandbox.program = Some(program());
     // Fewer than there are cases, so that some are forgotten and come again.
-    spec.worker.sessions = 3;
+    spec.sandbox.sessions = 3;
     let engine = EngineInstance::open(&spec, &environment).unwrap();
     Place { engine, _slot: slot }
 }
@@ -84,7 +85,7 @@ fn outcome<T: std::fmt::Debug>(answer: Result<T>) -> String {
 }
 
 fn answers_the_same(id: &str) {
-    let (near, far) = (place(id, Isolation::Lane), place(id, Isolation::Process));
+    let (near, far) = (place(id, Isolation::Thread), place(id, Isolation::Process));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut runner = TestRunner::new(ProptestConfig {
         cases: CASES,
@@ -102,7 +103,7 @@ fn answers_the_same(id: &str) {
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{id}: {error}"));
-    assert_eq!(far.engine.worker().unwrap().respawns, 0);
+    assert_eq!(far.engine.sandbox_info().unwrap().respawns, 0);
 }
 
 #[test]
@@ -122,9 +123,9 @@ fn boundary_answers_the_same() {
 
 #[tokio::test]
 async fn services_of_the_host_reach_a_worker() {
-    let clock = Clock::recorded();
+    let clock = HostClock::recorded();
     clock.set(1_234);
-    let environment = Environment::new(Timeouts::default(), clock.clone());
+    let environment = EngineEnvironment::new(EngineTimeouts::default(), clock.clone());
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let _slot = ActiveEngine::open(&legacy, &legacy, Default::default(), &environment).unwrap();
     let engine = open(&chaos("services", Isolation::Process), &environment);
@@ -158,7 +159,7 @@ async fn calls_of_many_sessions_overlap_in_one_worker() {
 #[tokio::test]
 async fn a_call_whose_caller_went_away_is_called_off_in_the_worker() {
     let engine = open(&chaos("hang-assemble", Isolation::Process), &patient());
-    let pid = engine.worker().unwrap().pid;
+    let pid = engine.sandbox_info().unwrap().pid;
     for _ in 0..3 {
         let request = AssembleRequest { session: session("s"), ..AssembleRequest::default() };
         let call = engine.assemble(talk(), request);
@@ -166,5 +167,5 @@ async fn a_call_whose_caller_went_away_is_called_off_in_the_worker() {
         assert!(tokio::time::timeout(soon, call).await.is_err(), "it hangs");
     }
     assert_eq!(engine.status().await.unwrap().summary, "stands", "its lane is free");
-    assert_eq!(engine.worker().unwrap().pid, pid);
+    assert_eq!(engine.sandbox_info().unwrap().pid, pid);
 }

@@ -22,7 +22,7 @@ const LAST: u32 = 600;
 fn engine(config: Value) -> Arc<EngineInstance> {
     let mut spec = EngineSpec::file("system-calls", &native_library(ENGINE, &[]), config);
     spec.isolation = Isolation::Process;
-    spec.worker.program = Some(program());
+    spec.sandbox.program = Some(program());
     open(&spec, &patient())
 }
 
@@ -32,7 +32,7 @@ async fn tried(config: Value) -> Value {
 
 /// Whether the filter holds the engine; says loudly where this kernel has none.
 fn is_filtered(engine: &EngineInstance) -> bool {
-    let confinement = engine.worker().unwrap().confinement;
+    let confinement = engine.sandbox_info().unwrap().confinement;
     let is_filtered = confinement.applied.iter().any(|it| it.contains("seccomp"));
     if !is_filtered {
         println!("SKIPPED: this kernel has no seccomp: {:?}", confinement.missing);
@@ -143,7 +143,7 @@ async fn a_worker_of_root_loads_an_engine_below_a_folder_of_somebody_else() {
     std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).unwrap();
     let mut spec = EngineSpec::file("system-calls", &native_library(ENGINE, &[]), json!({}));
     spec.isolation = Isolation::Process;
-    spec.worker.program = Some(program());
+    spec.sandbox.program = Some(program());
     assert_eq!(open(&spec, &environment).status().await.unwrap().summary, "tried");
 }
 

@@ -17,15 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What the next call of an engine says whose worker is killed behind an answer, and not started again.
 async fn said_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -> String {
     let mut spec = chaos(mode, Isolation::Process);
-    spec.worker.threads = threads;
-    spec.worker.background_cpu_ms = background_cpu_ms;
-    spec.worker.respawns = 0;
+    spec.sandbox.threads = threads;
+    spec.sandbox.background_cpu_ms = background_cpu_ms;
+    spec.sandbox.respawns = 0;
     let engine = open(&spec, &patient());
     assemble(&engine).await.expect("its deed is done behind the answer");
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        if let Some(error) = engine.worker().filter(|it| it.pid.is_none()).map(|_| engine.status())
+        if let Some(error) =
+            engine.sandbox_info().filter(|it| it.pid.is_none()).map(|_| engine.status())
         {
             return error.await.expect_err("it is dead").message;
         }
@@ -47,7 +48,7 @@ async fn a_worker_that_works_while_nobody_asked_is_killed() {
 
 #[tokio::test]
 async fn a_store_takes_no_more_than_its_quota() {
-    for isolation in [Isolation::Lane, Isolation::Process] {
+    for isolation in [Isolation::Thread, Isolation::Process] {
         let mut spec = chaos("hoards", isolation);
         spec.quotas.store_mib = 4;
         let error = assemble(&open(&spec, &patient())).await.expect_err("it is full");
@@ -92,7 +93,7 @@ fn a_drop_that_never_ends_keeps_no_host() {
     for mode in ["spin-drop", "spin-dispose"] {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["replay", "demo:coding", "--engines", "chaos"];
-        let mut command = host(folder.path(), mode, "lane", &arguments);
+        let mut command = host(folder.path(), mode, "thread", &arguments);
         let output = ends(command.env("CTXHOST_LOG", "warn").spawn().unwrap());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{mode}: {said}");
@@ -107,7 +108,7 @@ fn a_server_whose_engine_never_lets_go_ends_when_it_is_told_to() {
     use std::io::{BufRead as _, BufReader, Read as _};
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"];
-    let mut child = host(folder.path(), "spin-drop", "lane", &arguments).spawn().unwrap();
+    let mut child = host(folder.path(), "spin-drop", "thread", &arguments).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut first = String::new();
     errors.read_line(&mut first).unwrap();
@@ -130,7 +131,7 @@ fn an_engine_that_ends_the_host_is_named_and_the_code_is_an_error() {
     for mode in ["exit-well", "quick-exit"] {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["replay", "demo:coding", "--engines", "chaos"];
-        let output = ends(host(folder.path(), mode, "lane", &arguments).spawn().unwrap());
+        let output = ends(host(folder.path(), mode, "thread", &arguments).spawn().unwrap());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(70), "{mode}: {said}");
         let named = "engine chaos called exit and ended this process";

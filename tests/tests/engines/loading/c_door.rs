@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctxhost_agent::engine_registry::EngineRegistry;
 use ctxhost_config::Config;
 use ctxhost_engine::{Isolation, inspect};
-use ctxhost_engine_api::border::{Door, EngineDoor, EngineHandle};
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle, EntryPoint};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::*;
-use ctxhost_runtime::roster::Roster;
 use ctxhost_tests::bundled_library;
 use ctxhost_tests::native::native_library;
 use serde_json::json;
 
 const EVERY_CALL: &str = "tests/fixtures/c/every_call.c";
 
-pub(super) fn door(library: &Path) -> EngineDoor {
+pub(super) fn door(library: &Path) -> EngineFactory {
     let copies = tempfile::tempdir().unwrap();
     inspect(library).unwrap().load(copies.path()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -31,7 +31,7 @@ pub(super) fn create(
 
 /// user, calls (c1, c"2), result, failed result, assistant, user
 pub(super) fn talk() -> Transcript {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("begin").calls(&[("c1", "read", r#"{"path":"a"}"#), ("c\"2", "ls", "{}")]);
     talk.result("c1", "read", "text").failure("c\"2", "ls", "no file").assistant("so").user("on");
     talk.transcript()
@@ -53,11 +53,11 @@ fn messages(host: &ScriptedHost) -> Vec<String> {
 fn the_file_says_what_it_is() {
     let meta = inspect(&native_library(EVERY_CALL, &[])).unwrap().meta;
     assert_eq!((meta.id.as_str(), meta.version.as_str()), ("every-call", "0.1.0"));
-    assert_eq!((meta.door, meta.language.as_str()), (Door::C, "c"));
-    assert!(!meta.rustc.is_empty() && meta.wants_a_process());
-    assert_eq!(meta.api, border::Meta::ours().api);
+    assert_eq!((meta.entry_point, meta.language.as_str()), (EntryPoint::C, "c"));
+    assert!(!meta.rustc.is_empty() && meta.needs_process());
+    assert_eq!(meta.api, border::EngineMetadata::current().api);
     let cpp = inspect(&native_library("examples/cpp-elide/elide.cpp", &[])).unwrap().meta;
-    assert_eq!((cpp.door, cpp.language.as_str()), (Door::C, "c++"));
+    assert_eq!((cpp.entry_point, cpp.language.as_str()), (EntryPoint::C, "c++"));
     let info = door(&native_library(EVERY_CALL, &[])).info().unwrap();
     assert_eq!(
         (info.name.as_str(), info.requires),
@@ -75,17 +75,17 @@ fn it_sits_in_a_process_unless_its_own_entry_says_otherwise() {
              [plugins.entries.mask]\npath = {in_rust:?}\n"
         );
         let config = Config::parse("", &text).unwrap();
-        Roster::of(&config).spec(&config, name).unwrap().isolation
+        EngineRegistry::load(&config).spec(&config, name).unwrap().isolation
     };
-    let lane = "isolation = \"lane\"";
+    let lane = "isolation = \"thread\"";
     for name in ["every-call", in_c.to_str().unwrap()] {
         assert_eq!(isolation("", "", name), Isolation::Process, "{name}");
         assert_eq!(isolation(lane, "", name), Isolation::Process, "{name}");
-        assert_eq!(isolation("", lane, name), Isolation::Lane, "{name}");
+        assert_eq!(isolation("", lane, name), Isolation::Thread, "{name}");
     }
     for name in ["mask", in_rust.to_str().unwrap()] {
         assert_eq!(isolation("", "", name), Isolation::Process, "{name}");
-        assert_eq!(isolation(lane, "", name), Isolation::Lane, "{name}");
+        assert_eq!(isolation(lane, "", name), Isolation::Thread, "{name}");
     }
 }
 
@@ -97,7 +97,7 @@ fn requests_and_answers_of_the_hot_calls() {
 
     let request = BootstrapRequest { call: CallId(1), session: session() };
     let taken = block_on(engine.bootstrap(talk(), request)).unwrap();
-    assert_eq!(taken, Bootstrapped { imported: 6, reason: None });
+    assert_eq!(taken, BootstrapReply { imported: 6, reason: None });
 
     let request =
         IngestRequest { call: CallId(2), session: session(), entries: 2..5, is_heartbeat: true };
@@ -183,10 +183,10 @@ fn requests_and_answers_of_the_cold_calls() {
     let (advancement_key, entries) = ("turn-1".into(), 1..2);
     let request =
         CommitTurnRequest { call: CallId(1), session: session(), advancement_key, entries };
-    assert_eq!(block_on(engine.commit_turn(talk(), request)).unwrap(), Committed::Duplicate);
+    assert_eq!(block_on(engine.commit_turn(talk(), request)).unwrap(), CommitTurnReply::Duplicate);
     let request = MaintainRequest { call: CallId(1), session: session(), reason: "turn".into() };
     let maintained = block_on(engine.maintain(talk(), request)).unwrap();
-    assert_eq!(maintained, Maintained { changed: true, bytes_freed: 9, reason: None });
+    assert_eq!(maintained, MaintainReply { changed: true, bytes_freed: 9, reason: None });
     let child = SessionRef { id: "child".into(), key: String::new() };
     let request = SubagentSpawnRequest {
         call: CallId(1),
@@ -236,7 +236,7 @@ fn every_service_answers() {
     assert_eq!(answer, ToolAnswer { text: "all hold".into(), is_error: false });
     assert_eq!(messages(&host), [r#"call_tool services {"deep":["ä"]}"#, "torn \u{fffd}"]);
     assert_eq!(host.progress_reports(), [(CallId(1), 500, "half".into())]);
-    let asked = &host.asked()[0];
+    let asked = &host.completion_requests()[0];
     assert_eq!((asked.purpose, asked.temperature), (Purpose::Quality, Some(0.5)));
     assert_eq!((asked.prompt.as_str(), asked.model.as_str()), ("how is it?", ""));
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ctxhost_engine_api::border::C_HEADER;
-use ctxhost_engine_api::border::mirror::{StructLayout, numbers, structs, texts};
+use ctxhost_engine_api::border::layout_check::{StructLayout, numbers, structs, texts};
 use ctxhost_tests::native::{Language, flags, run};
 use ctxhost_tests::root;
 

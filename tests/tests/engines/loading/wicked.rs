@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ctxhost_engine::{EngineInstance, EngineSpec};
 use ctxhost_engine_api::border::EngineHandle;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on, block_on_within};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on, block_on_within};
 use ctxhost_engine_api::*;
 use ctxhost_tests::native::native_library;
 use serde_json::json;
@@ -99,7 +99,7 @@ fn errors_without_and_with_a_text() {
 
 #[test]
 fn nothing_can_be_kept_of_nothing() {
-    let empty = Conversation::new().transcript();
+    let empty = TranscriptBuilder::new().transcript();
     let plan = block_on(wicked("never").assemble(empty, request())).unwrap();
     assert_eq!(plan, Plan::default());
 }
@@ -162,7 +162,7 @@ fn a_call_that_sleeps_past_its_limit_lets_go_of_its_thread() {
     let engine = on_a_lane("until-cancelled");
     let error = assemble_on_a_lane(&engine).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Deadline, "{error}");
-    assert!(!engine.lost_a_thread(), "its sleep ended with the call");
+    assert!(!engine.has_lost_thread(), "its sleep ended with the call");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_loop_past_its_limit_costs_a_thread() {
     let engine = on_a_lane("spin");
     let error = assemble_on_a_lane(&engine).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Deadline, "{error}");
-    assert!(engine.lost_a_thread(), "nothing ends a loop");
+    assert!(engine.has_lost_thread(), "nothing ends a loop");
 }
 
 /// Two calls of one engine at the same time.

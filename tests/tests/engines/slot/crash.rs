@@ -7,13 +7,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ctxhost_agent::shadow::log::ShadowLog;
+use ctxhost_agent::shadow::{ShadowEngines, ShadowServices};
 use ctxhost_engine::{
-    ActiveEngine, Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules,
-    Timeouts,
+    ActiveEngine, EngineEnvironment, EngineSpec, EngineTimeouts, FailureLog, HostClock,
+    OnEngineError, QuarantineRules,
 };
-use ctxhost_law::LawSettings;
-use ctxhost_runtime::shadow::ledger::Ledger;
-use ctxhost_runtime::shadow::{Shadows, Surroundings};
+use ctxhost_invariants::InvariantSettings;
 use ctxhost_tests::chaos_library;
 use ctxhost_tests::native::native_library;
 use nix::sys::signal::{Signal, kill};
@@ -39,14 +39,14 @@ fn in_c() -> PathBuf {
     native_library("tests/fixtures/c/wicked.c", &[])
 }
 
-fn book(state: &Path) -> FailureBook {
-    FailureBook::below(state, QuarantineRules::default(), Clock::default())
+fn book(state: &Path) -> FailureLog {
+    FailureLog::new(state, QuarantineRules::default(), HostClock::default())
 }
 
-fn environment(state: &Path) -> Environment {
-    let timeouts = Timeouts { create_ms: 3_600_000, ..Timeouts::default() };
-    let mut environment = Environment::new(timeouts, Clock::default());
-    environment.failures = Some(Arc::new(book(state)));
+fn environment(state: &Path) -> EngineEnvironment {
+    let timeouts = EngineTimeouts { create_ms: 3_600_000, ..EngineTimeouts::default() };
+    let mut environment = EngineEnvironment::new(timeouts, HostClock::default());
+    environment.failure_log = Some(Arc::new(book(state)));
     environment
 }
 
@@ -66,11 +66,12 @@ fn open(mode: &str, state: &Path) -> ActiveEngine {
     ActiveEngine::open(&chaos(mode), &legacy(), on_error, &environment(state)).unwrap()
 }
 
-fn open_in_the_shadow(mode: &str, state: &Path) -> Shadows {
-    let surroundings = Surroundings { serving: environment(state), may_complete: false };
-    let ledger = Ledger::new(state.join("shadow.jsonl"), 1 << 20);
+fn open_in_the_shadow(mode: &str, state: &Path) -> ShadowEngines {
+    let surroundings = ShadowServices { active: environment(state), may_complete: false };
+    let ledger = ShadowLog::new(state.join("shadow.jsonl"), 1 << 20);
     let rows = [vec![chaos(mode)]];
-    Shadows::open(&rows, &legacy(), &surroundings, &LawSettings::default(), ledger).unwrap()
+    ShadowEngines::open(&rows, &legacy(), &surroundings, &InvariantSettings::default(), ledger)
+        .unwrap()
 }
 
 /// No test by itself: what the others start again, and what does not come back.
@@ -78,7 +79,7 @@ fn open_in_the_shadow(mode: &str, state: &Path) -> Shadows {
 async fn dies_where_it_is_told_to() {
     let (Ok(mode), Some(state)) = (std::env::var(MODE), std::env::var_os(STATE)) else { return };
     if std::env::var(SEAT).as_deref() == Ok("shadow") {
-        open_in_the_shadow(&mode, Path::new(&state)).settled().await;
+        open_in_the_shadow(&mode, Path::new(&state)).flush().await;
         return;
     }
     let slot = open(&mode, Path::new(&state));
@@ -132,7 +133,7 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
     // The third time it is not even loaded, or this process would be gone.
     let slot = open("abort-create", state.path());
     assert_eq!(served_by(&slot).await, ("legacy".into(), true));
-    let reason = slot.quarantined().unwrap().reason;
+    let reason = slot.quarantine_record().unwrap().reason;
     assert!(reason.contains("2 crashes of a host, last in create: signal 6 (SIGABRT)"), "{reason}");
     assert!(reason.contains("`ctxhost engines release chaos`"), "{reason}");
     book(state.path()).release("chaos").unwrap();
@@ -148,7 +149,7 @@ async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_
         assert_eq!(book(state.path()).records().unwrap()[0].crashes, crashes);
     }
     // Neither here nor there is it loaded again, or this process would be gone.
-    open_in_the_shadow("abort-create", state.path()).settled().await;
+    open_in_the_shadow("abort-create", state.path()).flush().await;
     assert_eq!(served_by(&open("abort-create", state.path())).await, ("legacy".into(), true));
     book(state.path()).release("chaos").unwrap();
     let status = start_in("shadow", "panic-create", state.path(), "").wait().unwrap();
@@ -189,7 +190,7 @@ async fn a_failure_is_known_to_the_next_process_and_a_good_end_leaves_nothing() 
     assert_eq!(book(state.path()).records().unwrap(), []);
     assert!(die("panic-assemble", state.path()).success(), "a panic is caught");
     let slot = open("good", state.path());
-    let reason = slot.quarantined().unwrap().reason;
+    let reason = slot.quarantine_record().unwrap().reason;
     assert!(reason.contains("1 failure, last in assemble: "), "{reason}");
     assert_eq!(served_by(&slot).await, ("legacy".into(), true));
 }

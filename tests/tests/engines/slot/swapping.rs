@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ctxhost_agent::event::EventKind;
+use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::{Config, set_slot};
 use ctxhost_engine::EngineSpec;
-use ctxhost_runtime::event::What;
-use ctxhost_runtime::{Runtime, RuntimeBuilder};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Speaker, Step};
 use ctxhost_tests::workplace::{ConfigText, Workplace};
@@ -144,22 +144,22 @@ fn watch(runtime: &Runtime) -> JoinHandle<Seen> {
                 }
                 Err(RecvError::Closed) => return seen,
             };
-            match event.what {
-                What::TurnBegan => drop(turns.insert(event.session, Vec::new())),
-                What::Assembled { engine, fallback, .. } => {
+            match event.kind {
+                EventKind::TurnStarted => drop(turns.insert(event.session, Vec::new())),
+                EventKind::Assembled { engine, fallback, .. } => {
                     seen.stand_ins.extend(fallback);
                     if let Some(turn) = turns.get_mut(&event.session) {
                         turn.push(engine);
                     }
                 }
-                What::TurnEnded => match turns.remove(&event.session) {
+                EventKind::TurnEnded => match turns.remove(&event.session) {
                     Some(engines) if engines.iter().any(|it| *it != engines[0]) => {
                         seen.mixed.push(engines);
                     }
                     Some(_) => seen.whole_turns += 1,
                     None => {}
                 },
-                What::EngineRolledBack { engine, .. } => seen.rolled_back.push(engine),
+                EventKind::EngineRolledBack { engine, .. } => seen.rolled_back.push(engine),
                 _ => {}
             }
         }
@@ -186,14 +186,14 @@ async fn sixteen_sessions_and_a_hundred_swaps_without_a_failed_call() {
     crowd.go_on(SESSIONS).await;
     for (id, engine) in engines.iter().cycle().take(SWAPS) {
         slot.announce(id);
-        let swapped = runtime.swap(engine).await.unwrap();
+        let swapped = runtime.replace_engine(engine).await.unwrap();
         slot.arrived();
         assert_eq!(swapped.engine, *id);
         crowd.go_on(2).await;
     }
     let turns = crowd.disperse().await;
     assert_eq!(runtime.generation(), SWAPS as u64 + 1);
-    runtime.finish().await;
+    runtime.shutdown().await;
     drop(runtime);
     let seen = watching.await.unwrap();
     assert!(seen.mixed.is_empty(), "turns of several engines: {:?}", seen.mixed);
@@ -205,8 +205,8 @@ async fn sixteen_sessions_and_a_hundred_swaps_without_a_failed_call() {
 /// A config in the folder, and a runtime that follows it.
 async fn following(place: &Workplace) -> Runtime {
     let path = place.path().join("ctxhost.toml");
-    let builder = RuntimeBuilder::of(&Config::load(&path).unwrap());
-    builder.follow(&path, place.path().join("state")).build().await.unwrap()
+    let builder = RuntimeBuilder::from_config(&Config::load(&path).unwrap());
+    builder.watch_config(&path, place.path().join("state")).build().await.unwrap()
 }
 
 async fn until(runtime: &Runtime, engine: &str) {
@@ -258,7 +258,7 @@ async fn another_shell_swaps_the_engine_of_a_running_host() {
     std::fs::write(&path, &text).unwrap();
     crowd.disperse().await;
     assert_eq!(runtime.generation(), 7);
-    runtime.finish().await;
+    runtime.shutdown().await;
     drop(runtime);
     let seen = watching.await.unwrap();
     assert!(seen.mixed.is_empty() && seen.stand_ins.is_empty(), "{seen:?}");
@@ -286,12 +286,12 @@ async fn a_library_that_panics_at_its_first_request_is_rolled_back_under_sixteen
         // The same again after a rollback is another try.
         set_slot(&path, "chaos").unwrap();
         let swapped = runtime.reload().await.unwrap().unwrap();
-        assert_eq!((swapped.engine.as_str(), swapped.before.as_str()), ("chaos", "window"));
+        assert_eq!((swapped.engine.as_str(), swapped.previous.as_str()), ("chaos", "window"));
         until(&runtime, "window").await;
         crowd.go_on(SESSIONS).await;
     }
     crowd.disperse().await;
-    runtime.finish().await;
+    runtime.shutdown().await;
     drop(runtime);
     let seen = watching.await.unwrap();
     assert_eq!(seen.rolled_back, ["chaos"; 3]);

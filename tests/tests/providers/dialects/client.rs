@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use ctxhost_gateway::exchange::{Door, Incoming};
+use ctxhost_gateway::proxy::{ClientRequest, Endpoint};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 
@@ -192,12 +192,12 @@ impl Client {
         body.to_string()
     }
 
-    pub(crate) fn door(&self) -> Door {
+    pub(crate) fn door(&self) -> Endpoint {
         match self.wire {
-            Wire::Anthropic => Door::Messages,
-            Wire::OpenAiChat => Door::ChatCompletions,
-            Wire::Gemini => Door::Generate { model: self.model().to_owned(), is_stream: true },
-            _ => Door::Responses,
+            Wire::Anthropic => Endpoint::Messages,
+            Wire::OpenAiChat => Endpoint::ChatCompletions,
+            Wire::Gemini => Endpoint::Generate { model: self.model().to_owned(), is_stream: true },
+            _ => Endpoint::Responses,
         }
     }
 
@@ -211,10 +211,10 @@ impl Client {
     }
 
     /// The next request.
-    pub(crate) fn request(&self) -> Incoming {
+    pub(crate) fn request(&self) -> ClientRequest {
         let (door, headers) = (self.door(), self.headers.clone());
         let provider = door.provider().into();
-        Incoming { door, provider, headers, body: Bytes::from(self.body()) }
+        ClientRequest { endpoint: door, provider, headers, body: Bytes::from(self.body()) }
     }
 }
 

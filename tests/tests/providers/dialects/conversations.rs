@@ -1,7 +1,7 @@
 //! Conversations of several models in five dialects: lawful in their pairs, unruly in all else.
 
-use ctxhost_dialects::message::{StopReason, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_dialects::{AssistantMessage, ChatMessage, Content};
+use ctxhost_dialects::message::{StopReason, ToolCallBlock, ToolResultMessage, UserMessage};
+use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage};
 use ctxhost_tests::rules::Wire;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     /// `None` where the model goes on by itself.
-    user: Option<Vec<Content>>,
+    user: Option<Vec<ChatBlock>>,
     speaker: Speaker,
     blocks: Vec<Block>,
     calls: Vec<Call>,
@@ -69,7 +69,7 @@ enum Block {
     /// Thinking that was broken off before its signature came; it ends the answer.
     Unsigned(String),
     Item,
-    Image(Content),
+    Image(ChatBlock),
     Unknown,
 }
 
@@ -79,7 +79,7 @@ struct Call {
     id: Id,
     name: String,
     arguments: Value,
-    result: Vec<Content>,
+    result: Vec<ChatBlock>,
     is_error: bool,
 }
 
@@ -189,19 +189,19 @@ fn calls() -> impl Strategy<Value = Call> {
 }
 
 /// What a person or a tool may show.
-fn shown() -> impl Strategy<Value = Content> {
+fn shown() -> impl Strategy<Value = ChatBlock> {
     prop_oneof![
-        4 => texts().prop_map(Content::text),
+        4 => texts().prop_map(ChatBlock::text),
         2 => images(),
-        1 => Just(Content::Other(json!({ "type": "hologram" }))),
+        1 => Just(ChatBlock::Other(json!({ "type": "hologram" }))),
     ]
 }
 
-fn images() -> impl Strategy<Value = Content> {
+fn images() -> impl Strategy<Value = ChatBlock> {
     let data = prop_oneof![3 => Just("iVBORw0KGgo=".to_owned()), 1 => Just(String::new())];
     let types = prop::sample::select(vec!["image/png", "image/png", "image/bmp", ""]);
     (data, types)
-        .prop_map(|(data, mime_type)| Content::Image { data, mime_type: mime_type.to_owned() })
+        .prop_map(|(data, mime_type)| ChatBlock::Image { data, mime_type: mime_type.to_owned() })
 }
 
 impl Exchange {
@@ -219,7 +219,7 @@ impl Exchange {
         let mut results = Vec::new();
         for (at, call) in self.calls.into_iter().filter(|_| is_whole).enumerate() {
             let (call, result) = call.messages(speaker.wire, number * 10 + 5 + at);
-            content.push(Content::ToolCall(call));
+            content.push(ChatBlock::ToolCall(call));
             results.push(ChatMessage::ToolResult(result));
         }
         if self.results_are_reversed {
@@ -239,7 +239,7 @@ impl Exchange {
 }
 
 impl Call {
-    fn messages(self, wire: Wire, number: usize) -> (ToolCall, ToolResultMessage) {
+    fn messages(self, wire: Wire, number: usize) -> (ToolCallBlock, ToolResultMessage) {
         let id = self.id.numbered(number);
         let signature = (wire == Wire::Gemini && number.is_multiple_of(2)).then(|| base64(number));
         let result = ToolResultMessage {
@@ -250,12 +250,12 @@ impl Call {
             timestamp: 0,
         };
         let (name, arguments) = (self.name, self.arguments);
-        (ToolCall { id, name, arguments, thought_signature: signature }, result)
+        (ToolCallBlock { id, name, arguments, thought_signature: signature }, result)
     }
 }
 
 impl Block {
-    fn content(self, wire: Wire, number: usize) -> Content {
+    fn content(self, wire: Wire, number: usize) -> ChatBlock {
         match self {
             Block::Text { text, is_signed } => {
                 let text_signature = match wire {
@@ -263,23 +263,23 @@ impl Block {
                     Wire::Gemini if is_signed => Some(base64(number)),
                     _ => None,
                 };
-                Content::Text { text, text_signature }
+                ChatBlock::Text { text, text_signature }
             }
             Block::Thinking { text, is_redacted } => thinking(wire, number, text, is_redacted),
             Block::Unsigned(thinking) => {
-                Content::Thinking { thinking, thinking_signature: None, redacted: false }
+                ChatBlock::Thinking { thinking, thinking_signature: None, redacted: false }
             }
             Block::Item => {
-                Content::ProviderItem { api: "openai-responses".to_owned(), item: item(number) }
+                ChatBlock::ProviderItem { api: "openai-responses".to_owned(), item: item(number) }
             }
             Block::Image(image) => image,
-            Block::Unknown => Content::Other(json!({ "type": "hologram" })),
+            Block::Unknown => ChatBlock::Other(json!({ "type": "hologram" })),
         }
     }
 }
 
 /// Thinking as each dialect stores it.
-fn thinking(wire: Wire, number: usize, text: String, is_redacted: bool) -> Content {
+fn thinking(wire: Wire, number: usize, text: String, is_redacted: bool) -> ChatBlock {
     let redacted = is_redacted && wire == Wire::Anthropic;
     let thinking = if redacted { String::new() } else { text };
     let thinking_signature = match wire {
@@ -288,7 +288,7 @@ fn thinking(wire: Wire, number: usize, text: String, is_redacted: bool) -> Conte
         Wire::OpenAiChat => Some("reasoning_content".to_owned()),
         Wire::Ollama => None,
     };
-    Content::Thinking { thinking, thinking_signature, redacted }
+    ChatBlock::Thinking { thinking, thinking_signature, redacted }
 }
 
 fn base64(number: usize) -> String {

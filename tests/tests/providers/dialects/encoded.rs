@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use axum::http::{HeaderMap, HeaderName};
-use ctxhost_dialects::cross_model::for_model;
+use ctxhost_dialects::cross_model::adapt_messages;
 use ctxhost_dialects::openai_chat::{Compat, CompatSettings, OpenAiChat};
 use ctxhost_dialects::{
-    Anthropic, AssistantMessage, ChatMessage, Content, ContextEditing, Dialect, Gemini,
+    Anthropic, AssistantMessage, ChatBlock, ChatMessage, ContextEditing, Dialect, Gemini,
     ModelRequest, Ollama, OpenAiResponses, ThinkingLevel,
 };
 use ctxhost_engine_api::ToolSpec;
@@ -70,7 +70,7 @@ proptest! {
         reader in speakers(),
     ) {
         let read = |messages: &[ChatMessage]| {
-            for_model(messages, reader.api(), reader.provider(), reader.model())
+            adapt_messages(messages, reader.api(), reader.provider(), reader.model())
         };
         let all = read(&messages);
         let whole = |at: &usize| !matches!(messages[*at], ChatMessage::ToolResult(_));
@@ -91,7 +91,10 @@ fn broken(messages: &[ChatMessage], reader: Speaker, wish: &Wish) -> Vec<Broken>
     let memory = memory(messages, reader);
     let can_compare = are_told_apart(messages, reader) && are_apart(&request.messages);
     let sent = [(dialect.path(&request), dialect.encode(&request))];
-    let asked = sent.into_iter().chain(dialect.count(&request)).chain(dialect.compact(&request));
+    let asked = sent
+        .into_iter()
+        .chain(dialect.count_request(&request))
+        .chain(dialect.compact_request(&request));
     let check = |(path, body): (String, Value)| {
         let mut broken = rules::check(reader.wire, &path, &headers, &body);
         broken.extend(memory.check(reader.wire, &body));
@@ -146,7 +149,7 @@ pub(crate) fn dialect(wire: Wire, is_peculiar: bool) -> Box<dyn Dialect> {
                 nine_char_ids: yes,
                 ..CompatSettings::default()
             };
-            Box::new(OpenAiChat::new(Compat::of(&settings, "https://api.openai.com/v1")))
+            Box::new(OpenAiChat::new(Compat::new(&settings, "https://api.openai.com/v1")))
         }
         Wire::Responses => Box::new(OpenAiResponses),
         Wire::Anthropic => Box::new(Anthropic {
@@ -168,7 +171,7 @@ pub(crate) fn request(messages: &[ChatMessage], reader: Speaker, wish: &Wish) ->
     ModelRequest {
         model: reader.model().to_owned(),
         system: wish.system.clone(),
-        messages: for_model(messages, reader.api(), reader.provider(), reader.model()),
+        messages: adapt_messages(messages, reader.api(), reader.provider(), reader.model()),
         tools: wish.has_tools.then_some(tool).into_iter().collect(),
         max_output_tokens: wish.max_output_tokens,
         window_tokens: 100_000,
@@ -190,19 +193,20 @@ fn memory(messages: &[ChatMessage], reader: Speaker) -> Memory {
 
 /// Thinking at the end led to nothing: the answer broke off, and the server does not ask for it.
 /// Gemini signs even that.
-fn parts(wire: Wire, blocks: &[Content]) -> Vec<Part> {
-    let led = |block: &Content| wire == Wire::Gemini || !matches!(block, Content::Thinking { .. });
+fn parts(wire: Wire, blocks: &[ChatBlock]) -> Vec<Part> {
+    let led =
+        |block: &ChatBlock| wire == Wire::Gemini || !matches!(block, ChatBlock::Thinking { .. });
     let end = blocks.iter().rposition(led).map_or(0, |last| last + 1);
     blocks[..end].iter().filter_map(|block| part(wire, block)).collect()
 }
 
-fn part(wire: Wire, block: &Content) -> Option<Part> {
+fn part(wire: Wire, block: &ChatBlock) -> Option<Part> {
     let owned = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(match block {
-        Content::Text { text, text_signature } => {
+        ChatBlock::Text { text, text_signature } => {
             Part::Text { id: String::new(), text: text.clone(), signature: owned(text_signature) }
         }
-        Content::Thinking { thinking, thinking_signature, .. } => {
+        ChatBlock::Thinking { thinking, thinking_signature, .. } => {
             let signature = owned(thinking_signature);
             let item: Value = serde_json::from_str(&signature).unwrap_or_default();
             match (wire, item["encrypted_content"].as_str()) {
@@ -217,15 +221,15 @@ fn part(wire: Wire, block: &Content) -> Option<Part> {
                 _ => Part::Thinking { id: String::new(), text: thinking.clone(), signature },
             }
         }
-        Content::ToolCall(call) => Part::Call {
+        ChatBlock::ToolCall(call) => Part::Call {
             id: String::new(),
             call_id: call.id.clone(),
             name: call.name.trim().to_owned(),
             signature: owned(&call.thought_signature),
         },
-        Content::ProviderItem { item, .. } => {
+        ChatBlock::ProviderItem { item, .. } => {
             Part::Compaction { encrypted: item["encrypted_content"].as_str()?.to_owned() }
         }
-        Content::Image { .. } | Content::Other(_) => return None,
+        ChatBlock::Image { .. } | ChatBlock::Other(_) => return None,
     })
 }

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use axum::body::Bytes;
+use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::Config;
-use ctxhost_dialects::{ProviderError, Reason};
+use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
-use ctxhost_models::Window;
-use ctxhost_runtime::{Runtime, RuntimeBuilder};
+use ctxhost_gateway::proxy::{
+    ClientRequest, Endpoint, LocalResponse, ProxyAction, ProxyHandle, UpstreamRequest,
+};
+use ctxhost_models::ContextWindow;
 use ctxhost_tests::rules::{self, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ pub(crate) const WINDOW_TOKENS: u64 = 20_000;
 
 /// A gateway without a server.
 pub(crate) struct Gateway {
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: ProxyHandle,
     pub(crate) runtime: Runtime,
 }
 
@@ -37,24 +39,24 @@ impl Gateway {
         let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
         let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
         let config = Config::parse("ctxhost.toml", &(models.map(window).concat() + more)).unwrap();
-        let builder = RuntimeBuilder::of(&config).engine(engine).without_builtin_tools();
+        let builder = RuntimeBuilder::from_config(&config).engine(engine).without_builtin_tools();
         let runtime = builder.store_folder(state.join("engines")).build().await.unwrap();
-        Gateway { exchange: Exchange::new(runtime.clone(), &config, state), runtime }
+        Gateway { exchange: ProxyHandle::new(runtime.clone(), &config, state), runtime }
     }
 
     pub(crate) async fn close(self) {
         drop(self.exchange);
-        self.runtime.finish().await;
+        self.runtime.shutdown().await;
     }
 
-    pub(crate) async fn forward(&self, request: &Incoming) -> Forward {
-        match self.exchange.take(request).await {
-            Taken::Forward(forward) => forward,
-            Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
+    pub(crate) async fn forward(&self, request: &ClientRequest) -> UpstreamRequest {
+        match self.exchange.handle(request).await {
+            ProxyAction::Forward(forward) => forward,
+            ProxyAction::Respond(answer) => panic!("answered: {}", text(&answer.body)),
         }
     }
 
-    pub(crate) async fn ask(&self, client: &Client) -> Forward {
+    pub(crate) async fn ask(&self, client: &Client) -> UpstreamRequest {
         self.forward(&client.request()).await
     }
 }
@@ -65,7 +67,7 @@ pub(crate) fn text(body: &Bytes) -> &str {
 
 fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderError {
     ProviderError {
-        reason: Reason::ContextOverflow,
+        reason: FailureReason::ContextOverflow,
         provider: "upstream".into(),
         model: "model".into(),
         status: Some(400),
@@ -74,7 +76,7 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         retry_after_ms: None,
         observed_tokens,
         limit_tokens,
-        began: false,
+        has_started: false,
         is_ceiling: false,
         prompt_tokens: None,
     }
@@ -136,10 +138,10 @@ async fn assert_untouched(gateway: &Gateway, client: &Client) -> String {
     let request = client.request();
     let forward = gateway.forward(&request).await;
     assert_eq!(forward.body, request.body, "{:?}", client.wire);
-    assert_eq!((forward.truth.engine.as_str(), forward.truth.compaction), ("legacy", "none"));
-    assert_eq!(forward.truth.tokens, forward.truth.before_tokens);
-    assert!(forward.truth.tokens.unwrap() > 0);
-    forward.truth.session
+    assert_eq!((forward.report.engine.as_str(), forward.report.compaction), ("legacy", "none"));
+    assert_eq!(forward.report.tokens, forward.report.before_tokens);
+    assert!(forward.report.tokens.unwrap() > 0);
+    forward.report.session
 }
 
 #[tokio::test]
@@ -157,14 +159,17 @@ async fn ten_windows_fit_and_a_restart_changes_no_byte() {
             assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?} turn {turn}: {size}");
             let newest = format!("value_{turn}_0 ");
             assert!(text(&forward.body).contains(&newest), "{wire:?} turn {turn}");
-            compactions += usize::from(forward.truth.compaction == "applied");
+            compactions += usize::from(forward.report.compaction == "applied");
             if turn == 12 || turn == 40 {
                 gateway.close().await;
                 gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
                 let again = gateway.ask(&client).await;
                 assert_eq!(text(&again.body), text(&forward.body), "{wire:?}: after a restart");
-                assert_eq!(again.truth.session, forward.truth.session);
-                assert_eq!(again.truth.compaction, "none", "{wire:?}: what was compacted stays so");
+                assert_eq!(again.report.session, forward.report.session);
+                assert_eq!(
+                    again.report.compaction, "none",
+                    "{wire:?}: what was compacted stays so"
+                );
                 restarts += 1;
             }
             client.answer(&format!("It computes value {turn}."));
@@ -190,7 +195,7 @@ async fn whatever_the_engine_does_the_rules_are_kept() {
                 assert_lawful(&client, &forward.body);
                 let size = tokens::estimate(text(&forward.body));
                 assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{engine} {wire:?}: {size}");
-                engines.insert(forward.truth.engine);
+                engines.insert(forward.report.engine);
                 client.answer(&format!("Part {turn} is fine."));
                 client.say("Go on.");
                 assert_lawful(&client, &gateway.ask(&client).await.body);
@@ -217,9 +222,9 @@ async fn what_nobody_can_read_goes_on_as_it_came() {
     ] {
         for client in WIRES.map(Client::new) {
             let body = Bytes::copy_from_slice(body.as_bytes());
-            let request = Incoming { body: body.clone(), ..client.request() };
+            let request = ClientRequest { body: body.clone(), ..client.request() };
             let forward = gateway.forward(&request).await;
-            assert_eq!((forward.body, forward.truth.engine.as_str()), (body, "none"));
+            assert_eq!((forward.body, forward.report.engine.as_str()), (body, "none"));
         }
     }
     gateway.close().await;
@@ -240,20 +245,20 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         assert_eq!(forward.body, client.request().body);
         let size = tokens::estimate(text(&forward.body));
         let failure = refusal(Some(WINDOW_TOKENS), Some(size));
-        let taken = gateway.exchange.refused(forward.ticket, &failure).await;
-        let Some(Taken::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
+        let taken = gateway.exchange.handle_refusal(forward.in_flight, &failure).await;
+        let Some(ProxyAction::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
         assert_lawful(&client, &smaller.body);
         let size = tokens::estimate(text(&smaller.body));
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");
         assert_eq!(
-            smaller.truth.compaction,
+            smaller.report.compaction,
             "applied",
             "{wire:?} {:?} {}",
-            smaller.truth,
+            smaller.report,
             smaller.body.len()
         );
         let window = gateway.exchange.window(client.door().provider(), client.model());
-        let known = window.map(|Window { tokens, is_certain, .. }| (tokens, is_certain));
+        let known = window.map(|ContextWindow { tokens, is_certain, .. }| (tokens, is_certain));
         assert_eq!(known, Some((WINDOW_TOKENS, true)));
         // Nobody has to be told twice.
         client.answer("Much.");
@@ -266,7 +271,7 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
 
 #[tokio::test]
 async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects() {
-    let overflow = |wire, answer: &Answer| {
+    let overflow = |wire, answer: &LocalResponse| {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match wire {
             Wire::Anthropic => {
@@ -291,15 +296,16 @@ async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects(
         let mut sizes = vec![forward.body.len()];
         let mut is_compacted = false;
         let answer = loop {
-            let taken = gateway.exchange.refused(forward.ticket, &refusal(None, None)).await;
+            let taken =
+                gateway.exchange.handle_refusal(forward.in_flight, &refusal(None, None)).await;
             match taken.unwrap() {
-                Taken::Forward(next) => forward = next,
-                Taken::Answer(answer) => break answer,
+                ProxyAction::Forward(next) => forward = next,
+                ProxyAction::Respond(answer) => break answer,
             }
             assert_lawful(&client, &forward.body);
             // What the first smaller form was compacted for is told of the next one, too.
-            is_compacted |= forward.truth.compaction == "applied";
-            assert_eq!(is_compacted, forward.truth.compaction == "applied", "{wire:?}");
+            is_compacted |= forward.report.compaction == "applied";
+            assert_eq!(is_compacted, forward.report.compaction == "applied", "{wire:?}");
             sizes.push(forward.body.len());
         };
         assert!(sizes.len() <= 4 && sizes.is_sorted_by(|a, b| a > b), "{wire:?}: {sizes:?}");
@@ -318,11 +324,11 @@ async fn codex_hears_of_an_overflow_in_the_stream() {
     client.say("Go.");
     let forward = gateway.ask(&client).await;
     let failure = refusal(Some(20), None);
-    let mut taken = gateway.exchange.refused(forward.ticket, &failure).await;
-    while let Some(Taken::Forward(forward)) = taken {
-        taken = gateway.exchange.refused(forward.ticket, &failure).await;
+    let mut taken = gateway.exchange.handle_refusal(forward.in_flight, &failure).await;
+    while let Some(ProxyAction::Forward(forward)) = taken {
+        taken = gateway.exchange.handle_refusal(forward.in_flight, &failure).await;
     }
-    let Some(Taken::Answer(answer)) = taken else { panic!("{taken:?}") };
+    let Some(ProxyAction::Respond(answer)) = taken else { panic!("{taken:?}") };
     assert_eq!((answer.status.as_u16(), answer.content_type), (200, "text/event-stream"));
     assert!(text(&answer.body).starts_with("event: response.failed\ndata: {"));
     assert!(text(&answer.body).contains("context_length_exceeded"));
@@ -347,12 +353,12 @@ async fn a_compaction_that_codex_asks_its_provider_for_is_the_engines() {
             client.items.push(json!({ "type": "compaction_trigger" }));
             request = client.request();
         } else {
-            request.door = Door::ResponsesCompact;
+            request.endpoint = Endpoint::ResponsesCompact;
         }
-        let Taken::Answer(answer) = gateway.exchange.take(&request).await else {
+        let ProxyAction::Respond(answer) = gateway.exchange.handle(&request).await else {
             panic!("forwarded")
         };
-        assert_eq!((answer.status.as_u16(), answer.truth.compaction), (200, "applied"));
+        assert_eq!((answer.status.as_u16(), answer.report.compaction), (200, "applied"));
         let items = compactions(text(&answer.body));
         let [item] = &items[..] else { panic!("{}", text(&answer.body)) };
         let sealed = item["encrypted_content"].as_str().unwrap();
@@ -371,7 +377,7 @@ async fn a_compaction_that_codex_asks_its_provider_for_is_the_engines() {
         let next = gateway.ask(&after).await;
         let input = |body: &str| serde_json::from_str::<Value>(body).unwrap()["input"].clone();
         assert_eq!(input(text(&next.body))[1], input(&before)[1], "the prefix stays");
-        assert_eq!(next.truth.session, forward.truth.session);
+        assert_eq!(next.report.session, forward.report.session);
     }
     gateway.close().await;
 }
@@ -403,14 +409,14 @@ async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
     }
     client.say("How much is it?");
     let mut request = client.request();
-    request.door = Door::CountTokens;
+    request.endpoint = Endpoint::CountTokens;
     let counted = gateway.forward(&request).await;
     assert!(
         counted.body.len() < request.body.len() / 2,
         "{} of {} bytes {:?}",
         counted.body.len(),
         request.body.len(),
-        counted.truth
+        counted.report
     );
     assert_lawful(&client, &counted.body);
     assert!(text(&counted.body).contains("How much is it?"));
@@ -418,7 +424,7 @@ async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
     client.items.pop();
     client.say("Never mind.");
     let next = gateway.ask(&client).await;
-    assert_eq!(next.truth.session, last.unwrap().truth.session);
+    assert_eq!(next.report.session, last.unwrap().report.session);
     assert!(!text(&next.body).contains("How much is it?"));
     gateway.close().await;
 }

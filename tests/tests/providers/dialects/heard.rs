@@ -7,15 +7,16 @@ use axum::http::{HeaderMap, HeaderName};
 use ctxhost_context::LiveSession;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::inbound::{
-    Body, EntryLocation, InboundDialect, ParseContext, ParsedEntry, Unit, Written, render,
+    EntryLocation, InboundDialect, ItemGroup, ParseContext, ParsedBody, ParsedEntry, SourceBody,
+    render_body,
 };
 use ctxhost_dialects::{
     AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
-use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_of};
+use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_for};
 use ctxhost_engine_api::{Plan, Role, Transcript};
-use ctxhost_law::{self as law, LawSettings, Lawful};
-use ctxhost_session::{Header, Session};
+use ctxhost_invariants::{self as invariants, EnforcedPlan, InvariantSettings};
+use ctxhost_session::{Session, SessionHeader};
 use ctxhost_tests::rules::{self, Broken, Wire};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -59,16 +60,21 @@ impl Heard {
             (HeaderName::from_static(name), value.parse().unwrap())
         };
         let headers = named.map(header).collect();
-        let body = speech.body(&json).unwrap();
-        let before = ParseContext { is_begin: true, items: 0, last: None, tool_of: &|_| None };
-        let units = speech.units(&body.items, before).unwrap();
-        assert_eq!(units.iter().map(|unit| unit.items).sum::<usize>(), body.items.len());
-        let session = Session::in_memory(Header::new(Some("heard"), "/", 0));
+        let body = speech.parse_body(&json).unwrap();
+        let before = ParseContext {
+            is_start: true,
+            item_count: 0,
+            last_item: None,
+            tool_name_of: &|_| None,
+        };
+        let units = speech.parse_items(&body.items, before).unwrap();
+        assert_eq!(units.iter().map(|unit| unit.item_count).sum::<usize>(), body.items.len());
+        let session = Session::in_memory(SessionHeader::new(Some("heard"), "/", 0));
         let mut conversation = LiveSession::new(session);
         let mut places = HashMap::new();
         for (unit, heard) in units.iter().enumerate() {
-            for (entry, said) in heard.said.iter().enumerate() {
-                places.insert(say(&mut conversation, said), EntryLocation { unit, entry });
+            for (entry, said) in heard.entries.iter().enumerate() {
+                places.insert(say(&mut conversation, said), EntryLocation { group: unit, entry });
             }
         }
         let units = spans(&units);
@@ -79,22 +85,26 @@ impl Heard {
         self.conversation.view()
     }
 
-    fn lawful(&self, plan: Plan) -> Option<Lawful> {
-        law::enforce(&self.view(), plan, u64::MAX / 4, &LawSettings::default()).ok()
+    fn lawful(&self, plan: Plan) -> Option<EnforcedPlan> {
+        invariants::enforce(&self.view(), plan, u64::MAX / 4, &InvariantSettings::default()).ok()
     }
 
-    fn render(&self, speech: &dyn InboundDialect, lawful: &Lawful) -> String {
+    fn render(&self, speech: &dyn InboundDialect, lawful: &EnforcedPlan) -> String {
         let view = self.view();
-        let body: Body<'_> = speech.body(&self.json).unwrap();
-        let written =
-            Written { json: &self.json, body: &body, units: &self.units, without_thinking: &[] };
+        let body: ParsedBody<'_> = speech.parse_body(&self.json).unwrap();
+        let written = SourceBody {
+            json: &self.json,
+            body: &body,
+            groups: &self.units,
+            groups_without_thinking: &[],
+        };
         let place = |entry: &ctxhost_engine_api::Entry<'_>| self.places.get(entry.id()).copied();
         let message = |raw: &str| serde_json::from_str(raw).ok();
-        let bytes = render(speech, written, &lawful.items(&view), &place, &message);
+        let bytes = render_body(speech, written, &lawful.items(&view), &place, &message);
         String::from_utf8(bytes).unwrap()
     }
 
-    fn keeps_last_answer(&self, lawful: &Lawful) -> bool {
+    fn keeps_last_answer(&self, lawful: &EnforcedPlan) -> bool {
         let view = self.view();
         let last = view.iter().rev().find(|entry| entry.role() == Role::Assistant);
         let items = lawful.items(&view);
@@ -115,12 +125,12 @@ fn say(conversation: &mut LiveSession, said: &ParsedEntry) -> String {
     }
 }
 
-fn spans(units: &[Unit]) -> Vec<(Range<usize>, usize)> {
+fn spans(units: &[ItemGroup]) -> Vec<(Range<usize>, usize)> {
     let mut from = 0;
-    let span = |unit: &Unit| {
-        let range = from..from + unit.items;
+    let span = |unit: &ItemGroup| {
+        let range = from..from + unit.item_count;
         from = range.end;
-        (range, unit.said.len())
+        (range, unit.entries.len())
     };
     units.iter().map(span).collect()
 }
@@ -150,7 +160,7 @@ proptest! {
         let heard = Heard::of(&*speech, speaker, &messages, &wish);
         let lawful = heard.lawful(everything(&heard.view())).unwrap();
         // The law moves results to their calls, which is no engine's doing.
-        prop_assume!(lawful.settled.is_empty());
+        prop_assume!(lawful.pairing_repairs.is_empty());
         prop_assert_eq!(heard.render(&*speech, &lawful), heard.json.clone());
     }
 
@@ -161,7 +171,7 @@ proptest! {
                 let entries = speech_of(speaker.wire)
                     .map(|speech| generated(&Heard::of(&*speech, speaker, &messages, &wish)))
                     .unwrap_or_default();
-                (Just(messages), Just(speaker), Just(wish), plans_of(&entries))
+                (Just(messages), Just(speaker), Just(wish), plans_for(&entries))
             }),
     ) {
         let Some(speech) = speech_of(speaker.wire) else { return Ok(()) };

@@ -3,24 +3,29 @@
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_gateway::exchange::{Door, Forward, Incoming, Taken};
+use ctxhost_gateway::proxy::{ClientRequest, Endpoint, ProxyAction, UpstreamRequest};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 
 use super::client::Client;
 use super::exchange::{Gateway, WINDOW_TOKENS, long_answer, text, work};
 
-fn incoming(door: Door, body: &Value) -> Incoming {
+fn incoming(door: Endpoint, body: &Value) -> ClientRequest {
     let provider = door.provider().into();
-    Incoming { door, provider, headers: HeaderMap::new(), body: Bytes::from(body.to_string()) }
+    ClientRequest {
+        endpoint: door,
+        provider,
+        headers: HeaderMap::new(),
+        body: Bytes::from(body.to_string()),
+    }
 }
 
-fn responses(items: &[Value]) -> Incoming {
-    incoming(Door::Responses, &json!({ "model": "gpt-5", "store": false, "input": items }))
+fn responses(items: &[Value]) -> ClientRequest {
+    incoming(Endpoint::Responses, &json!({ "model": "gpt-5", "store": false, "input": items }))
 }
 
-fn chat(items: &[Value]) -> Incoming {
-    incoming(Door::ChatCompletions, &json!({ "model": "gpt-5", "messages": items }))
+fn chat(items: &[Value]) -> ClientRequest {
+    incoming(Endpoint::ChatCompletions, &json!({ "model": "gpt-5", "messages": items }))
 }
 
 fn says(role: &str, text: &str) -> Value {
@@ -28,7 +33,7 @@ fn says(role: &str, text: &str) -> Value {
 }
 
 /// Each beginning of a conversation that ends with the person or a tool, and then all of it.
-async fn assert_untouched(request: fn(&[Value]) -> Incoming, items: &[Value], engine: &str) {
+async fn assert_untouched(request: fn(&[Value]) -> ClientRequest, items: &[Value], engine: &str) {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), 200_000).await;
     for length in [1, items.len(), items.len()] {
@@ -36,7 +41,7 @@ async fn assert_untouched(request: fn(&[Value]) -> Incoming, items: &[Value], en
         let forward = gateway.forward(&request).await;
         assert_eq!(text(&forward.body), text(&request.body));
         if length == items.len() {
-            assert_eq!(forward.truth.engine, engine, "{}", text(&request.body));
+            assert_eq!(forward.report.engine, engine, "{}", text(&request.body));
         }
     }
     gateway.close().await;
@@ -78,7 +83,7 @@ async fn a_search_for_tools_is_folded_with_its_answer() {
         for turn in 0..8 {
             work(&mut client, turn, 12_000);
             let forward = gateway.ask(&client).await;
-            compactions += usize::from(forward.truth.compaction == "applied");
+            compactions += usize::from(forward.report.compaction == "applied");
             let body = text(&forward.body);
             let [called, answered] = ["\"tool_search_call\"", "\"tool_search_output\""]
                 .map(|it| body.matches(it).count());
@@ -108,7 +113,7 @@ async fn a_call_of_a_kind_that_nobody_knows_gets_no_result_of_another_kind() {
     client.items.push(call("dream_call", "dream"));
     client.say("Without these.");
     let forward = gateway.ask(&client).await;
-    assert_eq!(forward.truth.compaction, "applied", "{:?} {}", forward.truth, forward.body.len());
+    assert_eq!(forward.report.compaction, "applied", "{:?} {}", forward.report, forward.body.len());
     let body: Value = serde_json::from_slice(&forward.body).unwrap();
     let results = |id: &str| -> Vec<String> {
         let items = body["input"].as_array().unwrap().iter();
@@ -176,7 +181,7 @@ async fn a_result_without_its_call_stays_where_others_are_folded() {
     client.items.push(json!({ "role": "tool", "tool_call_id": "lost", "content": "pelican" }));
     client.say("Which bird?");
     let forward = gateway.ask(&client).await;
-    assert_eq!(forward.truth.compaction, "applied", "{:?} {}", forward.truth, forward.body.len());
+    assert_eq!(forward.report.compaction, "applied", "{:?} {}", forward.report, forward.body.len());
     assert!(text(&forward.body).contains("\"tool_call_id\":\"lost\""));
     assert!(text(&forward.body).contains("pelican"));
     gateway.close().await;
@@ -184,7 +189,9 @@ async fn a_result_without_its_call_stays_where_others_are_folded() {
 
 #[tokio::test]
 async fn a_clock_in_the_instructions_makes_no_conversation_of_its_own() {
-    for (request, lists) in [(chat as fn(&[Value]) -> Incoming, "chat"), (responses, "responses")] {
+    for (request, lists) in
+        [(chat as fn(&[Value]) -> ClientRequest, "chat"), (responses, "responses")]
+    {
         let state = tempfile::tempdir().unwrap();
         let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
         let mut said = Vec::new();
@@ -200,8 +207,8 @@ async fn a_clock_in_the_instructions_makes_no_conversation_of_its_own() {
             assert!(body.contains(&clock) && body.contains("Be brief."), "{lists}: {body}");
             assert!(!body.contains("It is 10:00.") || turn == 0, "{lists}: {body}");
             assert!(tokens::estimate(body) < WINDOW_TOKENS);
-            compactions += usize::from(forward.truth.compaction == "applied");
-            sessions.push(forward.truth.session);
+            compactions += usize::from(forward.report.compaction == "applied");
+            sessions.push(forward.report.session);
             said.push(says("assistant", "Noted."));
         }
         sessions.dedup();
@@ -211,12 +218,12 @@ async fn a_clock_in_the_instructions_makes_no_conversation_of_its_own() {
     }
 }
 
-fn claude(system: &str, max_tokens: u64, items: &[Value]) -> Incoming {
+fn claude(system: &str, max_tokens: u64, items: &[Value]) -> ClientRequest {
     let body = json!({
         "model": "claude-sonnet-4-5", "max_tokens": max_tokens, "system": system,
         "messages": items,
     });
-    incoming(Door::Messages, &body)
+    incoming(Endpoint::Messages, &body)
 }
 
 /// Words that count as so many tokens.
@@ -235,7 +242,7 @@ async fn what_may_fit_is_asked_and_not_refused_by_an_estimate() {
         let request = claude(&words_of(system_tokens), 32_000, &[says("user", "hi")]);
         let forward = gateway.forward(&request).await;
         // What its provider would refuse, it refuses in its own words.
-        let max_tokens = forward.truth.max_tokens.unwrap_or(32_000);
+        let max_tokens = forward.report.max_tokens.unwrap_or(32_000);
         assert_eq!(max_tokens < 32_000, system_tokens < 40_000, "{system_tokens}: {max_tokens}");
         let lowered = text(&request.body).replace("32000", &max_tokens.to_string());
         assert_eq!(text(&forward.body), lowered, "{system_tokens}");
@@ -248,7 +255,7 @@ async fn what_may_fit_is_asked_and_not_refused_by_an_estimate() {
     }
     let forward = gateway.forward(&claude(&words_of(28_000), 32_000, &items)).await;
     let size = tokens::estimate(text(&forward.body));
-    assert!(size < 42_000 && forward.truth.engine != "none", "{size} {:?}", forward.truth);
+    assert!(size < 42_000 && forward.report.engine != "none", "{size} {:?}", forward.report);
     gateway.close().await;
 }
 
@@ -257,8 +264,8 @@ async fn what_cannot_fit_is_refused_with_what_it_takes() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), 48_000).await;
     let request = claude(&words_of(60_000), 32_000, &[says("user", "hi")]);
-    let taken = gateway.exchange.take(&request).await;
-    let Taken::Answer(answer) = taken else { panic!("{taken:?}") };
+    let taken = gateway.exchange.handle(&request).await;
+    let ProxyAction::Respond(answer) = taken else { panic!("{taken:?}") };
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
     let message = body["error"]["message"].as_str().unwrap();
     let number = message.strip_prefix("prompt is too long: ").unwrap().split(' ').next().unwrap();
@@ -269,7 +276,7 @@ async fn what_cannot_fit_is_refused_with_what_it_takes() {
 
 /// The whole of what a request was told of it.
 async fn compaction(gateway: &Gateway, client: &Client) -> &'static str {
-    gateway.ask(client).await.truth.compaction
+    gateway.ask(client).await.report.compaction
 }
 
 #[tokio::test]
@@ -341,7 +348,7 @@ async fn many_conversations_of_one_name_are_all_found_again() {
         let mut clients: Vec<Client> = (0..70).map(|number| of_program(number, is_alike)).collect();
         let mut sessions = Vec::new();
         for client in &mut clients {
-            sessions.push(gateway.ask(client).await.truth.session);
+            sessions.push(gateway.ask(client).await.report.session);
             client.answer("Yes.");
             client.say("More.");
             gateway.ask(client).await;
@@ -350,7 +357,7 @@ async fn many_conversations_of_one_name_are_all_found_again() {
         }
         for round in 0..2 {
             for (client, session) in clients.iter().zip(&sessions) {
-                let truth = gateway.ask(client).await.truth;
+                let truth = gateway.ask(client).await.report;
                 assert_eq!(&truth.session, session, "round {round}, alike: {is_alike}");
             }
         }
@@ -382,7 +389,7 @@ async fn a_request_that_is_none_leaves_no_session_behind() {
         let odd = json!({ "role": "user", "said": number });
         for items in [vec![odd.clone()], vec![says("user", "hi"), odd]] {
             let request = claude("", 10, &items);
-            assert_eq!(gateway.forward(&request).await.truth.engine, "none");
+            assert_eq!(gateway.forward(&request).await.report.engine, "none");
         }
     }
     assert_eq!(gateway.runtime.open_sessions(), before);
@@ -405,7 +412,7 @@ async fn the_reminder_beside_a_result_is_not_the_persons_word() {
         let last = client.items.last_mut().unwrap();
         let reminder = "<system-reminder>\nThe list of tasks is empty.\n</system-reminder>";
         last["content"].as_array_mut().unwrap().push(json!({ "type": "text", "text": reminder }));
-        let Forward { body, .. } = gateway.ask(&client).await;
+        let UpstreamRequest { body, .. } = gateway.ask(&client).await;
         assert!(text(&body).contains("Find the pelican in these files"), "{}", text(&body));
     }
     gateway.close().await;

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ctxhost_agent::{Runtime, RuntimeBuilder, TurnError};
 use ctxhost_config::Config;
 use ctxhost_dialects::ChatMessage;
 use ctxhost_engine_api::ToolSpec;
 use ctxhost_engine_api::testing::generate::transcripts;
-use ctxhost_runtime::{Runtime, RuntimeBuilder, TurnError};
-use ctxhost_session::{Header, RecordBody, Session, SessionError};
+use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Step};
-use ctxhost_tool::{CallContext, Tool, ToolBlock, ToolOutput};
+use ctxhost_tools::{CallContext, Tool, ToolBlock, ToolOutput};
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -35,7 +35,8 @@ impl House {
         model.binds_thinking = true;
         let server = ScriptedServer::start(speaker.wire, model).script(script());
         let config = Config::parse("ctxhost.toml", &config(speaker, &server.url())).unwrap();
-        let builder = RuntimeBuilder::of(&config).without_builtin_tools().tool(Arc::new(Look));
+        let builder =
+            RuntimeBuilder::from_config(&config).without_builtin_tools().tool(Arc::new(Look));
         let name = format!("{}/{}", speaker.provider(), speaker.model());
         // An engine that changes nothing of what was sent: thinking here is bound to it.
         let builder = builder.engine("window").model(&name).window_tokens(WINDOW_TOKENS);
@@ -118,7 +119,7 @@ fn houses() -> &'static (tokio::runtime::Runtime, Vec<House>) {
 }
 
 fn session(number: u64, raws: &[String]) -> Session {
-    let header = Header::new(Some(&format!("generated-{number}")), "/", 1_765_233_665_000);
+    let header = SessionHeader::new(Some(&format!("generated-{number}")), "/", 1_765_233_665_000);
     let mut session = Session::in_memory(header);
     for raw in raws {
         session.append_at(RecordBody::message(raw).unwrap(), 1_765_233_665_000).unwrap();

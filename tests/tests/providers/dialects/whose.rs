@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ctxhost_dialects::message::Usage;
-use ctxhost_gateway::exchange::Taken;
+use ctxhost_dialects::message::TokenUsage;
+use ctxhost_gateway::proxy::ProxyAction;
 use ctxhost_session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ async fn a_fork_keeps_the_compactions_before_it() {
     let mut compactions = 0;
     for turn in 0..6 {
         work(&mut client, turn, 12_000);
-        compactions += usize::from(gateway.ask(&client).await.truth.compaction == "applied");
+        compactions += usize::from(gateway.ask(&client).await.report.compaction == "applied");
         client.answer("Done.");
     }
     assert!(compactions > 0);
@@ -28,7 +28,7 @@ async fn a_fork_keeps_the_compactions_before_it() {
     let straight = gateway.ask(&client).await;
     edited.say("What is left?");
     let fork = gateway.ask(&edited).await;
-    assert_ne!(fork.truth.session, straight.truth.session);
+    assert_ne!(fork.report.session, straight.report.session);
     assert_eq!(text(&fork.body).replace("left?", "next?"), text(&straight.body));
     gateway.close().await;
 }
@@ -48,7 +48,7 @@ async fn a_process_that_died_over_a_request_leaves_nothing_of_it() {
     gateway.close().await;
     let folders = std::fs::read_dir(state.path().join("gateway/sessions")).unwrap().flatten();
     let key = folders.map(|it| it.path()).find(|path| path.is_dir()).unwrap();
-    let path = key.join(format!("{}.jsonl", before.truth.session));
+    let path = key.join(format!("{}.jsonl", before.report.session));
     let mut session = Session::open(&path).unwrap();
     let half = json!({ "role": "user", "content": "half of a request" });
     session.append(RecordBody::message(&half.to_string()).unwrap()).unwrap();
@@ -56,11 +56,11 @@ async fn a_process_that_died_over_a_request_leaves_nothing_of_it() {
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
     let after = gateway.ask(&client).await;
     assert_eq!(text(&after.body), text(&before.body));
-    assert_eq!(after.truth.session, before.truth.session);
+    assert_eq!(after.report.session, before.report.session);
     client.answer("This.");
     client.say("And then?");
     let next = gateway.ask(&client).await;
-    assert_eq!(next.truth.session, before.truth.session);
+    assert_eq!(next.report.session, before.report.session);
     assert!(!text(&next.body).contains("half of a request"));
     gateway.close().await;
 }
@@ -72,36 +72,36 @@ async fn retries_edits_and_side_calls() {
     for wire in WIRES {
         let mut client = Client::new(wire);
         client.say(&format!("The first words of {wire:?}."));
-        let first = gateway.ask(&client).await.truth;
+        let first = gateway.ask(&client).await.report;
         client.answer("Yes.");
         client.say("More.");
         let before = client.clone();
-        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}: goes on");
-        let again = gateway.ask(&client).await.truth;
+        assert_eq!(gateway.ask(&client).await.report.session, first.session, "{wire:?}: goes on");
+        let again = gateway.ask(&client).await.report;
         assert_eq!(again.session, first.session, "{wire:?}: a retry");
         client.answer("Certainly.");
         client.say("Even more.");
-        let longer = gateway.ask(&client).await.truth;
+        let longer = gateway.ask(&client).await.report;
         assert_eq!(longer.session, first.session);
         // A title for the conversation: nothing in common with it.
         let mut side = Client::new(wire);
         side.say("Write a title of three words.");
-        let title = gateway.ask(&side).await.truth;
+        let title = gateway.ask(&side).await.report;
         assert_ne!(title.session, first.session, "{wire:?}: a side call");
         // The person goes back and says something else.
         let mut edited = before.clone();
         edited.items.truncate(before.items.len() - 1);
         edited.say("Something else.");
-        let fork = gateway.ask(&edited).await.truth;
+        let fork = gateway.ask(&edited).await.report;
         assert_ne!(fork.session, first.session, "{wire:?}: an edit");
         assert!(fork.before_tokens.unwrap() < longer.before_tokens.unwrap());
         edited.answer("Done.");
         edited.say("And on.");
-        assert_eq!(gateway.ask(&edited).await.truth.session, fork.session, "{wire:?}");
+        assert_eq!(gateway.ask(&edited).await.report.session, fork.session, "{wire:?}");
         // Both branches live on.
         client.answer("Fine.");
         client.say("Go on.");
-        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}");
+        assert_eq!(gateway.ask(&client).await.report.session, first.session, "{wire:?}");
     }
     gateway.close().await;
 }
@@ -113,13 +113,13 @@ async fn a_named_session_is_found_by_its_name_alone() {
     let session = async |name: &str| {
         let mut client = Client::new(Wire::Anthropic).with_header("x-ctxhost-session", name);
         client.say("The same words.");
-        gateway.ask(&client).await.truth.session
+        gateway.ask(&client).await.report.session
     };
     assert_eq!(session("one").await, session("one").await);
     assert_ne!(session("one").await, session("two").await);
     let mut unnamed = Client::new(Wire::Anthropic);
     unnamed.say("The same words.");
-    assert_ne!(gateway.ask(&unnamed).await.truth.session, session("one").await);
+    assert_ne!(gateway.ask(&unnamed).await.report.session, session("one").await);
     gateway.close().await;
 }
 
@@ -135,7 +135,7 @@ async fn a_name_that_is_none_is_refused_in_the_clients_words() {
     ] {
         let mut client = Client::new(wire).with_header("x-ctxhost-session", "../../etc");
         client.say("Hello.");
-        let Taken::Answer(answer) = gateway.exchange.take(&client.request()).await else {
+        let ProxyAction::Respond(answer) = gateway.exchange.handle(&client.request()).await else {
             panic!("{wire:?}: forwarded")
         };
         let body: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -173,7 +173,7 @@ async fn two_clients_race_on_one_conversation() {
             let words = format!("Racer {other}.");
             assert_eq!(text(&forward.body).contains(&words), nth == other, "{nth} and {other}");
         }
-        sessions.insert(forward.truth.session);
+        sessions.insert(forward.report.session);
     }
     assert_eq!(sessions.len(), 8);
     gateway.close().await;
@@ -190,8 +190,8 @@ async fn a_state_folder_that_cannot_be_used_costs_no_request() {
         work(&mut client, turn, 12_000);
         let forward = gateway.ask(&client).await;
         assert_lawful(&client, &forward.body);
-        compactions += usize::from(forward.truth.compaction == "applied");
-        sessions.push(forward.truth.session);
+        compactions += usize::from(forward.report.compaction == "applied");
+        sessions.push(forward.report.session);
         client.answer("Done.");
     }
     sessions.dedup();
@@ -218,9 +218,9 @@ async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
         gateway.ask(&side).await;
     }
     let after = gateway.ask(&client).await;
-    assert_eq!(after.truth, before.truth);
+    assert_eq!(after.report, before.report);
     assert_eq!(text(&after.body), text(&before.body));
-    assert_eq!(after.truth.session, before.truth.session);
+    assert_eq!(after.report.session, before.report.session);
     gateway.close().await;
 }
 
@@ -232,16 +232,16 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
     let mut client = Client::new(Wire::Anthropic);
     client.say("Begin.");
     let forward = gateway.ask(&client).await;
-    let usage = Usage { input: 4_000, output: 10, ..Usage::default() };
-    gateway.exchange.answered(forward.ticket, Some(usage));
+    let usage = TokenUsage { input: 4_000, output: 10, ..TokenUsage::default() };
+    gateway.exchange.record_answer(forward.in_flight, Some(usage));
     client.answer("Begun.");
     client.say("More.");
-    let session = gateway.ask(&client).await.truth.session;
+    let session = gateway.ask(&client).await.report.session;
     gateway.close().await;
     let mut names = Vec::new();
     while let Ok(event) = events.try_recv() {
         assert_eq!(*event.session, *session);
-        names.push(format!("{:?}", event.what).split([' ', '(', '{']).next().unwrap().to_owned());
+        names.push(format!("{:?}", event.kind).split([' ', '(', '{']).next().unwrap().to_owned());
     }
     for name in ["Assembled", "Answered", "TurnEnded"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
@@ -264,20 +264,20 @@ async fn a_client_that_compacts_by_itself_is_left_to_it() {
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
     let mut client = Client::new(Wire::Anthropic).with_header("x-claude-code-session-id", "1f");
     client.say("Begin.");
-    assert_eq!(gateway.ask(&client).await.truth.compaction, "none");
+    assert_eq!(gateway.ask(&client).await.report.compaction, "none");
     client.answer("Begun.");
     let before = client.clone();
     client.say("Your task is to create a detailed summary of the conversation so far.");
-    assert_eq!(gateway.ask(&client).await.truth.compaction, "client");
+    assert_eq!(gateway.ask(&client).await.report.compaction, "client");
     let mut after = before;
     after.items.clear();
     after.say("This session is being continued from a previous conversation. Begun.");
-    let left = gateway.ask(&after).await.truth;
+    let left = gateway.ask(&after).await.report;
     assert_eq!(left.compaction, "client");
     // What its summary asked for is nothing that it goes on with.
     after.answer("On.");
     after.say("Go on.");
-    let next = gateway.ask(&after).await.truth;
+    let next = gateway.ask(&after).await.report;
     assert_eq!((next.compaction, next.session), ("client", left.session));
     gateway.close().await;
 }
@@ -297,13 +297,13 @@ async fn one_is_compacted_and_one_is_left(mut engines: Client, mut own: Client, 
         }
         let (shaped, request) = (gateway.ask(&engines).await, own.request());
         let passed = gateway.forward(&request).await;
-        assert_eq!(passed.truth.compaction, "client", "turn {turn}");
-        if shaped.truth.compaction == "applied" {
+        assert_eq!(passed.report.compaction, "client", "turn {turn}");
+        if shaped.report.compaction == "applied" {
             assert_eq!(passed.body, request.body, "turn {turn}");
             gateway.close().await;
             return;
         }
-        assert_eq!(shaped.truth.compaction, "none", "turn {turn}");
+        assert_eq!(shaped.report.compaction, "none", "turn {turn}");
     }
     panic!("nothing was ever compacted");
 }
@@ -331,10 +331,10 @@ async fn a_result_that_quotes_a_summary_leaves_the_conversation_to_the_engine() 
             "\"This session is being continued from a previous conversation\", <state_snapshot>"
                 .to_owned(),
         ]);
-        assert_eq!(gateway.ask(&client).await.truth.compaction, "none", "{wire:?}");
+        assert_eq!(gateway.ask(&client).await.report.compaction, "none", "{wire:?}");
         client.answer("These.");
         client.say("Write a test for it.");
-        assert_eq!(gateway.ask(&client).await.truth.compaction, "none", "{wire:?}");
+        assert_eq!(gateway.ask(&client).await.report.compaction, "none", "{wire:?}");
     }
     gateway.close().await;
 }

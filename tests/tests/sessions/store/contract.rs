@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ctxhost_context::LiveSession;
 use ctxhost_engine::store::{EngineStore, FileStore};
 use ctxhost_engine_api::{Plan, Transcript};
-use ctxhost_session::{Header, NewCompaction, RecordBody, Session, SessionError};
-use ctxhost_store::{FileSessions, PostgresStore, SessionStore, copy_sessions};
+use ctxhost_session::{NewCompaction, RecordBody, Session, SessionError, SessionHeader};
+use ctxhost_store::{FileSessionStore, PostgresStore, SessionStore, copy_sessions};
 use ctxhost_tests::postgres::PostgresServer;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn files_keep_the_contract() {
     for (name, check) in CHECKS {
         eprintln!("files: {name}");
         let root = folder.path().join(name);
-        check(&FileSessions::below(&root));
+        check(&FileSessionStore::new(&root));
     }
 }
 
@@ -46,8 +46,8 @@ fn postgres_keeps_the_contract() {
     }
 }
 
-pub(crate) fn header(id: &str, cwd: &str) -> Header {
-    Header::new(Some(id), cwd, 1_795_225_281_054)
+pub(crate) fn header(id: &str, cwd: &str) -> SessionHeader {
+    SessionHeader::new(Some(id), cwd, 1_795_225_281_054)
 }
 
 pub(crate) fn said(text: &str) -> RecordBody {
@@ -76,14 +76,14 @@ fn round_trip(store: &dyn SessionStore) {
 fn doubles(store: &dyn SessionStore) {
     let first = store.create(header("s", "/w")).unwrap();
     let second = store.create(header("s", "/elsewhere"));
-    assert!(matches!(second, Err(SessionError::Taken { .. })), "{second:?}");
+    assert!(matches!(second, Err(SessionError::AlreadyExists { .. })), "{second:?}");
     drop(first);
     assert_eq!(store.open("s").unwrap().header().cwd(), "/w");
 }
 
 fn missing(store: &dyn SessionStore) {
     for outcome in [store.open("nobody"), store.read("nobody")] {
-        assert!(matches!(outcome, Err(SessionError::Missing { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SessionError::NotFound { .. })), "{outcome:?}");
     }
     assert_eq!(store.list(None).unwrap(), []);
 }
@@ -163,7 +163,7 @@ fn undo(store: &dyn SessionStore) {
     let mut session = store.open("s").unwrap();
     assert_eq!(session.live(1).snapshot().len(), 5);
     session.append(said("since")).unwrap();
-    assert!(session.undo_compaction().unwrap().is_some());
+    assert!(session.undo_newest_compaction().unwrap().is_some());
     drop(session);
     let session = store.open("s").unwrap();
     let after = digest(&session.live(2).snapshot());
@@ -173,8 +173,8 @@ fn undo(store: &dyn SessionStore) {
 
 fn recorded(store: &dyn SessionStore) {
     let session = Session::parse("coding", &recorded_session()).unwrap();
-    let (id, bytes) = (session.header().id().to_owned(), session.settled_bytes());
-    drop(store.keep(session).unwrap());
+    let (id, bytes) = (session.header().id().to_owned(), session.normalized_bytes());
+    drop(store.insert(session).unwrap());
     let kept = store.open(&id).unwrap();
     assert_eq!(kept.to_bytes(), bytes);
     assert!(kept.problems().is_empty());
@@ -194,7 +194,7 @@ fn listing(store: &dyn SessionStore) {
     assert_eq!(ids(Some("/nowhere")), [""; 0]);
     let newest = &store.list(None).unwrap()[0];
     assert_eq!(newest.cwd, "/a");
-    let now_ms = ctxhost_engine::Clock::default().now_ms();
+    let now_ms = ctxhost_engine::HostClock::default().now_ms();
     assert!((now_ms - newest.changed_ms).abs() < 60_000, "{newest:?}");
 }
 
@@ -242,8 +242,8 @@ fn engines_keep_values_in_either() {
     engine_store(&of_file("one"), &of_file("two"));
     let Some(server) = PostgresServer::shared() else { return };
     let store = PostgresStore::open(&server.schema()).unwrap();
-    let engines = store.engines().unwrap();
-    engine_store(&*engines.of("one"), &*engines.of("two"));
+    let engines = store.engine_stores().unwrap();
+    engine_store(&*engines.open_store("one"), &*engines.open_store("two"));
     drop((engines, store));
 }
 
@@ -252,7 +252,7 @@ fn a_session_copied_there_and_back_is_the_same() {
     let Some(server) = PostgresServer::shared() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&server.schema()).unwrap();
-    let files: Arc<dyn SessionStore> = Arc::new(FileSessions::below(folder.path()));
+    let files: Arc<dyn SessionStore> = Arc::new(FileSessionStore::new(folder.path()));
     let coding = || Session::parse("coding", &recorded_session());
     let copied = copy_sessions([("coding".to_owned(), coding())], &store);
     assert_eq!((copied.copied, copied.present), (1, 0), "{copied:?}");
@@ -261,7 +261,7 @@ fn a_session_copied_there_and_back_is_the_same() {
     let id = coding().unwrap().header().id().to_owned();
     let back = copy_sessions([(id.clone(), store.read(&id))], &*files);
     assert_eq!(back.copied, 1, "{back:?}");
-    assert_eq!(files.read(&id).unwrap().to_bytes(), coding().unwrap().settled_bytes());
+    assert_eq!(files.read(&id).unwrap().to_bytes(), coding().unwrap().normalized_bytes());
     let live = |session: Session| digest(&LiveSession::new(session).view());
     assert_eq!(live(store.read(&id).unwrap()), live(coding().unwrap()));
 }

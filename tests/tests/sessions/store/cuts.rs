@@ -30,7 +30,7 @@ async fn a_line_whose_answer_is_lost_is_there_once() {
     let Some(server) = PostgresServer::shared() else { return };
     let (cutter, store, direct) = wired(server, 10_000);
     let mut session = store.create(header("s", "/w")).unwrap();
-    let _hold = session.shared_lane().unwrap().enter().await.unwrap();
+    let _hold = session.shared_lock().unwrap().acquire().await.unwrap();
     for n in 0..50 {
         // The very next answer: the line has been taken by then.
         cutter.cut_after_answers(0);
@@ -40,7 +40,7 @@ async fn a_line_whose_answer_is_lost_is_there_once() {
     compact(&mut session, 45);
     session.append(said("since")).unwrap();
     cutter.cut_after_answers(0);
-    session.undo_compaction().unwrap().unwrap();
+    session.undo_newest_compaction().unwrap().unwrap();
     assert!(cutter.cuts() >= 51, "{} cuts", cutter.cuts());
     let whole = direct.read("s").unwrap();
     assert_eq!(whole.to_bytes(), session.to_bytes());
@@ -66,11 +66,13 @@ async fn two_machines_on_wires_that_are_cut_by_chance_lose_nothing() {
                     assert!(begun.elapsed() < Duration::from_secs(120), "{} kept", kept.len());
                     n += 1;
                     let text = format!("side {side} words {n}");
-                    let Ok(_hold) = session.shared_lane().unwrap().enter().await else { continue };
+                    let Ok(_hold) = session.shared_lock().unwrap().acquire().await else {
+                        continue;
+                    };
                     session.refresh().unwrap();
                     match session.append(said(&text)) {
                         Ok(_) => kept.push(text),
-                        Err(SessionError::Unsure { .. } | SessionError::Fenced { .. }) => {
+                        Err(SessionError::OutcomeUnknown { .. } | SessionError::Fenced { .. }) => {
                             unsure.push(text);
                         }
                         Err(error) => panic!("{error}"),
@@ -103,16 +105,16 @@ async fn a_wire_that_stalls_ends_in_an_error_and_the_next_turn_finds_out() {
     let Some(server) = PostgresServer::shared() else { return };
     let (cutter, store, direct) = wired(server, 3_000);
     let mut session = store.create(header("s", "/w")).unwrap();
-    let hold = session.shared_lane().unwrap().enter().await.unwrap();
+    let hold = session.shared_lock().unwrap().acquire().await.unwrap();
     session.append(said("before")).unwrap();
     cutter.stall(true);
     let begun = Instant::now();
     let unsure = session.append(said("into the dark"));
-    assert!(matches!(unsure, Err(SessionError::Unsure { .. })), "{unsure:?}");
+    assert!(matches!(unsure, Err(SessionError::OutcomeUnknown { .. })), "{unsure:?}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(hold);
     cutter.stall(false);
-    let _hold = session.shared_lane().unwrap().enter().await.unwrap();
+    let _hold = session.shared_lock().unwrap().acquire().await.unwrap();
     session.refresh().unwrap();
     session.append(said("after")).unwrap();
     let found = texts(&direct.read("s").unwrap());
@@ -125,7 +127,7 @@ async fn a_database_that_comes_back_in_time_is_not_noticed() {
     let Some(server) = PostgresServer::shared() else { return };
     let (cutter, store, direct) = wired(server, 10_000);
     let mut session = store.create(header("s", "/w")).unwrap();
-    let _hold = session.shared_lane().unwrap().enter().await.unwrap();
+    let _hold = session.shared_lock().unwrap().acquire().await.unwrap();
     cutter.go_down(true);
     let back = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(700));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ctxhost_session::{Session, SessionError};
-use ctxhost_store::{OpenError, PostgresStore, SessionStore, StoreSettings, migrate};
+use ctxhost_store::{PostgresStore, SessionStore, StoreOpenError, StoreSettings, migrate};
 use ctxhost_tests::postgres::PostgresServer;
 
 use super::contract::{header, said};
@@ -30,7 +30,7 @@ async fn two_machines_write_one_after_the_other() {
     let mut there = two.open("s").unwrap();
     for n in 0..5 {
         for session in [&mut here, &mut there] {
-            let _hold = session.shared_lane().unwrap().enter().await.unwrap();
+            let _hold = session.shared_lock().unwrap().acquire().await.unwrap();
             session.refresh().unwrap();
             assert_eq!(texts(session).len(), session.records().len());
             session.append(said(&format!("a {n}"))).unwrap();
@@ -50,17 +50,17 @@ async fn who_waits_is_told_by_whom_it_is_held() {
     let (one, two) = (machine(&settings), machine(&settings));
     let here = one.create(header("s", "/w")).unwrap();
     let there = two.open("s").unwrap();
-    let hold = here.shared_lane().unwrap().enter().await.unwrap();
+    let hold = here.shared_lock().unwrap().acquire().await.unwrap();
     // Longer than the lease: it is renewed.
     tokio::time::sleep(Duration::from_millis(900)).await;
-    match there.shared_lane().unwrap().enter().await {
-        Err(SessionError::Held { holder, waited_ms, .. }) => {
+    match there.shared_lock().unwrap().acquire().await {
+        Err(SessionError::LeaseTimeout { holder, waited_ms, .. }) => {
             assert_eq!((holder.as_str(), waited_ms), (one.name(), 300));
         }
         other => panic!("{other:?}"),
     }
     drop(hold);
-    there.shared_lane().unwrap().enter().await.unwrap();
+    there.shared_lock().unwrap().acquire().await.unwrap();
 }
 
 #[tokio::test]
@@ -70,12 +70,12 @@ async fn a_machine_that_lost_a_session_writes_nothing_more() {
     let (one, two) = (machine(&settings), machine(&settings));
     let mut here = one.create(header("s", "/w")).unwrap();
     let mut there = two.open("s").unwrap();
-    let hold = here.shared_lane().unwrap().enter().await.unwrap();
+    let hold = here.shared_lock().unwrap().acquire().await.unwrap();
     here.append(said("before")).unwrap();
     // As if this machine had been asleep for an hour.
     let schema = &settings.schema;
     server.sql(&format!("update {schema}.sessions set expires_at = now() - interval '1 hour'"));
-    let taken = there.shared_lane().unwrap().enter().await.unwrap();
+    let taken = there.shared_lock().unwrap().acquire().await.unwrap();
     assert!(there.refresh().unwrap());
     there.append(said("of the other")).unwrap();
     let bytes = here.to_bytes();
@@ -85,7 +85,7 @@ async fn a_machine_that_lost_a_session_writes_nothing_more() {
     }
     assert_eq!(here.to_bytes(), bytes);
     drop((hold, taken));
-    let _hold = here.shared_lane().unwrap().enter().await.unwrap();
+    let _hold = here.shared_lock().unwrap().acquire().await.unwrap();
     assert!(here.refresh().unwrap());
     here.append(said("in time")).unwrap();
     assert_eq!(texts(&one.read("s").unwrap()), ["before", "of the other", "in time"]);
@@ -98,7 +98,7 @@ async fn a_machine_that_dies_keeps_nobody_waiting_for_long() {
     let schema = &settings.schema;
     let (one, two) = (machine(&settings), machine(&settings));
     let mut here = one.create(header("s", "/w")).unwrap();
-    let hold = here.shared_lane().unwrap().enter().await.unwrap();
+    let hold = here.shared_lock().unwrap().acquire().await.unwrap();
     here.append(said("last words")).unwrap();
     // A dead machine gives nothing back and renews nothing: its hold is put into the row by hand.
     drop(hold);
@@ -111,7 +111,7 @@ async fn a_machine_that_dies_keeps_nobody_waiting_for_long() {
     ));
     let begun = Instant::now();
     let mut there = two.open("s").unwrap();
-    let _hold = there.shared_lane().unwrap().enter().await.unwrap();
+    let _hold = there.shared_lock().unwrap().acquire().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     there.append(said("next")).unwrap();
     assert_eq!(texts(&one.read("s").unwrap()), ["last words", "next"]);
@@ -126,7 +126,7 @@ fn writing_outside_of_a_lane_is_refused_once_others_have_written() {
     let mut there = two.open("s").unwrap();
     here.append(said("a")).unwrap();
     let behind = there.append(said("b"));
-    assert!(matches!(behind, Err(SessionError::Behind { .. })), "{behind:?}");
+    assert!(matches!(behind, Err(SessionError::Stale { .. })), "{behind:?}");
     assert!(there.refresh().unwrap());
     there.append(said("b")).unwrap();
     assert_eq!(texts(&one.read("s").unwrap()), ["a", "b"]);
@@ -146,7 +146,7 @@ async fn nobody_starves() {
                 let (mut turns, mut longest) = (0, Duration::ZERO);
                 while Instant::now() < until {
                     let begun = Instant::now();
-                    let _hold = session.shared_lane().unwrap().enter().await.unwrap();
+                    let _hold = session.shared_lock().unwrap().acquire().await.unwrap();
                     longest = longest.max(begun.elapsed());
                     session.refresh().unwrap();
                     session.append(said(&format!("{number} {turns}"))).unwrap();
@@ -173,7 +173,7 @@ fn a_schema_that_is_not_there_or_of_another_version_is_told() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = server.empty_schema();
     match PostgresStore::open(&settings) {
-        Err(OpenError::Old { found: 0, .. }) => {}
+        Err(StoreOpenError::SchemaTooOld { found: 0, .. }) => {}
         other => panic!("{other:?}"),
     }
     let (found, newest) = migrate(&settings).unwrap();
@@ -181,8 +181,11 @@ fn a_schema_that_is_not_there_or_of_another_version_is_told() {
     assert_eq!(migrate(&settings).unwrap(), (newest, newest));
     let schema = &settings.schema;
     server.sql(&format!("insert into {schema}.versions (version) values (99)"));
-    assert!(matches!(PostgresStore::open(&settings), Err(OpenError::Newer { found: 99, .. })));
-    assert!(matches!(migrate(&settings), Err(OpenError::Newer { found: 99, .. })));
+    assert!(matches!(
+        PostgresStore::open(&settings),
+        Err(StoreOpenError::SchemaTooNew { found: 99, .. })
+    ));
+    assert!(matches!(migrate(&settings), Err(StoreOpenError::SchemaTooNew { found: 99, .. })));
     let bad = StoreSettings { schema: "x; drop".into(), ..settings };
-    assert!(matches!(PostgresStore::open(&bad), Err(OpenError::BadSchema { .. })));
+    assert!(matches!(PostgresStore::open(&bad), Err(StoreOpenError::BadSchema { .. })));
 }

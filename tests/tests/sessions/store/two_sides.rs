@@ -192,7 +192,7 @@ fn beginning(words: &str) -> String {
 
 fn text_of(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost_dialects::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost_dialects::ChatBlock::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

@@ -78,7 +78,7 @@ impl HostServices for Broken {
 
 #[test]
 fn no_panic_of_a_service_unwinds_into_c() {
-    let host = Some(CHost::new(Services::new(Arc::new(Broken))));
+    let host = Some(CHost::new(RevocableServices::new(Arc::new(Broken))));
     let text = Str::of("text");
     let session = CSession { id: text, key: text };
     let request = CCompletion {
@@ -139,7 +139,7 @@ fn the_newest_failure_keeps_its_sentence() {
     };
     assert_eq!(now_ms(None), 0);
     assert_eq!(read(), "the host is NULL");
-    let host = Some(CHost::new(Services::new(Arc::new(Broken))));
+    let host = Some(CHost::new(RevocableServices::new(Arc::new(Broken))));
     kv_put(host, Str::of("k"), Str::of("v"));
     assert_eq!(read(), "panicked: kv_put");
     kv_get(host, Str::of("k"), None, null_mut());

@@ -3,10 +3,10 @@
 //! Everything is placed in percent of the plot, so that the drawing follows the page's width while
 //! lines and letters keep their size. Only the lines themselves lie in a stretched inner drawing.
 
-use ctxhost_runtime::replay::report::{Point, Report, Run};
+use ctxhost_agent::replay::report::{CurvePoint, EngineRun, ReplayReport};
 
-use super::super::phrase::{clean, counted, grouped, percent};
-use super::markup::Markup;
+use super::super::format::{format_count, format_percent, group_digits, one_line};
+use super::markup::HtmlWriter;
 
 /// Room above the highest value, as a factor.
 const HEADROOM: f64 = 1.08;
@@ -18,18 +18,18 @@ const TICKS: f64 = 5.0;
 const REQUEST_LABELS: u64 = 6;
 
 /// Where numbers go in the plot.
-struct Scale {
+struct CurveScale {
     requests: u64,
     top_tokens: f64,
 }
 
-impl Scale {
-    fn of(report: &Report) -> Scale {
+impl CurveScale {
+    fn from_report(report: &ReplayReport) -> CurveScale {
         let points = || report.runs.iter().flat_map(|run| &run.curve);
         let peak_tokens = points().map(|point| point.tokens).max().unwrap_or(0);
         let top_tokens = peak_tokens.max(report.window.budget_tokens).max(1) as f64 * HEADROOM;
         let requests = points().map(|point| point.request).max().unwrap_or(1);
-        Scale { requests, top_tokens }
+        CurveScale { requests, top_tokens }
     }
 
     /// Percent from the left.
@@ -58,11 +58,11 @@ impl Scale {
 }
 
 /// The section with the drawing, its legend and its words for those who cannot see it.
-pub(super) fn section(page: &mut Markup, report: &Report) {
+pub(super) fn section(page: &mut HtmlWriter, report: &ReplayReport) {
     if report.runs.iter().all(|run| run.curve.is_empty()) {
         return;
     }
-    let scale = Scale::of(report);
+    let scale = CurveScale::from_report(report);
     page.raw("<section aria-labelledby=\"occupancy\">\n<h2 id=\"occupancy\">Occupancy</h2>\n")
         .raw("<p class=\"lead\">Size of each request, in tokens. ")
         .raw("A mark shows where a compaction was applied.</p>\n<figure>\n");
@@ -70,7 +70,7 @@ pub(super) fn section(page: &mut Markup, report: &Report) {
     page.raw("<div class=\"plot\"");
     points_for_script(page, report);
     page.raw(">\n<svg role=\"img\" aria-label=\"");
-    page.text(words(report)).raw("\">\n");
+    page.text(description(report)).raw("\">\n");
     axes(page, &scale);
     lines(page, report, &scale);
     budget(page, report, &scale);
@@ -80,23 +80,27 @@ pub(super) fn section(page: &mut Markup, report: &Report) {
         .raw("<p class=\"readout\" aria-live=\"off\" hidden></p>\n</figure>\n</section>\n");
 }
 
-fn legend(page: &mut Markup, report: &Report) {
+fn legend(page: &mut HtmlWriter, report: &ReplayReport) {
     page.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
     for (index, run) in report.runs.iter().enumerate() {
-        page.raw("<li class=\"").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
-        page.text(clean(&run.engine.id)).raw("</li>\n");
+        page.raw("<li class=\"").raw(run_class(index)).raw("\"><span class=\"swatch\"></span>");
+        page.text(one_line(&run.engine.id)).raw("</li>\n");
     }
     page.raw("<li><span class=\"swatch dashed\"></span>budget</li>\n")
         .raw("<li><span class=\"swatch dot\"></span>compaction</li>\n</ul>\n");
 }
 
-fn axes(page: &mut Markup, scale: &Scale) {
+fn axes(page: &mut HtmlWriter, scale: &CurveScale) {
     page.raw("<g class=\"grid\">\n");
     let mut tokens = 0.0;
     while tokens <= scale.top_tokens {
         let y = scale.y(tokens);
-        page.raw("<line x1=\"0\" x2=\"100%\" y1=\"").text(at(y)).raw("\" y2=\"").text(at(y));
-        page.raw("\"/><text x=\"0\" dx=\"-10\" dy=\"4\" text-anchor=\"end\" y=\"").text(at(y));
+        page.raw("<line x1=\"0\" x2=\"100%\" y1=\"")
+            .text(css_percent(y))
+            .raw("\" y2=\"")
+            .text(css_percent(y));
+        page.raw("\"/><text x=\"0\" dx=\"-10\" dy=\"4\" text-anchor=\"end\" y=\"")
+            .text(css_percent(y));
         page.raw("\">").text(short(tokens)).raw("</text>\n");
         tokens += scale.step();
     }
@@ -104,7 +108,10 @@ fn axes(page: &mut Markup, scale: &Scale) {
     for request in (1..=scale.requests).filter(|request| is_named(*request, every, scale.requests))
     {
         page.raw("<text y=\"100%\" dy=\"22\" text-anchor=\"middle\" x=\"");
-        page.text(at(scale.x(request))).raw("\">").text(grouped(request)).raw("</text>\n");
+        page.text(css_percent(scale.x(request)))
+            .raw("\">")
+            .text(group_digits(request))
+            .raw("</text>\n");
     }
     page.raw("</g>\n");
 }
@@ -120,23 +127,23 @@ fn round_step(step: u64) -> u64 {
     step.div_ceil(power) * power
 }
 
-fn lines(page: &mut Markup, report: &Report, scale: &Scale) {
+fn lines(page: &mut HtmlWriter, report: &ReplayReport, scale: &CurveScale) {
     page.raw("<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\">\n");
     let is_alone = report.runs.len() == 1;
     for (index, run) in report.runs.iter().enumerate() {
         if is_alone {
-            page.raw("<polygon class=\"area ").raw(hue(index)).raw("\" points=\"0,100 ");
+            page.raw("<polygon class=\"area ").raw(run_class(index)).raw("\" points=\"0,100 ");
             coordinates(page, &run.curve, scale);
             page.raw("100,100\"/>\n");
         }
-        page.raw("<polyline class=\"line ").raw(hue(index)).raw("\" points=\"");
+        page.raw("<polyline class=\"line ").raw(run_class(index)).raw("\" points=\"");
         coordinates(page, &run.curve, scale);
         page.raw("\"/>\n");
     }
     page.raw("</svg>\n");
 }
 
-fn coordinates(page: &mut Markup, curve: &[Point], scale: &Scale) {
+fn coordinates(page: &mut HtmlWriter, curve: &[CurvePoint], scale: &CurveScale) {
     for point in curve {
         page.text(format_args!(
             "{:.3},{:.3} ",
@@ -146,47 +153,48 @@ fn coordinates(page: &mut Markup, curve: &[Point], scale: &Scale) {
     }
 }
 
-fn budget(page: &mut Markup, report: &Report, scale: &Scale) {
+fn budget(page: &mut HtmlWriter, report: &ReplayReport, scale: &CurveScale) {
     let tokens = report.window.budget_tokens;
-    let y = at(scale.y(tokens as f64));
+    let y = css_percent(scale.y(tokens as f64));
     page.raw("<g class=\"budget\"><line x1=\"0\" x2=\"100%\" y1=\"").text(&y);
     page.raw("\" y2=\"").text(&y).raw("\"/><text x=\"100%\" dy=\"-7\" text-anchor=\"end\" y=\"");
-    page.text(&y).raw("\">budget ").text(grouped(tokens)).raw("</text></g>\n");
+    page.text(&y).raw("\">budget ").text(group_digits(tokens)).raw("</text></g>\n");
 }
 
-fn marks(page: &mut Markup, report: &Report, scale: &Scale) {
+fn marks(page: &mut HtmlWriter, report: &ReplayReport, scale: &CurveScale) {
     for (index, run) in report.runs.iter().enumerate() {
         for point in run.curve.iter().filter(|point| point.compacted) {
-            page.raw("<circle class=\"mark ").raw(hue(index)).raw("\" r=\"4\" cx=\"");
-            page.text(at(scale.x(point.request))).raw("\" cy=\"");
-            page.text(at(scale.y(point.tokens as f64))).raw("\"><title>");
+            page.raw("<circle class=\"mark ").raw(run_class(index)).raw("\" r=\"4\" cx=\"");
+            page.text(css_percent(scale.x(point.request))).raw("\" cy=\"");
+            page.text(css_percent(scale.y(point.tokens as f64))).raw("\"><title>");
             page.text(tooltip(run, point)).raw("</title></circle>\n");
         }
     }
 }
 
-fn tooltip(run: &Run, point: &Point) -> String {
-    let is_this = |row: &&ctxhost_runtime::replay::report::CompactionRow| {
+fn tooltip(run: &EngineRun, point: &CurvePoint) -> String {
+    let is_this = |row: &&ctxhost_agent::replay::report::CompactionRow| {
         row.applied && row.request == point.request
     };
-    let place = format!("request {}, turn {}", grouped(point.request), grouped(point.turn));
+    let place =
+        format!("request {}, turn {}", group_digits(point.request), group_digits(point.turn));
     match run.compactions.iter().find(is_this) {
         Some(row) => format!(
             "{}: {} compaction, {} → {} tokens\n{place}",
-            clean(&row.engine),
-            clean(&row.trigger),
-            grouped(row.before_tokens),
-            grouped(row.after_tokens),
+            one_line(&row.engine),
+            one_line(&row.trigger),
+            group_digits(row.before_tokens),
+            group_digits(row.after_tokens),
         ),
-        None => format!("{}: compaction\n{place}", clean(&run.engine.id)),
+        None => format!("{}: compaction\n{place}", one_line(&run.engine.id)),
     }
 }
 
 /// The points once more, for the line that follows the pointer: `id tokens,tokens,…;id …`.
-fn points_for_script(page: &mut Markup, report: &Report) {
+fn points_for_script(page: &mut HtmlWriter, report: &ReplayReport) {
     for (index, run) in report.runs.iter().enumerate() {
         page.raw(if index == 0 { " data-curves=\"" } else { ";" });
-        page.text(clean(&run.engine.id).replace([';', ' '], "_")).raw(" ");
+        page.text(one_line(&run.engine.id).replace([';', ' '], "_")).raw(" ");
         for (index, point) in run.curve.iter().enumerate() {
             page.raw(if index == 0 { "" } else { "," }).text(point.tokens);
         }
@@ -195,14 +203,14 @@ fn points_for_script(page: &mut Markup, report: &Report) {
 }
 
 /// What the drawing says, in words.
-fn words(report: &Report) -> String {
-    let of_run = |run: &Run| {
+fn description(report: &ReplayReport) -> String {
+    let of_run = |run: &EngineRun| {
         format!(
             "{} peaks at {} tokens, {} of the budget, with {}",
-            clean(&run.engine.id),
-            grouped(run.totals.peak_tokens),
-            percent(run.totals.peak_percent),
-            counted(run.totals.compactions, "compaction"),
+            one_line(&run.engine.id),
+            group_digits(run.totals.peak_tokens),
+            format_percent(run.totals.peak_percent),
+            format_count(run.totals.compactions, "compaction"),
         )
     };
     let runs: Vec<_> = report.runs.iter().map(of_run).collect();
@@ -210,7 +218,7 @@ fn words(report: &Report) -> String {
 }
 
 /// The class that gives a run its colour. Six are told apart; more runs begin anew, dashed.
-pub(super) fn hue(index: usize) -> &'static str {
+pub(super) fn run_class(index: usize) -> &'static str {
     const HUES: [&str; 12] = [
         "h0", "h1", "h2", "h3", "h4", "h5", "h0 again", "h1 again", "h2 again", "h3 again",
         "h4 again", "h5 again",
@@ -218,7 +226,7 @@ pub(super) fn hue(index: usize) -> &'static str {
     HUES.get(index % HUES.len()).copied().unwrap_or("h0")
 }
 
-fn at(percent: f64) -> String {
+fn css_percent(percent: f64) -> String {
     format!("{percent:.3}%")
 }
 

@@ -4,11 +4,11 @@ use std::fmt::{Display, Write};
 
 /// A piece of HTML. Only a `&'static str` can become markup, so no text of a session can.
 #[derive(Debug, Default)]
-pub(super) struct Markup {
+pub(super) struct HtmlWriter {
     html: String,
 }
 
-impl Markup {
+impl HtmlWriter {
     /// Our own markup.
     pub(super) fn raw(&mut self, html: &'static str) -> &mut Self {
         self.html.push_str(html);
@@ -18,7 +18,7 @@ impl Markup {
     /// Text, safe between tags and inside quoted attributes.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
         // Writing into a string cannot fail.
-        let _ = write!(Escaped(&mut self.html), "{text}");
+        let _ = write!(HtmlEscaper(&mut self.html), "{text}");
         self
     }
 
@@ -27,9 +27,9 @@ impl Markup {
     }
 }
 
-struct Escaped<'a>(&'a mut String);
+struct HtmlEscaper<'a>(&'a mut String);
 
-impl Write for Escaped<'_> {
+impl Write for HtmlEscaper<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for char in text.chars() {
             match char {

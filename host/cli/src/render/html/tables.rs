@@ -1,17 +1,19 @@
 //! The tables of a page: compactions, entries that a request no longer shows in full, turns.
 
-use ctxhost_runtime::replay::report::{CompactionRow, DroppedRow, Run, TurnRow};
+use ctxhost_agent::replay::report::{CompactionRow, DroppedRow, EngineRun, TurnRow};
 
-use super::super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
-use super::super::survival;
-use super::curve::hue;
-use super::markup::Markup;
+use super::super::format::{
+    format_count, format_layers, format_ms, format_percent, group_digits, one_line,
+};
+use super::super::retention;
+use super::curve::run_class;
+use super::markup::HtmlWriter;
 
 /// A column's name, and whether numbers stand in it.
-type Column = (&'static str, bool);
+type HtmlColumn = (&'static str, bool);
 
 /// Every compaction that was tried.
-pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
+pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.compactions.len() as u64).sum();
     let title = ("Compactions", "compactions");
     let lead = match rows {
@@ -22,7 +24,7 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
     };
     open(page, title, lead, rows);
     if rows > 0 {
-        const COLUMNS: [Column; 13] = [
+        const COLUMNS: [HtmlColumn; 13] = [
             ("Run", false),
             ("Turn", true),
             ("Request", true),
@@ -46,7 +48,7 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
     page.raw("</section>\n");
 }
 
-fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
+fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &CompactionRow) {
     let is_good = row.applied && !row.is_below_floor;
     page.raw(if is_good { "<tr>" } else { "<tr class=\"warn\">" });
     run_cell(page, index, run);
@@ -58,14 +60,14 @@ fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
     number(page, row.after_tokens);
     number(page, row.before_tokens.saturating_sub(row.after_tokens));
     page.raw("<td class=\"n\" data-value=\"").text(row.room_used_percent).raw("\">");
-    page.text(percent(row.room_used_percent)).raw("</td>");
+    page.text(format_percent(row.room_used_percent)).raw("</td>");
     number(page, row.folded_entries);
-    survived(page, row);
+    retention_cell(page, row);
     page.raw("<td class=\"n\" data-value=\"").text(row.engine_us).raw("\">");
-    page.text(milliseconds(row.engine_us)).raw("</td><td class=\"wide\"><strong>");
+    page.text(format_ms(row.engine_us)).raw("</td><td class=\"wide\"><strong>");
     page.raw(if row.applied { "applied" } else { "rejected" }).raw("</strong>");
     if !row.reason.is_empty() {
-        page.raw(" – ").text(clean(&row.reason));
+        page.raw(" – ").text(one_line(&row.reason));
     }
     if !row.summary.is_empty() {
         page.raw("<details><summary>what stands for them</summary><pre dir=\"auto\">");
@@ -74,17 +76,20 @@ fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
     page.raw("</td></tr>\n");
 }
 
-fn survived(page: &mut Markup, row: &CompactionRow) {
+fn retention_cell(page: &mut HtmlWriter, row: &CompactionRow) {
     let Some(shares) = &row.survival else {
         page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
         return;
     };
     page.raw("<td class=\"n\" data-value=\"").text(shares.mean()).raw("\" title=\"");
-    page.text(survival::line(shares)).raw("\">").text(survival::mean(shares)).raw("</td>");
+    page.text(retention::category_line(shares))
+        .raw("\">")
+        .text(retention::format_mean(shares))
+        .raw("</td>");
 }
 
 /// Every entry that was shortened, cleared or left out.
-pub(super) fn dropped(page: &mut Markup, runs: &[Run]) {
+pub(super) fn dropped(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.dropped.len() as u64).sum();
     let title = ("No longer shown in full", "dropped");
     let lead = match rows {
@@ -92,12 +97,12 @@ pub(super) fn dropped(page: &mut Markup, runs: &[Run]) {
         1 => "1 entry was shortened or left out; the session still holds it whole.".to_owned(),
         rows => format!(
             "{} entries were shortened or left out, each told once, at its first time. The session still holds them whole.",
-            grouped(rows)
+            group_digits(rows)
         ),
     };
     open(page, title, &lead, rows);
     if rows > 0 {
-        const COLUMNS: [Column; 9] = [
+        const COLUMNS: [HtmlColumn; 9] = [
             ("Run", false),
             ("Turn", true),
             ("Entry", false),
@@ -120,31 +125,33 @@ pub(super) fn dropped(page: &mut Markup, runs: &[Run]) {
     page.raw("</section>\n");
 }
 
-fn dropped_row(page: &mut Markup, index: usize, run: &Run, row: &DroppedRow) {
+fn dropped_row(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &DroppedRow) {
     page.raw("<tr>");
     run_cell(page, index, run);
     number(page, row.turn);
-    page.raw("<td><code>").text(clean(&row.id)).raw("</code></td>");
+    page.raw("<td><code>").text(one_line(&row.id)).raw("</code></td>");
     word(page, &row.role);
     word(page, &row.layer);
     word(page, &row.detail);
     number(page, row.before_tokens);
     number(page, row.after_tokens);
     page.raw("<td class=\"wide quiet\" dir=\"auto\">")
-        .text(clean(&row.excerpt))
+        .text(one_line(&row.excerpt))
         .raw("</td></tr>\n");
 }
 
 /// Every turn, for each run one table that opens; of a single run it is open.
-pub(super) fn turns(page: &mut Markup, runs: &[Run]) {
+pub(super) fn turns(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.turns.len() as u64).sum();
     open(page, ("Turns", "turns"), "A user message with every request until the next.", rows);
     for (index, run) in runs.iter().enumerate() {
         page.raw(if runs.len() == 1 { "<details open>" } else { "<details>" });
-        page.raw("<summary class=\"").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
-        page.text(clean(&run.engine.id)).raw(" <small>");
-        page.text(counted(run.turns.len() as u64, "turn")).raw("</small></summary>\n");
-        const COLUMNS: [Column; 12] = [
+        page.raw("<summary class=\"")
+            .raw(run_class(index))
+            .raw("\"><span class=\"swatch\"></span>");
+        page.text(one_line(&run.engine.id)).raw(" <small>");
+        page.text(format_count(run.turns.len() as u64, "turn")).raw("</small></summary>\n");
+        const COLUMNS: [HtmlColumn; 12] = [
             ("Turn", true),
             ("Requests", true),
             ("Peak", true),
@@ -165,7 +172,7 @@ pub(super) fn turns(page: &mut Markup, runs: &[Run]) {
     page.raw("</section>\n");
 }
 
-fn turn(page: &mut Markup, row: &TurnRow) {
+fn turn(page: &mut HtmlWriter, row: &TurnRow) {
     page.raw(match (row.violations, row.fallbacks + row.repairs) {
         (0, 0) => "<tr>",
         (0, _) => "<tr class=\"warn\">",
@@ -173,22 +180,27 @@ fn turn(page: &mut Markup, row: &TurnRow) {
     });
     [row.turn, row.requests, row.peak_tokens].into_iter().for_each(|value| number(page, value));
     page.raw("<td class=\"n\" data-value=\"").text(row.peak_percent).raw("\">");
-    page.text(percent(row.peak_percent)).raw("</td>");
+    page.text(format_percent(row.peak_percent)).raw("</td>");
     number(page, row.end_tokens);
-    word(page, &layers(&row.layers));
+    word(page, &format_layers(&row.layers));
     number(page, row.compactions);
     word(page, &row.shaped_by.join(", "));
     [row.fallbacks, row.repairs, row.violations].into_iter().for_each(|value| number(page, value));
-    page.raw("<td class=\"wide quiet\" dir=\"auto\">").text(clean(&row.prompt)).raw("</td></tr>\n");
+    page.raw("<td class=\"wide quiet\" dir=\"auto\">")
+        .text(one_line(&row.prompt))
+        .raw("</td></tr>\n");
 }
 
-fn open(page: &mut Markup, (title, id): (&'static str, &'static str), lead: &str, rows: u64) {
+fn open(page: &mut HtmlWriter, (title, id): (&'static str, &'static str), lead: &str, rows: u64) {
     page.raw("<section aria-labelledby=\"").raw(id).raw("\">\n<h2 id=\"").raw(id).raw("\">");
-    page.raw(title).raw(" <small>").text(grouped(rows)).raw("</small></h2>\n<p class=\"lead\">");
+    page.raw(title)
+        .raw(" <small>")
+        .text(group_digits(rows))
+        .raw("</small></h2>\n<p class=\"lead\">");
     page.text(lead).raw("</p>\n");
 }
 
-fn table(page: &mut Markup, caption: &'static str, columns: &[Column]) {
+fn table(page: &mut HtmlWriter, caption: &'static str, columns: &[HtmlColumn]) {
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"").raw(caption);
     page.raw("\"><table><caption>").raw(caption).raw("</caption>\n<thead><tr>");
     for (name, is_number) in columns {
@@ -198,17 +210,17 @@ fn table(page: &mut Markup, caption: &'static str, columns: &[Column]) {
     page.raw("</tr></thead>\n<tbody>\n");
 }
 
-fn run_cell(page: &mut Markup, index: usize, run: &Run) {
-    page.raw("<td class=\"run ").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
-    page.text(clean(&run.engine.id)).raw("</td>");
+fn run_cell(page: &mut HtmlWriter, index: usize, run: &EngineRun) {
+    page.raw("<td class=\"run ").raw(run_class(index)).raw("\"><span class=\"swatch\"></span>");
+    page.text(one_line(&run.engine.id)).raw("</td>");
 }
 
-fn number(page: &mut Markup, value: u64) {
+fn number(page: &mut HtmlWriter, value: u64) {
     page.raw("<td class=\"n");
     page.raw(if value == 0 { " zero" } else { "" }).raw("\" data-value=\"").text(value);
-    page.raw("\">").text(grouped(value)).raw("</td>");
+    page.raw("\">").text(group_digits(value)).raw("</td>");
 }
 
-fn word(page: &mut Markup, text: &str) {
-    page.raw("<td>").text(clean(text)).raw("</td>");
+fn word(page: &mut HtmlWriter, text: &str) {
+    page.raw("<td>").text(one_line(text)).raw("</td>");
 }

@@ -87,8 +87,8 @@ fn every_fact_is_on_the_page() {
     let report = sample::compared();
     let html = page(&report);
     for run in &report.runs {
-        assert!(html.contains(&grouped(run.totals.sent_tokens)));
-        assert!(html.contains(&grouped(run.totals.peak_tokens)));
+        assert!(html.contains(&group_digits(run.totals.sent_tokens)));
+        assert!(html.contains(&group_digits(run.totals.peak_tokens)));
     }
     let rows: usize = report
         .runs

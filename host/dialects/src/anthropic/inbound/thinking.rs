@@ -5,20 +5,20 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::type_of;
-use crate::inbound::offset;
+use crate::inbound::byte_offset;
 
 /// The body with thinking turned off, where it has a budget; a model that thinks by effort asks for none
 /// in its history. Everything else stays as it is; `None` for a body that has nothing to turn off.
-pub(super) fn turned_off(body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn disable_thinking(body: &[u8]) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
-    struct WireOptions<'a> {
+    struct ThinkingFields<'a> {
         #[serde(borrow)]
         thinking: &'a RawValue,
         #[serde(borrow, default)]
         context_management: Option<&'a RawValue>,
     }
     let json = std::str::from_utf8(body).ok()?;
-    let options: WireOptions<'_> = serde_json::from_str(json).ok()?;
+    let options: ThinkingFields<'_> = serde_json::from_str(json).ok()?;
     let thinking: Value = serde_json::from_str(options.thinking.get()).ok()?;
     if type_of(&thinking) != "enabled" {
         return None;
@@ -32,10 +32,10 @@ pub(super) fn turned_off(body: &[u8]) -> Option<Vec<u8>> {
             changes.push((raw, management));
         }
     }
-    changes.sort_by_key(|(raw, _)| offset(json, raw.get()));
+    changes.sort_by_key(|(raw, _)| byte_offset(json, raw.get()));
     let (mut written, mut from) = (String::with_capacity(json.len()), 0);
     for (raw, value) in changes {
-        let at = offset(json, raw.get());
+        let at = byte_offset(json, raw.get());
         written.push_str(json.get(from..at)?);
         written.push_str(&value.to_string());
         from = at + raw.get().len();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn off(body: &str) -> Option<String> {
-        turned_off(body.as_bytes()).map(|body| String::from_utf8(body).unwrap())
+        disable_thinking(body.as_bytes()).map(|body| String::from_utf8(body).unwrap())
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::history::{Message, Role};
+use super::history::{AnthropicMessage, AnthropicRole};
 
 /// User messages that are marked, from the end.
 const MARKED_MESSAGES: usize = 2;
@@ -14,10 +14,10 @@ const MARKED_MESSAGES: usize = 2;
 pub(super) fn mark(
     tools: &mut [Value],
     system: &mut [Value],
-    messages: &mut [Message],
+    messages: &mut [AnthropicMessage],
     one_hour: bool,
 ) {
-    let users = messages.iter_mut().rev().filter(|message| message.role == Role::User);
+    let users = messages.iter_mut().rev().filter(|message| message.role == AnthropicRole::User);
     let ends = users.take(MARKED_MESSAGES).filter_map(|message| message.content.last_mut());
     for block in tools.last_mut().into_iter().chain(system.last_mut()).chain(ends) {
         if let Some(block) = block.as_object_mut() {

@@ -4,8 +4,11 @@ use serde_json::{Map, Value, json};
 
 use crate::anthropic::API;
 use crate::call_id::{CallIds, IdRule};
-use crate::message::{AssistantMessage, ChatMessage, Content, as_object};
-use crate::pairing::{Answered, BOOTSTRAP, CONTINUE, NO_RESULT, Step, is_blank, steps, tool_name};
+use crate::message::{AssistantMessage, ChatBlock, ChatMessage, arguments_object};
+use crate::pairing::{
+    BOOTSTRAP, CONTINUE, ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages,
+    tool_name,
+};
 use crate::request::ModelRequest;
 
 /// Images in one request, by the smallest limit of any model. The oldest are left out.
@@ -23,54 +26,56 @@ const NO_TEXT: &str = "(no output)";
 
 /// One message.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct AnthropicMessage {
     /// Who speaks.
-    pub role: Role,
+    pub role: AnthropicRole,
     /// The blocks; never none.
     pub content: Vec<Value>,
 }
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum AnthropicRole {
     /// The person and the tools.
     User,
     /// The model.
     Assistant,
 }
 
-impl Message {
+impl AnthropicMessage {
     /// Whether it answers calls.
     pub(super) fn has_results(&self) -> bool {
         self.content.first().is_some_and(|block| is_of_type(block, "tool_result"))
     }
 }
 
-impl From<Message> for Value {
-    fn from(message: Message) -> Value {
+impl From<AnthropicMessage> for Value {
+    fn from(message: AnthropicMessage) -> Value {
         let role = match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
+            AnthropicRole::User => "user",
+            AnthropicRole::Assistant => "assistant",
         };
         json!({ "role": role, "content": message.content })
     }
 }
 
 /// The messages of a request.
-pub(super) fn messages(request: &ModelRequest) -> Vec<Message> {
-    let mut images = Images::of(&request.messages);
-    let mut history = History::default();
-    let ids = CallIds::of(&request.messages, IdRule::Anthropic);
-    for step in steps(&request.messages, |id| ids.get(id)) {
+pub(super) fn messages(request: &ModelRequest) -> Vec<AnthropicMessage> {
+    let mut images = ImageQuota::for_messages(&request.messages);
+    let mut history = AnthropicHistory::default();
+    let ids = CallIds::from_messages(&request.messages, IdRule::Anthropic);
+    for step in pair_messages(&request.messages, |id| ids.wire_id(id)) {
         match step {
-            Step::Person(content) => history.push(Role::User, person(content, &mut images)),
-            Step::Model { message, calls } => {
-                history.push(Role::Assistant, model(message, &calls));
-                history.push(Role::User, results(&calls, &mut images));
+            ConversationStep::User(content) => {
+                history.push(AnthropicRole::User, user_blocks(content, &mut images))
+            }
+            ConversationStep::Assistant { message, calls } => {
+                history.push(AnthropicRole::Assistant, assistant_blocks(message, &calls));
+                history.push(AnthropicRole::User, results(&calls, &mut images));
             }
         }
     }
-    history.closed()
+    history.into_messages()
 }
 
 /// Whether a block is thinking, hidden or not.
@@ -80,58 +85,62 @@ pub(super) fn is_thinking(block: &Value) -> bool {
 
 /// Messages that are still added to: equal neighbours become one, empty ones none.
 #[derive(Default)]
-struct History {
-    messages: Vec<Message>,
+struct AnthropicHistory {
+    messages: Vec<AnthropicMessage>,
 }
 
-impl History {
-    fn push(&mut self, role: Role, mut content: Vec<Value>) {
+impl AnthropicHistory {
+    fn push(&mut self, role: AnthropicRole, mut content: Vec<Value>) {
         match self.messages.last_mut() {
             _ if content.is_empty() => {}
             Some(last) if last.role == role => last.content.append(&mut content),
-            _ => self.messages.push(Message { role, content }),
+            _ => self.messages.push(AnthropicMessage { role, content }),
         }
     }
 
     /// Begins and ends with the person.
-    fn closed(mut self) -> Vec<Message> {
-        if self.messages.first().is_none_or(|first| first.role == Role::Assistant) {
-            let bootstrap = Message { role: Role::User, content: vec![text(BOOTSTRAP)] };
+    fn into_messages(mut self) -> Vec<AnthropicMessage> {
+        if self.messages.first().is_none_or(|first| first.role == AnthropicRole::Assistant) {
+            let bootstrap =
+                AnthropicMessage { role: AnthropicRole::User, content: vec![text(BOOTSTRAP)] };
             self.messages.insert(0, bootstrap);
         }
-        if self.messages.last().is_some_and(|last| last.role == Role::Assistant) {
-            self.push(Role::User, vec![text(CONTINUE)]);
+        if self.messages.last().is_some_and(|last| last.role == AnthropicRole::Assistant) {
+            self.push(AnthropicRole::User, vec![text(CONTINUE)]);
         }
         self.messages
     }
 }
 
-fn person(content: &[Content], images: &mut Images) -> Vec<Value> {
-    content.iter().filter_map(|block| seen(block, images)).collect()
+fn user_blocks(content: &[ChatBlock], images: &mut ImageQuota) -> Vec<Value> {
+    content.iter().filter_map(|block| visible_block(block, images)).collect()
 }
 
 /// What the model said. Thinking at the end led to nothing, and no message may end with it.
-fn model(message: &AssistantMessage, calls: &[Answered<'_>]) -> Vec<Value> {
+fn assistant_blocks(message: &AssistantMessage, calls: &[PairedCall<'_>]) -> Vec<Value> {
     let mut calls = calls.iter();
-    let mut blocks: Vec<_> =
-        message.content.iter().filter_map(|block| said(message, block, &mut calls)).collect();
+    let mut blocks: Vec<_> = message
+        .content
+        .iter()
+        .filter_map(|block| assistant_block(message, block, &mut calls))
+        .collect();
     while blocks.last().is_some_and(is_thinking) {
         blocks.pop();
     }
     blocks
 }
 
-fn said<'a>(
+fn assistant_block<'a>(
     message: &AssistantMessage,
-    block: &Content,
-    calls: &mut impl Iterator<Item = &'a Answered<'a>>,
+    block: &ChatBlock,
+    calls: &mut impl Iterator<Item = &'a PairedCall<'a>>,
 ) -> Option<Value> {
     match block {
-        Content::Text { text: said, .. } => Some(text(said)).filter(|_| !is_blank(said)),
-        Content::ToolCall(_) => calls.next().map(call),
-        Content::ProviderItem { api, item } => Some(item.clone()).filter(|_| api == API),
+        ChatBlock::Text { text: said, .. } => Some(text(said)).filter(|_| !is_blank(said)),
+        ChatBlock::ToolCall(_) => calls.next().map(call),
+        ChatBlock::ProviderItem { api, item } => Some(item.clone()).filter(|_| api == API),
         // Without a signature nobody believes it, and another dialect's is none.
-        Content::Thinking { thinking, thinking_signature: Some(signature), redacted }
+        ChatBlock::Thinking { thinking, thinking_signature: Some(signature), redacted }
             if message.api == API && !signature.is_empty() =>
         {
             Some(match redacted {
@@ -141,21 +150,21 @@ fn said<'a>(
                 }
             })
         }
-        Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
+        ChatBlock::Thinking { .. } | ChatBlock::Image { .. } | ChatBlock::Other(_) => None,
     }
 }
 
-fn call(answered: &Answered<'_>) -> Value {
+fn call(answered: &PairedCall<'_>) -> Value {
     json!({
         "type": "tool_use",
         "id": answered.id,
         "name": tool_name(&answered.call.name),
-        "input": as_object(&answered.call.arguments),
+        "input": arguments_object(&answered.call.arguments),
     })
 }
 
 /// All results of one message, and then the images that failed tools gave.
-fn results(calls: &[Answered<'_>], images: &mut Images) -> Vec<Value> {
+fn results(calls: &[PairedCall<'_>], images: &mut ImageQuota) -> Vec<Value> {
     let mut moved = Vec::new();
     let mut blocks: Vec<_> =
         calls.iter().map(|answered| result(answered, images, &mut moved)).collect();
@@ -163,9 +172,9 @@ fn results(calls: &[Answered<'_>], images: &mut Images) -> Vec<Value> {
     blocks
 }
 
-fn result(answered: &Answered<'_>, images: &mut Images, moved: &mut Vec<Value>) -> Value {
+fn result(answered: &PairedCall<'_>, images: &mut ImageQuota, moved: &mut Vec<Value>) -> Value {
     let (mut content, is_error) = match answered.result {
-        Some(result) => (person(&result.content, images), result.is_error),
+        Some(result) => (user_blocks(&result.content, images), result.is_error),
         None => (vec![text(NO_RESULT)], true),
     };
     if is_error {
@@ -185,24 +194,24 @@ fn result(answered: &Answered<'_>, images: &mut Images, moved: &mut Vec<Value>) 
 }
 
 /// A block that a person or a tool may show.
-fn seen(block: &Content, images: &mut Images) -> Option<Value> {
+fn visible_block(block: &ChatBlock, images: &mut ImageQuota) -> Option<Value> {
     match block {
-        Content::Text { text: seen, .. } => Some(text(seen)).filter(|_| !is_blank(seen)),
-        Content::Image { data, mime_type } => Some(images.block(data, mime_type)),
+        ChatBlock::Text { text: seen, .. } => Some(text(seen)).filter(|_| !is_blank(seen)),
+        ChatBlock::Image { data, mime_type } => Some(images.block(data, mime_type)),
         _ => None,
     }
 }
 
 /// Counts the images of a request, so that the newest stay.
-struct Images {
+struct ImageQuota {
     too_many: usize,
 }
 
-impl Images {
-    fn of(messages: &[ChatMessage]) -> Images {
+impl ImageQuota {
+    fn for_messages(messages: &[ChatMessage]) -> ImageQuota {
         let blocks = messages.iter().flat_map(ChatMessage::content);
-        let visible = |block: &&Content| matches!(block, Content::Image { data, mime_type } if is_visible(data, mime_type));
-        Images { too_many: blocks.filter(visible).count().saturating_sub(IMAGES_MAX) }
+        let visible = |block: &&ChatBlock| matches!(block, ChatBlock::Image { data, mime_type } if is_visible(data, mime_type));
+        ImageQuota { too_many: blocks.filter(visible).count().saturating_sub(IMAGES_MAX) }
     }
 
     fn block(&mut self, data: &str, mime_type: &str) -> Value {

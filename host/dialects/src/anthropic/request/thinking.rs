@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::history::{Message, Role, is_thinking};
+use super::history::{AnthropicMessage, AnthropicRole, is_thinking};
 use crate::request::{ModelRequest, ThinkingLevel};
 
 /// The least that a model may be asked to think.
@@ -15,7 +15,7 @@ const BUDGET_CLAUDES: [&str; 7] =
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Thinking {
+pub(super) enum ThinkingMode {
     /// Nothing.
     Off,
     /// Thinking of at most so many tokens.
@@ -24,32 +24,36 @@ pub(super) enum Thinking {
     Effort(&'static str),
 }
 
-impl Thinking {
+impl ThinkingMode {
     /// What a request may ask for, given its limit and its messages.
-    pub(super) fn of(request: &ModelRequest, max_tokens: u64, messages: &[Message]) -> Thinking {
+    pub(super) fn for_request(
+        request: &ModelRequest,
+        max_tokens: u64,
+        messages: &[AnthropicMessage],
+    ) -> ThinkingMode {
         let (wanted_tokens, effort) = match request.thinking {
-            ThinkingLevel::Off => return Thinking::Off,
+            ThinkingLevel::Off => return ThinkingMode::Off,
             ThinkingLevel::Low => (2_048, "low"),
             ThinkingLevel::Medium => (8_192, "medium"),
             ThinkingLevel::High => (16_384, "high"),
         };
         if is_adaptive(&request.model) {
-            return Thinking::Effort(effort);
+            return ThinkingMode::Effort(effort);
         }
         // Half of the limit stays for the answer, since thinking counts against it.
         let budget_tokens = (max_tokens / 2).min(wanted_tokens).max(BUDGET_MIN_TOKENS);
         if budget_tokens >= max_tokens || !loop_began_with_thinking(messages) {
-            return Thinking::Off;
+            return ThinkingMode::Off;
         }
-        Thinking::Budget(budget_tokens)
+        ThinkingMode::Budget(budget_tokens)
     }
 
     /// Writes the fields of it.
     pub(super) fn write(self, body: &mut Map<String, Value>, drop_unbound: bool) {
         let mut thinking = match self {
-            Thinking::Off => return,
-            Thinking::Budget(tokens) => json!({ "type": "enabled", "budget_tokens": tokens }),
-            Thinking::Effort(effort) => {
+            ThinkingMode::Off => return,
+            ThinkingMode::Budget(tokens) => json!({ "type": "enabled", "budget_tokens": tokens }),
+            ThinkingMode::Effort(effort) => {
                 body.insert("output_config".into(), json!({ "effort": effort }));
                 json!({ "type": "adaptive" })
             }
@@ -72,12 +76,13 @@ pub(super) fn is_adaptive(model: &str) -> bool {
 
 /// Whether thinking may be on although the model waits for results: only where its turn began so
 /// . A turn that began without thinking, or with that of another model, is finished without.
-fn loop_began_with_thinking(messages: &[Message]) -> bool {
-    let spoke = |message: &Message| message.role == Role::User && !message.has_results();
+fn loop_began_with_thinking(messages: &[AnthropicMessage]) -> bool {
+    let spoke =
+        |message: &AnthropicMessage| message.role == AnthropicRole::User && !message.has_results();
     let start = messages.iter().rposition(spoke).unwrap_or_default();
     let answers = messages.iter().skip(start);
     let first = answers
-        .filter(|message| message.role == Role::Assistant)
+        .filter(|message| message.role == AnthropicRole::Assistant)
         .find_map(|message| message.content.first());
     first.is_none_or(is_thinking)
 }

@@ -4,35 +4,35 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::message::Content;
+use crate::message::ChatBlock;
 use crate::pairing::tool_name;
 use crate::request::ModelRequest;
 use crate::schema::object_root;
 use ctxhost_engine_api::ToolSpec;
 
 /// What is declared.
-pub(super) struct Tools {
+pub(super) struct ToolDeclarations {
     /// The declarations.
     pub list: Vec<Value>,
     /// Whether they only stand for the calls of the history, and none may be called.
-    pub are_history: bool,
+    pub are_historical: bool,
 }
 
 /// The tools of a request. A request without any, of which the history has calls, declares those: some
 /// endpoints refuse calls of tools that are nowhere declared.
-pub(super) fn declared(request: &ModelRequest) -> Tools {
+pub(super) fn declare_tools(request: &ModelRequest) -> ToolDeclarations {
     let mut names = HashSet::new();
     if !request.tools.is_empty() {
         let fresh = request.tools.iter().filter(|tool| names.insert(tool_name(&tool.name)));
-        return Tools { list: fresh.map(declaration).collect(), are_history: false };
+        return ToolDeclarations { list: fresh.map(declaration).collect(), are_historical: false };
     }
     let calls = request.messages.iter().flat_map(|message| message.content());
     let called = calls.filter_map(|block| match block {
-        Content::ToolCall(call) => Some(tool_name(&call.name)),
+        ChatBlock::ToolCall(call) => Some(tool_name(&call.name)),
         _ => None,
     });
-    let list: Vec<_> = called.filter(|name| names.insert(name.clone())).map(memory).collect();
-    Tools { are_history: !list.is_empty(), list }
+    let list: Vec<_> = called.filter(|name| names.insert(name.clone())).map(placeholder).collect();
+    ToolDeclarations { are_historical: !list.is_empty(), list }
 }
 
 fn declaration(tool: &ToolSpec) -> Value {
@@ -43,7 +43,7 @@ fn declaration(tool: &ToolSpec) -> Value {
     })
 }
 
-fn memory(name: String) -> Value {
+fn placeholder(name: String) -> Value {
     json!({
         "name": name,
         "description": "No longer available.",

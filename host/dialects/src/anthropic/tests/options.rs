@@ -7,7 +7,7 @@ use crate::conversations::request;
 use crate::request::ThinkingLevel;
 
 fn asked() -> ModelRequest {
-    let messages = vec![ChatMessage::user("a")];
+    let messages = vec![ChatMessage::from_user_text("a")];
     ModelRequest { thinking: ThinkingLevel::High, ..request(MODEL, messages) }
 }
 
@@ -26,12 +26,12 @@ fn a_request_has_its_address_and_its_headers() {
 #[test]
 fn counting_asks_with_the_prompt_alone() {
     let dialect = Anthropic::default();
-    let (path, body) = dialect.count(&asked()).unwrap();
+    let (path, body) = dialect.count_request(&asked()).unwrap();
     assert_eq!(path, "/v1/messages/count_tokens");
     let fields: Vec<_> = body.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["model", "system", "tools", "messages", "thinking"]);
-    assert_eq!(dialect.counted(&json!({ "input_tokens": 17 })), Some(17));
-    assert_eq!(dialect.counted(&json!({ "error": {} })), None);
+    assert_eq!(dialect.parse_count(&json!({ "input_tokens": 17 })), Some(17));
+    assert_eq!(dialect.parse_count(&json!({ "error": {} })), None);
 }
 
 #[test]

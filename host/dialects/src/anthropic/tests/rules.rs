@@ -4,15 +4,15 @@ use serde_json::json;
 
 use super::*;
 use crate::conversations::{call, image, request, result, result_of, says, thinks, tool};
-use crate::message::{ChatMessage, Content};
+use crate::message::{ChatBlock, ChatMessage};
 use crate::request::ThinkingLevel;
 
-fn said(content: Vec<Content>) -> ChatMessage {
+fn said(content: Vec<ChatBlock>) -> ChatMessage {
     says(API, MODEL, content)
 }
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::user(text)
+    ChatMessage::from_user_text(text)
 }
 
 fn thinking(messages: Vec<ChatMessage>) -> ModelRequest {
@@ -31,7 +31,7 @@ fn outline(body: &Value) -> Vec<String> {
 
 #[test]
 fn a_01_the_first_message_is_of_the_user() {
-    let body = encoded(vec![said(vec![Content::text("hello")]), user("hi")]);
+    let body = encoded(vec![said(vec![ChatBlock::text("hello")]), user("hi")]);
     assert_eq!(body["messages"][0]["content"][0]["text"], "(session bootstrap)");
     assert_eq!(outline(&body), ["user: text", "assistant: text", "user: text"]);
     assert_eq!(outline(&encoded(Vec::new())), ["user: text"]);
@@ -42,8 +42,8 @@ fn a_01_equal_neighbours_become_one() {
     let messages = vec![
         user("a"),
         user("b"),
-        said(vec![Content::text("c")]),
-        said(vec![Content::text("d")]),
+        said(vec![ChatBlock::text("c")]),
+        said(vec![ChatBlock::text("d")]),
         user("e"),
     ];
     assert_eq!(
@@ -56,9 +56,9 @@ fn a_01_equal_neighbours_become_one() {
 fn a_03_nothing_empty_is_sent() {
     let messages = vec![
         user("a"),
-        said(vec![Content::text(" \n")]),
+        said(vec![ChatBlock::text(" \n")]),
         user("\u{3000}"),
-        said(vec![Content::text(""), call("1", "read", json!({}))]),
+        said(vec![ChatBlock::text(""), call("1", "read", json!({}))]),
         result("1", "  "),
         user(""),
     ];
@@ -72,7 +72,7 @@ fn a_03_nothing_empty_is_sent() {
 
 #[test]
 fn a_04_the_last_message_is_of_the_user() {
-    let body = encoded(vec![user("a"), said(vec![Content::text("b \n")])]);
+    let body = encoded(vec![user("a"), said(vec![ChatBlock::text("b \n")])]);
     assert_eq!(outline(&body), ["user: text", "assistant: text", "user: text"]);
     assert_eq!(body["messages"][2]["content"][0]["text"], "Continue.");
 }
@@ -84,7 +84,7 @@ fn a_05_every_tool_use_is_answered_in_the_next_message() {
         said(vec![call("1", "read", json!({})), call("2", "read", json!({}))]),
         user("hurry"),
         result("2", "two"),
-        said(vec![Content::text("well")]),
+        said(vec![ChatBlock::text("well")]),
         user("b"),
     ];
     let body = encoded(messages);
@@ -112,7 +112,7 @@ fn a_07_results_come_first() {
         user("a"),
         said(vec![call("1", "read", json!({}))]),
         user("wait"),
-        result_of("1", vec![Content::text("no"), image()], true),
+        result_of("1", vec![ChatBlock::text("no"), image()], true),
     ];
     let expected = ["user: text", "assistant: tool_use", "user: tool_result image text"];
     assert_eq!(outline(&encoded(messages)), expected);
@@ -198,7 +198,7 @@ fn a_11_errors_are_text_alone() {
 fn a_12_the_cache_ends_at_four_places() {
     let messages = vec![
         user("a"),
-        said(vec![Content::text("b")]),
+        said(vec![ChatBlock::text("b")]),
         user("c"),
         said(vec![call("1", "read", json!({}))]),
         result("1", "d"),
@@ -250,7 +250,7 @@ fn a_13_temperature_is_named_without_thinking_alone() {
 
 #[test]
 fn a_14_a_turn_that_began_without_thinking_is_finished_without() {
-    let looped = |first: Vec<Content>| {
+    let looped = |first: Vec<ChatBlock>| {
         let messages = vec![
             user("a"),
             said(first),
@@ -272,7 +272,7 @@ fn a_14_a_turn_that_began_without_thinking_is_finished_without() {
 #[test]
 fn a_15_signed_thinking_is_sent_back_as_it_came() {
     let text = " exactly\r\n\u{200b}this \"text\" 思考\n";
-    let hidden = Content::Thinking {
+    let hidden = ChatBlock::Thinking {
         thinking: String::new(),
         thinking_signature: Some("b3BhcXVl".into()),
         redacted: true,
@@ -292,8 +292,12 @@ fn a_15_signed_thinking_is_sent_back_as_it_came() {
 fn a_16_thinking_without_a_signature_or_of_another_dialect_is_left_out() {
     let messages = vec![
         user("a"),
-        said(vec![thinks("mine", None), thinks("mine", Some("")), Content::text("b")]),
-        says("openai-responses", "gpt-5", vec![thinks("theirs", Some("sig")), Content::text("c")]),
+        said(vec![thinks("mine", None), thinks("mine", Some("")), ChatBlock::text("b")]),
+        says(
+            "openai-responses",
+            "gpt-5",
+            vec![thinks("theirs", Some("sig")), ChatBlock::text("c")],
+        ),
         user("d"),
     ];
     assert_eq!(outline(&encoded(messages))[1], "assistant: text text");
@@ -302,7 +306,7 @@ fn a_16_thinking_without_a_signature_or_of_another_dialect_is_left_out() {
 #[test]
 fn a_17_thinking_of_older_turns_stays() {
     let messages =
-        vec![user("a"), said(vec![thinks("old", Some("c2ln")), Content::text("b")]), user("c")];
+        vec![user("a"), said(vec![thinks("old", Some("c2ln")), ChatBlock::text("b")]), user("c")];
     assert_eq!(outline(&encoded(messages))[1], "assistant: thinking text");
 }
 
@@ -330,8 +334,8 @@ fn a_18_a_schema_is_a_plain_object() {
 #[test]
 fn a_19_images_that_are_too_many_or_too_large_become_words() {
     let content = (0..105).map(|_| image()).collect();
-    let large = Content::Image { data: "A".repeat(5 << 20 | 1), mime_type: "image/png".into() };
-    let vector = Content::Image { data: "QQ==".into(), mime_type: "image/svg+xml".into() };
+    let large = ChatBlock::Image { data: "A".repeat(5 << 20 | 1), mime_type: "image/png".into() };
+    let vector = ChatBlock::Image { data: "QQ==".into(), mime_type: "image/svg+xml".into() };
     let many = ChatMessage::User(crate::message::UserMessage { content, timestamp: 0 });
     let messages = vec![
         many,
@@ -349,9 +353,9 @@ fn a_19_images_that_are_too_many_or_too_large_become_words() {
 fn a_20_items_that_only_this_dialect_knows_are_sent_back_as_they_came() {
     let item =
         json!({ "type": "compaction", "content": "so far", "signature": "c2ln", "z": 1, "a": 2 });
-    let own = Content::ProviderItem { api: API.into(), item: item.clone() };
-    let foreign = Content::ProviderItem { api: "openai-responses".into(), item: json!({}) };
-    let messages = vec![user("a"), said(vec![own, foreign, Content::text("b")]), user("c")];
+    let own = ChatBlock::ProviderItem { api: API.into(), item: item.clone() };
+    let foreign = ChatBlock::ProviderItem { api: "openai-responses".into(), item: json!({}) };
+    let messages = vec![user("a"), said(vec![own, foreign, ChatBlock::text("b")]), user("c")];
     let body = Anthropic::default().encode(&request(MODEL, messages));
     assert_eq!(body["messages"][1]["content"][0].to_string(), item.to_string());
     assert_eq!(outline(&body)[1], "assistant: compaction text");

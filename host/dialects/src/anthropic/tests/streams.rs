@@ -3,23 +3,23 @@
 use serde_json::json;
 
 use super::*;
-use crate::dialect::{Answer, Frame, StreamFault};
-use crate::failure::Refusal;
-use crate::message::{Content, StopReason, ToolCall, Usage};
+use crate::dialect::{ModelResponse, StreamError, StreamFrame};
+use crate::failure::ProviderRefusal;
+use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
 /// The answer of a stream, and what was heard while it came.
-fn read(frames: &[Value]) -> (Result<Answer, StreamFault>, Vec<String>) {
+fn read(frames: &[Value]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
     let texts: Vec<_> = frames.iter().map(Value::to_string).collect();
     read_texts(&texts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn read_texts(frames: &[&str]) -> (Result<Answer, StreamFault>, Vec<String>) {
-    let mut decoder = Anthropic::default().decoder();
+fn read_texts(frames: &[&str]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
+    let mut decoder = Anthropic::default().new_decoder();
     let mut heard = Vec::new();
     for data in frames {
         let mut parts = |part: StreamPart<'_>| heard.push(format!("{part:?}"));
-        if let Err(fault) = decoder.push(Frame { event: "", data }, &mut parts) {
+        if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut parts) {
             return (Err(fault), heard);
         }
     }
@@ -58,7 +58,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 /// A stream of one text that ends for a reason.
-fn ended(reason: &str) -> Answer {
+fn ended(reason: &str) -> ModelResponse {
     let text = [
         start(),
         open(0, json!({ "type": "text", "text": "" })),
@@ -94,36 +94,36 @@ fn thinking_text_and_calls_are_put_together() {
     ];
     let (answer, heard) = read(&[&frames[..], &end("tool_use")[..]].concat());
     let call = |id: &str, name: &str, arguments| {
-        Content::ToolCall(ToolCall {
+        ChatBlock::ToolCall(ToolCallBlock {
             id: id.into(),
             name: name.into(),
             arguments,
             thought_signature: None,
         })
     };
-    let expected = Answer {
+    let expected = ModelResponse {
         content: vec![
-            Content::Thinking {
+            ChatBlock::Thinking {
                 thinking: "Let me see 看".into(),
                 thinking_signature: Some("EqQBCgIYAhIM+/=".into()),
                 redacted: false,
             },
-            Content::Thinking {
+            ChatBlock::Thinking {
                 thinking: String::new(),
                 thinking_signature: Some("b3BhcXVl".into()),
                 redacted: true,
             },
-            Content::text("I read two."),
+            ChatBlock::text("I read two."),
             call("toolu_1", "read", json!({ "path": "a.rs" })),
             call("toolu_2", "list", json!({})),
         ],
-        usage: Usage {
+        usage: TokenUsage {
             input: 12,
             output: 89,
             cache_read: 4_000,
             cache_write: 300,
             total_tokens: 4_401,
-            ..Usage::default()
+            ..TokenUsage::default()
         },
         stop_reason: StopReason::ToolUse,
         raw_stop_reason: "tool_use".into(),
@@ -174,25 +174,28 @@ fn the_last_usage_counts() {
 fn an_error_in_the_stream_refuses() {
     let error = json!({ "type": "overloaded_error", "message": "Overloaded" });
     let frames = [start(), json!({ "type": "error", "error": error, "request_id": "req_1" })];
-    let refusal =
-        Refusal { status: None, code: "overloaded_error".into(), message: "Overloaded".into() };
-    assert_eq!(read(&frames).0, Err(StreamFault::Refused(refusal)));
-    let plain = Refusal { message: "no quota".into(), ..Refusal::default() };
-    assert_eq!(read_texts(&["{\"error\":\"no quota\"}"]).0, Err(StreamFault::Refused(plain)));
+    let refusal = ProviderRefusal {
+        status: None,
+        code: "overloaded_error".into(),
+        message: "Overloaded".into(),
+    };
+    assert_eq!(read(&frames).0, Err(StreamError::Refused(refusal)));
+    let plain = ProviderRefusal { message: "no quota".into(), ..ProviderRefusal::default() };
+    assert_eq!(read_texts(&["{\"error\":\"no quota\"}"]).0, Err(StreamError::Refused(plain)));
 }
 
 #[test]
 fn a_stream_without_its_end_is_cut() {
     let frames = [start(), open(0, json!({ "type": "text", "text": "half" }))];
-    assert_eq!(read(&frames).0, Err(StreamFault::Cut));
-    assert_eq!(read(&[]).0, Err(StreamFault::Cut));
+    assert_eq!(read(&frames).0, Err(StreamError::Cut));
+    assert_eq!(read(&[]).0, Err(StreamError::Cut));
 }
 
 #[test]
 fn what_is_no_json_is_nonsense() {
-    assert!(matches!(read_texts(&["<html>"]).0, Err(StreamFault::Nonsense { .. })));
+    assert!(matches!(read_texts(&["<html>"]).0, Err(StreamError::InvalidFrame { .. })));
     let early = [start(), delta(0, json!({ "type": "text_delta", "text": "a" }))];
-    assert!(matches!(read(&early).0, Err(StreamFault::Nonsense { .. })));
+    assert!(matches!(read(&early).0, Err(StreamError::InvalidFrame { .. })));
     let broken = [
         start(),
         open(0, json!({ "type": "tool_use", "id": "1", "name": "read", "input": {} })),
@@ -200,7 +203,7 @@ fn what_is_no_json_is_nonsense() {
         close(0),
     ];
     let fault = read(&[&broken[..], &end("tool_use")[..]].concat()).0;
-    let Err(StreamFault::Nonsense { reason }) = fault else { panic!("{fault:?}") };
+    let Err(StreamError::InvalidFrame { reason }) = fault else { panic!("{fault:?}") };
     assert!(reason.contains("the arguments of read"), "{reason}");
 }
 
@@ -214,7 +217,7 @@ fn a_call_that_the_limit_cut_was_never_made() {
             delta(1, json!({ "type": "input_json_delta", "partial_json": json })),
         ];
         let answer = read(&[&frames[..], &end("max_tokens")[..]].concat()).0.unwrap();
-        assert_eq!(answer.content, [Content::text("I write")]);
+        assert_eq!(answer.content, [ChatBlock::text("I write")]);
         assert_eq!(answer.stop_reason, StopReason::Length);
     }
 }
@@ -241,11 +244,11 @@ fn unknown_blocks_are_kept_and_sent_back_as_they_came() {
         json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } }),
         json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] }),
     ];
-    let expected = items.clone().map(|item| Content::ProviderItem { api: API.into(), item });
+    let expected = items.clone().map(|item| ChatBlock::ProviderItem { api: API.into(), item });
     assert_eq!(answer.content, expected);
 
     let said = crate::conversations::says(API, MODEL, answer.content);
-    let messages = vec![ChatMessage::user("a"), said, ChatMessage::user("b")];
+    let messages = vec![ChatMessage::from_user_text("a"), said, ChatMessage::from_user_text("b")];
     let body = Anthropic::default().encode(&crate::conversations::request(MODEL, messages));
     assert_eq!(body["messages"][1]["content"], json!(items));
 }

@@ -1,12 +1,12 @@
 //! Error bodies as they come over the wire.
 
-use crate::failure::{Reason, Refusal, refusal_of};
+use crate::failure::{FailureReason, ProviderRefusal, parse_refusal};
 
 use super::CLASSIFIER;
 
 fn check(body: &str, status: Option<u16>, code: &str, message: &str) {
-    let expected = Refusal { status, code: code.to_owned(), message: message.to_owned() };
-    assert_eq!(refusal_of(None, body), expected, "{body}");
+    let expected = ProviderRefusal { status, code: code.to_owned(), message: message.to_owned() };
+    assert_eq!(parse_refusal(None, body), expected, "{body}");
 }
 
 #[test]
@@ -98,10 +98,10 @@ fn json_in_strings_is_opened() {
         "metadata": { "raw": inner, "provider_name": "X" },
     } });
     for body in [in_message.to_string(), in_raw.to_string(), format!("400 {inner}")] {
-        let refusal = refusal_of(Some(400), &body);
+        let refusal = parse_refusal(Some(400), &body);
         assert_eq!(refusal.message, "prompt is too long: 9 tokens > 8 maximum", "{body}");
         assert_eq!(refusal.code, "invalid_request_error", "{body}");
-        assert_eq!(CLASSIFIER.classify(&refusal).reason, Reason::ContextOverflow);
+        assert_eq!(CLASSIFIER.classify(&refusal).reason, FailureReason::ContextOverflow);
     }
 }
 
@@ -115,12 +115,12 @@ fn eight_wrappings_are_opened_and_a_thousand_do_no_harm() {
                 break;
             }
         }
-        refusal_of(None, &body).message
+        parse_refusal(None, &body).message
     };
     assert_eq!(wrapped(3), "deep");
     assert!(wrapped(12).contains("deep"));
     let nested = format!("{}1{}", "[".repeat(1_000), "]".repeat(1_000));
-    assert_eq!(refusal_of(None, &nested).code, "");
+    assert_eq!(parse_refusal(None, &nested).code, "");
 }
 
 #[test]
@@ -134,19 +134,19 @@ fn pages_texts_and_nothing_are_readable() {
     check("", None, "", "");
     check("{}", None, "", "{}");
     check(r#"{"oops":1}"#, None, "", r#"{"oops":1}"#);
-    assert_eq!(refusal_of(Some(502), "").status, Some(502));
+    assert_eq!(parse_refusal(Some(502), "").status, Some(502));
 }
 
 #[test]
 fn a_status_in_a_stream_is_seen_and_the_wires_own_goes_before() {
     let body = r#"{"error":{"code":429,"message":"context window","status":"RESOURCE_EXHAUSTED"}}"#;
-    assert_eq!(refusal_of(None, body).status, Some(429));
-    assert_eq!(refusal_of(Some(400), body).status, Some(400));
-    assert_eq!(CLASSIFIER.classify(&refusal_of(None, body)).reason, Reason::RateLimit);
+    assert_eq!(parse_refusal(None, body).status, Some(429));
+    assert_eq!(parse_refusal(Some(400), body).status, Some(400));
+    assert_eq!(CLASSIFIER.classify(&parse_refusal(None, body)).reason, FailureReason::RateLimit);
 }
 
 #[test]
 fn a_message_that_repeats_the_request_is_cut() {
     let body = serde_json::json!({ "error": { "message": "长".repeat(10_000) } }).to_string();
-    assert_eq!(refusal_of(None, &body).message.chars().count(), 4_000);
+    assert_eq!(parse_refusal(None, &body).message.chars().count(), 4_000);
 }

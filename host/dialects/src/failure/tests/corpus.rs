@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::CLASSIFIER;
-use crate::failure::{Classified, Reason, Refusal, refusal_of};
+use crate::failure::{Classification, FailureReason, ProviderRefusal, parse_refusal};
 
 /// One body with what it means and where it was seen.
 #[derive(Debug, Deserialize)]
@@ -52,22 +52,22 @@ enum Expected {
 }
 
 impl Expected {
-    fn of(classified: &Classified) -> Expected {
+    fn of(classified: &Classification) -> Expected {
         match classified.reason {
-            Reason::ContextOverflow if classified.is_ceiling => Expected::RequestCeiling,
-            Reason::ContextOverflow => Expected::Overflow,
-            Reason::OutputLimit => Expected::OutputLimit,
-            Reason::RateLimit => Expected::RateLimit,
-            Reason::Billing => Expected::Quota,
-            Reason::Auth => Expected::Auth,
-            Reason::AuthPermanent => Expected::AuthPermanent,
-            Reason::Format | Reason::Unclassified => Expected::Invalid,
-            Reason::MalformedHistory => Expected::MalformedHistory,
-            Reason::ModelNotFound => Expected::ModelNotFound,
-            Reason::Overloaded => Expected::Overloaded,
-            Reason::ServerError => Expected::ServerError,
-            Reason::SessionExpired => Expected::SessionExpired,
-            Reason::Timeout => Expected::Timeout,
+            FailureReason::ContextOverflow if classified.is_ceiling => Expected::RequestCeiling,
+            FailureReason::ContextOverflow => Expected::Overflow,
+            FailureReason::OutputLimit => Expected::OutputLimit,
+            FailureReason::RateLimit => Expected::RateLimit,
+            FailureReason::Billing => Expected::Quota,
+            FailureReason::Auth => Expected::Auth,
+            FailureReason::AuthPermanent => Expected::AuthPermanent,
+            FailureReason::Format | FailureReason::Unclassified => Expected::Invalid,
+            FailureReason::MalformedHistory => Expected::MalformedHistory,
+            FailureReason::ModelNotFound => Expected::ModelNotFound,
+            FailureReason::Overloaded => Expected::Overloaded,
+            FailureReason::ServerError => Expected::ServerError,
+            FailureReason::SessionExpired => Expected::SessionExpired,
+            FailureReason::Timeout => Expected::Timeout,
             _ => Expected::Other,
         }
     }
@@ -81,12 +81,12 @@ impl Row {
         }
     }
 
-    fn refusal(&self) -> Refusal {
-        refusal_of(self.status, &self.text())
+    fn refusal(&self) -> ProviderRefusal {
+        parse_refusal(self.status, &self.text())
     }
 
-    fn classified(&self) -> Classified {
-        CLASSIFIER.classify_of(&self.provider, &self.refusal())
+    fn classified(&self) -> Classification {
+        CLASSIFIER.classify_for(&self.provider, &self.refusal())
     }
 }
 
@@ -134,7 +134,7 @@ fn the_numbers_of_a_text_are_found() {
             let found = row.classified();
             let refusal = row.refusal();
             let error = found.into_error(&row.provider, "m", refusal, None);
-            let sizes = (error.limit_tokens, error.observed_tokens, error.answer_room_tokens());
+            let sizes = (error.limit_tokens, error.observed_tokens, error.answer_budget_tokens());
             let named = (row.limit, row.used, row.room);
             (sizes != named).then(|| format!("{sizes:?} for {named:?}: {error}"))
         })

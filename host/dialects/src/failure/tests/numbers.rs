@@ -1,7 +1,7 @@
 //! The counts and limits in what providers write.
 
 use super::classified;
-use crate::failure::{Classifier, Reason, Refusal};
+use crate::failure::{Classifier, FailureReason, ProviderRefusal};
 
 fn check(text: &str, observed_tokens: Option<u64>, limit_tokens: Option<u64>) {
     let found = classified(None, "", text);
@@ -97,7 +97,7 @@ fn counts_and_limits_are_read() {
 #[test]
 fn a_limit_of_output_is_no_size_of_a_request() {
     let found = classified(Some(400), "", "max_tokens: 65536 > 64000, which is the maximum");
-    assert_eq!(found.reason, Reason::OutputLimit);
+    assert_eq!(found.reason, FailureReason::OutputLimit);
     assert_eq!((found.observed_tokens, found.limit_tokens), (None, Some(64_000)));
 }
 
@@ -115,20 +115,24 @@ fn one_request_above_the_tokens_of_a_minute_is_a_ceiling() {
 #[test]
 fn what_shows_that_a_request_is_too_large() {
     let shows = |status, code: &str, message: &str| {
-        let refusal = Refusal { status: Some(status), code: code.into(), message: message.into() };
-        let classified = Classifier::shared(&[]).unwrap().classify(&refusal);
+        let refusal =
+            ProviderRefusal { status: Some(status), code: code.into(), message: message.into() };
+        let classified = Classifier::for_phrases(&[]).unwrap().classify(&refusal);
         classified.into_error("p", "m", refusal, None)
     };
     let ollama = "prompt too long; exceeded max context length by 6652 tokens";
-    assert!(shows(400, "", ollama).shows_overflow());
-    assert!(shows(400, "context_length_exceeded", "Too long.").shows_overflow());
-    assert!(shows(400, "", "prompt is too long: 210000 tokens > 200000 maximum").shows_overflow());
+    assert!(shows(400, "", ollama).has_overflow_evidence());
+    assert!(shows(400, "context_length_exceeded", "Too long.").has_overflow_evidence());
+    assert!(
+        shows(400, "", "prompt is too long: 210000 tokens > 200000 maximum")
+            .has_overflow_evidence()
+    );
     let bare = shows(400, "", "Your prompt is too long.");
-    assert!(!bare.shows_overflow());
+    assert!(!bare.has_overflow_evidence());
     assert!(!bare.is_plausible_overflow(4_000, 64_000));
     assert!(bare.is_plausible_overflow(40_000, 64_000) && bare.is_plausible_overflow(4_000, 0));
     // Of every wrong parameter.
-    assert!(!shows(400, "1210", "Invalid parameter").shows_overflow());
+    assert!(!shows(400, "1210", "Invalid parameter").has_overflow_evidence());
 }
 
 #[test]
@@ -136,10 +140,11 @@ fn a_limit_that_gemini_words_as_a_plan_s_is_waited_for() {
     let words = "You exceeded your current quota, please check your plan and billing details.";
     let message = format!("{words} Please retry in 36.074s.");
     let reason = |code: &str, message: &str| {
-        let refusal = Refusal { status: Some(429), code: code.into(), message: message.into() };
-        Classifier::shared(&[]).unwrap().classify(&refusal).reason
+        let refusal =
+            ProviderRefusal { status: Some(429), code: code.into(), message: message.into() };
+        Classifier::for_phrases(&[]).unwrap().classify(&refusal).reason
     };
-    assert_eq!(reason("RESOURCE_EXHAUSTED", words), Reason::RateLimit);
-    assert_eq!(reason("", &message), Reason::RateLimit);
-    assert_eq!(reason("insufficient_quota", words), Reason::Billing);
+    assert_eq!(reason("RESOURCE_EXHAUSTED", words), FailureReason::RateLimit);
+    assert_eq!(reason("", &message), FailureReason::RateLimit);
+    assert_eq!(reason("insufficient_quota", words), FailureReason::Billing);
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ExtraPhrase, Reason, Refusal, phrases};
+use super::super::{ExtraPhrase, FailureReason, ProviderRefusal, phrases};
 use super::{CLASSIFIER, check, classified};
 use crate::failure::Classifier;
 
@@ -115,122 +115,134 @@ const OVERFLOWS: &[&str] = &[
 ];
 
 /// Texts that mean something else, with what they mean.
-const OTHERS: &[(&str, Reason)] = &[
+const OTHERS: &[(&str, FailureReason)] = &[
     (
         "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 4096, but got 8192 instead.",
-        Reason::OutputLimit,
+        FailureReason::OutputLimit,
     ),
     // Throttling speaks of tokens too.
-    ("Too many tokens, please wait before trying again.", Reason::RateLimit),
-    ("Throttling error: Too many tokens, please wait before trying again.", Reason::RateLimit),
+    ("Too many tokens, please wait before trying again.", FailureReason::RateLimit),
+    (
+        "Throttling error: Too many tokens, please wait before trying again.",
+        FailureReason::RateLimit,
+    ),
     (
         "Rate limit reached on tokens per minute (TPM): Limit 8000, Used 7000, Requested 1098",
-        Reason::RateLimit,
+        FailureReason::RateLimit,
     ),
-    ("Number of input tokens has exceeded your rate_limit of 30,000", Reason::RateLimit),
-    ("input tokens per minute exceed the limit", Reason::RateLimit),
-    ("429 the prompt is too long", Reason::RateLimit),
-    ("Too many requests: context window", Reason::RateLimit),
-    ("Please retry in 36.07s.", Reason::RateLimit),
-    ("prompt is too long, try again in 20s", Reason::RateLimit),
-    ("maximum context tokens, retry after 3 s", Reason::RateLimit),
-    ("RESOURCE_EXHAUSTED: input token count exceeds the maximum", Reason::RateLimit),
-    ("Quota exceeded for input tokens", Reason::RateLimit),
-    ("tokens per day exceed the limit of 200000", Reason::RateLimit),
-    ("您的账户已达到速率限制,上下文过长", Reason::RateLimit),
-    ("请求过于频繁,请稍后再试", Reason::RateLimit),
-    ("Service unavailable: too many tokens", Reason::Overloaded),
-    ("Extra usage is required for long context requests.", Reason::Billing),
-    ("Your credit balance is too low; the prompt exceeds max tokens", Reason::Billing),
-    ("余额不足,输入过长", Reason::Billing),
+    ("Number of input tokens has exceeded your rate_limit of 30,000", FailureReason::RateLimit),
+    ("input tokens per minute exceed the limit", FailureReason::RateLimit),
+    ("429 the prompt is too long", FailureReason::RateLimit),
+    ("Too many requests: context window", FailureReason::RateLimit),
+    ("Please retry in 36.07s.", FailureReason::RateLimit),
+    ("prompt is too long, try again in 20s", FailureReason::RateLimit),
+    ("maximum context tokens, retry after 3 s", FailureReason::RateLimit),
+    ("RESOURCE_EXHAUSTED: input token count exceeds the maximum", FailureReason::RateLimit),
+    ("Quota exceeded for input tokens", FailureReason::RateLimit),
+    ("tokens per day exceed the limit of 200000", FailureReason::RateLimit),
+    ("您的账户已达到速率限制,上下文过长", FailureReason::RateLimit),
+    ("请求过于频繁,请稍后再试", FailureReason::RateLimit),
+    ("Service unavailable: too many tokens", FailureReason::Overloaded),
+    ("Extra usage is required for long context requests.", FailureReason::Billing),
+    ("Your credit balance is too low; the prompt exceeds max tokens", FailureReason::Billing),
+    ("余额不足,输入过长", FailureReason::Billing),
     // One's own configuration.
     (
         "Model context window too small (4096 tokens; source=model). Minimum is 16000.",
-        Reason::WindowTooSmall,
+        FailureReason::WindowTooSmall,
     ),
-    ("Context window of this entry: minimum is 16000 tokens", Reason::WindowTooSmall),
-    ("error loading prompt template: context exceeded limit", Reason::Format),
-    ("Reasoning is mandatory for this endpoint, prompt exceeds", Reason::Format),
-    ("string_above_max_length: prompt too long", Reason::Format),
-    ("Invalid 'user': string too long. Expected at most 64 characters", Reason::Format),
-    ("the minimum token count to start caching is 1024, context too large", Reason::Format),
+    ("Context window of this entry: minimum is 16000 tokens", FailureReason::WindowTooSmall),
+    ("error loading prompt template: context exceeded limit", FailureReason::Format),
+    ("Reasoning is mandatory for this endpoint, prompt exceeds", FailureReason::Format),
+    ("string_above_max_length: prompt too long", FailureReason::Format),
+    ("Invalid 'user': string too long. Expected at most 64 characters", FailureReason::Format),
+    ("the minimum token count to start caching is 1024, context too large", FailureReason::Format),
     (
         "Provider returned an empty response; the context window may be exceeded",
-        Reason::EmptyResponse,
+        FailureReason::EmptyResponse,
     ),
-    ("prompt too long or a very low max_tokens", Reason::EmptyResponse),
+    ("prompt too long or a very low max_tokens", FailureReason::EmptyResponse),
     // Output caps.
     (
         "max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens for this model",
-        Reason::OutputLimit,
+        FailureReason::OutputLimit,
     ),
     (
         "max_tokens is too large: 5000. This model supports at most 4096 completion tokens.",
-        Reason::OutputLimit,
+        FailureReason::OutputLimit,
     ),
-    ("Range of max_tokens should be [1, 8192]", Reason::OutputLimit),
+    ("Range of max_tokens should be [1, 8192]", FailureReason::OutputLimit),
     (
         "Unable to submit request because it has a maxOutputTokens value of 99999 but the supported range is from 1 to 8193",
-        Reason::OutputLimit,
+        FailureReason::OutputLimit,
     ),
     // The history.
     (
         "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
-    ("each `tool_use` must have a single result", Reason::MalformedHistory),
-    ("multiple `tool_result` blocks with id toolu_1", Reason::MalformedHistory),
-    ("unexpected `tool_use_id` found in `tool_result` blocks: toolu_1", Reason::MalformedHistory),
+    ("each `tool_use` must have a single result", FailureReason::MalformedHistory),
+    ("multiple `tool_result` blocks with id toolu_1", FailureReason::MalformedHistory),
+    (
+        "unexpected `tool_use_id` found in `tool_result` blocks: toolu_1",
+        FailureReason::MalformedHistory,
+    ),
     (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
-    ("Failed to parse tool call arguments as JSON", Reason::MalformedHistory),
+    ("Failed to parse tool call arguments as JSON", FailureReason::MalformedHistory),
     (
         "Please ensure that the number of function response parts is equal to the number of function call parts",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
-    ("No tool output found for function call call_1.", Reason::MalformedHistory),
+    ("No tool output found for function call call_1.", FailureReason::MalformedHistory),
     (
         "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
     (
         "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
-    ("messages.1: Invalid `signature` in `thinking` block", Reason::MalformedHistory),
-    ("thinking blocks must remain as they were in the original response", Reason::MalformedHistory),
+    ("messages.1: Invalid `signature` in `thinking` block", FailureReason::MalformedHistory),
+    (
+        "thinking blocks must remain as they were in the original response",
+        FailureReason::MalformedHistory,
+    ),
     (
         "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
-        Reason::MalformedHistory,
+        FailureReason::MalformedHistory,
     ),
     // The rest.
-    ("Incorrect API key provided: sk-...", Reason::Auth),
-    ("API key 无效", Reason::Auth),
+    ("Incorrect API key provided: sk-...", FailureReason::Auth),
+    ("API key 无效", FailureReason::Auth),
     (
         "You exceeded your current quota, please check your plan and billing details.",
-        Reason::Billing,
+        FailureReason::Billing,
     ),
-    ("Your organization has been disabled.", Reason::AuthPermanent),
-    ("The model `gpt-9` does not exist or you do not have access to it.", Reason::ModelNotFound),
-    ("模型不存在,请检查模型代码", Reason::ModelNotFound),
-    ("Overloaded", Reason::Overloaded),
-    ("该模型当前访问量过大,请您稍后再试", Reason::Overloaded),
-    ("self signed certificate in certificate chain", Reason::TlsCertificate),
-    ("connect ECONNREFUSED 127.0.0.1:11434", Reason::Connection),
-    ("Request timed out.", Reason::Timeout),
-    ("请求超时", Reason::Timeout),
-    ("The server had an error while processing your request", Reason::ServerError),
-    ("Previous response with id 'resp_1' not found.", Reason::SessionExpired),
-    ("something else", Reason::Unclassified),
+    ("Your organization has been disabled.", FailureReason::AuthPermanent),
+    (
+        "The model `gpt-9` does not exist or you do not have access to it.",
+        FailureReason::ModelNotFound,
+    ),
+    ("模型不存在,请检查模型代码", FailureReason::ModelNotFound),
+    ("Overloaded", FailureReason::Overloaded),
+    ("该模型当前访问量过大,请您稍后再试", FailureReason::Overloaded),
+    ("self signed certificate in certificate chain", FailureReason::TlsCertificate),
+    ("connect ECONNREFUSED 127.0.0.1:11434", FailureReason::Connection),
+    ("Request timed out.", FailureReason::Timeout),
+    ("请求超时", FailureReason::Timeout),
+    ("The server had an error while processing your request", FailureReason::ServerError),
+    ("Previous response with id 'resp_1' not found.", FailureReason::SessionExpired),
+    ("something else", FailureReason::Unclassified),
 ];
 
 #[test]
 fn every_overflow_is_one_with_and_without_a_fitting_status() {
     for text in OVERFLOWS {
         for status in [None, Some(400), Some(413), Some(422)] {
-            check(status, text, Reason::ContextOverflow);
+            check(status, text, FailureReason::ContextOverflow);
         }
     }
 }
@@ -240,7 +252,7 @@ fn no_overflow_under_another_status() {
     let statuses = [401, 402, 404, 408, 410, 429, 504, 529].into_iter().map(Some);
     for (status, text) in statuses.flat_map(|status| OVERFLOWS.iter().map(move |t| (status, t))) {
         let reason = classified(status, "", text).reason;
-        assert_ne!(reason, Reason::ContextOverflow, "{status:?} {text}");
+        assert_ne!(reason, FailureReason::ContextOverflow, "{status:?} {text}");
     }
 }
 
@@ -254,25 +266,25 @@ fn what_only_sounds_like_an_overflow_is_what_it_is() {
 #[test]
 fn codes_win_over_texts_but_not_over_429() {
     for code in phrases::OVERFLOW_CODES {
-        assert_eq!(classified(Some(400), code, "whatever").reason, Reason::ContextOverflow);
-        assert_eq!(classified(None, code, "").reason, Reason::ContextOverflow);
-        assert_eq!(classified(Some(429), code, "whatever").reason, Reason::RateLimit);
+        assert_eq!(classified(Some(400), code, "whatever").reason, FailureReason::ContextOverflow);
+        assert_eq!(classified(None, code, "").reason, FailureReason::ContextOverflow);
+        assert_eq!(classified(Some(429), code, "whatever").reason, FailureReason::RateLimit);
         // llama.cpp has sent its code with 500.
-        assert_eq!(classified(Some(500), code, "whatever").reason, Reason::ContextOverflow);
-        assert_eq!(classified(Some(504), code, "whatever").reason, Reason::Timeout);
+        assert_eq!(classified(Some(500), code, "whatever").reason, FailureReason::ContextOverflow);
+        assert_eq!(classified(Some(504), code, "whatever").reason, FailureReason::Timeout);
     }
     let by_code = [
-        ("rate_limit_exceeded", Reason::RateLimit),
-        ("RESOURCE_EXHAUSTED", Reason::RateLimit),
-        ("ThrottlingException", Reason::RateLimit),
-        ("insufficient_quota", Reason::Billing),
-        ("overloaded_error", Reason::Overloaded),
-        ("authentication_error", Reason::Auth),
-        ("permission_error", Reason::AuthPermanent),
-        ("not_found_error", Reason::ModelNotFound),
-        ("DEADLINE_EXCEEDED", Reason::Timeout),
-        ("api_error", Reason::ServerError),
-        ("previous_response_not_found", Reason::SessionExpired),
+        ("rate_limit_exceeded", FailureReason::RateLimit),
+        ("RESOURCE_EXHAUSTED", FailureReason::RateLimit),
+        ("ThrottlingException", FailureReason::RateLimit),
+        ("insufficient_quota", FailureReason::Billing),
+        ("overloaded_error", FailureReason::Overloaded),
+        ("authentication_error", FailureReason::Auth),
+        ("permission_error", FailureReason::AuthPermanent),
+        ("not_found_error", FailureReason::ModelNotFound),
+        ("DEADLINE_EXCEEDED", FailureReason::Timeout),
+        ("api_error", FailureReason::ServerError),
+        ("previous_response_not_found", FailureReason::SessionExpired),
     ];
     for (code, reason) in by_code {
         assert_eq!(classified(None, code, "it did not work").reason, reason, "{code}");
@@ -282,60 +294,66 @@ fn codes_win_over_texts_but_not_over_429() {
 #[test]
 fn statuses_speak_where_texts_do_not() {
     let by_status = [
-        (400, Reason::Format),
-        (401, Reason::Auth),
-        (402, Reason::Billing),
-        (403, Reason::AuthPermanent),
-        (404, Reason::ModelNotFound),
-        (408, Reason::Timeout),
-        (410, Reason::SessionExpired),
-        (413, Reason::ContextOverflow),
-        (422, Reason::Format),
-        (429, Reason::RateLimit),
-        (500, Reason::ServerError),
-        (503, Reason::Overloaded),
-        (504, Reason::Timeout),
-        (526, Reason::TlsCertificate),
-        (529, Reason::Overloaded),
+        (400, FailureReason::Format),
+        (401, FailureReason::Auth),
+        (402, FailureReason::Billing),
+        (403, FailureReason::AuthPermanent),
+        (404, FailureReason::ModelNotFound),
+        (408, FailureReason::Timeout),
+        (410, FailureReason::SessionExpired),
+        (413, FailureReason::ContextOverflow),
+        (422, FailureReason::Format),
+        (429, FailureReason::RateLimit),
+        (500, FailureReason::ServerError),
+        (503, FailureReason::Overloaded),
+        (504, FailureReason::Timeout),
+        (526, FailureReason::TlsCertificate),
+        (529, FailureReason::Overloaded),
     ];
     for (status, reason) in by_status {
         check(Some(status), "", reason);
     }
-    check(Some(413), "failed to parse request", Reason::ContextOverflow);
-    check(None, "413 (status code) (no body)", Reason::ContextOverflow);
+    check(Some(413), "failed to parse request", FailureReason::ContextOverflow);
+    check(None, "413 (status code) (no body)", FailureReason::ContextOverflow);
 }
 
 #[test]
 fn a_400_without_a_body_is_an_overflow_at_cerebras_only() {
     for message in ["", "400 (status code) (no body)", "400 status code (no body)"] {
         let refusal =
-            Refusal { status: Some(400), code: String::new(), message: message.to_owned() };
-        let of = |provider| CLASSIFIER.classify_of(provider, &refusal).reason;
-        assert_eq!(of("cerebras"), Reason::ContextOverflow, "{message}");
-        assert_eq!(of("openai"), Reason::Format, "{message}");
+            ProviderRefusal { status: Some(400), code: String::new(), message: message.to_owned() };
+        let of = |provider| CLASSIFIER.classify_for(provider, &refusal).reason;
+        assert_eq!(of("cerebras"), FailureReason::ContextOverflow, "{message}");
+        assert_eq!(of("openai"), FailureReason::Format, "{message}");
     }
-    let other = Refusal { status: Some(400), message: "bad tool".into(), ..Refusal::default() };
-    assert_eq!(CLASSIFIER.classify_of("cerebras", &other).reason, Reason::Format);
+    let other = ProviderRefusal {
+        status: Some(400),
+        message: "bad tool".into(),
+        ..ProviderRefusal::default()
+    };
+    assert_eq!(CLASSIFIER.classify_for("cerebras", &other).reason, FailureReason::Format);
 }
 
 #[test]
 fn phrases_of_ones_own_are_heard_and_bad_ones_are_named() {
     let extra = |pattern: &str, reason| ExtraPhrase { pattern: pattern.to_owned(), reason };
-    let own = Classifier::with_extra(&[
-        extra("the scroll is full", Reason::ContextOverflow),
-        extra("come back at dawn", Reason::Overloaded),
+    let own = Classifier::with_extra_phrases(&[
+        extra("the scroll is full", FailureReason::ContextOverflow),
+        extra("come back at dawn", FailureReason::Overloaded),
     ])
     .unwrap();
     let of = |status, message: &str| {
-        own.classify(&Refusal { status, code: String::new(), message: message.to_owned() }).reason
+        own.classify(&ProviderRefusal { status, code: String::new(), message: message.to_owned() })
+            .reason
     };
-    assert_eq!(of(Some(500), "The Scroll is full"), Reason::ContextOverflow);
-    assert_eq!(of(Some(429), "The Scroll is full"), Reason::RateLimit);
-    assert_eq!(of(None, "the scroll is full, come back at dawn"), Reason::Overloaded);
-    let bad = Classifier::with_extra(&[extra("full (", Reason::ContextOverflow)]).unwrap_err();
+    assert_eq!(of(Some(500), "The Scroll is full"), FailureReason::ContextOverflow);
+    assert_eq!(of(Some(429), "The Scroll is full"), FailureReason::RateLimit);
+    assert_eq!(of(None, "the scroll is full, come back at dawn"), FailureReason::Overloaded);
+    let bad = Classifier::with_extra_phrases(&[extra("full (", FailureReason::ContextOverflow)])
+        .unwrap_err();
     assert!(bad.to_string().starts_with("`full (` is no regular expression"), "{bad}");
     let read: ExtraPhrase = toml::from_str("pattern = 'x'\nreason = 'context_overflow'").unwrap();
-    assert_eq!(read.reason, Reason::ContextOverflow);
+    assert_eq!(read.reason, FailureReason::ContextOverflow);
     assert!(toml::from_str::<ExtraPhrase>("pattern = 'x'\nreason = 'no_such'").is_err());
 }
 
@@ -353,13 +371,13 @@ fn every_row_of_the_tables_matches_a_text_here() {
         phrases::MALFORMED,
         phrases::OVERFLOWS,
         phrases::HINTS,
-        phrases::WORDS,
-        phrases::VAGUE_WORDS,
+        phrases::PHRASES,
+        phrases::FALLBACK_PHRASES,
     ];
     let rows = tables.into_iter().flatten().flat_map(|(_, rows)| rows.iter());
     let silent: Vec<_> = rows
         .filter(|row| {
-            let pattern = super::super::classify::pattern(row).unwrap();
+            let pattern = super::super::classifier::compile_pattern(row).unwrap();
             !texts.iter().any(|text| pattern.is_match(text))
         })
         .collect();
@@ -445,7 +463,7 @@ proptest! {
             if is_first { format!("{veto} - {overflow}") } else { format!("{overflow} - {veto}") };
         let code = if with_code { code } else { "" };
         let reason = classified(status, code, &text).reason;
-        prop_assert_ne!(reason, Reason::ContextOverflow, "{:?} {}", status, text);
+        prop_assert_ne!(reason, FailureReason::ContextOverflow, "{:?} {}", status, text);
     }
 
     #[test]
@@ -456,6 +474,6 @@ proptest! {
     ) {
         let text = String::from_utf8_lossy(&bytes);
         classified(status, &code, &text);
-        CLASSIFIER.classify(&super::super::refusal_of(status, &text));
+        CLASSIFIER.classify(&super::super::parse_refusal(status, &text));
     }
 }

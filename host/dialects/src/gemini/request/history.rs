@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::gemini::{API, OWN_ID, is_third, name};
-use crate::message::{AssistantMessage, Content, as_object};
-use crate::pairing::{Answered, BOOTSTRAP, CONTINUE, NO_RESULT, Step, is_blank, steps, tool_name};
+use crate::gemini::{API, GENERATED_ID_PREFIX, is_gemini_3, path_name};
+use crate::message::{AssistantMessage, ChatBlock, arguments_object};
+use crate::pairing::{
+    BOOTSTRAP, CONTINUE, ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages,
+    tool_name,
+};
 use crate::request::ModelRequest;
 
 /// What stands where a signature is missing that cannot be had again (G-7).
@@ -16,44 +19,47 @@ const IMAGE_TYPES: [&str; 5] =
 
 /// One turn.
 #[derive(Debug)]
-pub(super) struct Turn {
-    speaker: Speaker,
+pub(super) struct GeminiTurn {
+    role: TurnRole,
     /// Never none.
     parts: Vec<Value>,
 }
 
 /// Who speaks. The person and the tools have one role and two turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
-    Person,
+enum TurnRole {
+    User,
     Model,
     Tools,
 }
 
-impl From<Turn> for Value {
-    fn from(turn: Turn) -> Value {
-        let role = if turn.speaker == Speaker::Model { "model" } else { "user" };
+impl From<GeminiTurn> for Value {
+    fn from(turn: GeminiTurn) -> Value {
+        let role = if turn.role == TurnRole::Model { "model" } else { "user" };
         json!({ "role": role, "parts": turn.parts })
     }
 }
 
 /// The contents of a request.
-pub(super) fn contents(request: &ModelRequest) -> Vec<Turn> {
-    let scribe = Scribe { model: name(&request.model), third: is_third(&request.model) };
-    let mut history = History::default();
-    for step in steps(&request.messages, wire_id) {
+pub(super) fn contents(request: &ModelRequest) -> Vec<GeminiTurn> {
+    let scribe =
+        PartWriter { model: path_name(&request.model), is_gemini_3: is_gemini_3(&request.model) };
+    let mut history = GeminiHistory::default();
+    for step in pair_messages(&request.messages, wire_id) {
         match step {
-            Step::Person(content) => history.push(Speaker::Person, scribe.person(content)),
-            Step::Model { message, calls } => {
-                history.push(Speaker::Model, scribe.model(message, &calls));
+            ConversationStep::User(content) => {
+                history.push(TurnRole::User, scribe.user_parts(content))
+            }
+            ConversationStep::Assistant { message, calls } => {
+                history.push(TurnRole::Model, scribe.model_parts(message, &calls));
                 let (responses, images) = scribe.responses(&calls);
-                history.push(Speaker::Tools, responses);
-                history.push(Speaker::Person, images);
+                history.push(TurnRole::Tools, responses);
+                history.push(TurnRole::User, images);
             }
         }
     }
-    let mut turns = history.closed();
-    if scribe.third {
+    let mut turns = history.into_turns();
+    if scribe.is_gemini_3 {
         sign(&mut turns);
     }
     turns
@@ -62,88 +68,91 @@ pub(super) fn contents(request: &ModelRequest) -> Vec<Turn> {
 /// Turns that are still added to. Equal neighbours become one, except those of the tools: two of them
 /// never meet, since a turn of calls stands between.
 #[derive(Default)]
-struct History {
-    turns: Vec<Turn>,
+struct GeminiHistory {
+    turns: Vec<GeminiTurn>,
 }
 
-impl History {
-    fn push(&mut self, speaker: Speaker, mut parts: Vec<Value>) {
+impl GeminiHistory {
+    fn push(&mut self, speaker: TurnRole, mut parts: Vec<Value>) {
         match self.turns.last_mut() {
             _ if parts.is_empty() => {}
-            Some(last) if last.speaker == speaker => last.parts.append(&mut parts),
-            _ => self.turns.push(Turn { speaker, parts }),
+            Some(last) if last.role == speaker => last.parts.append(&mut parts),
+            _ => self.turns.push(GeminiTurn { role: speaker, parts }),
         }
     }
 
     /// Begins and ends with the person or the tools (G-2).
-    fn closed(mut self) -> Vec<Turn> {
-        if self.turns.first().is_none_or(|first| first.speaker == Speaker::Model) {
+    fn into_turns(mut self) -> Vec<GeminiTurn> {
+        if self.turns.first().is_none_or(|first| first.role == TurnRole::Model) {
             let parts = vec![json!({ "text": BOOTSTRAP })];
-            self.turns.insert(0, Turn { speaker: Speaker::Person, parts });
+            self.turns.insert(0, GeminiTurn { role: TurnRole::User, parts });
         }
-        if self.turns.last().is_some_and(|last| last.speaker == Speaker::Model) {
-            self.push(Speaker::Person, vec![json!({ "text": CONTINUE })]);
+        if self.turns.last().is_some_and(|last| last.role == TurnRole::Model) {
+            self.push(TurnRole::User, vec![json!({ "text": CONTINUE })]);
         }
         self.turns
     }
 }
 
 /// Writes parts for one model.
-struct Scribe<'a> {
+struct PartWriter<'a> {
     model: &'a str,
-    third: bool,
+    is_gemini_3: bool,
 }
 
-impl Scribe<'_> {
-    fn person(&self, content: &[Content]) -> Vec<Value> {
-        let part = |block: &Content| match block {
-            Content::Text { text, .. } => Some(json!({ "text": text })).filter(|_| !is_blank(text)),
-            Content::Image { data, mime_type } => Some(image(data, mime_type)),
+impl PartWriter<'_> {
+    fn user_parts(&self, content: &[ChatBlock]) -> Vec<Value> {
+        let part = |block: &ChatBlock| match block {
+            ChatBlock::Text { text, .. } => {
+                Some(json!({ "text": text })).filter(|_| !is_blank(text))
+            }
+            ChatBlock::Image { data, mime_type } => Some(image(data, mime_type)),
             _ => None,
         };
         content.iter().filter_map(part).collect()
     }
 
-    fn model(&self, message: &AssistantMessage, calls: &[Answered<'_>]) -> Vec<Value> {
-        let is_own = message.api == API && is_same_model(name(&message.model), self.model);
+    fn model_parts(&self, message: &AssistantMessage, calls: &[PairedCall<'_>]) -> Vec<Value> {
+        let is_own = message.api == API && is_same_model(path_name(&message.model), self.model);
         let mut calls = calls.iter();
-        let part = |block: &Content| match block {
-            Content::Text { text, text_signature } => {
+        let part = |block: &ChatBlock| match block {
+            ChatBlock::Text { text, text_signature } => {
                 let signature = usable(text_signature, is_own);
                 let says_something = !is_blank(text) || signature.is_some();
                 says_something.then(|| signed(json!({ "text": text }), signature))
             }
-            Content::Thinking { thinking, thinking_signature, .. } => {
+            ChatBlock::Thinking { thinking, thinking_signature, .. } => {
                 let signature = usable(thinking_signature, is_own)?;
                 Some(signed(json!({ "text": thinking, "thought": true }), Some(signature)))
             }
-            Content::ToolCall(call) => {
+            ChatBlock::ToolCall(call) => {
                 let signature = usable(&call.thought_signature, is_own);
                 calls.next().map(|answered| signed(self.call(answered), signature))
             }
-            Content::ProviderItem { api, item } => {
+            ChatBlock::ProviderItem { api, item } => {
                 Some(item.clone()).filter(|_| api == API && is_own)
             }
-            Content::Image { .. } | Content::Other(_) => None,
+            ChatBlock::Image { .. } | ChatBlock::Other(_) => None,
         };
         message.content.iter().filter_map(part).collect()
     }
 
-    fn call(&self, answered: &Answered<'_>) -> Value {
-        let mut call = self.head(answered);
-        call.insert("args".into(), as_object(&answered.call.arguments).into());
+    fn call(&self, answered: &PairedCall<'_>) -> Value {
+        let mut call = self.call_head(answered);
+        call.insert("args".into(), arguments_object(&answered.call.arguments).into());
         json!({ "functionCall": call })
     }
 
     /// The answers to all calls of a message, and the images that cannot stand in them (G-12).
-    fn responses(&self, calls: &[Answered<'_>]) -> (Vec<Value>, Vec<Value>) {
+    fn responses(&self, calls: &[PairedCall<'_>]) -> (Vec<Value>, Vec<Value>) {
         let mut images = Vec::new();
         let responses = calls.iter().map(|answered| self.response(answered, &mut images)).collect();
         (responses, images)
     }
 
-    fn response(&self, answered: &Answered<'_>, images: &mut Vec<Value>) -> Value {
-        let shown = answered.result.map(|result| self.person(&result.content)).unwrap_or_default();
+    fn response(&self, answered: &PairedCall<'_>, images: &mut Vec<Value>) -> Value {
+        let shown =
+            answered.result.map(|result| self.user_parts(&result.content)).unwrap_or_default();
         let (texts, mut media): (Vec<_>, Vec<_>) =
             shown.into_iter().partition(|part| part.get("text").is_some());
         let texts: Vec<_> =
@@ -153,9 +162,9 @@ impl Scribe<'_> {
             Some(result) if result.is_error => json!({ "error": texts.join("\n") }),
             Some(_) => json!({ "output": texts.join("\n") }),
         };
-        let mut head = self.head(answered);
+        let mut head = self.call_head(answered);
         head.insert("response".into(), response);
-        if self.third && !media.is_empty() {
+        if self.is_gemini_3 && !media.is_empty() {
             head.insert("parts".into(), media.into());
         } else {
             images.append(&mut media);
@@ -164,9 +173,9 @@ impl Scribe<'_> {
     }
 
     /// What a call and its response have in common (G-6).
-    fn head(&self, answered: &Answered<'_>) -> Map<String, Value> {
+    fn call_head(&self, answered: &PairedCall<'_>) -> Map<String, Value> {
         let mut head = Map::new();
-        if self.third || !answered.call.id.starts_with(OWN_ID) {
+        if self.is_gemini_3 || !answered.call.id.starts_with(GENERATED_ID_PREFIX) {
             head.insert("id".into(), answered.id.clone().into());
         }
         head.insert("name".into(), tool_name(&answered.call.name).into());
@@ -201,9 +210,9 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
 }
 
 /// Signs the first call of each step since the person last spoke (G-7).
-fn sign(turns: &mut [Turn]) {
+fn sign(turns: &mut [GeminiTurn]) {
     let spoken = turns.iter().rposition(is_spoken).unwrap_or_default();
-    for turn in turns.iter_mut().skip(spoken).filter(|turn| turn.speaker == Speaker::Model) {
+    for turn in turns.iter_mut().skip(spoken).filter(|turn| turn.role == TurnRole::Model) {
         let mut calls = turn.parts.iter_mut().filter(|part| part.get("functionCall").is_some());
         if let Some(Value::Object(first)) = calls.next() {
             first.entry("thoughtSignature").or_insert_with(|| NO_SIGNATURE.into());
@@ -213,8 +222,8 @@ fn sign(turns: &mut [Turn]) {
 
 /// Whether the person said something in a turn. One of images alone may belong to results, and a
 /// signature too many does no harm.
-fn is_spoken(turn: &Turn) -> bool {
-    turn.speaker == Speaker::Person && turn.parts.iter().any(|part| part.get("text").is_some())
+fn is_spoken(turn: &GeminiTurn) -> bool {
+    turn.role == TurnRole::User && turn.parts.iter().any(|part| part.get("text").is_some())
 }
 
 fn image(data: &str, mime_type: &str) -> Value {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::schema::{Resolver, object_root, required};
+use crate::schema::{SchemaResolver, object_root, required};
 
 /// Words that are taken over as they are, by type.
 const WORDS: [(&str, &[&str]); 4] = [
@@ -24,16 +24,16 @@ const FORMATS: [(&str, &[&str]); 3] = [
 /// The parameters of a tool; `None` for one without any.
 pub(super) fn parameters(schema: &Value) -> Option<Value> {
     let root = object_root(schema);
-    let mut cleaner = Cleaner { resolver: Resolver::new(schema) };
+    let mut cleaner = SchemaCleaner { resolver: SchemaResolver::new(schema) };
     let object = cleaner.object(&root, &[]);
     object.contains_key("properties").then_some(Value::Object(object))
 }
 
-struct Cleaner<'a> {
-    resolver: Resolver<'a>,
+struct SchemaCleaner<'a> {
+    resolver: SchemaResolver<'a>,
 }
 
-impl Cleaner<'_> {
+impl SchemaCleaner<'_> {
     /// A schema in Gemini's words. `trail` holds the references that led to it.
     fn clean(&mut self, schema: &Value, trail: &[String]) -> Value {
         let mut trail = trail.to_vec();

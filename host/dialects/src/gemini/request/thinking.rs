@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gemini::{is_third, name};
+use crate::gemini::{is_gemini_3, path_name};
 use crate::request::{ModelRequest, ThinkingLevel};
 
 /// The least budget that every model of the second generation takes.
@@ -13,8 +13,8 @@ const BUDGET_MAX_TOKENS: u64 = 24_576;
 
 /// The `thinkingConfig`; `None` leaves it to the model. Models that are neither refuse the field.
 pub(super) fn config(request: &ModelRequest) -> Option<Value> {
-    let model = name(&request.model);
-    if is_third(model) {
+    let model = path_name(&request.model);
+    if is_gemini_3(model) {
         let level = level(model, request.thinking)?;
         return Some(json!({ "thinkingLevel": level, "includeThoughts": true }));
     }

@@ -7,7 +7,7 @@ use crate::conversations::request;
 use crate::request::ThinkingLevel;
 
 fn asked(model: &str) -> ModelRequest {
-    request(model, vec![ChatMessage::user("a")])
+    request(model, vec![ChatMessage::from_user_text("a")])
 }
 
 #[test]
@@ -24,14 +24,14 @@ fn a_request_has_its_address_and_its_body() {
 
 #[test]
 fn counting_asks_with_the_prompt_alone() {
-    let (path, body) = Gemini.count(&asked("models/gemini-2.5-pro")).unwrap();
+    let (path, body) = Gemini.count_request(&asked("models/gemini-2.5-pro")).unwrap();
     assert_eq!(path, "/v1beta/models/gemini-2.5-pro:countTokens");
     let counted = body["generateContentRequest"].as_object().unwrap();
     let fields: Vec<_> = counted.keys().collect();
     assert_eq!(fields, ["model", "systemInstruction", "contents", "tools"]);
     assert_eq!(counted["model"], "models/gemini-2.5-pro");
-    assert_eq!(Gemini.counted(&json!({ "totalTokens": 17 })), Some(17));
-    assert_eq!(Gemini.counted(&json!({})), None);
+    assert_eq!(Gemini.parse_count(&json!({ "totalTokens": 17 })), Some(17));
+    assert_eq!(Gemini.parse_count(&json!({})), None);
 }
 
 #[test]

@@ -4,24 +4,29 @@ use serde_json::json;
 
 use super::*;
 use crate::conversations::{call, image, request, result, result_of, says, thinks, tool};
-use crate::message::{Content, ToolCall};
+use crate::message::{ChatBlock, ToolCallBlock};
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::user(text)
+    ChatMessage::from_user_text(text)
 }
 
-fn said(model: &str, content: Vec<Content>) -> ChatMessage {
+fn said(model: &str, content: Vec<ChatBlock>) -> ChatMessage {
     says(API, model, content)
 }
 
-fn read(id: &str) -> Content {
+fn read(id: &str) -> ChatBlock {
     call(id, "read", json!({ "path": "p" }))
 }
 
-fn signed(id: &str, signature: &str) -> Content {
+fn signed(id: &str, signature: &str) -> ChatBlock {
     let arguments = json!({});
     let thought_signature = Some(signature.to_owned());
-    Content::ToolCall(ToolCall { id: id.into(), name: "read".into(), arguments, thought_signature })
+    ChatBlock::ToolCall(ToolCallBlock {
+        id: id.into(),
+        name: "read".into(),
+        arguments,
+        thought_signature,
+    })
 }
 
 /// Roles and the kinds of the parts.
@@ -39,9 +44,9 @@ fn outline(contents: &Value) -> Vec<String> {
 fn g_01_nothing_empty_is_sent() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![Content::text(" ")]),
+        said(SECOND, vec![ChatBlock::text(" ")]),
         user("\n"),
-        said(SECOND, vec![thinks("unsigned", None), Content::text("b")]),
+        said(SECOND, vec![thinks("unsigned", None), ChatBlock::text("b")]),
         user("c"),
     ];
     let contents = encoded(SECOND, messages);
@@ -55,7 +60,7 @@ fn g_02_the_first_turn_is_of_the_user() {
     let orphaned = encoded(SECOND, vec![result("1", "one"), user("a")]);
     assert_eq!(outline(&orphaned), ["user: text"]);
     assert_eq!(outline(&encoded(SECOND, Vec::new())), ["user: text"]);
-    let open = encoded(SECOND, vec![user("a"), said(SECOND, vec![Content::text("b")])]);
+    let open = encoded(SECOND, vec![user("a"), said(SECOND, vec![ChatBlock::text("b")])]);
     assert_eq!(outline(&open), ["user: text", "model: text", "user: text"]);
 }
 
@@ -63,7 +68,7 @@ fn g_02_the_first_turn_is_of_the_user() {
 fn g_03_calls_come_right_after_the_user_or_a_response() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![Content::text("b")]),
+        said(SECOND, vec![ChatBlock::text("b")]),
         said(SECOND, vec![read("1")]),
         result("1", "one"),
         said(SECOND, vec![read("2")]),
@@ -166,7 +171,7 @@ fn g_07_the_first_call_of_each_step_of_this_turn_is_signed() {
 fn g_08_signatures_are_of_this_model_and_base64() {
     let signature = |model: &str, signature: &str| {
         let text_signature = Some(signature.to_owned());
-        let text = Content::Text { text: "b".into(), text_signature };
+        let text = ChatBlock::Text { text: "b".into(), text_signature };
         let messages = vec![user("a"), said(model, vec![text]), user("c")];
         encoded(THIRD, messages)[1]["parts"][0].get("thoughtSignature").cloned()
     };
@@ -180,10 +185,10 @@ fn g_08_signatures_are_of_this_model_and_base64() {
 
 #[test]
 fn g_08_parts_with_signatures_stay_alone() {
-    let empty = Content::Text { text: String::new(), text_signature: Some("QUJD".into()) };
+    let empty = ChatBlock::Text { text: String::new(), text_signature: Some("QUJD".into()) };
     let thought = thinks("hm", Some("QUJD"));
     let messages =
-        vec![user("a"), said(THIRD, vec![thought, Content::text("b"), empty]), user("c")];
+        vec![user("a"), said(THIRD, vec![thought, ChatBlock::text("b"), empty]), user("c")];
     let parts = json!([
         { "text": "hm", "thought": true, "thoughtSignature": "QUJD" },
         { "text": "b" },
@@ -197,7 +202,7 @@ fn g_09_arguments_and_responses_are_objects() {
     let messages = vec![
         user("a"),
         said(SECOND, vec![call("1", "read", json!("p")), call("2", "read", Value::Null)]),
-        result_of("1", vec![Content::text("no"), Content::text("way")], true),
+        result_of("1", vec![ChatBlock::text("no"), ChatBlock::text("way")], true),
         result_of("2", Vec::new(), false),
     ];
     let contents = encoded(SECOND, messages);
@@ -239,7 +244,7 @@ fn g_12_images_stand_in_responses_of_the_third_generation_alone() {
         vec![
             user("a"),
             said(model, vec![read("1"), read("2")]),
-            result_of("1", vec![Content::text("see"), image()], false),
+            result_of("1", vec![ChatBlock::text("see"), image()], false),
             result("2", "two"),
             user("b"),
         ]
@@ -260,7 +265,7 @@ fn g_12_images_stand_in_responses_of_the_third_generation_alone() {
 
 #[test]
 fn an_image_that_cannot_be_shown_becomes_words() {
-    let moving = Content::Image { data: "QQ==".into(), mime_type: "image/gif".into() };
+    let moving = ChatBlock::Image { data: "QQ==".into(), mime_type: "image/gif".into() };
     let messages =
         vec![user("a"), said(THIRD, vec![read("1")]), result_of("1", vec![moving], false)];
     let response = encoded(THIRD, messages)[2]["parts"][0]["functionResponse"]["response"].take();

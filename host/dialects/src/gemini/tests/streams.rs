@@ -3,18 +3,18 @@
 use serde_json::json;
 
 use super::*;
-use crate::dialect::{Answer, Frame, StreamFault};
-use crate::failure::Refusal;
-use crate::message::{Content, StopReason, ToolCall, Usage};
+use crate::dialect::{ModelResponse, StreamError, StreamFrame};
+use crate::failure::ProviderRefusal;
+use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
 /// The answer of a stream, and what was heard while it came.
-fn read(frames: &[Value]) -> (Result<Answer, StreamFault>, Vec<String>) {
-    let mut decoder = Gemini.decoder();
+fn read(frames: &[Value]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
+    let mut decoder = Gemini.new_decoder();
     let mut heard = Vec::new();
     for data in frames.iter().map(Value::to_string) {
         let mut parts = |part: StreamPart<'_>| heard.push(format!("{part:?}"));
-        if let Err(fault) = decoder.push(Frame { event: "", data: &data }, &mut parts) {
+        if let Err(fault) = decoder.push(StreamFrame { event: "", data: &data }, &mut parts) {
             return (Err(fault), heard);
         }
     }
@@ -36,9 +36,14 @@ fn ended(parts: Value, reason: &str) -> Value {
     frame
 }
 
-fn tool_call(id: &str, name: &str, arguments: Value, signature: Option<&str>) -> Content {
+fn tool_call(id: &str, name: &str, arguments: Value, signature: Option<&str>) -> ChatBlock {
     let thought_signature = signature.map(str::to_owned);
-    Content::ToolCall(ToolCall { id: id.into(), name: name.into(), arguments, thought_signature })
+    ChatBlock::ToolCall(ToolCallBlock {
+        id: id.into(),
+        name: name.into(),
+        arguments,
+        thought_signature,
+    })
 }
 
 #[test]
@@ -62,25 +67,25 @@ fn thoughts_text_and_calls_are_put_together() {
         last,
     ];
     let (answer, heard) = read(&frames);
-    let thinking = Content::Thinking {
+    let thinking = ChatBlock::Thinking {
         thinking: "I see 看".into(),
         thinking_signature: None,
         redacted: false,
     };
-    let expected = Answer {
+    let expected = ModelResponse {
         content: vec![
             thinking,
-            Content::text("I read two."),
+            ChatBlock::text("I read two."),
             tool_call("fc1", "read", json!({ "path": "a" }), Some("RA==")),
             tool_call("fc2", "list", json!({}), None),
-            Content::Text { text: String::new(), text_signature: Some("QUJD".into()) },
+            ChatBlock::Text { text: String::new(), text_signature: Some("QUJD".into()) },
         ],
-        usage: Usage {
+        usage: TokenUsage {
             input: 207,
             output: 50,
             cache_read: 800,
             total_tokens: 1_057,
-            ..Usage::default()
+            ..TokenUsage::default()
         },
         stop_reason: StopReason::ToolUse,
         raw_stop_reason: "STOP".into(),
@@ -106,8 +111,8 @@ fn calls_without_ids_get_one_that_is_always_the_same_and_never_twice() {
         let mut frame = ended(json!([call, call]), "STOP");
         frame["responseId"] = response.into();
         let content = read(&[frame]).0.unwrap().content;
-        let id = |block: &Content| match block {
-            Content::ToolCall(call) => call.id.clone(),
+        let id = |block: &ChatBlock| match block {
+            ChatBlock::ToolCall(call) => call.id.clone(),
             other => panic!("{other:?}"),
         };
         content.iter().map(id).collect::<Vec<_>>()
@@ -123,8 +128,8 @@ fn text_after_a_signature_is_a_block_of_its_own() {
     let parts = json!([
         { "text": "a" }, { "text": "b", "thoughtSignature": "QUJD" }, { "text": "c" }, { "text": "d" },
     ]);
-    let signed = Content::Text { text: "b".into(), text_signature: Some("QUJD".into()) };
-    let expected = [Content::text("a"), signed, Content::text("cd")];
+    let signed = ChatBlock::Text { text: "b".into(), text_signature: Some("QUJD".into()) };
+    let expected = [ChatBlock::text("a"), signed, ChatBlock::text("cd")];
     assert_eq!(read(&[ended(parts, "STOP")]).0.unwrap().content, expected);
 }
 
@@ -132,7 +137,7 @@ fn text_after_a_signature_is_a_block_of_its_own() {
 fn other_parts_are_kept_as_they_came() {
     let code = json!({ "executableCode": { "language": "PYTHON", "code": "1" } });
     let answer = read(&[ended(json!([code, {}]), "STOP")]).0.unwrap();
-    let expected = [Content::ProviderItem { api: API.into(), item: code }];
+    let expected = [ChatBlock::ProviderItem { api: API.into(), item: code }];
     assert_eq!(answer.content, expected);
 }
 
@@ -153,7 +158,9 @@ fn reasons_keep_the_words_of_the_provider() {
 #[test]
 fn a_blocked_prompt_and_errors_refuse() {
     let refused = |frame: Value| match read(&[piece(json!([])), frame]).0 {
-        Err(StreamFault::Refused(Refusal { status: None, code, message })) => (code, message),
+        Err(StreamError::Refused(ProviderRefusal { status: None, code, message })) => {
+            (code, message)
+        }
         other => panic!("{other:?}"),
     };
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" } });
@@ -169,14 +176,14 @@ fn a_blocked_prompt_and_errors_refuse() {
 
 #[test]
 fn a_stream_without_a_reason_is_cut() {
-    assert_eq!(read(&[piece(json!([{ "text": "half" }]))]).0, Err(StreamFault::Cut));
+    assert_eq!(read(&[piece(json!([{ "text": "half" }]))]).0, Err(StreamError::Cut));
     let unspecified = ended(json!([]), "FINISH_REASON_UNSPECIFIED");
-    assert_eq!(read(&[unspecified]).0, Err(StreamFault::Cut));
+    assert_eq!(read(&[unspecified]).0, Err(StreamError::Cut));
 }
 
 #[test]
 fn what_is_no_json_is_nonsense() {
-    let mut decoder = Gemini.decoder();
-    let fault = decoder.push(Frame { event: "", data: "<html>" }, &mut |_| {});
-    assert!(matches!(fault, Err(StreamFault::Nonsense { .. })));
+    let mut decoder = Gemini.new_decoder();
+    let fault = decoder.push(StreamFrame { event: "", data: "<html>" }, &mut |_| {});
+    assert!(matches!(fault, Err(StreamError::InvalidFrame { .. })));
 }

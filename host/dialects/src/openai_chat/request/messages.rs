@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call_id::{CallIds, IdRule};
 use crate::message::{
-    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, as_object,
+    AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, arguments_object,
 };
 use crate::openai_chat::compat::Compat;
 use crate::request::ModelRequest;
@@ -13,13 +13,13 @@ use crate::request::ModelRequest;
 const CALL_ID_MAX_CHARS: usize = 40;
 
 /// The messages of a request; never empty.
-pub(super) fn of(request: &ModelRequest, compat: &Compat) -> Vec<Value> {
+pub(super) fn request_messages(request: &ModelRequest, compat: &Compat) -> Vec<Value> {
     let rule = match compat.nine_char_ids {
         true => IdRule::Mistral,
         false => IdRule::Any { max_chars: CALL_ID_MAX_CHARS },
     };
-    let ids = CallIds::of(&request.messages, rule);
-    let mut writer = Writer { compat, ids, written: Vec::new(), images: Vec::new() };
+    let ids = CallIds::from_messages(&request.messages, rule);
+    let mut writer = MessageWriter { compat, ids, written: Vec::new(), images: Vec::new() };
     if !request.system.is_empty() {
         let role = if compat.developer_role { "developer" } else { "system" };
         writer.written.push(json!({ "role": role, "content": request.system }));
@@ -35,7 +35,7 @@ pub(super) fn of(request: &ModelRequest, compat: &Compat) -> Vec<Value> {
     writer.written
 }
 
-struct Writer<'a> {
+struct MessageWriter<'a> {
     compat: &'a Compat,
     ids: CallIds,
     written: Vec<Value>,
@@ -43,7 +43,7 @@ struct Writer<'a> {
     images: Vec<Value>,
 }
 
-impl Writer<'_> {
+impl MessageWriter<'_> {
     fn write(&mut self, message: &ChatMessage) {
         match message {
             ChatMessage::ToolResult(result) => self.write_result(result),
@@ -92,15 +92,15 @@ impl Writer<'_> {
         self.written.push(Value::Object(written));
     }
 
-    fn call(&self, call: &ToolCall) -> Value {
-        let arguments = Value::Object(as_object(&call.arguments)).to_string();
+    fn call(&self, call: &ToolCallBlock) -> Value {
+        let arguments = Value::Object(arguments_object(&call.arguments)).to_string();
         let function = json!({ "name": call.name, "arguments": arguments });
-        json!({ "id": self.ids.get(&call.id), "type": "function", "function": function })
+        json!({ "id": self.ids.wire_id(&call.id), "type": "function", "function": function })
     }
 
     /// O-8: the content of a result is text; its images wait.
     fn write_result(&mut self, result: &ToolResultMessage) {
-        let id = self.ids.get(&result.tool_call_id);
+        let id = self.ids.wire_id(&result.tool_call_id);
         let images: Vec<_> = result.content.iter().filter_map(image).collect();
         let text = match texts(&result.content) {
             text if !text.is_empty() => text,
@@ -129,13 +129,13 @@ impl Writer<'_> {
 }
 
 /// A string where there is nothing but text, else parts; `None` where there is nothing.
-fn user_content(blocks: &[Content]) -> Option<Value> {
-    if !blocks.iter().any(|block| matches!(block, Content::Image { .. })) {
+fn user_content(blocks: &[ChatBlock]) -> Option<Value> {
+    if !blocks.iter().any(|block| matches!(block, ChatBlock::Image { .. })) {
         let text = texts(blocks);
         return (!text.is_empty()).then(|| text.into());
     }
-    let part = |block: &Content| match block {
-        Content::Text { text, .. } if !text.is_empty() => {
+    let part = |block: &ChatBlock| match block {
+        ChatBlock::Text { text, .. } if !text.is_empty() => {
             Some(json!({ "type": "text", "text": text }))
         }
         other => image(other),
@@ -143,23 +143,23 @@ fn user_content(blocks: &[Content]) -> Option<Value> {
     Some(blocks.iter().filter_map(part).collect::<Vec<_>>().into())
 }
 
-fn image(block: &Content) -> Option<Value> {
-    let Content::Image { data, mime_type } = block else { return None };
+fn image(block: &ChatBlock) -> Option<Value> {
+    let ChatBlock::Image { data, mime_type } = block else { return None };
     let url = format!("data:{mime_type};base64,{data}");
     Some(json!({ "type": "image_url", "image_url": { "url": url } }))
 }
 
-fn texts(blocks: &[Content]) -> String {
-    let text = |block: &'_ Content| match block {
-        Content::Text { text, .. } if !text.is_empty() => Some(text.clone()),
+fn texts(blocks: &[ChatBlock]) -> String {
+    let text = |block: &'_ ChatBlock| match block {
+        ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.clone()),
         _ => None,
     };
     blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
-fn thinking(blocks: &[Content]) -> String {
-    let thought = |block: &'_ Content| match block {
-        Content::Thinking { thinking, .. } => Some(thinking.clone()),
+fn thinking(blocks: &[ChatBlock]) -> String {
+    let thought = |block: &'_ ChatBlock| match block {
+        ChatBlock::Thinking { thinking, .. } => Some(thinking.clone()),
         _ => None,
     };
     blocks.iter().filter_map(thought).collect::<Vec<_>>().join("\n")

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::*;
-use crate::dialect::{Answer, Frame, StreamFault};
-use crate::message::{StopReason, Usage};
+use crate::dialect::{ModelResponse, StreamError, StreamFrame};
+use crate::message::{StopReason, TokenUsage};
 use crate::request::StreamPart;
 
 /// The answer that frames make, and what was heard on the way.
-fn decoded(frames: &[&str]) -> (Result<Answer, StreamFault>, Vec<String>) {
-    let mut decoder = OpenAiChat::default().decoder();
+fn decoded(frames: &[&str]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
+    let mut decoder = OpenAiChat::default().new_decoder();
     let mut heard = Vec::new();
     let mut hear = |part: StreamPart<'_>| {
         heard.push(match part {
@@ -19,14 +19,14 @@ fn decoded(frames: &[&str]) -> (Result<Answer, StreamFault>, Vec<String>) {
         });
     };
     for data in frames {
-        if let Err(fault) = decoder.push(Frame { event: "", data }, &mut hear) {
+        if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut hear) {
             return (Err(fault), heard);
         }
     }
     (decoder.finish(), heard)
 }
 
-fn answer(deltas: &[Value]) -> (Answer, Vec<String>) {
+fn answer(deltas: &[Value]) -> (ModelResponse, Vec<String>) {
     let chunk = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
     let mut frames: Vec<_> = deltas.iter().map(chunk).collect();
     frames.push(json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}).to_string());
@@ -35,14 +35,14 @@ fn answer(deltas: &[Value]) -> (Answer, Vec<String>) {
     (answer.unwrap(), heard)
 }
 
-fn call(id: &str, name: &str, arguments: Value) -> Content {
+fn call(id: &str, name: &str, arguments: Value) -> ChatBlock {
     let (id, name) = (id.to_owned(), name.to_owned());
-    Content::ToolCall(ToolCall { id, name, arguments, thought_signature: None })
+    ChatBlock::ToolCall(ToolCallBlock { id, name, arguments, thought_signature: None })
 }
 
-fn thinking(text: &str, field: &str) -> Content {
+fn thinking(text: &str, field: &str) -> ChatBlock {
     let thinking_signature = Some(field.to_owned());
-    Content::Thinking { thinking: text.to_owned(), thinking_signature, redacted: false }
+    ChatBlock::Thinking { thinking: text.to_owned(), thinking_signature, redacted: false }
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn thinking_has_many_names() {
     for field in ["reasoning_content", "reasoning", "reasoning_text"] {
         let (answer, heard) =
             answer(&[json!({field: "h"}), json!({field: "m"}), json!({"content": "yes"})]);
-        assert_eq!(answer.content, [thinking("hm", field), Content::text("yes")]);
+        assert_eq!(answer.content, [thinking("hm", field), ChatBlock::text("yes")]);
         assert_eq!(heard, ["(h)", "(m)", "yes"]);
     }
     let twice = json!({"reasoning": "hm", "reasoning_content": "hm"});
@@ -98,29 +98,34 @@ fn thinking_has_many_names() {
         {"type": "text", "text": "yes"}]});
     assert_eq!(
         answer(&[parts]).0.content,
-        [thinking("hm", "reasoning_content"), Content::text("yes")]
+        [thinking("hm", "reasoning_content"), ChatBlock::text("yes")]
     );
 }
 
 #[test]
 fn every_token_of_a_prompt_is_counted_once() {
-    let check = |usage: Value, expected: Usage| {
+    let check = |usage: Value, expected: TokenUsage| {
         let stop = json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage});
         let (answer, _) = decoded(&[&stop.to_string()]);
-        assert_eq!(answer.unwrap().usage, expected.summed(), "{usage}");
+        assert_eq!(answer.unwrap().usage, expected.with_total(), "{usage}");
     };
     let openai = json!({"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109,
         "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
         "completion_tokens_details": {"reasoning_tokens": 5}});
-    let counts =
-        Usage { input: 30, output: 9, cache_read: 60, cache_write: 10, ..Usage::default() };
+    let counts = TokenUsage {
+        input: 30,
+        output: 9,
+        cache_read: 60,
+        cache_write: 10,
+        ..TokenUsage::default()
+    };
     check(openai, counts);
     let deepseek =
         json!({"prompt_tokens": 100, "completion_tokens": 9, "prompt_cache_hit_tokens": 60});
-    check(deepseek, Usage { input: 40, output: 9, cache_read: 60, ..Usage::default() });
+    check(deepseek, TokenUsage { input: 40, output: 9, cache_read: 60, ..TokenUsage::default() });
     let senseless = json!({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 60}});
-    check(senseless, Usage { cache_read: 5, ..Usage::default() });
-    check(json!(null), Usage::default());
+    check(senseless, TokenUsage { cache_read: 5, ..TokenUsage::default() });
+    check(json!(null), TokenUsage::default());
 }
 
 #[test]
@@ -142,8 +147,8 @@ fn why_it_stopped() {
 #[test]
 fn a_stream_without_its_end_is_cut() {
     let text = json!({"choices": [{"delta": {"content": "x"}}]}).to_string();
-    assert_eq!(decoded(&[&text]).0, Err(StreamFault::Cut));
-    assert_eq!(decoded(&[]).0, Err(StreamFault::Cut));
+    assert_eq!(decoded(&[&text]).0, Err(StreamError::Cut));
+    assert_eq!(decoded(&[]).0, Err(StreamError::Cut));
     // Some servers forget the reason and send the end.
     assert_eq!(decoded(&[&text, "[DONE]"]).0.unwrap().stop_reason, StopReason::Stop);
 }
@@ -153,10 +158,13 @@ fn errors_in_a_stream_are_errors() {
     let error =
         json!({"error": {"message": "too long", "code": "context_length_exceeded"}, "choices": []});
     let (fault, _) = decoded(&[&error.to_string()]);
-    let Err(StreamFault::Refused(refusal)) = fault else { panic!("{fault:?}") };
+    let Err(StreamError::Refused(refusal)) = fault else { panic!("{fault:?}") };
     assert_eq!((refusal.status, refusal.code.as_str()), (None, "context_length_exceeded"));
     for nonsense in ["{\"cho", "7", "<html>"] {
-        assert!(matches!(decoded(&[nonsense]).0, Err(StreamFault::Nonsense { .. })), "{nonsense}");
+        assert!(
+            matches!(decoded(&[nonsense]).0, Err(StreamError::InvalidFrame { .. })),
+            "{nonsense}"
+        );
     }
     // Azure's first chunk has no choice; some have `error: null`.
     let first = json!({"choices": [], "error": null, "prompt_filter_results": []}).to_string();

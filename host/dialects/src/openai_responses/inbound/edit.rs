@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Sort, call_id_of, read, sort, string, type_of};
-use crate::inbound::Edit;
-use crate::message::{ChatMessage, Content};
+use super::{ItemKind, call_id_of, item_kind, parse_item, string, type_of};
+use crate::inbound::ItemEdit;
+use crate::message::{ChatBlock, ChatMessage};
 
 /// Items of one unit, written anew.
-pub(super) fn changed(items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
-    let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| read(item)).collect();
-    let is_answer = items.first().is_some_and(|item| sort(item) == Sort::Answer);
+pub(super) fn edit_items(items: &[&str], edits: &[ItemEdit<'_>]) -> Vec<Value> {
+    let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| parse_item(item)).collect();
+    let is_answer = items.first().is_some_and(|item| item_kind(item) == ItemKind::Answer);
     match edits.first() {
-        None | Some(Edit::Keep) => items.into_iter().map(Value::from).collect(),
-        Some(Edit::Drop) => Vec::new(),
-        Some(Edit::ReplaceText(text)) if is_answer => retell(items, text),
-        Some(Edit::ReplaceMessage(message)) if is_answer => rewrite(&items, message),
+        None | Some(ItemEdit::Keep) => items.into_iter().map(Value::from).collect(),
+        Some(ItemEdit::Drop) => Vec::new(),
+        Some(ItemEdit::ReplaceText(text)) if is_answer => retell(items, text),
+        Some(ItemEdit::ReplaceMessage(message)) if is_answer => rewrite(&items, message),
         Some(edit) => items.into_iter().map(|item| change_one(item, edit)).collect(),
     }
 }
@@ -49,19 +49,19 @@ fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
     let thinks = message
         .content()
         .iter()
-        .any(|block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)));
-    let written = |block: &Content| match block {
-        Content::Text { text, .. } if text.trim().is_empty() => None,
-        Content::Text { text, .. } => Some(spoken(text)),
-        Content::ToolCall(call) => {
+        .any(|block| matches!(block, ChatBlock::ProviderItem { item, .. } if is_reasoning(item)));
+    let written = |block: &ChatBlock| match block {
+        ChatBlock::Text { text, .. } if text.trim().is_empty() => None,
+        ChatBlock::Text { text, .. } => Some(spoken(text)),
+        ChatBlock::ToolCall(call) => {
             let mut item = items.iter().find(|item| string(item, "call_id") == call.id)?.clone();
             if !thinks {
                 item.shift_remove("id");
             }
             Some(asked(item, &call.arguments))
         }
-        Content::ProviderItem { item, .. } => Some(item.clone()),
-        Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
+        ChatBlock::ProviderItem { item, .. } => Some(item.clone()),
+        ChatBlock::Thinking { .. } | ChatBlock::Image { .. } | ChatBlock::Other(_) => None,
     };
     message.content().iter().filter_map(written).collect()
 }
@@ -79,30 +79,30 @@ fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
 }
 
 /// A message of the person, an instruction or a result, with other content.
-fn change_one(mut item: Map<String, Value>, edit: &Edit<'_>) -> Value {
-    let is_result = sort(&item) == Sort::Result;
+fn change_one(mut item: Map<String, Value>, edit: &ItemEdit<'_>) -> Value {
+    let is_result = item_kind(&item) == ItemKind::Result;
     if is_result && !is_retellable(&item) {
         return item.into();
     }
     let key = if is_result { "output" } else { "content" };
     let content: Value = match edit {
-        Edit::ReplaceText(text) if key == "output" => text.clone().into_owned().into(),
-        Edit::ReplaceText(text) => json!([{ "type": "input_text", "text": text }]),
-        Edit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
-        Edit::Keep | Edit::Drop => return item.into(),
+        ItemEdit::ReplaceText(text) if key == "output" => text.clone().into_owned().into(),
+        ItemEdit::ReplaceText(text) => json!([{ "type": "input_text", "text": text }]),
+        ItemEdit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
+        ItemEdit::Keep | ItemEdit::Drop => return item.into(),
     };
     item.insert(key.into(), content);
     item.into()
 }
 
-fn wire_of(block: &Content) -> Option<Value> {
+fn wire_of(block: &ChatBlock) -> Option<Value> {
     match block {
-        Content::Text { text, .. } => Some(json!({ "type": "input_text", "text": text })),
-        Content::Image { data, mime_type } => {
+        ChatBlock::Text { text, .. } => Some(json!({ "type": "input_text", "text": text })),
+        ChatBlock::Image { data, mime_type } => {
             let url = format!("data:{mime_type};base64,{data}");
             Some(json!({ "type": "input_image", "image_url": url }))
         }
-        Content::Other(part) => Some(part.clone()),
+        ChatBlock::Other(part) => Some(part.clone()),
         _ => None,
     }
 }

@@ -7,38 +7,38 @@ use serde_json::value::RawValue;
 
 /// The items; none for a string.
 #[derive(Debug, Default)]
-pub(super) struct Input<'a> {
+pub(super) struct InputField<'a> {
     pub(super) items: Vec<&'a RawValue>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Input<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for InputField<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader)
+        from.deserialize_any(InputVisitor)
     }
 }
 
-struct Reader;
+struct InputVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Input<'de>;
+impl<'de> Visitor<'de> for InputVisitor {
+    type Value = InputField<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string or a list of items")
     }
 
-    fn visit_str<E>(self, _text: &str) -> Result<Input<'de>, E> {
-        Ok(Input::default())
+    fn visit_str<E>(self, _text: &str) -> Result<InputField<'de>, E> {
+        Ok(InputField::default())
     }
 
-    fn visit_unit<E>(self) -> Result<Input<'de>, E> {
-        Ok(Input::default())
+    fn visit_unit<E>(self) -> Result<InputField<'de>, E> {
+        Ok(InputField::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Input<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<InputField<'de>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {
             items.push(item);
         }
-        Ok(Input { items })
+        Ok(InputField { items })
     }
 }

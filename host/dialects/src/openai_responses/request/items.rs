@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::rules::{Item, obeyed};
-use crate::blocks::{Image, images_of, text_of};
+use super::rules::{InputItem, apply_rules};
+use crate::blocks::{InlineImage, images_of, text_of};
 use crate::call_id::{CallIds, IdRule};
 use crate::message::{
-    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, UserMessage, as_object,
+    AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
+    arguments_object,
 };
 use crate::openai_responses::{API, ID_MAX_CHARS};
 
@@ -17,36 +18,36 @@ const ONLY_IMAGES: &str = "(the images follow below)";
 const TOOL_NAME_MAX_CHARS: usize = 64;
 
 /// The input items of a conversation. They keep the rules of pairs, ids and reasoning.
-pub(in crate::openai_responses) fn input(messages: &[ChatMessage]) -> Vec<Value> {
+pub(in crate::openai_responses) fn input_items(messages: &[ChatMessage]) -> Vec<Value> {
     let mut items = Vec::new();
-    let mut shown = ShownImages::default();
-    let ids = CallIds::of(messages, IdRule::Any { max_chars: ID_MAX_CHARS });
+    let mut shown = ResultImages::default();
+    let ids = CallIds::from_messages(messages, IdRule::Any { max_chars: ID_MAX_CHARS });
     for (origin, message) in messages.iter().enumerate() {
         let values = match message {
             ChatMessage::ToolResult(result) => {
-                shown.take(result);
+                shown.collect(result);
                 vec![result_item(result, &ids)]
             }
-            ChatMessage::User(user) => shown.flushed().chain(user_item(user)).collect(),
+            ChatMessage::User(user) => shown.flush().chain(user_item(user)).collect(),
             ChatMessage::Assistant(answer) => {
-                shown.flushed().chain(answer_items(answer, &ids)).collect()
+                shown.flush().chain(answer_items(answer, &ids)).collect()
             }
         };
-        items.extend(values.into_iter().map(|value| Item { value, origin }));
+        items.extend(values.into_iter().map(|value| InputItem { value, origin }));
     }
     let after = messages.len();
-    items.extend(shown.flushed().map(|value| Item { value, origin: after }));
-    obeyed(items)
+    items.extend(shown.flush().map(|value| InputItem { value, origin: after }));
+    apply_rules(items)
 }
 
 /// Images of results, held back until all results of their round are said.
 #[derive(Default)]
-struct ShownImages {
+struct ResultImages {
     parts: Vec<Value>,
 }
 
-impl ShownImages {
-    fn take(&mut self, result: &ToolResultMessage) {
+impl ResultImages {
+    fn collect(&mut self, result: &ToolResultMessage) {
         let images = images_of(&result.content);
         if !images.is_empty() {
             let title = format!("(images of the result of {})", result.tool_name);
@@ -55,18 +56,18 @@ impl ShownImages {
         }
     }
 
-    fn flushed(&mut self) -> impl Iterator<Item = Value> + use<> {
+    fn flush(&mut self) -> impl Iterator<Item = Value> + use<> {
         user_message(std::mem::take(&mut self.parts)).into_iter()
     }
 }
 
 fn user_item(user: &UserMessage) -> Option<Value> {
-    let part = |block: &Content| match block {
-        Content::Text { text, .. } if !text.is_empty() => {
+    let part = |block: &ChatBlock| match block {
+        ChatBlock::Text { text, .. } if !text.is_empty() => {
             Some(json!({ "type": "input_text", "text": text }))
         }
-        Content::Image { data, mime_type } if !data.is_empty() => {
-            Some(image_part(Image { data, mime_type }))
+        ChatBlock::Image { data, mime_type } if !data.is_empty() => {
+            Some(image_part(InlineImage { data, mime_type }))
         }
         _ => None,
     };
@@ -78,7 +79,7 @@ fn user_message(parts: Vec<Value>) -> Option<Value> {
     (!parts.is_empty()).then(message)
 }
 
-fn image_part(image: Image<'_>) -> Value {
+fn image_part(image: InlineImage<'_>) -> Value {
     let url = format!("data:{};base64,{}", image.mime_type, image.data);
     json!({ "type": "input_image", "detail": "auto", "image_url": url })
 }
@@ -88,22 +89,24 @@ fn result_item(result: &ToolResultMessage, ids: &CallIds) -> Value {
     if output.is_empty() && !images_of(&result.content).is_empty() {
         ONLY_IMAGES.clone_into(&mut output);
     }
-    let call_id = ids.get(&result.tool_call_id);
+    let call_id = ids.wire_id(&result.tool_call_id);
     json!({ "type": "function_call_output", "call_id": call_id, "output": output })
 }
 
 fn answer_items(answer: &AssistantMessage, ids: &CallIds) -> Vec<Value> {
-    let item = |block: &Content| match block {
-        Content::Text { text, .. } if text.is_empty() => None,
-        Content::Text { text, text_signature } => {
+    let item = |block: &ChatBlock| match block {
+        ChatBlock::Text { text, .. } if text.is_empty() => None,
+        ChatBlock::Text { text, text_signature } => {
             Some(text_item(text, text_signature.as_deref().filter(|_| answer.api == API)))
         }
         // Thinking of another dialect, and images, which no answer holds, have no place here.
-        Content::Thinking { thinking_signature, .. } if answer.api == API => {
+        ChatBlock::Thinking { thinking_signature, .. } if answer.api == API => {
             reasoning_item(thinking_signature.as_deref()?)
         }
-        Content::ToolCall(call) => Some(call_item(call, ids)),
-        Content::ProviderItem { api, item } if api == API && item.is_object() => Some(item.clone()),
+        ChatBlock::ToolCall(call) => Some(call_item(call, ids)),
+        ChatBlock::ProviderItem { api, item } if api == API && item.is_object() => {
+            Some(item.clone())
+        }
         _ => None,
     };
     answer.content.iter().filter_map(item).collect()
@@ -133,12 +136,12 @@ fn reasoning_item(signature: &str) -> Option<Value> {
     Some(Value::Object(item))
 }
 
-fn call_item(call: &ToolCall, ids: &CallIds) -> Value {
+fn call_item(call: &ToolCallBlock, ids: &CallIds) -> Value {
     json!({
         "type": "function_call",
-        "call_id": ids.get(&call.id),
+        "call_id": ids.wire_id(&call.id),
         "name": tool_name(&call.name),
-        "arguments": Value::Object(as_object(&call.arguments)).to_string(),
+        "arguments": Value::Object(arguments_object(&call.arguments)).to_string(),
     })
 }
 

@@ -23,14 +23,14 @@ const ID_PREFIXES: [(&str, &str); 5] = [
 
 /// An input item.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Item {
+pub(super) struct InputItem {
     /// It.
     pub(super) value: Value,
     /// The position of the message that it comes from.
     pub(super) origin: usize,
 }
 
-impl Item {
+impl InputItem {
     fn kind(&self) -> &str {
         self.text("type")
     }
@@ -40,24 +40,24 @@ impl Item {
     }
 
     /// The id of the call that this item makes; searches of the server have none.
-    fn call(&self) -> Option<&str> {
+    fn call_id(&self) -> Option<&str> {
         Some(self.text("call_id")).filter(|id| !id.is_empty() && self.kind().ends_with("_call"))
     }
 
     /// The id of the call that this item answers.
-    fn answers(&self) -> Option<&str> {
+    fn answered_call_id(&self) -> Option<&str> {
         Some(self.text("call_id")).filter(|id| !id.is_empty() && self.kind().ends_with("_output"))
     }
 }
 
 /// The items that the server takes, in their order.
-pub(super) fn obeyed(items: Vec<Item>) -> Vec<Value> {
-    let items = followed_reasoning(paired(unique(items)));
+pub(super) fn apply_rules(items: Vec<InputItem>) -> Vec<Value> {
+    let items = drop_dangling_reasoning(pair_calls(drop_duplicates(items)));
     items.into_iter().map(|item| item.value).collect()
 }
 
 /// Ids are legal and come once. An item that comes a second time says nothing new.
-fn unique(items: Vec<Item>) -> Vec<Item> {
+fn drop_duplicates(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut seen = HashSet::new();
     let mut kept = Vec::new();
     for mut item in items {
@@ -72,22 +72,22 @@ fn unique(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-fn has_legal_id(item: &Item) -> bool {
+fn has_legal_id(item: &InputItem) -> bool {
     let Some(id) = item.value.get("id").and_then(Value::as_str) else { return false };
     let prefix = ID_PREFIXES.iter().find(|(kind, _)| *kind == item.kind());
     id.chars().count() <= ID_MAX_CHARS && prefix.is_none_or(|(_, prefix)| id.starts_with(prefix))
 }
 
 /// Every call has one output after it, every output a call before it.
-fn paired(items: Vec<Item>) -> Vec<Item> {
+fn pair_calls(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut open: HashMap<String, usize> = HashMap::new();
     let mut unanswered = HashSet::new();
     let mut orphans = HashSet::new();
     for (at, item) in items.iter().enumerate() {
-        if let Some(call) = item.call() {
+        if let Some(call) = item.call_id() {
             // An id may come again in a later turn; its first call is over then, answered or not.
             unanswered.extend(open.insert(call.to_owned(), at));
-        } else if let Some(call) = item.answers()
+        } else if let Some(call) = item.answered_call_id()
             && open.remove(call).is_none()
         {
             orphans.insert(at);
@@ -95,11 +95,11 @@ fn paired(items: Vec<Item>) -> Vec<Item> {
     }
     unanswered.extend(open.into_values());
     let items = items.into_iter().enumerate().filter(|(at, _)| !orphans.contains(at));
-    items.flat_map(|(at, item)| answered(item, unanswered.contains(&at))).collect()
+    items.flat_map(|(at, item)| with_output(item, unanswered.contains(&at))).collect()
 }
 
 /// A call without a result gets one, or goes where nobody here can write its kind of result.
-fn answered(item: Item, is_unanswered: bool) -> Vec<Item> {
+fn with_output(item: InputItem, is_unanswered: bool) -> Vec<InputItem> {
     if !is_unanswered {
         return vec![item];
     }
@@ -108,13 +108,13 @@ fn answered(item: Item, is_unanswered: bool) -> Vec<Item> {
     }
     let call_id = item.text("call_id");
     let value = json!({ "type": "function_call_output", "call_id": call_id, "output": NO_RESULT });
-    let output = Item { value, origin: item.origin };
+    let output = InputItem { value, origin: item.origin };
     vec![item, output]
 }
 
 /// Reasoning stays where the item that it led to stands behind it, in the same answer. It leads to
 /// no compaction.
-fn followed_reasoning(items: Vec<Item>) -> Vec<Item> {
+fn drop_dangling_reasoning(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut kept = Vec::with_capacity(items.len());
     // The answer of which an item has been seen, walking from the end.
     let mut followed = None;

@@ -16,7 +16,7 @@ fn a_request_keeps_nothing_at_the_server() {
             description: "Reads.".into(),
             input_schema: json!({ "type": "object" }),
         }],
-        ..request(vec![ChatMessage::user("hi")])
+        ..request(vec![ChatMessage::from_user_text("hi")])
     };
     assert_eq!(OpenAiResponses.path(&asked), "/responses");
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_model_that_does_not_think_is_not_asked_to() {
             model: model.into(),
             thinking: ThinkingLevel::High,
             temperature: Some(0.5),
-            ..request(vec![ChatMessage::user("hi")])
+            ..request(vec![ChatMessage::from_user_text("hi")])
         };
         let body = OpenAiResponses.encode(&asked);
         assert_eq!((body.get("include"), body.get("reasoning")), (None, None), "{model}");
@@ -55,10 +55,11 @@ fn a_model_that_does_not_think_is_not_asked_to() {
 
 #[test]
 fn a_request_can_be_counted() {
-    let asked = ModelRequest { system: "s".into(), ..request(vec![ChatMessage::user("hi")]) };
-    let (path, body) = OpenAiResponses.count(&asked).unwrap();
+    let asked =
+        ModelRequest { system: "s".into(), ..request(vec![ChatMessage::from_user_text("hi")]) };
+    let (path, body) = OpenAiResponses.count_request(&asked).unwrap();
     assert_eq!(path, "/responses/input_tokens");
     assert_eq!((body.get("stream"), &body["instructions"]), (None, &json!("s")));
     let said = json!({ "object": "response.input_tokens", "input_tokens": 11 });
-    assert_eq!(OpenAiResponses.counted(&said), Some(11));
+    assert_eq!(OpenAiResponses.parse_count(&said), Some(11));
 }

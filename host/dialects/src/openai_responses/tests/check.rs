@@ -9,7 +9,7 @@ use super::super::{API, OpenAiResponses};
 use super::request;
 use crate::conversations::conversations;
 use crate::dialect::Dialect;
-use crate::message::{ChatMessage, Content};
+use crate::message::{ChatBlock, ChatMessage};
 
 /// The first rule that a body breaks.
 pub(super) fn check(body: &Value) -> Result<(), String> {
@@ -118,13 +118,13 @@ fn message(item: &Value) -> Result<(), String> {
 }
 
 /// Nothing that was said or shown is missing.
-fn lost(body: &Value, asked: &[ChatMessage]) -> Option<Content> {
+fn lost(body: &Value, asked: &[ChatMessage]) -> Option<ChatBlock> {
     let all = body.to_string();
-    let is_lost = |block: &&Content| match block {
-        Content::Text { text, .. } => {
+    let is_lost = |block: &&ChatBlock| match block {
+        ChatBlock::Text { text, .. } => {
             !all.contains(Value::from(text.as_str()).to_string().trim_matches('"'))
         }
-        Content::Image { data, .. } => !all.contains(data.as_str()),
+        ChatBlock::Image { data, .. } => !all.contains(data.as_str()),
         _ => false,
     };
     asked.iter().flat_map(ChatMessage::content).find(is_lost).cloned()
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(check(&body), Ok(()), "{:#}", body);
         // No answer holds images; those that the generator puts there are not looked for.
         prop_assert_eq!(lost(&body, &asked), None, "{:#}", body);
-        let (_, compaction) = OpenAiResponses.compact(&asked_for).unwrap();
+        let (_, compaction) = OpenAiResponses.compact_request(&asked_for).unwrap();
         prop_assert_eq!(check(&compaction), Ok(()));
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::failure::Refusal;
+use crate::failure::ProviderRefusal;
 
 fn compacted() -> Value {
     json!({
@@ -19,9 +19,9 @@ fn a_history_is_sent_with_what_the_model_was_told() {
         system: "s".into(),
         cache_key: "k".into(),
         max_output_tokens: 5,
-        ..request(vec![ChatMessage::user("hi")])
+        ..request(vec![ChatMessage::from_user_text("hi")])
     };
-    let (path, body) = OpenAiResponses.compact(&asked).unwrap();
+    let (path, body) = OpenAiResponses.compact_request(&asked).unwrap();
     assert_eq!(path, "/responses/compact");
     assert_eq!(
         body,
@@ -37,11 +37,11 @@ fn a_history_is_sent_with_what_the_model_was_told() {
 #[test]
 fn what_comes_back_goes_back_word_for_word_after_it_was_stored() {
     let answer = compacted();
-    let history = OpenAiResponses.compacted(&answer).unwrap();
+    let history = OpenAiResponses.parse_compaction(&answer).unwrap();
     let stored = serde_json::to_string(&history).unwrap();
     let mut messages: Vec<ChatMessage> = serde_json::from_str(&stored).unwrap();
     assert_eq!(messages, history);
-    messages.push(ChatMessage::user("go on"));
+    messages.push(ChatMessage::from_user_text("go on"));
     let body = OpenAiResponses.encode(&request(messages));
     let items = body["input"].as_array().unwrap();
     let output = answer["output"].as_array().unwrap();
@@ -53,8 +53,8 @@ fn what_comes_back_goes_back_word_for_word_after_it_was_stored() {
 
 #[test]
 fn a_second_compaction_holds_the_first() {
-    let history = OpenAiResponses.compacted(&compacted()).unwrap();
-    let (_, body) = OpenAiResponses.compact(&request(history)).unwrap();
+    let history = OpenAiResponses.parse_compaction(&compacted()).unwrap();
+    let (_, body) = OpenAiResponses.compact_request(&request(history)).unwrap();
     assert_eq!(body["input"], compacted()["output"]);
 }
 
@@ -63,14 +63,14 @@ fn an_answer_without_a_compaction_replaces_nothing() {
     let mut without = compacted();
     without["output"].as_array_mut().unwrap().pop();
     for answer in [without, json!({}), json!({ "output": [] }), json!([]), json!(null)] {
-        let fault = OpenAiResponses.compacted(&answer).unwrap_err();
-        assert!(matches!(fault, StreamFault::Nonsense { .. }), "{answer}");
+        let fault = OpenAiResponses.parse_compaction(&answer).unwrap_err();
+        assert!(matches!(fault, StreamError::InvalidFrame { .. }), "{answer}");
     }
     let refused = json!({ "error": { "code": "context_length_exceeded", "message": "too long" } });
-    let refusal = Refusal {
+    let refusal = ProviderRefusal {
         status: None,
         code: "context_length_exceeded".into(),
         message: "too long".into(),
     };
-    assert_eq!(OpenAiResponses.compacted(&refused), Err(StreamFault::Refused(refusal)));
+    assert_eq!(OpenAiResponses.parse_compaction(&refused), Err(StreamError::Refused(refusal)));
 }

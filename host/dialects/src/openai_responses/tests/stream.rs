@@ -1,13 +1,13 @@
 //! Streams as OpenAI sends them, shortened to what is read.
 
 use super::*;
-use crate::dialect::{Answer, Frame};
-use crate::failure::Refusal;
+use crate::dialect::{ModelResponse, StreamFrame};
+use crate::failure::ProviderRefusal;
 use crate::message::StopReason;
 use crate::request::StreamPart;
 
-fn decoded(events: &[Value]) -> (Result<Answer, StreamFault>, String) {
-    let mut decoder = OpenAiResponses.decoder();
+fn decoded(events: &[Value]) -> (Result<ModelResponse, StreamError>, String) {
+    let mut decoder = OpenAiResponses.new_decoder();
     let mut heard = String::new();
     let mut parts = |part: StreamPart<'_>| match part {
         StreamPart::Text(text) => heard.push_str(text),
@@ -16,7 +16,7 @@ fn decoded(events: &[Value]) -> (Result<Answer, StreamFault>, String) {
     };
     for event in events {
         let (data, name) = (event.to_string(), event["type"].as_str().unwrap_or_default());
-        if let Err(fault) = decoder.push(Frame { event: name, data: &data }, &mut parts) {
+        if let Err(fault) = decoder.push(StreamFrame { event: name, data: &data }, &mut parts) {
             return (Err(fault), heard);
         }
     }
@@ -101,13 +101,13 @@ fn thinking_text_and_a_call() {
     assert_eq!(
         answer.content,
         [
-            Content::Thinking {
+            ChatBlock::Thinking {
                 thinking: "First.\n\nThen.".into(),
                 thinking_signature: Some(thought().to_string()),
                 redacted: false,
             },
-            Content::Text { text: "I read.".into(), text_signature: Some(signature.into()) },
-            Content::ToolCall(ToolCall {
+            ChatBlock::Text { text: "I read.".into(), text_signature: Some(signature.into()) },
+            ChatBlock::ToolCall(ToolCallBlock {
                 id: "call_1".into(),
                 name: "read_file".into(),
                 arguments: json!({ "path": "a" }),
@@ -157,7 +157,7 @@ fn a_refusal_of_the_model_is_its_text() {
     let (answer, heard) = decoded(&events);
     let content = answer.unwrap().content;
     assert_eq!(heard, "I can't.");
-    assert!(matches!(&content[..], [Content::Text { text, .. }] if text == "I can't."));
+    assert!(matches!(&content[..], [ChatBlock::Text { text, .. }] if text == "I can't."));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn an_answer_that_reached_its_limit_makes_no_half_call() {
 fn arguments_that_are_no_json_reach_the_tool_as_they_are() {
     let (answer, _) = decoded(&[done(0, function_call("{oops", "completed")), completed()]);
     let answer = answer.unwrap();
-    let call = |block: &Content| match block {
-        Content::ToolCall(call) => Some(call.arguments.clone()),
+    let call = |block: &ChatBlock| match block {
+        ChatBlock::ToolCall(call) => Some(call.arguments.clone()),
         _ => None,
     };
     assert_eq!(answer.content.iter().find_map(call), Some(json!("{oops")));
@@ -196,7 +196,7 @@ fn a_lesser_server_may_leave_out_what_repeats() {
     assert_eq!(answer.unwrap().content.len(), 1);
     // Nothing but deltas.
     let (answer, _) = decoded(&[delta("output_text", 0, "Hel"), completed()]);
-    assert_eq!(answer.unwrap().content, [Content::text("Hel")]);
+    assert_eq!(answer.unwrap().content, [ChatBlock::text("Hel")]);
     // Items that are never done, and no indexes.
     let mut events = vec![
         added(0, json!({ "type": "message", "id": "m" })),
@@ -217,7 +217,7 @@ fn a_lesser_server_may_leave_out_what_repeats() {
 fn a_failure_in_the_stream_is_a_refusal() {
     let refused = |code: &str, message: &str| {
         let (code, message) = (code.to_owned(), message.to_owned());
-        Err(StreamFault::Refused(Refusal { status: None, code, message }))
+        Err(StreamError::Refused(ProviderRefusal { status: None, code, message }))
     };
     let message = "Your input exceeds the context window of this model.";
     let failed = json!({ "type": "response.failed", "response": { "status": "failed",
@@ -238,14 +238,14 @@ fn a_failure_in_the_stream_is_a_refusal() {
 #[test]
 fn a_stream_that_ends_early_is_cut() {
     let events = [created(), delta("output_text", 0, "Hel"), done(0, message("Hello"))];
-    assert_eq!(decoded(&events).0, Err(StreamFault::Cut));
-    assert_eq!(decoded(&[]).0, Err(StreamFault::Cut));
+    assert_eq!(decoded(&events).0, Err(StreamError::Cut));
+    assert_eq!(decoded(&[]).0, Err(StreamError::Cut));
 }
 
 #[test]
 fn what_is_no_json_is_nonsense() {
-    let mut decoder = OpenAiResponses.decoder();
-    let frame = Frame { event: "", data: "<html>" };
+    let mut decoder = OpenAiResponses.new_decoder();
+    let frame = StreamFrame { event: "", data: "<html>" };
     let fault = decoder.push(frame, &mut |_| {}).unwrap_err();
-    assert!(matches!(fault, StreamFault::Nonsense { .. }));
+    assert!(matches!(fault, StreamError::InvalidFrame { .. }));
 }

@@ -1,12 +1,14 @@
 //! Two plans in a row say the same as one.
 
-use ctxhost_engine_api::testing::generate::{GeneratedTranscript, Script, rewritten, transcripts};
-use ctxhost_engine_api::{Entry, Flags, Item, Message, Role, Transcript};
+use ctxhost_engine_api::testing::generate::{
+    GeneratedTranscript, Script, rewrite_raw, transcripts,
+};
+use ctxhost_engine_api::{Entry, Flags, Message, PlanItem, Role, Transcript};
 use proptest::prelude::*;
 
 use super::super::view::{LinkView, LinkViews};
 use super::*;
-use ctxhost_law::{self as law, Because, LawSettings, Repair};
+use ctxhost_invariants::{self as invariants, InvariantSettings, PinReason, Repair};
 
 /// Large enough that only the shape of a plan is judged.
 const BUDGET: u64 = 100_000;
@@ -17,7 +19,7 @@ fn keep_all(view: &Transcript) -> Plan {
 
 /// The view that an engine behind a plan reads.
 fn behind(plan: &Plan, view: &Transcript) -> Transcript {
-    LinkViews::default().through(&mut LinkView::default(), plan.clone(), view)
+    LinkViews::default().project(&mut LinkView::default(), plan.clone(), view)
 }
 
 /// A plan that does at each entry what the next of these numbers says.
@@ -39,7 +41,7 @@ fn take(plan: &mut Plan, entry: &Entry<'_>, step: u8) {
         6 | 7 => plan,
         8 => plan.leave_out(seq..seq + 1).note("layer", "gone"),
         9 => plan.replace_text(seq, text).note("layer", "retold"),
-        10 if is_rewritable => plan.replace_raw(seq, rewritten(entry.raw(), &text)),
+        10 if is_rewritable => plan.replace_raw(seq, rewrite_raw(entry.raw(), &text)),
         11 => plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1),
         12 => plan.insert(Role::Assistant, text, seq..seq + 1),
         13 => plan.keep(seq..seq + 1).insert(Role::User, text, 0..0),
@@ -48,15 +50,17 @@ fn take(plan: &mut Plan, entry: &Entry<'_>, step: u8) {
 }
 
 fn lawful(view: &Transcript, plan: Plan) -> Option<Plan> {
-    law::enforce(view, plan, BUDGET, &LawSettings::default()).ok().map(|lawful| lawful.plan)
+    invariants::enforce(view, plan, BUDGET, &InvariantSettings::default())
+        .ok()
+        .map(|lawful| lawful.plan)
 }
 
 /// What an item says, whatever it is made of: role, text, calls.
 type Told = (Role, String, Vec<(String, String)>);
 
-fn told(item: &Item<'_>) -> Told {
+fn told(item: &PlanItem<'_>) -> Told {
     let calls = match item {
-        Item::Rewritten { raw, .. } => Message::parse(raw, "").tool_calls(),
+        PlanItem::ReplacedRaw { raw, .. } => Message::parse(raw, "").tool_calls(),
         other => other.entry().map(|entry| entry.tool_calls()).unwrap_or_default(),
     };
     let calls = calls.iter().map(|call| (call.id.to_string(), call.arguments.to_string()));
@@ -68,7 +72,7 @@ fn all_told(plan: &Plan, view: &Transcript) -> Vec<Told> {
 }
 
 fn sizes(plan: &Plan, view: &Transcript) -> Vec<u64> {
-    plan.project(view).iter().map(Item::tokens).collect()
+    plan.project(view).iter().map(PlanItem::tokens).collect()
 }
 
 fn check(
@@ -140,7 +144,7 @@ fn extras_of_both_are_told() {
     let extras = |text: &str, epoch| PlanExtras {
         system_prompt_addition: Some(text.into()),
         projection_epoch: epoch,
-        notes: vec![Note::new(text, "did")],
+        notes: vec![PlanNote::new(text, "did")],
         ..PlanExtras::default()
     };
     let first = Plan { extras: extras("one", Some(2)), estimated_tokens: 7, ..Plan::default() };
@@ -158,15 +162,15 @@ fn extras_of_both_are_told() {
 fn positions_and_origins_are_two_ways_of_saying_the_same() {
     let mut plan = Plan::default();
     plan.keep(1..3).insert(Role::User, "A", 3..6).replace_text(6, "x").leave_out(7..8).keep(8..10);
-    let shown = Shown::by(&plan);
-    assert_eq!(shown.origin(&(0..2)), 1..3);
-    assert_eq!(shown.origin(&(2..4)), 3..7);
-    assert_eq!(shown.origin(&(4..4)), 8..8);
-    assert_eq!(shown.origin(&(6..6)), 10..10);
-    assert_eq!(shown.positions(&(0..10)), 0..6);
-    assert_eq!(shown.positions(&(4..9)), 2..5);
-    assert_eq!(shown.positions(&(7..8)), 4..4);
-    assert_eq!(shown.positions(&(10..12)), 6..6);
+    let shown = PlanProjection::new(&plan);
+    assert_eq!(shown.origin_range(&(0..2)), 1..3);
+    assert_eq!(shown.origin_range(&(2..4)), 3..7);
+    assert_eq!(shown.origin_range(&(4..4)), 8..8);
+    assert_eq!(shown.origin_range(&(6..6)), 10..10);
+    assert_eq!(shown.projected_range(&(0..10)), 0..6);
+    assert_eq!(shown.projected_range(&(4..9)), 2..5);
+    assert_eq!(shown.projected_range(&(7..8)), 4..4);
+    assert_eq!(shown.projected_range(&(10..12)), 6..6);
 }
 
 fn steps() -> impl Strategy<Value = Vec<u8>> {
@@ -216,21 +220,21 @@ proptest! {
         let shows = behind(&first, &view);
         let Some(second) = lawful(&shows, walk(&shows, &two)) else { return Ok(()) };
         let composed = compose(&first, second);
-        let judged = law::enforce(&view, composed.clone(), BUDGET, &LawSettings::default());
+        let judged = invariants::enforce(&view, composed.clone(), BUDGET, &InvariantSettings::default());
         let judged = judged.map_err(|violation| TestCaseError::fail(violation.to_string()))?;
         // What the first puts in at the end hides from the second that calls are under way.
         let is_live = |repair: &Repair| {
-            let (Repair::PutBack { because, .. } | Repair::RestoredWords { because, .. }) = repair
+            let (Repair::Reinserted { because, .. } | Repair::RestoredText { because, .. }) = repair
             else {
                 return false;
             };
-            *because == Because::LiveToolRound
+            *because == PinReason::LiveToolRound
         };
         prop_assert!(judged.repairs.iter().all(is_live), "mended: {:?}", judged.repairs);
         if judged.repairs.is_empty() {
             prop_assert_eq!(&judged.plan, &composed);
         }
-        prop_assert_eq!(law::audit(&view, &judged.items(&view), BUDGET), vec![]);
+        prop_assert_eq!(invariants::verify(&view, &judged.items(&view), BUDGET), vec![]);
     }
 
     /// The view of a stage is told by the law as the session would be that held it.
@@ -255,20 +259,20 @@ fn the_same_words_make_the_same_view_and_new_ones_a_new_epoch() {
     let mut reading = LinkView::default();
     let mut plan = Plan::default();
     plan.keep(0..1).replace_text(1, "short").keep(2..3);
-    let first = views.through(&mut reading, plan.clone(), &view);
-    assert_eq!(reading.news(&first), 0..3);
-    let again = views.through(&mut reading, plan.clone(), &view);
-    assert_eq!((again.epoch(), reading.news(&again)), (first.epoch(), 3..3));
+    let first = views.project(&mut reading, plan.clone(), &view);
+    assert_eq!(reading.take_new_entries(&first), 0..3);
+    let again = views.project(&mut reading, plan.clone(), &view);
+    assert_eq!((again.epoch(), reading.take_new_entries(&again)), (first.epoch(), 3..3));
     let same = |view: &Transcript| view.get(1).unwrap().raw().as_ptr();
     assert_eq!(same(&again), same(&first), "changed words are worked out once");
 
     let mut log = generated.log();
     log.append(Script::new().assistant("and more").finish().entries[0].clone());
-    let grown = views.carried(&mut reading, &log.snapshot());
-    assert_eq!((grown.epoch(), reading.news(&grown)), (first.epoch(), 3..4));
+    let grown = views.project_last_plan(&mut reading, &log.snapshot());
+    assert_eq!((grown.epoch(), reading.take_new_entries(&grown)), (first.epoch(), 3..4));
     assert_eq!(grown.get(1).unwrap().text(), "short");
 
-    let other = views.through(&mut reading, keep_all(&view), &view);
+    let other = views.project(&mut reading, keep_all(&view), &view);
     assert!(other.epoch() > first.epoch());
-    assert_eq!(reading.news(&other), 0..3);
+    assert_eq!(reading.take_new_entries(&other), 0..3);
 }

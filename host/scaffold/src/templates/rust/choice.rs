@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Entry, Flags, Kind, Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Plan, Role, Transcript};
 
 /// The layer that reports name beside what it did.
 const LAYER: &str = "old results";
@@ -87,8 +87,9 @@ impl Anchors {
     /// What the host pins (rules, the first task), summaries of compactions, the newest message of the
     /// person, the newest frame of all.
     fn of(transcript: &Transcript) -> Anchors {
-        let stays =
-            |entry: &Entry<'_>| entry.has(Flags::PINNED) || entry.kind() == Kind::CompactionSummary;
+        let stays = |entry: &Entry<'_>| {
+            entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary
+        };
         let newest = transcript.newest_user_message().into_iter().chain(transcript.last());
         let entries = transcript.iter().filter(stays).chain(newest);
         Anchors(entries.map(|entry| entry.frame()).collect())

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::proptest::prelude::*;
-use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on, plan_fault};
+use ctxhost_engine_api::testing::{TranscriptBuilder, ScriptedHost, block_on, plan_fault};
 use ctxhost_engine_api::{
-    AssembleRequest, ContextEngine, Entry, Flags, Item, Kind, Plan, Transcript,
+    AssembleRequest, ContextEngine, Entry, Flags, PlanItem, EntryKind, Plan, Transcript,
 };
 
 use @lib@::Engine;
@@ -24,7 +24,7 @@ fn assemble(transcript: &Transcript, budget: u64) -> Plan {
 /// The frames that no plan may leave out.
 fn must_stay(transcript: &Transcript) -> BTreeSet<u64> {
     let stays =
-        |entry: &Entry<'_>| entry.has(Flags::PINNED) || entry.kind() == Kind::CompactionSummary;
+        |entry: &Entry<'_>| entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary;
     let newest = transcript.newest_user_message().into_iter().chain(transcript.last());
     transcript.iter().filter(stays).chain(newest).map(|entry| entry.frame()).collect()
 }
@@ -56,7 +56,7 @@ proptest! {
         budget in 0..4_000_u64,
     ) {
         let transcript = generated.transcript();
-        let cost: u64 = assemble(&transcript, budget).project(&transcript).iter().map(Item::tokens).sum();
+        let cost: u64 = assemble(&transcript, budget).project(&transcript).iter().map(PlanItem::tokens).sum();
         let frames = must_stay(&transcript);
         let held = transcript.iter().filter(|entry| frames.contains(&entry.frame()));
         let least: u64 = held.map(|entry| entry.tokens()).sum();
@@ -67,7 +67,7 @@ proptest! {
 /// A prefix that changes with every request is paid for with every request.
 #[test]
 fn most_requests_begin_with_the_one_before() {
-    let mut talk = Conversation::new();
+    let mut talk = TranscriptBuilder::new();
     talk.user("Rename the field everywhere.");
     let (mut before, mut steady, rounds) = (Vec::new(), 0, 100);
     for round in 0..rounds {

@@ -50,7 +50,7 @@ const WAYS: [&str; 13] = [
 
 /// The library in Rust: it takes a build of its own, which the tests of the gate do.
 fn panics(stand: &Stand) {
-    for isolation in ["process", "lane"] {
+    for isolation in ["process", "thread"] {
         for mode in
             ["panic-assemble", "panic-create", "panic-ingest", "panic-compact", "panic-drop"]
         {

@@ -1,0 +1,74 @@
+//! `tracing` events of a loaded engine, sent to the host's log.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+use tracing_core::field::{Field, Visit};
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Level, Metadata, Subscriber};
+
+use super::guard::catch;
+use crate::host::{Host, LogLevel};
+
+/// Makes the forwarder this library's subscriber; a second call changes nothing.
+pub(crate) fn install_subscriber(host: Host) {
+    let _ =
+        tracing_core::dispatcher::set_global_default(tracing_core::Dispatch::new(LogSubscriber {
+            host,
+        }));
+}
+
+struct LogSubscriber {
+    host: Host,
+}
+
+impl Subscriber for LogSubscriber {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::DEBUG
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = EventFields::default();
+        event.record(&mut fields);
+        let target = event.metadata().target();
+        fields.others.insert("target".into(), target.into());
+        let level = level(*event.metadata().level());
+        let _ =
+            catch(|| self.host.log_fields(level, &fields.message, &Value::Object(fields.others)));
+    }
+
+    // Spans carry no text of their own; events are enough for a log line.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct EventFields {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Visit for EventFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.others.insert(field.name().into(), format!("{value:?}").into());
+        }
+    }
+}
+
+fn level(level: Level) -> LogLevel {
+    match level {
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Info,
+        Level::DEBUG => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}

@@ -1,0 +1,208 @@
+//! Small transcripts in the shape of Pi session v3, entry by entry and always the same.
+
+use serde_json::{Value, json};
+
+use crate::transcript::log::{NewEntry, TranscriptLog};
+use crate::transcript::{EntryKind, Flags, Message, Role, Transcript, tokens};
+
+/// When the first entry was written, in milliseconds since 1970; each later one is a second younger.
+const FIRST_MS: i64 = 1_767_225_600_000;
+
+/// One transparent pixel, base64.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+/// A conversation that is being told: a log with words for the usual entries.
+///
+/// ```
+/// use ctxhost_engine_api::testing::Conversation;
+///
+/// let mut talk = Conversation::new();
+/// talk.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
+/// talk.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
+/// assert_eq!(talk.transcript().len(), 4);
+/// ```
+#[derive(Debug, Default)]
+pub struct TranscriptBuilder {
+    log: TranscriptLog,
+    last_id: String,
+    has_task: bool,
+}
+
+impl TranscriptBuilder {
+    /// An empty conversation of epoch 0.
+    pub fn new() -> Self {
+        TranscriptBuilder::default()
+    }
+
+    /// An empty conversation as it stands after `epoch` compactions.
+    pub fn with_epoch(epoch: u64) -> Self {
+        TranscriptBuilder { log: TranscriptLog::new(epoch), ..TranscriptBuilder::default() }
+    }
+
+    /// A snapshot of what was told so far.
+    pub fn transcript(&self) -> Transcript {
+        self.log.snapshot()
+    }
+
+    /// Number of entries so far.
+    pub fn len(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// Whether nothing was told yet.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Instructions, pinned as a host pins them.
+    pub fn system(&mut self, text: &str) -> &mut Self {
+        let message = json!({ "role": "system", "content": text });
+        self.message(Role::System, Flags::PINNED, text, &message)
+    }
+
+    /// The person speaks. The first message is the task, pinned as a host pins it.
+    pub fn user(&mut self, text: &str) -> &mut Self {
+        let pin = if self.has_task { Flags::default() } else { Flags::PINNED };
+        self.has_task = true;
+        let message = json!({ "role": "user", "content": [text_block(text)] });
+        self.message(Role::User, pin, text, &message)
+    }
+
+    /// The person shows an image.
+    pub fn image(&mut self, text: &str) -> &mut Self {
+        let image = json!({ "type": "image", "data": PIXEL, "mimeType": "image/png" });
+        let message = json!({ "role": "user", "content": [text_block(text), image] });
+        self.message(Role::User, Flags::IMAGES, text, &message)
+    }
+
+    /// The model answers with text.
+    pub fn assistant(&mut self, text: &str) -> &mut Self {
+        let message = assistant_message(json!([text_block(text)]), "stop");
+        self.message(Role::Assistant, Flags::default(), text, &message)
+    }
+
+    /// The model thinks, then answers with text.
+    pub fn thinking(&mut self, thought: &str, text: &str) -> &mut Self {
+        let thought = json!({ "type": "thinking", "thinking": thought, "thinkingSignature": "s" });
+        let message = assistant_message(json!([thought, text_block(text)]), "stop");
+        self.message(Role::Assistant, Flags::THINKING, text, &message)
+    }
+
+    /// The model calls tools: `(call id, tool, arguments as JSON)` for each.
+    pub fn calls(&mut self, calls: &[(&str, &str, &str)]) -> &mut Self {
+        let block = |&(id, name, arguments): &(&str, &str, &str)| {
+            let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
+            json!({ "type": "toolCall", "id": id, "name": name, "arguments": arguments })
+        };
+        let blocks: Vec<Value> = calls.iter().map(block).collect();
+        let message = assistant_message(blocks.into(), "toolUse");
+        let mut entry = self.next(Role::Assistant, Flags::default(), "", &message);
+        entry.calls = calls.iter().map(|(id, ..)| (*id).to_owned()).collect();
+        self.push(entry)
+    }
+
+    /// A tool answers.
+    pub fn result(&mut self, call_id: &str, tool: &str, text: &str) -> &mut Self {
+        self.tool_result(call_id, tool, text, Flags::default())
+    }
+
+    /// A tool fails.
+    pub fn failure(&mut self, call_id: &str, tool: &str, text: &str) -> &mut Self {
+        self.tool_result(call_id, tool, text, Flags::ERROR)
+    }
+
+    /// The summary that a compaction left behind.
+    pub fn summary(&mut self, text: &str) -> &mut Self {
+        let raw = json!({ "type": "compaction", "summary": text, "firstKeptEntryId": "" });
+        let mut entry = self.next(Role::User, Flags::SYNTHETIC, text, &raw);
+        entry.kind = EntryKind::CompactionSummary;
+        self.push(entry)
+    }
+
+    /// Appends an entry as it is.
+    pub fn push(&mut self, entry: NewEntry) -> &mut Self {
+        self.last_id.clone_from(&entry.id);
+        self.log.append(entry);
+        self
+    }
+
+    fn tool_result(&mut self, call_id: &str, tool: &str, text: &str, flags: Flags) -> &mut Self {
+        let message = json!({
+            "role": "toolResult",
+            "toolCallId": call_id,
+            "toolName": tool,
+            "content": [text_block(text)],
+            "isError": flags.contains(Flags::ERROR),
+        });
+        let mut entry = self.next(Role::Tool, flags, text, &message);
+        entry.answers = Some(call_id.to_owned());
+        self.push(entry)
+    }
+
+    fn message(&mut self, role: Role, flags: Flags, text: &str, message: &Value) -> &mut Self {
+        let entry = self.next(role, flags, text, message);
+        self.push(entry)
+    }
+
+    /// The next entry, with its id, its time and its tokens worked out.
+    fn next(&self, role: Role, flags: Flags, text: &str, json: &Value) -> NewEntry {
+        let at = self.log.len();
+        let raw = json.to_string();
+        NewEntry {
+            id: format!("{:02x}{at:06x}", self.log.epoch() & 0xff),
+            parent_id: self.last_id.clone(),
+            timestamp_ms: FIRST_MS + at as i64 * 1_000,
+            role,
+            kind: EntryKind::Message,
+            flags,
+            tokens: tokens::message(&Message::parse(&raw, text)),
+            text: text.to_owned(),
+            raw,
+            calls: Vec::new(),
+            answers: None,
+        }
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn assistant_message(content: Value, stop_reason: &str) -> Value {
+    json!({
+        "role": "assistant",
+        "content": content,
+        "provider": "scripted",
+        "model": "scripted-1",
+        "stopReason": stop_reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_read_back_as_they_were_told() {
+        let mut talk = TranscriptBuilder::new();
+        talk.system("be brief").user("look").image("at this");
+        talk.calls(&[("c1", "read", r#"{"path":"a"}"#), ("c2", "ls", "{}")]);
+        talk.result("c1", "read", "text").failure("c2", "ls", "no such folder");
+        talk.thinking("hm", "done").summary("so far");
+        let transcript = talk.transcript();
+
+        let calls = transcript.get(3).unwrap().tool_calls();
+        let ids: Vec<_> = calls.iter().map(|call| (call.id.as_ref(), call.name.as_ref())).collect();
+        assert_eq!(ids, [("c1", "read"), ("c2", "ls")]);
+        assert_eq!(calls[0].string_argument(&["path"]).as_deref(), Some("a"));
+        let result = transcript.get(5).unwrap().tool_result().unwrap();
+        assert_eq!((result.call_id.as_ref(), result.is_error), ("c2", true));
+        assert!(transcript.get(1).unwrap().has(Flags::PINNED));
+        assert!(!transcript.get(2).unwrap().has(Flags::PINNED));
+        assert!(transcript.get(2).unwrap().tokens() >= tokens::IMAGE_TOKENS);
+        let frames: Vec<u64> = transcript.iter().map(|entry| entry.frame()).collect();
+        assert_eq!(frames, [0, 1, 2, 3, 3, 3, 6, 7]);
+        assert_eq!(transcript.last().unwrap().kind(), EntryKind::CompactionSummary);
+        assert!(!transcript.get(3).unwrap().has(Flags::UNANSWERED));
+    }
+}

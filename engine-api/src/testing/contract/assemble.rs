@@ -1,0 +1,199 @@
+//! Checks of `assemble`: sound plans for every transcript and budget, the same for the same input.
+
+use std::task::{Context, Waker};
+
+use super::session::ContractSession;
+use super::{ContractOptions, ContractSuite, ContractVerdict, cases};
+use crate::border::EngineFactory;
+use crate::plan::Plan;
+use crate::testing::{ScriptedHost, TranscriptBuilder};
+use crate::transcript::Transcript;
+
+/// Rounds of work told one by one.
+const GROWTH_ROUNDS: u64 = 24;
+
+/// The budget of a growing session, in tokens: reached after a few rounds.
+const GROWTH_BUDGET_TOKENS: u64 = 1_500;
+
+pub(super) fn run(suite: &mut ContractSuite<'_>) {
+    for case in cases::all() {
+        let rule = "a sound plan, whatever the budget";
+        suite.check(format!("assemble: {}", case.name), rule, |door, options| {
+            every_budget(door, options, &case.transcript)
+        });
+    }
+    suite.check("assemble: the same again", "the same input makes the same plan", same_again);
+    suite.check("assemble: re-ingest", "a range that comes again changes nothing", re_ingest);
+    suite.check("assemble: another instance", "the same calls make the same plans", same_elsewhere);
+    suite.check("assemble: growth", "sound plans while the transcript grows", growth);
+    suite.check("assemble: a new epoch", "sound plans after positions changed", new_epoch);
+    suite.check("assemble: two sessions", "sessions at the same time do not mix", two_sessions);
+    suite.check(
+        "assemble: bare host",
+        "sound plans from a host that offers only what the engine requires",
+        bare_host,
+    );
+    suite.check("assemble: dropped half-way", "a dropped call does no harm", dropped);
+    suite.check("assemble: cancelled", "a cancelled call answers", cancelled);
+}
+
+fn every_budget(
+    door: EngineFactory,
+    options: &ContractOptions,
+    transcript: &Transcript,
+) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    stage.bootstrap_and_ingest(transcript)?;
+    for budget in cases::budgets(transcript) {
+        stage.assemble(transcript, budget)?;
+    }
+    Ok(())
+}
+
+fn same_again(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    let transcript = cases::working(60).transcript();
+    stage.bootstrap_and_ingest(&transcript)?;
+    for budget in cases::budgets(&transcript) {
+        let first = stage.assemble(&transcript, budget)?;
+        let second = stage.assemble(&transcript, budget)?;
+        same(&first, &second, &format!("twice in a row with budget {budget}"))?;
+    }
+    Ok(())
+}
+
+fn re_ingest(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    let transcript = cases::working(60).transcript();
+    let budget = transcript.total_tokens() / 2;
+    stage.bootstrap_and_ingest(&transcript)?;
+    let before = stage.assemble(&transcript, budget)?;
+    for again in [0..60, 20..40, 59..60] {
+        stage.ingest(&transcript, again.clone())?;
+        let after = stage.assemble(&transcript, budget)?;
+        same(&before, &after, &format!("before and after {again:?} came again"))?;
+    }
+    Ok(())
+}
+
+fn same_elsewhere(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (first, second) =
+        (ContractSession::open(door, options)?, ContractSession::open(door, options)?);
+    let plans = grow(&first)?;
+    for (at, (one, other)) in plans.iter().zip(grow(&second)?).enumerate() {
+        same(one, &other, &format!("in two instances after round {at}"))?;
+    }
+    Ok(())
+}
+
+fn growth(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    grow(&ContractSession::open(door, options)?).map(drop)
+}
+
+/// Tells a session round by round and assembles after each.
+fn grow(stage: &ContractSession) -> Result<Vec<Option<Plan>>, String> {
+    let mut talk = TranscriptBuilder::new();
+    let mut plans = Vec::new();
+    for round in 0..GROWTH_ROUNDS {
+        let known = talk.len();
+        cases::work_round(&mut talk, round);
+        let transcript = talk.transcript();
+        stage.ingest(&transcript, known..talk.len())?;
+        plans.push(stage.assemble(&transcript, GROWTH_BUDGET_TOKENS)?);
+    }
+    Ok(plans)
+}
+
+fn new_epoch(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    grow(&stage)?;
+    let mut talk = TranscriptBuilder::with_epoch(1);
+    talk.summary("What happened so far, in short.");
+    for round in 0..3 {
+        cases::work_round(&mut talk, round);
+        let transcript = talk.transcript();
+        for budget in [GROWTH_BUDGET_TOKENS, 100] {
+            stage.assemble(&transcript, budget)?;
+        }
+    }
+    Ok(())
+}
+
+fn two_sessions(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let shared = ContractSession::open(door, options)?;
+    let (one, other) = (shared.with_session("one", 1_000), shared.with_session("other", 2_000));
+    let short = cases::working(30).transcript();
+    let alone = |transcript: &Transcript| {
+        let stage = ContractSession::open(door, options)?;
+        stage.bootstrap_and_ingest(transcript)?;
+        stage.assemble(transcript, GROWTH_BUDGET_TOKENS)
+    };
+    let alone = alone(&short)?;
+    std::thread::scope(|threads| {
+        let busy = threads.spawn(move || grow(&other));
+        one.bootstrap_and_ingest(&short)?;
+        for _ in 0..GROWTH_ROUNDS {
+            let plan = one.assemble(&short, GROWTH_BUDGET_TOKENS)?;
+            same(&alone, &plan, "alone and beside another session")?;
+        }
+        busy.join().map_err(|_| "the other session's thread panicked".to_owned())?.map(drop)
+    })
+}
+
+fn bare_host(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let host = ScriptedHost::new();
+    let required = door.info().map_err(|error| error.to_string())?.requires;
+    host.set_capabilities(&required.iter().map(String::as_str).collect::<Vec<_>>());
+    let stage = ContractSession::open_on(host, door, options)?;
+    grow(&stage).map(drop)
+}
+
+fn dropped(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    let transcript = cases::working(60).transcript();
+    let budget = transcript.total_tokens() / 2;
+    stage.bootstrap_and_ingest(&transcript)?;
+    let before = stage.assemble(&transcript, budget)?;
+    for _ in 0..3 {
+        poll_once(stage.engine.assemble(transcript.clone(), stage.assemble_request(budget)));
+        let request = stage.compact_request(&transcript, budget);
+        poll_once(stage.engine.compact(transcript.clone(), request));
+        poll_once(stage.engine.ingest(transcript.clone(), stage.ingest_request(0..60)));
+        drop(stage.engine.assemble(transcript.clone(), stage.assemble_request(budget)));
+    }
+    same(&before, &stage.assemble(&transcript, budget)?, "before and after a dropped call")
+}
+
+/// Polls a future once, with a waker that wakes nobody, and drops it.
+fn poll_once<T>(future: impl Future<Output = T>) {
+    let _ = std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+fn cancelled(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(door, options)?;
+    let transcript = cases::working(60).transcript();
+    let budget = transcript.total_tokens() / 2;
+    stage.bootstrap_and_ingest(&transcript)?;
+    let request = stage.assemble_request(budget);
+    stage.host.cancel(request.call);
+    // Cancelled is no failure: a plan or an error, both are answers.
+    let _ = stage.wait("assemble", stage.engine.assemble(transcript.clone(), request))?;
+    let request = stage.compact_request(&transcript, budget);
+    stage.host.cancel(request.call);
+    let _ = stage.compact(&transcript, request)?;
+    stage.assemble(&transcript, budget).map(drop)
+}
+
+fn same(one: &Option<Plan>, other: &Option<Plan>, when: &str) -> ContractVerdict {
+    if one == other {
+        return Ok(());
+    }
+    let ops = |plan: &Option<Plan>| plan.as_ref().map_or(Vec::new(), |plan| plan.ops.clone());
+    let (one, other) = (ops(one), ops(other));
+    let alike = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    Err(format!(
+        "two plans differ {when}: {} and {} operations, the first {alike} alike",
+        one.len(),
+        other.len()
+    ))
+}

@@ -1,0 +1,170 @@
+//! Scenes: the pieces that generated conversations are put together from.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::Script;
+use super::script::AssistantTurn;
+use crate::transcript::EntryKind;
+
+/// One piece of a conversation.
+#[derive(Clone, Debug)]
+pub enum ScriptPart {
+    /// An entry of the operator.
+    System(String),
+    /// A message of the person, perhaps with pictures.
+    User {
+        /// What it says.
+        text: String,
+        /// How many pictures it carries.
+        images: usize,
+    },
+    /// A message of a heartbeat.
+    Heartbeat(String),
+    /// An answer that calls nothing.
+    Assistant {
+        /// What it says; may be nothing at all.
+        text: String,
+        /// Whether it begins with thinking.
+        thinking: bool,
+    },
+    /// An entry that is no plain message.
+    NonMessage(EntryKind, String),
+    /// A result of a call that is nowhere.
+    Orphan(String),
+    /// Calls and what became of them.
+    Round(ToolRound),
+}
+
+/// Calls of one assistant message and what became of them.
+#[derive(Clone, Debug)]
+pub struct ToolRound {
+    /// What the model says beside its calls.
+    pub text: String,
+    /// The text that each call carries in its arguments.
+    pub argument: String,
+    /// Whether it begins with thinking.
+    pub thinking: bool,
+    /// Whether the person aborted it.
+    pub aborted: bool,
+    /// Whether the call ids are those that every such round uses.
+    pub reuses_ids: bool,
+    /// How many calls.
+    pub calls: usize,
+    /// The results in order of arrival; each names a call by its place. A call may be named twice
+    /// (the second is an orphan then) or never.
+    pub results: Vec<RoundResult>,
+}
+
+/// One result in a round.
+#[derive(Clone, Debug)]
+pub struct RoundResult {
+    /// The call it answers.
+    pub call: Index,
+    /// Its text.
+    pub text: String,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// What the person said just before it came.
+    pub interruption: Option<String>,
+}
+
+/// Any scene.
+pub fn script_parts() -> impl Strategy<Value = ScriptPart> {
+    let aside = prop_oneof![
+        Just(EntryKind::CompactionSummary),
+        Just(EntryKind::BranchSummary),
+        Just(EntryKind::Custom),
+        Just(EntryKind::Bash),
+    ];
+    prop_oneof![
+        3 => texts().prop_map(|text| ScriptPart::User { text, images: 0 }),
+        4 => rounds().prop_map(ScriptPart::Round),
+        2 => (texts(), any::<bool>())
+            .prop_map(|(text, thinking)| ScriptPart::Assistant { text, thinking }),
+        1 => (texts(), 1..3_usize).prop_map(|(text, images)| ScriptPart::User { text, images }),
+        1 => texts().prop_map(ScriptPart::Orphan),
+        1 => texts().prop_map(ScriptPart::System),
+        1 => texts().prop_map(ScriptPart::Heartbeat),
+        1 => (aside, texts()).prop_map(|(kind, text)| ScriptPart::NonMessage(kind, text)),
+    ]
+}
+
+/// Texts of several scripts and lengths; the empty one and a blank one among them.
+pub fn texts() -> impl Strategy<Value = String> {
+    let long = (prop_oneof![Just('x'), Just('你'), Just('\u{1F600}'), Just(' ')], 100..1_500_usize);
+    prop_oneof![
+        4 => "[a-z ,.]{0,40}",
+        1 => Just(String::new()),
+        2 => "[你好世界日本語テキスト한국어]{1,16}",
+        1 => "[a-z\u{1F600}\u{1F680}\u{1F468}\u{200D}\u{1F469}]{1,16}",
+        1 => long.prop_map(|(character, times)| character.to_string().repeat(times)),
+    ]
+}
+
+fn rounds() -> impl Strategy<Value = ToolRound> {
+    let text = prop_oneof![Just(String::new()), texts()];
+    let argument = prop_oneof![4 => Just(String::new()), 1 => texts()];
+    let aborted = prop::bool::weighted(0.2);
+    let reuses_ids = prop::bool::weighted(0.3);
+    let results = vec(round_results(), 0..5);
+    (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
+        |(text, argument, thinking, aborted, reuses_ids, calls, results)| ToolRound {
+            text,
+            argument,
+            thinking,
+            aborted,
+            reuses_ids,
+            calls,
+            results,
+        },
+    )
+}
+
+fn round_results() -> impl Strategy<Value = RoundResult> {
+    let interruption = prop::option::weighted(0.2, texts());
+    (any::<Index>(), texts(), any::<bool>(), interruption).prop_map(
+        |(call, text, is_error, interruption)| RoundResult { call, text, is_error, interruption },
+    )
+}
+
+impl Script {
+    /// Writes one scene.
+    pub fn push_part(&mut self, scene: &ScriptPart) {
+        match scene {
+            ScriptPart::System(text) => self.push_system(text),
+            ScriptPart::User { text, images } => self.push_user(text, *images),
+            ScriptPart::Heartbeat(text) => self.push_heartbeat(text),
+            ScriptPart::Assistant { text, thinking } => {
+                self.push_turn(&AssistantTurn {
+                    text,
+                    thinking: *thinking,
+                    ..AssistantTurn::default()
+                });
+            }
+            ScriptPart::NonMessage(kind, text) => self.push_kind(*kind, "custom", text),
+            ScriptPart::Orphan(text) => self.push_result("nobody", text, false),
+            ScriptPart::Round(round) => self.play_round(round),
+        }
+    }
+
+    fn play_round(&mut self, round: &ToolRound) {
+        let number = if round.reuses_ids { 0 } else { self.next_round() };
+        let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
+        self.push_turn(&AssistantTurn {
+            text: &round.text,
+            ids: &ids,
+            argument: &round.argument,
+            thinking: round.thinking,
+            aborted: round.aborted,
+        });
+        for result in &round.results {
+            if let Some(text) = &result.interruption {
+                self.push_user(text, 0);
+            }
+            let id: &String = result.call.get(&ids);
+            self.push_result(id, &result.text, result.is_error);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A projection as a transcript of its own: what an engine reads that stands behind another one.
+//!
+//! Entries that the projection keeps are not copied: the new view borrows their strings from the one
+//! below it and holds that for as long. Calls and results keep their frames, as every lawful plan
+//! keeps them whole, so nothing is parsed.
+
+use std::sync::Arc;
+
+use super::log::NewEntry;
+use super::{Entry, Flags, Role, Transcript};
+use crate::abi::view::{CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot};
+
+/// What the log works out about calls and results; it holds for an entry in whatever words.
+const PAIRING: Flags =
+    Flags::TOOL_CALLS.with(Flags::ORPHAN).with(Flags::UNANSWERED).with(Flags::DISPLACED);
+
+/// An entry in other words than those of the view below, made once and shown by many views.
+#[derive(Clone, Debug)]
+pub struct SharedEntry {
+    timestamp_ms: i64,
+    tokens: u32,
+    flags: Flags,
+    role: u8,
+    kind: u8,
+    texts: Arc<EntryTexts>,
+}
+
+impl SharedEntry {
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.texts.text
+    }
+
+    /// Its JSON.
+    pub fn raw(&self) -> &str {
+        &self.texts.raw
+    }
+}
+
+impl From<NewEntry> for SharedEntry {
+    fn from(entry: NewEntry) -> Self {
+        SharedEntry {
+            timestamp_ms: entry.timestamp_ms,
+            tokens: u32::try_from(entry.tokens).unwrap_or(u32::MAX),
+            flags: entry.flags,
+            role: entry.role.code(),
+            kind: entry.kind.code(),
+            texts: Arc::new(EntryTexts {
+                id: entry.id.into(),
+                parent: entry.parent_id.into(),
+                text: entry.text.into(),
+                raw: entry.raw.into(),
+            }),
+        }
+    }
+}
+
+/// A view in the making, from the first item of a projection to the last.
+pub struct ProjectionBuilder {
+    base: Transcript,
+    epoch: u64,
+    chunks: Vec<EntryChunk>,
+    len: u64,
+    tokens: u64,
+    /// The frame that the newest entry of the base belongs to: its position there and here.
+    frame: Option<(u64, u64)>,
+    /// Entries put in since then.
+    inserted: u64,
+    /// Whether something was put in between the entries of that frame.
+    is_broken: bool,
+}
+
+impl ProjectionBuilder {
+    /// An empty view over another one.
+    pub fn new(base: &Transcript, epoch: u64) -> ProjectionBuilder {
+        ProjectionBuilder {
+            base: base.clone(),
+            epoch,
+            chunks: Vec::new(),
+            len: 0,
+            tokens: 0,
+            frame: None,
+            inserted: 0,
+            is_broken: false,
+        }
+    }
+
+    /// Shows an entry as it is below. Positions rise; one past the end shows nothing.
+    pub fn keep(&mut self, seq: u64) {
+        let base = self.base.clone();
+        let Some(entry) = base.get(seq) else { return };
+        let tokens = u32::try_from(entry.tokens()).unwrap_or(u32::MAX);
+        let head = self.head(&entry, entry.timestamp_ms(), tokens, entry.flags());
+        self.push(tokens, |chunk| chunk.push_from_base(head, seq));
+    }
+
+    /// Shows an entry in other words, of the same role and with the same calls.
+    pub fn replace(&mut self, seq: u64, entry: &SharedEntry) {
+        let base = self.base.clone();
+        let Some(below) = base.get(seq) else { return };
+        let pairing = below.flags().0 & PAIRING.0;
+        let flags = entry.flags.without(PAIRING).with(Flags(pairing));
+        let head = self.head(&below, entry.timestamp_ms, entry.tokens, flags);
+        self.push(entry.tokens, |chunk| chunk.push(head, entry.texts.clone()));
+    }
+
+    /// Puts in an entry that is not below.
+    pub fn insert(&mut self, entry: &SharedEntry) {
+        let head = EntryHead {
+            seq: self.len,
+            ts_ms: entry.timestamp_ms,
+            frame: self.len,
+            tokens_before: self.tokens,
+            tokens: entry.tokens,
+            flags: entry.flags.0,
+            role: entry.role,
+            kind: entry.kind,
+        };
+        self.push(entry.tokens, |chunk| chunk.push(head, entry.texts.clone()));
+        self.inserted += 1;
+    }
+
+    /// The finished view.
+    pub fn finish(self) -> Transcript {
+        let chunks = self.chunks.into_iter().map(Arc::new).collect();
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        Transcript::new(TranscriptSnapshot::new(chunks, len, self.epoch).into_object())
+    }
+
+    fn head(&mut self, below: &Entry<'_>, ts_ms: i64, tokens: u32, flags: Flags) -> EntryHead {
+        let (frame, more) = self.place(below);
+        EntryHead {
+            seq: self.len,
+            ts_ms,
+            frame,
+            tokens_before: self.tokens,
+            tokens,
+            flags: flags.with(more).0,
+            role: below.role().code(),
+            kind: below.kind().code(),
+        }
+    }
+
+    /// The frame here of an entry below, and what has become of its pairing.
+    fn place(&mut self, below: &Entry<'_>) -> (u64, Flags) {
+        let is_result = below.role() == Role::Tool;
+        let inserted = std::mem::take(&mut self.inserted);
+        if let Some((_, frame)) = self.frame.filter(|(of, _)| *of == below.frame()) {
+            (self.len - inserted..self.len).for_each(|seq| self.join(seq, frame));
+            self.is_broken |= inserted > 0;
+            let is_displaced = self.is_broken && is_result;
+            return (frame, if is_displaced { Flags::DISPLACED } else { Flags::default() });
+        }
+        self.frame = Some((below.frame(), self.len));
+        self.is_broken = false;
+        // No lawful plan leaves a call out and keeps its result.
+        let has_lost_its_call = is_result && !below.is_cut_point();
+        (self.len, if has_lost_its_call { Flags::ORPHAN } else { Flags::default() })
+    }
+
+    fn join(&mut self, seq: u64, frame: u64) {
+        let at = seq as usize;
+        if let Some(chunk) = self.chunks.get_mut(at / CHUNK_ENTRIES) {
+            chunk.set_frame(at % CHUNK_ENTRIES, frame);
+        }
+    }
+
+    /// Puts one more entry into the chunk that has room for it.
+    fn push(&mut self, tokens: u32, put: impl FnOnce(&mut EntryChunk)) {
+        if self.chunks.last().is_none_or(EntryChunk::is_full) {
+            self.chunks.push(EntryChunk::with_base(self.base.clone().into_object()));
+        }
+        self.chunks.last_mut().map(put);
+        self.len += 1;
+        self.tokens += u64::from(tokens);
+    }
+}
+
+impl std::fmt::Debug for ProjectionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Projected").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

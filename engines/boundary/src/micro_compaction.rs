@@ -1,0 +1,164 @@
+//! Micro-compaction: old tool results become one line each, for nothing but a look at the clock.
+
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
+use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_kit::cuts::trailing_frame;
+use ctxhost_engine_kit::previews::ResultPreviews;
+use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementMap};
+use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::sliding_window::TranscriptCursor;
+use ctxhost_engine_kit::text::group_thousands;
+
+use crate::settings::MicroSettings;
+
+/// The layer that notes of plans name.
+const LAYER: &str = "micro-compaction";
+
+const CLEARED: &str = "[old tool result cleared]";
+
+/// The tool results of one session. The first `cleared` of them are cleared for good, so that the
+/// same prefix is sent byte for byte until more must go.
+#[derive(Debug, Default)]
+pub(crate) struct MicroCompaction {
+    reading: TranscriptCursor,
+    results: Vec<ClearableResult>,
+    cleared: usize,
+    /// How many results stand before the newest frame: those of the live round are never cleared.
+    settled: usize,
+}
+
+#[derive(Debug)]
+struct ClearableResult {
+    seq: u64,
+    /// What clearing it wins; 0 for one that is too short.
+    saving_tokens: u64,
+}
+
+impl MicroCompaction {
+    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &MicroSettings) {
+        let new = self.reading.advance(transcript);
+        if new.start == 0 {
+            self.results.clear();
+            self.cleared = 0;
+        }
+        for entry in transcript.range(new).filter(|entry| entry.role() == Role::Tool) {
+            // Images count: they are the largest results there are.
+            let chars = entry.tokens() * CHARS_PER_TOKEN;
+            let is_long = chars > settings.over_chars && !entry.has(Flags::ORPHAN);
+            let whole_saving = entry.tokens().saturating_sub(estimate(CLEARED));
+            let saving_tokens = if is_long { whole_saving } else { 0 };
+            self.results.push(ClearableResult { seq: entry.seq(), saving_tokens });
+        }
+        let newest_frame = trailing_frame(transcript);
+        self.settled = self.results.partition_point(|result| result.seq < newest_frame);
+    }
+
+    /// Clears what is old when that costs no cached prefix, or when the window fills up. Answers
+    /// whether anything was.
+    pub(crate) fn clear_old(
+        &mut self,
+        shown_tokens: u64,
+        threshold_tokens: u64,
+        is_cold: bool,
+        settings: &MicroSettings,
+    ) -> bool {
+        let old = self.results.len().saturating_sub(settings.keep_results).min(self.settled);
+        let is_pressed = shown_tokens > share_of(threshold_tokens, settings.pressure_share);
+        let newly = self.results.get(self.cleared..old).unwrap_or(&[]);
+        let least_tokens = share_of(threshold_tokens, settings.min_saving_share);
+        let pays = newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
+        let clears = settings.enabled && old > self.cleared && (is_cold || (is_pressed && pays));
+        if clears {
+            self.cleared = old;
+        }
+        clears
+    }
+
+    /// Everything that is shown as something else: previews, and a line for each cleared result.
+    pub(crate) fn replacements(
+        &self,
+        transcript: &Transcript,
+        previews: &ResultPreviews,
+    ) -> ReplacementMap {
+        let mut shown = previews.rewrites().clone();
+        let cleared = self.results.iter().take(self.cleared);
+        for result in cleared.filter(|result| result.saving_tokens > 0) {
+            let detail = format!("{} tokens cleared", group_thousands(result.saving_tokens));
+            if let Some(entry) = transcript.get(result.seq) {
+                shown.insert(&entry, EntryReplacement::from_text(CLEARED, LAYER, detail));
+            }
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
+    use super::*;
+
+    const THRESHOLD: u64 = 20_000;
+
+    fn reads(count: usize) -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("read everything");
+        for number in 0..count {
+            let id = format!("c{number}");
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"let it = be;\n".repeat(400));
+        }
+        talk
+    }
+
+    fn cleared(micro: &mut MicroCompaction, talk: &TranscriptBuilder, is_cold: bool) -> usize {
+        let settings = MicroSettings::default();
+        let transcript = talk.transcript();
+        let mut previews = ResultPreviews::default();
+        previews.follow(&transcript, 1_200);
+        micro.follow(&transcript, &settings);
+        let shown_tokens = micro.replacements(&transcript, &previews).shown_tokens(&transcript);
+        micro.clear_old(shown_tokens, THRESHOLD, is_cold, &settings);
+        let plan = micro.replacements(&transcript, &previews).plan(&transcript);
+        let items = plan.project(&transcript);
+        assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
+        items.iter().filter(|item| item.text() == CLEARED).count()
+    }
+
+    #[test]
+    fn a_warm_cache_is_left_alone_until_the_window_fills_up() {
+        let mut micro = MicroCompaction::default();
+        for (results, expected) in [(7, 0), (9, 0), (10, 5), (11, 5), (14, 5), (15, 10), (16, 10)] {
+            assert_eq!(cleared(&mut micro, &reads(results), false), expected, "{results} results");
+        }
+    }
+
+    #[test]
+    fn a_cold_cache_clears_what_is_old_and_it_stays_cleared() {
+        let mut micro = MicroCompaction::default();
+        assert_eq!(cleared(&mut micro, &reads(7), true), 2);
+        assert_eq!(cleared(&mut micro, &reads(8), false), 2);
+        assert_eq!(cleared(&mut micro, &reads(8), true), 3);
+    }
+
+    #[test]
+    fn short_results_and_the_live_round_stay() {
+        let mut talk = TranscriptBuilder::new();
+        let ids: Vec<String> = (0..9).map(|number| format!("c{number}")).collect();
+        talk.user("go").calls(&[("short", "ls", "{}")]).result("short", "ls", "a file");
+        talk.calls(&ids.iter().map(|id| (id.as_str(), "read", "{}")).collect::<Vec<_>>());
+        ids.iter().for_each(|id| _ = talk.result(id, "read", &"long ".repeat(1_000)));
+        assert_eq!(cleared(&mut MicroCompaction::default(), &talk, true), 0);
+        talk.assistant("read them");
+        assert_eq!(cleared(&mut MicroCompaction::default(), &talk, true), 4);
+    }
+
+    #[test]
+    fn a_new_epoch_begins_anew() {
+        let mut micro = MicroCompaction::default();
+        assert_eq!(cleared(&mut micro, &reads(9), true), 4);
+        let mut next = TranscriptBuilder::with_epoch(1);
+        next.summary("so far").user("go on");
+        assert_eq!(cleared(&mut micro, &next, false), 0);
+    }
+}

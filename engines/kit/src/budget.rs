@@ -1,0 +1,81 @@
+//! What a request says of its room, and how a compaction fills it.
+
+use ctxhost_engine_api::settings::SettingKind;
+use ctxhost_engine_api::{AssembleRequest, CompactRequest, ModelRef, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{check_numbers, share_of};
+
+ctxhost_engine_api::settings! {
+    /// How much of the room a summary uses for what it repeats letter for letter: first the person's
+    /// requests, then commands and identifiers.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct RoomSettings {
+        /// Share of the budget that the person's requests may take, word for word: all of those of
+        /// a long session in a small window, and what was pasted into them is cut first.
+        pub request_share: f64 = 0.1, Number(0.0, 0.5), "share";
+        /// Share of the budget that commands and identifiers may take: in a window of 32,000 it
+        /// holds seven in ten commands of a session of 484 requests; 0.15 holds five.
+        pub ledger_share: f64 = 0.2, Number(0.0, 0.5), "share";
+        /// The same in weighted characters; the smaller of the two counts. About 250 commands and
+        /// 200 names, more than a model looks through.
+        pub ledger_chars: u64 = 32_000, Whole(0), "weighted characters";
+        /// One command; where room is short as little as 96.
+        pub command_chars: u64 = 160, Whole(0), "weighted characters";
+    }
+}
+
+impl RoomSettings {
+    /// Checks the shares; the table of the settings is `room`.
+    ///
+    /// # Errors
+    ///
+    /// A config error that names the key.
+    pub fn check(&self) -> Result<()> {
+        check_numbers("room.", self, Self::SETTINGS, |allowed| match allowed {
+            SettingKind::Number(..) => Some("a share of the room is from 0 to 0.5".to_owned()),
+            _ => None,
+        })
+    }
+}
+
+/// What a compaction leaves in use at least, in tokens: a share of the budget, or what the newest part
+/// and the summary may take together where that is less.
+pub fn floor_tokens(
+    budget_tokens: u64,
+    floor_share: f64,
+    recent_tokens: u64,
+    summary_tokens: u64,
+) -> u64 {
+    share_of(budget_tokens, floor_share).min(recent_tokens + summary_tokens)
+}
+
+/// The numbers of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestBudget {
+    /// What a plan may take, in tokens as entries count them.
+    pub budget_tokens: u64,
+    /// What the host holds free, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The whole window, in provider tokens; 0 when unknown.
+    pub window_tokens: u64,
+}
+
+impl RequestBudget {
+    fn new(budget_tokens: u64, reserve_tokens: u64, model: &ModelRef) -> RequestBudget {
+        RequestBudget { budget_tokens, reserve_tokens, window_tokens: model.window_tokens }
+    }
+}
+
+impl From<&AssembleRequest> for RequestBudget {
+    fn from(request: &AssembleRequest) -> RequestBudget {
+        RequestBudget::new(request.budget, request.reserve_tokens, &request.model)
+    }
+}
+
+impl From<&CompactRequest> for RequestBudget {
+    fn from(request: &CompactRequest) -> RequestBudget {
+        RequestBudget::new(request.budget, request.reserve_tokens, &request.model)
+    }
+}

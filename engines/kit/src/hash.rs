@@ -1,0 +1,49 @@
+//! A number that depends on nothing but a text: the same on every machine and in every build.
+
+/// The offset and the prime of FNV-1a with 64 bits.
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The FNV-1a hash of a text. For names and for jitter; nothing here is secret.
+pub fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+/// A share from 0 to below 1 that depends on nothing but a text.
+pub fn hash_fraction(text: &str) -> f64 {
+    // The middle bits: short texts that differ in their last letter differ little in the highest.
+    ((fnv1a(text) >> 20) % 10_000) as f64 / 10_000.0
+}
+
+/// So many small letters that depend on nothing but a text. No word of them looks like an identifier.
+pub fn hash_letters(text: &str, count: usize) -> String {
+    let mut rest = fnv1a(text);
+    let mut letter = || {
+        let at = (rest % 26) as u8;
+        rest /= 26;
+        char::from(b'a' + at)
+    };
+    (0..count).map(|_| letter()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_values() {
+        assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn shares_lie_between_nought_and_one_and_differ() {
+        let shares: Vec<f64> = (0..100).map(|n| hash_fraction(&format!("entry-{n}"))).collect();
+        assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
+        let low = shares.iter().filter(|share| **share < 0.5).count();
+        assert!((25..75).contains(&low), "{low}");
+        assert_eq!(hash_letters("a", 5), hash_letters("a", 5));
+        assert_ne!(hash_letters("a", 5), hash_letters("b", 5));
+    }
+}

@@ -1,0 +1,141 @@
+//! Which entries of a session are shown as something else: decided once, the same in every later
+//! request, so that what a provider has cached stays true.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use ctxhost_engine_api::{Entry, Plan, Transcript};
+
+use super::{EntryReplacement, keep_with_replacements};
+
+/// The rewritten entries of one session, by position.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplacementMap {
+    by_seq: BTreeMap<u64, MappedReplacement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MappedReplacement {
+    /// Of the entry: positions move with each compaction.
+    id: String,
+    shown: EntryReplacement,
+    saved_tokens: u64,
+}
+
+impl ReplacementMap {
+    /// Shows an entry as something else from now on. What saves nothing is not done.
+    pub fn insert(&mut self, entry: &Entry<'_>, shown: EntryReplacement) {
+        let saved_tokens = entry.tokens().saturating_sub(shown.tokens());
+        if saved_tokens > 0 {
+            let rewrite = MappedReplacement { id: entry.id().to_owned(), shown, saved_tokens };
+            self.by_seq.insert(entry.seq(), rewrite);
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.by_seq.clear();
+    }
+
+    /// Moves what was decided to where its entries are in another transcript, and forgets what is
+    /// no longer in it. Answers the position behind the last one.
+    pub fn rebase(&mut self, transcript: &Transcript) -> u64 {
+        let old = std::mem::take(&mut self.by_seq).into_values();
+        let mut by_id: HashMap<String, MappedReplacement> =
+            old.map(|old| (old.id.clone(), old)).collect();
+        let mut end = 0;
+        for entry in transcript.iter() {
+            if let Some(rewrite) = by_id.remove(entry.id()) {
+                end = entry.seq() + 1;
+                self.by_seq.insert(entry.seq(), rewrite);
+            }
+        }
+        end
+    }
+
+    /// How an entry is shown; `None` for one that is shown as it is.
+    pub fn get(&self, seq: u64) -> Option<&EntryReplacement> {
+        self.by_seq.get(&seq).map(|rewrite| &rewrite.shown)
+    }
+
+    /// What it saves in a range, in tokens.
+    pub fn saved_tokens(&self, range: Range<u64>) -> u64 {
+        self.by_seq.range(range).map(|(_, rewrite)| rewrite.saved_tokens).sum()
+    }
+
+    /// What a transcript costs as it is shown, in tokens.
+    pub fn shown_tokens(&self, transcript: &Transcript) -> u64 {
+        let saved_tokens = self.saved_tokens(0..transcript.len() as u64);
+        transcript.total_tokens().saturating_sub(saved_tokens)
+    }
+
+    /// Keeps a range as it is shown.
+    pub fn keep_range(&self, plan: &mut Plan, range: Range<u64>) {
+        let shown = self.by_seq.range(range.clone());
+        keep_with_replacements(plan, range, shown.map(|(seq, rewrite)| (*seq, &rewrite.shown)));
+    }
+
+    /// The plan that keeps the whole transcript as it is shown.
+    pub fn plan(&self, transcript: &Transcript) -> Plan {
+        let mut plan = Plan::default();
+        self.keep_range(&mut plan, 0..transcript.len() as u64);
+        plan.estimated_tokens = self.shown_tokens(transcript);
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+
+    use super::*;
+
+    fn reads(talk: &mut TranscriptBuilder, numbers: Range<usize>) {
+        for number in numbers {
+            let id = format!("c{number}");
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"some text ".repeat(40));
+        }
+    }
+
+    #[test]
+    fn what_was_decided_comes_out_the_same_when_the_transcript_grows() {
+        let mut talk = TranscriptBuilder::new();
+        reads(&mut talk, 0..3);
+        let first = talk.transcript();
+        let mut rewrites = ReplacementMap::default();
+        rewrites
+            .insert(&first.get(1).unwrap(), EntryReplacement::from_text("short", "test", "why"));
+        rewrites.insert(
+            &first.get(3).unwrap(),
+            EntryReplacement::from_text("long ".repeat(400), "test", "why"),
+        );
+        assert_eq!(rewrites.get(3), None, "longer than before");
+        let before = rewrites.plan(&first);
+        reads(&mut talk, 3..5);
+        let later = talk.transcript();
+        let plan = rewrites.plan(&later);
+        assert_eq!(plan.ops[..2], before.ops[..2]);
+        let cost: u64 = plan.project(&later).iter().map(|item| item.tokens()).sum();
+        assert_eq!(cost, plan.estimated_tokens);
+        assert_eq!(cost + rewrites.saved_tokens(0..talk.len()), later.total_tokens());
+    }
+
+    #[test]
+    fn decisions_follow_their_entries() {
+        let mut talk = TranscriptBuilder::new();
+        reads(&mut talk, 0..3);
+        let mut rewrites = ReplacementMap::default();
+        let transcript = talk.transcript();
+        for seq in [1, 3] {
+            rewrites.insert(
+                &transcript.get(seq).unwrap(),
+                EntryReplacement::from_text("short", "test", ""),
+            );
+        }
+        let before = rewrites.clone();
+        assert_eq!(rewrites.rebase(&transcript), 4);
+        assert_eq!(rewrites, before);
+        assert_eq!(rewrites.rebase(&TranscriptBuilder::with_epoch(1).transcript()), 0);
+        assert_eq!(rewrites, ReplacementMap::default());
+    }
+}

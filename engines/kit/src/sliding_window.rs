@@ -1,0 +1,310 @@
+//! Turn-safe sliding windows: which entries stay when a transcript outgrows its budget.
+//!
+//! ```text
+//!  entries   P . . . . . . u . . . u . . F F F     P pinned, u the person, F the newest frame
+//!  kept      P             └──────────────────     the newest whole turns, from the cut on
+//!  kept      P                     u     └────     the newest turn alone is too long
+//! ```
+//!
+//! A window that must move makes more room than it needs and then stands still for many requests,
+//! so that what a provider has cached stays true. It knows nothing of texts: what entries cost is
+//! asked of the engine, because an engine may keep them in another form.
+
+mod reading;
+mod sessions;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{EntryKind, Flags, Plan, Role, Transcript};
+
+use crate::cuts::trailing_frame;
+use crate::dialogue::is_request;
+use crate::settings::share_of;
+
+pub use reading::TranscriptCursor;
+pub use sessions::SessionMap;
+
+/// What is up to the operator about a sliding window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlidingRule {
+    /// The person's first message stays, although the host may not have pinned it.
+    pub keep_first_task: bool,
+    /// One line says how many entries were left out.
+    pub leave_out_note: bool,
+    /// How much of the budget a move sets free, 0.0 … 0.9.
+    pub slack_share: f64,
+    /// Share of the budget that requests before the kept turns take, the newest first.
+    pub request_share: f64,
+}
+
+impl SlidingRule {
+    /// What a move aims at: the budget less the share that it sets free.
+    pub fn target_tokens(&self, budget_tokens: u64) -> u64 {
+        (budget_tokens as f64 * (1.0 - self.slack_share)) as u64
+    }
+
+    /// Up to here a budget counts as the same one, so that a small rise moves nothing.
+    fn about_the_same(&self, budget_tokens: u64) -> u64 {
+        (budget_tokens as f64 * (1.0 + self.slack_share)) as u64
+    }
+
+    fn note_tokens(&self, entries: u64) -> u64 {
+        if self.leave_out_note && entries > 0 { tokens::estimate(&note(entries)) } else { 0 }
+    }
+}
+
+/// The window of one session, as it stands between two requests.
+#[derive(Debug, Default)]
+pub struct SlidingWindow {
+    reading: TranscriptCursor,
+    /// Pinned entries, the first task, summaries of compactions: they never go.
+    always: Vec<u64>,
+    newest_user: Option<u64>,
+    /// What the person asked, oldest first.
+    requests: Vec<u64>,
+    cut: Option<WindowCut>,
+}
+
+/// Where the kept tail begins. It stays there while it holds.
+#[derive(Clone, Debug)]
+struct WindowCut {
+    seq: u64,
+    /// The requests that stay in front of it.
+    requests: Vec<u64>,
+    /// The message of the person that a cut inside a turn keeps in front of it.
+    lead: Option<u64>,
+    /// The budget it was made for.
+    budget_tokens: u64,
+}
+
+impl SlidingWindow {
+    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    pub fn follow(&mut self, transcript: &Transcript, rule: &SlidingRule) {
+        let new = self.reading.advance(transcript);
+        if new.start == 0 {
+            let reading = std::mem::take(&mut self.reading);
+            *self = SlidingWindow { reading, ..SlidingWindow::default() };
+        }
+        for entry in transcript.range(new) {
+            let is_first_task = rule.keep_first_task
+                && entry.is_user_message()
+                && self.newest_user.is_none()
+                && !self.begins_with_summary(transcript);
+            let is_summary = entry.kind() == EntryKind::CompactionSummary;
+            if is_first_task || is_summary || entry.has(Flags::PINNED) {
+                self.always.push(entry.seq());
+            }
+            if entry.is_user_message() {
+                self.newest_user = Some(entry.seq());
+            }
+            if is_request(&entry) {
+                self.requests.push(entry.seq());
+            }
+        }
+    }
+
+    /// The window as it stands, if it still fits. `tokens` costs a range as the engine keeps it.
+    pub fn select_unchanged(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Option<EntrySelection> {
+        let holds = |cut: &&WindowCut| {
+            budget_tokens <= rule.about_the_same(cut.budget_tokens)
+                && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
+        };
+        let selection = match self.cut.as_ref().filter(holds) {
+            Some(cut) => self.selection(transcript, cut.seq, cut.lead, &cut.requests),
+            None => self.selection(transcript, 0, None, &[]),
+        };
+        (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
+    }
+
+    /// Moves the window, so that its slack is free again. What may never go stays, even over budget.
+    pub fn slide(
+        &mut self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> EntrySelection {
+        let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
+        let always_tokens: u64 = self.always.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let free_tokens = rule.target_tokens(room_tokens).saturating_sub(always_tokens);
+        let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
+        let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
+        let requests = self.newest_requests(tail, request_tokens, tokens);
+        let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let target_tokens = free_tokens - spent_tokens;
+        let from = tail_within(transcript, target_tokens, tokens);
+        let whole = self.turn_from(transcript, from).or_else(|| {
+            let newest = transcript.cut_at_or_before(self.newest_user?);
+            let selection = self.selection(transcript, newest, None, &requests);
+            (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
+        });
+        let (seq, lead) = match whole {
+            Some(seq) => (seq, None),
+            None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
+        };
+        let selection = self.selection(transcript, seq, lead, &requests);
+        self.cut = (seq > 0).then_some(WindowCut { seq, requests, lead, budget_tokens });
+        selection
+    }
+
+    /// The newest requests before `end` that take at most `room_tokens`; one that is too long lets
+    /// shorter ones pass.
+    fn newest_requests(
+        &self,
+        end: u64,
+        room_tokens: u64,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Vec<u64> {
+        let mut room = room_tokens;
+        let fits = |seq: &u64| {
+            let left = room.checked_sub(tokens(*seq..seq + 1));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let older = self.requests.iter().rev().copied().filter(|seq| *seq < end);
+        let older = older.filter(|seq| !self.always.contains(seq));
+        older.filter(fits).collect()
+    }
+
+    /// The first turn that begins at `from` or later, the newest one at the latest.
+    fn turn_from(&self, transcript: &Transcript, from: u64) -> Option<u64> {
+        let newest = transcript.cut_at_or_before(self.newest_user?);
+        let mut entries = transcript.range(from..newest);
+        let turn = entries.find(|entry| entry.is_user_message() && entry.is_cut_point());
+        (from <= newest).then(|| turn.map_or(newest, |entry| entry.seq()))
+    }
+
+    /// The newest frames of a turn that is too long, behind the person's message; one at the least.
+    fn frame_from(
+        &self,
+        transcript: &Transcript,
+        target_tokens: u64,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> u64 {
+        let lead = self.newest_user.filter(|seq| !self.always.contains(seq));
+        let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
+        let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
+        from.min(trailing_frame(transcript))
+    }
+
+    fn selection(
+        &self,
+        transcript: &Transcript,
+        cut: u64,
+        lead: Option<u64>,
+        requests: &[u64],
+    ) -> EntrySelection {
+        let always = self.always.iter().chain(requests).copied();
+        let mut singles: Vec<u64> = always.chain(lead).collect();
+        singles.sort_unstable();
+        singles.dedup();
+        let mut kept: Vec<Range<u64>> = Vec::new();
+        let before = singles.into_iter().filter(|&seq| seq < cut).map(|seq| seq..seq + 1);
+        let tail = std::iter::once(cut..transcript.len() as u64);
+        for range in before.chain(tail).filter(|range| !range.is_empty()) {
+            match kept.last_mut() {
+                Some(last) if range.start <= last.end => last.end = range.end.max(last.end),
+                _ => kept.push(range),
+            }
+        }
+        EntrySelection { kept }
+    }
+
+    fn begins_with_summary(&self, transcript: &Transcript) -> bool {
+        let is_summary = |seq: &u64| {
+            transcript.get(*seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
+        };
+        self.always.iter().any(is_summary)
+    }
+}
+
+/// The entries that stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntrySelection {
+    kept: Vec<Range<u64>>,
+}
+
+impl EntrySelection {
+    /// The kept ranges in order; the last one reaches to the end.
+    pub fn kept_ranges(&self) -> &[Range<u64>] {
+        &self.kept
+    }
+
+    /// The ranges between them.
+    pub fn dropped_ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        let ends = std::iter::once(0).chain(self.kept.iter().map(|range| range.end));
+        ends.zip(&self.kept).map(|(end, next)| end..next.start).filter(|gap| !gap.is_empty())
+    }
+
+    /// What it costs, with its note.
+    pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
+        let kept: u64 = self.kept.iter().map(|range| tokens(range.clone())).sum();
+        kept.saturating_add(rule.note_tokens(self.entries_left_out()))
+    }
+
+    /// The plan: each gap left out under the name of `layer`, the note in front of the last range,
+    /// and each kept range as `keep` puts it.
+    pub fn plan(
+        &self,
+        layer: &str,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+        mut keep: impl FnMut(&mut Plan, Range<u64>),
+    ) -> Plan {
+        let mut plan = Plan { estimated_tokens: self.tokens(rule, tokens), ..Plan::default() };
+        let left_out = self.entries_left_out();
+        let mut end = 0;
+        for (at, range) in self.kept.iter().enumerate() {
+            if range.start > end {
+                let gap = end..range.start;
+                let detail =
+                    format!("{} entries, {} tokens", range.start - end, tokens(gap.clone()));
+                plan.leave_out(gap).note(layer, detail);
+            }
+            if left_out > 0 && rule.leave_out_note && at + 1 == self.kept.len() {
+                let here = range.start..range.start;
+                plan.insert(Role::User, note(left_out), here).note(layer, "what was left out");
+            }
+            keep(&mut plan, range.clone());
+            end = range.end;
+        }
+        plan
+    }
+
+    fn entries_left_out(&self) -> u64 {
+        self.dropped_ranges().map(|gap| gap.end - gap.start).sum()
+    }
+}
+
+/// The one line in place of what was left out. Nothing in it changes while the cut stays.
+fn note(entries: u64) -> String {
+    match entries {
+        1 => "[1 earlier entry left out]".into(),
+        _ => format!("[{entries} earlier entries left out]"),
+    }
+}
+
+/// The first cut point from which the rest costs at most `budget_tokens`; the length if none.
+fn tail_within(
+    transcript: &Transcript,
+    budget_tokens: u64,
+    tokens: &impl Fn(Range<u64>) -> u64,
+) -> u64 {
+    let len = transcript.len() as u64;
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if tokens(middle..len) > budget_tokens { low = middle + 1 } else { high = middle }
+    }
+    transcript.cut_at_or_after(low)
+}
+
+#[cfg(test)]
+mod tests;

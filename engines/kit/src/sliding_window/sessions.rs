@@ -1,0 +1,83 @@
+//! What an engine remembers, session by session, and not for more sessions than fit in its head.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctxhost_engine_api::SessionRef;
+
+/// How many sessions are remembered: 1,000, more than a gateway serves at once. The one that was
+/// longest unused goes first; its window is then worked out anew.
+const SESSIONS_KEPT: usize = 1_000;
+
+/// A memory of type `T` for each session. Sessions do not wait for each other.
+#[derive(Debug, Default)]
+pub struct SessionMap<T> {
+    shelf: Mutex<LruMap<T>>,
+}
+
+#[derive(Debug, Default)]
+struct LruMap<T> {
+    uses: u64,
+    memories: HashMap<String, (u64, Arc<Mutex<T>>)>,
+}
+
+impl<T: Default> SessionMap<T> {
+    /// Runs `work` on the memory of a session, an empty one at first.
+    pub fn with_session<R>(&self, session: &SessionRef, work: impl FnOnce(&mut T) -> R) -> R {
+        let memory = lock(&self.shelf).take_out(&session.id);
+        work(&mut lock(&memory))
+    }
+
+    /// Forgets every session.
+    pub fn clear(&self) {
+        lock(&self.shelf).memories.clear();
+    }
+}
+
+impl<T: Default> LruMap<T> {
+    fn take_out(&mut self, id: &str) -> Arc<Mutex<T>> {
+        self.uses += 1;
+        let slot = self.memories.entry(id.to_owned()).or_default();
+        slot.0 = self.uses;
+        let memory = slot.1.clone();
+        if self.memories.len() > SESSIONS_KEPT {
+            self.forget_oldest();
+        }
+        memory
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.memories.iter().min_by_key(|(_, (used, _))| *used);
+        if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+            self.memories.remove(&id);
+        }
+    }
+}
+
+/// A panic elsewhere is no reason to stop remembering: memories are worked out anew when they do
+/// not match the transcript.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_apart_and_forgets_the_longest_unused() {
+        let sessions = SessionMap::<u64>::default();
+        let session = |id: usize| SessionRef { id: id.to_string(), ..SessionRef::default() };
+        let count = |id| {
+            sessions.with_session(&session(id), |count| {
+                *count += 1;
+                *count
+            })
+        };
+        assert_eq!((count(1), count(2), count(1)), (1, 1, 2));
+        (10..10 + SESSIONS_KEPT - 1).for_each(|id| assert_eq!(count(id), 1));
+        assert_eq!((count(1), count(2)), (3, 1));
+        sessions.clear();
+        assert_eq!(count(1), 1);
+    }
+}

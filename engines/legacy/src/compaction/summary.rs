@@ -1,0 +1,293 @@
+//! Who writes the summary: a model where there is one, else the conversation's own sentences, and
+//! never a text that only says that there is no summary.
+//!
+//! The ladder: everything, without oversized messages, the part that was told before a failure, the
+//! conversation's own sentences. Between any two steps the quality guard looks.
+
+use std::borrow::Cow;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
+use ctxhost_engine_kit::dialogue;
+use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
+use ctxhost_engine_kit::summary::{
+    ExcerptRole, MessageExcerpt, SummarySections, extract_sections_before, is_assent, merge,
+    merge_earlier_summaries, message_excerpts,
+};
+use ctxhost_engine_kit::text::cap_with_marker;
+
+use super::cut::SummaryTask;
+use super::fallbacks::{SummaryInput, summarise_with_fallbacks};
+use super::model_request::ModelSummary;
+use super::prompt::PromptTemplate;
+use super::quality::{SummaryExpectations, check_summary, has_all_sections};
+use super::{EXTRACTIVE, LegacyCompaction, appendix};
+use crate::settings::{IdentifierPolicy, SummariserChoice, share_of};
+
+/// What the envelope around a summary takes, in weighted characters.
+const ENVELOPE_CHARS: u64 = 240;
+/// At most this share of the room goes to what follows the sections.
+const APPENDIX_SHARE: f64 = 0.5;
+/// At most this share of the room goes to identifiers that are checked.
+const IDENTIFIER_SHARE: f64 = 0.25;
+
+/// A summary and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedSummary {
+    /// The text, without its envelope.
+    pub(crate) text: String,
+    /// `extractive`, or the name of the model.
+    pub(crate) writer: String,
+    /// The names it repeats exactly.
+    pub(crate) identifiers: Vec<String>,
+    /// What did not go as it should, for people.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Tells a fold. A summary that the quality guard refused is replaced by one without a model where the
+/// conversation has to become smaller; where it has not, the compaction is called off.
+pub(crate) async fn summarise_fold(
+    desk: &LegacyCompaction<'_>,
+    fold: &SummaryTask,
+) -> Result<CheckedSummary> {
+    let teller = FoldSummariser::new(desk, fold);
+    let mut notes = Vec::new();
+    if teller.wants_model() {
+        match attempt(desk.host, teller.summarise_with_model()).await? {
+            Ok(Ok(story)) => return Ok(story),
+            Ok(Err(reasons)) if !desk.is_over_target() => return Err(refused(&reasons)),
+            Ok(Err(reasons)) => {
+                let note = replaced(&reasons);
+                desk.host.log(LogLevel::Warn, &note);
+                notes.push(note);
+            }
+            Err(error) => notes.push(failure_note(&error)),
+        }
+    }
+    teller.summarise_extractively(notes)
+}
+
+struct FoldSummariser<'a> {
+    desk: &'a LegacyCompaction<'a>,
+    fold: &'a SummaryTask,
+    passages: Vec<MessageExcerpt<'a>>,
+    carried: Option<SummarySections>,
+    /// Whether the model has answered since: then nothing the fold asks is pending.
+    is_answered_later: bool,
+    room_chars: u64,
+}
+
+impl<'a> FoldSummariser<'a> {
+    fn new(desk: &'a LegacyCompaction<'a>, fold: &'a SummaryTask) -> Self {
+        FoldSummariser {
+            desk,
+            fold,
+            passages: message_excerpts(desk.transcript, fold.history.gaps()),
+            carried: merge_earlier_summaries(desk.transcript, fold.history.gaps()),
+            is_answered_later: is_answered_after(desk, fold),
+            room_chars: fold.limit_chars.saturating_sub(ENVELOPE_CHARS),
+        }
+    }
+
+    /// Heartbeats and calls without words are not worth a request.
+    fn wants_model(&self) -> bool {
+        let LegacyCompaction { host, settings, transcript, .. } = self.desk;
+        let wanted = settings.compaction.summariser;
+        let has = has_model(host);
+        if wanted == SummariserChoice::Model && !has {
+            host.log(LogLevel::Warn, "compaction.summariser is \"model\" and the host offers none; telling without a model");
+        }
+        wanted != SummariserChoice::Extractive
+            && has
+            && dialogue::has_dialogue(transcript, self.fold.history.gaps())
+    }
+
+    // --- without a model ---
+
+    fn summarise_extractively(&self, notes: Vec<String>) -> Result<CheckedSummary> {
+        let mut sections = self.extracted();
+        let appendix = self.appendix();
+        sections.fit(self.body_chars(&appendix));
+        let text = self.whole(&sections.render(), &appendix);
+        let expected = SummaryExpectations {
+            identifiers: if self.is_nameless() { vec![] } else { sections.identifiers.clone() },
+            latest_request: sections
+                .requests
+                .first()
+                .map(|ask| self.desk.anonymised(ask).into_owned()),
+            ..SummaryExpectations::default()
+        };
+        let reasons = check_summary(&text, &expected);
+        if !reasons.is_empty() {
+            return Err(refused(&reasons));
+        }
+        let identifiers = expected.identifiers;
+        Ok(CheckedSummary { text, writer: EXTRACTIVE.into(), identifiers, notes })
+    }
+
+    /// The sections of the fold with those of earlier summaries.
+    fn extracted(&self) -> SummarySections {
+        let newer = extract_sections_before(&self.passages, self.is_answered_later);
+        let mut sections = match &self.carried {
+            Some(older) => merge(older.clone(), newer),
+            None => newer,
+        };
+        if self.fold.is_turn_prefix || self.is_answered_later {
+            sections.requests.clear();
+        }
+        sections
+    }
+
+    // --- with a model ---
+
+    /// A summary, or the reasons for which the quality guard refused the last one.
+    async fn summarise_with_model(&self) -> Result<Result<CheckedSummary, Vec<String>>> {
+        let settings = &self.desk.settings.compaction;
+        let expected = self.expectations();
+        let material = SummaryInput::from_fold(self.desk, self.fold, self.carried.as_ref());
+        let mut frame = self.frame();
+        let mut reasons = Vec::new();
+        for _ in 0..settings.quality_tries() {
+            frame.feedback = std::mem::take(&mut reasons);
+            let told = summarise_with_fallbacks(self.desk, &material, &frame).await?;
+            let text = self.finished(&told);
+            if settings.quality_guard {
+                reasons = check_summary(&text, &expected);
+            }
+            if reasons.is_empty() {
+                let identifiers = expected.identifiers;
+                let story =
+                    CheckedSummary { text, writer: told.model, identifiers, notes: told.notes };
+                return Ok(Ok(story));
+            }
+        }
+        Ok(Err(reasons))
+    }
+
+    fn frame(&self) -> PromptTemplate {
+        let settings = &self.desk.settings.compaction;
+        let request = self.desk.request;
+        let focus = request.custom_instructions.as_deref().unwrap_or(&settings.custom_instructions);
+        let focus = focus.chars().take(settings.custom_instructions_chars).collect::<String>();
+        PromptTemplate {
+            model: settings.model.clone(),
+            max_output_tokens: share_of(request.reserve_tokens, settings.output_share),
+            focus: self.desk.anonymised(&redact(&focus)).into_owned(),
+            feedback: Vec::new(),
+            session: self.session_to_continue(),
+            is_turn_prefix: self.fold.is_turn_prefix,
+            is_answered_later: self.is_answered_later,
+            policy: settings.identifier_policy,
+            identifier_instructions: settings.identifier_instructions.clone(),
+        }
+    }
+
+    /// Under the policy `anonymize` no exact name may be shown, so the live conversation is not.
+    fn session_to_continue(&self) -> String {
+        let settings = &self.desk.settings.compaction;
+        let may = settings.reuse_live_prefix
+            && !self.fold.is_turn_prefix
+            && settings.identifier_policy != IdentifierPolicy::Anonymize;
+        if may { self.desk.request.session.id.clone() } else { String::new() }
+    }
+
+    fn expectations(&self) -> SummaryExpectations {
+        let asks = self.passages.iter().rev().filter(|passage| passage.role == ExcerptRole::User);
+        let latest = asks.map(|ask| ask.text.as_ref()).find(|text| !is_assent(text));
+        let sections = self.extracted();
+        let open = sections.requests.first();
+        let newest = self.desk.transcript.newest_user_message().map(|entry| redact(entry.text()));
+        let named = |text: Cow<'_, str>| self.desk.anonymised(&text).into_owned();
+        SummaryExpectations {
+            identifiers: self.expected_identifiers(&sections),
+            latest_request: latest.map(|ask| named(ask.into())),
+            open_request: open.map(|ask| named(ask.into())),
+            retained_request: newest.filter(|_| self.fold.is_turn_prefix).map(named),
+        }
+    }
+
+    fn expected_identifiers(&self, sections: &SummarySections) -> Vec<String> {
+        if self.desk.settings.compaction.identifier_policy != IdentifierPolicy::Strict {
+            return Vec::new();
+        }
+        let mut identifiers = sections.identifiers.clone();
+        identifiers.truncate(MAX_IDENTIFIERS);
+        let mut room = share_of(self.room_chars, IDENTIFIER_SHARE);
+        identifiers.retain(|identifier| {
+            let fits = weighted_chars(identifier) <= room;
+            room = room.saturating_sub(weighted_chars(identifier));
+            fits
+        });
+        identifiers
+    }
+
+    fn finished(&self, told: &ModelSummary) -> String {
+        let appendix = self.appendix();
+        let notes = told.notes.join("\n");
+        let room = self.body_chars(&appendix).saturating_sub(weighted_chars(&notes) + 2);
+        self.whole(&joined(&fitted(&told.text, room), &notes), &appendix)
+    }
+
+    // --- both ---
+
+    fn is_nameless(&self) -> bool {
+        self.desk.settings.compaction.identifier_policy == IdentifierPolicy::Anonymize
+    }
+
+    fn appendix(&self) -> String {
+        let limit_chars = share_of(self.room_chars, APPENDIX_SHARE);
+        let settings = &self.desk.settings.compaction;
+        appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
+    }
+
+    /// The sections, the ledger and what follows it.
+    fn whole(&self, body: &str, appendix: &str) -> String {
+        let shown = joined(body, appendix);
+        let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
+        self.desk.anonymised(&joined(&joined(body, &blocks), appendix)).into_owned()
+    }
+
+    fn body_chars(&self, appendix: &str) -> u64 {
+        self.room_chars.saturating_sub(weighted_chars(appendix) + 2)
+    }
+}
+
+/// Whether an answer without another call stands behind a fold.
+fn is_answered_after(desk: &LegacyCompaction<'_>, fold: &SummaryTask) -> bool {
+    let end = fold.history.gaps().last().map_or(0, |gap| gap.end);
+    let later = desk.transcript.range(end..desk.transcript.len() as u64);
+    let mut answers = later.filter(|entry| entry.role() == Role::Assistant);
+    answers.any(|entry| !entry.has(Flags::TOOL_CALLS) && !entry.text().trim().is_empty())
+}
+
+/// A model's sections in at most `room` weighted characters: lines go before sections do.
+fn fitted(text: &str, room_chars: u64) -> Cow<'_, str> {
+    if weighted_chars(text) <= room_chars || !has_all_sections(text) {
+        return cap_with_marker(text, room_chars);
+    }
+    let mut sections = SummarySections::parse(text);
+    sections.fit(room_chars);
+    Cow::Owned(sections.render())
+}
+
+fn joined(body: &str, rest: &str) -> String {
+    match (body.is_empty(), rest.is_empty()) {
+        (_, true) => body.to_owned(),
+        (true, _) => rest.to_owned(),
+        _ => format!("{body}\n\n{rest}"),
+    }
+}
+
+fn refused(reasons: &[String]) -> EngineError {
+    EngineError::failed(format!("{}; the history is kept", failed_check(reasons)))
+}
+
+fn replaced(reasons: &[String]) -> String {
+    format!("{}; a summary without a model replaces it", failed_check(reasons))
+}
+
+fn failed_check(reasons: &[String]) -> String {
+    format!("the summary failed its quality check ({})", reasons.join("; "))
+}

@@ -1,0 +1,80 @@
+//! What the engine has done since it was created, for a person who asks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ctxhost_engine_api::{Action, Compaction, EngineStatus, Plan, Result};
+use ctxhost_engine_kit::text::group_thousands;
+use serde_json::json;
+
+use crate::compaction::{self, EXTRACTIVE};
+use crate::settings::Settings;
+
+/// Counts over all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct LegacyCounters {
+    requests: AtomicU64,
+    /// Entries that the newest request of any session showed as something else.
+    replaced: AtomicU64,
+    compactions: AtomicU64,
+    model_summaries: AtomicU64,
+    extractive_summaries: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl LegacyCounters {
+    /// A request was shaped.
+    pub(crate) fn record_plan(&self, plan: &Plan) {
+        let is_replaced = |action: &Action| {
+            matches!(action, Action::ReplaceText { .. } | Action::ReplaceRaw { .. })
+        };
+        let replaced = plan.ops.iter().filter(|op| is_replaced(&op.action)).count();
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.replaced.store(replaced as u64, Ordering::Relaxed);
+    }
+
+    /// A compaction was worked out, or was not.
+    pub(crate) fn record_compaction(&self, answer: &Result<Compaction>) {
+        let plan = match answer {
+            Ok(Compaction::Plan(plan)) => plan,
+            Ok(_) => return,
+            Err(_) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        };
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        for writer in compaction::summary_writers(plan) {
+            let count = if writer == EXTRACTIVE {
+                &self.extractive_summaries
+            } else {
+                &self.model_summaries
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts and the settings they came about with.
+    pub(crate) fn status(&self, settings: &Settings) -> EngineStatus {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (requests, compactions) = (count(&self.requests), count(&self.compactions));
+        EngineStatus {
+            summary: format!(
+                "{} requests, {} compactions, {} summaries by a model and {} without",
+                group_thousands(requests),
+                group_thousands(compactions),
+                group_thousands(count(&self.model_summaries)),
+                group_thousands(count(&self.extractive_summaries)),
+            ),
+            compactions,
+            details: json!({
+                "requests": requests,
+                "replacedNow": count(&self.replaced),
+                "compactions": compactions,
+                "compactionsFailed": count(&self.failed),
+                "summariesByModel": count(&self.model_summaries),
+                "summariesWithout": count(&self.extractive_summaries),
+                "settings": settings,
+            }),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What the engine knows of one session: its index, names, rules and files, taken in entry by entry.
+//!
+//! All of it follows from the transcript, so that a restart, or another branch, costs one pass over it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::replacement::EntryReplacement;
+use ctxhost_engine_kit::sliding_window::TranscriptCursor;
+use ctxhost_engine_kit::summary::unwrap_summary;
+use serde_json::Value;
+
+use crate::files::{FileReads, file_operation, path_argument};
+use crate::index::TermIndex;
+use crate::layout::RequestLayout;
+use crate::name_ledger::{NameLedger, PRINTED_WEIGHT, STATED_WEIGHT, USED_WEIGHT};
+use crate::names::for_each_name;
+use crate::rules::UserRules;
+use crate::slices;
+use crate::terms::for_each_term;
+
+/// The size of a slice, in tokens: a paragraph. What a person wrote is short and is kept whole longer.
+const SLICE_TOKENS: u64 = 100;
+const USER_SLICE_TOKENS: u64 = 200;
+/// Of one text so much is indexed, in bytes; a longer one is data.
+const INDEXED_BYTES: usize = 200_000;
+/// Of the arguments of one call so much is indexed, in bytes: what it is about stands at the beginning.
+const ARGUMENT_BYTES: usize = 2_000;
+/// An argument above this is the content of a file and not a name, in bytes.
+const SHORT_ARGUMENT_BYTES: usize = 400;
+
+/// A pause that begins another conversation, in milliseconds.
+const PAUSE_MS: i64 = 30 * 60 * 1_000;
+/// Entries that belong together at most: what stands further apart says nothing about each other.
+const SEGMENT_ENTRIES: u32 = 24;
+
+/// What the engine knows of one session.
+#[derive(Debug, Default)]
+pub(crate) struct RecallSession {
+    reading: TranscriptCursor,
+    pub(crate) index: TermIndex,
+    /// By their number in the index.
+    pub(crate) slices: Vec<TextSlice>,
+    /// By position in the transcript.
+    pub(crate) entries: Vec<EntryFacts>,
+    pub(crate) names: NameLedger,
+    pub(crate) rules: UserRules,
+    pub(crate) files: FileReads,
+    /// Pinned entries, the first task, summaries of compactions: they never go.
+    pub(crate) must_stay: Vec<u64>,
+    /// What the person asked, oldest first.
+    pub(crate) requests: Vec<u64>,
+    pub(crate) newest_user: Option<u64>,
+    /// Behind a summary the first message of the person is not the task any more.
+    has_summary: bool,
+    /// How old entries are shown, by position, as far as that was asked.
+    pub(crate) masks: RefCell<HashMap<u64, Option<EntryReplacement>>>,
+    newest_ms: i64,
+    segment: u32,
+    segment_entries: u32,
+    /// What the model saw in the request before; `None` while everything fits.
+    pub(crate) layout: Option<RequestLayout>,
+    /// Whether that is not stored as it is.
+    pub(crate) is_layout_new: bool,
+    /// Whether what was stored before a restart was looked for.
+    pub(crate) is_restored: bool,
+}
+
+/// A part of an entry that can be found on its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextSlice {
+    pub(crate) entry: u32,
+    /// Its text, in bytes of the entry's text; empty for the calls of an entry.
+    start: u32,
+    end: u32,
+    /// What it costs.
+    pub(crate) tokens: u32,
+}
+
+impl TextSlice {
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// What is known of an entry for ranking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryFacts {
+    first_slice: u32,
+    end_slice: u32,
+    /// Entries of one segment were said in one go.
+    pub(crate) segment: u32,
+    pub(crate) is_user: bool,
+}
+
+impl EntryFacts {
+    pub(crate) fn slices(&self) -> Range<u32> {
+        self.first_slice..self.end_slice
+    }
+}
+
+impl RecallSession {
+    /// Takes in what is new, and answers its positions. A transcript that does not continue
+    /// what was read is taken in from its beginning.
+    pub(crate) fn follow(&mut self, transcript: &Transcript) -> Range<u64> {
+        let new = self.reading.advance(transcript);
+        if new.start == 0 {
+            let reading = std::mem::take(&mut self.reading);
+            // What was stored is of what was read before, unless nothing was.
+            let is_restored = self.is_restored;
+            *self = RecallSession { reading, is_restored, ..RecallSession::default() };
+        }
+        for entry in transcript.range(new.clone()) {
+            self.read(&entry);
+        }
+        new
+    }
+
+    fn read(&mut self, entry: &Entry<'_>) {
+        self.place(entry);
+        self.note_names(entry);
+        self.note_calls(entry);
+        self.add_slices(entry);
+        if entry.is_user_message() && !is_hidden(entry) {
+            self.rules.read_message(entry.seq(), entry.text());
+        }
+        if entry.kind() == EntryKind::CompactionSummary {
+            self.rules.read_summary(entry.seq(), &unwrap_summary(entry.text()));
+        }
+    }
+
+    /// What of it never goes, and which segment it belongs to.
+    fn place(&mut self, entry: &Entry<'_>) {
+        let is_summary = entry.kind() == EntryKind::CompactionSummary;
+        self.has_summary |= is_summary;
+        let is_first_task =
+            entry.is_user_message() && self.newest_user.is_none() && !self.has_summary;
+        if is_first_task || is_summary || entry.has(Flags::PINNED) {
+            self.must_stay.push(entry.seq());
+        }
+        if entry.is_user_message() {
+            self.newest_user = Some(entry.seq());
+        }
+        if is_request(entry) {
+            self.requests.push(entry.seq());
+        }
+        let is_pause = entry.timestamp_ms() - self.newest_ms > PAUSE_MS;
+        if is_pause || self.segment_entries >= SEGMENT_ENTRIES {
+            self.segment += 1;
+            self.segment_entries = 0;
+        }
+        self.segment_entries += 1;
+        self.newest_ms = self.newest_ms.max(entry.timestamp_ms());
+    }
+
+    fn note_names(&mut self, entry: &Entry<'_>) {
+        let is_output = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
+        let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
+        let mut names = self.names.begin_entry();
+        for call in entry.tool_calls() {
+            let what = file_operation(&call);
+            let path = path_argument(&call);
+            for_each_text(&call.arguments_value(), &mut |text| {
+                let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
+                let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
+                // A key without what stands around it looks like any other name.
+                for_each_name(&redact(text), |name, kind| {
+                    let is_path =
+                        path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
+                    names.add_mention(name, kind, weight, if is_path { what } else { "" });
+                });
+            });
+        }
+        for_each_name(&redact(entry.text()), |name, kind| {
+            names.add_mention(name, kind, weight, "")
+        });
+        names.finish();
+    }
+
+    fn note_calls(&mut self, entry: &Entry<'_>) {
+        entry.tool_calls().iter().for_each(|call| self.files.record_call(call));
+        if let Some(result) = entry.tool_result() {
+            self.files.record_result(entry.seq(), &result);
+        }
+    }
+
+    fn add_slices(&mut self, entry: &Entry<'_>) {
+        let first_slice = self.slices.len() as u32;
+        let is_user = entry.role() == Role::User && entry.kind() == EntryKind::Message;
+        if !is_hidden(entry) && entry.kind() != EntryKind::CompactionSummary {
+            let whole = entry.text();
+            let text = whole.get(..whole.floor_char_boundary(INDEXED_BYTES)).unwrap_or_default();
+            let most_tokens = if is_user { USER_SLICE_TOKENS } else { SLICE_TOKENS };
+            for range in slices::split_into_slices(text, most_tokens) {
+                let part = text.get(range.clone()).unwrap_or_default();
+                self.add_slice(entry, range, tokens::estimate(part), |pending| {
+                    for_each_term(part, |term| pending.push(term));
+                });
+            }
+            for call in entry.tool_calls() {
+                let end = call.arguments.floor_char_boundary(ARGUMENT_BYTES);
+                let arguments = call.arguments.get(..end).unwrap_or_default();
+                self.add_slice(entry, 0..0, 0, |pending| {
+                    for_each_term(&call.name, |term| pending.push(term));
+                    for_each_term(arguments, |term| pending.push(term));
+                });
+            }
+        }
+        let end_slice = self.slices.len() as u32;
+        self.entries.push(EntryFacts { first_slice, end_slice, segment: self.segment, is_user });
+    }
+
+    fn add_slice(
+        &mut self,
+        entry: &Entry<'_>,
+        text: Range<usize>,
+        tokens: u64,
+        fill: impl FnOnce(&mut Vec<u64>),
+    ) {
+        self.index.add(fill);
+        self.slices.push(TextSlice {
+            entry: entry.seq() as u32,
+            start: text.start as u32,
+            end: text.end as u32,
+            tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
+        });
+    }
+
+    /// What it takes for the index and its slices, in bytes.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index.size_bytes()
+            + self.slices.capacity() * size_of::<TextSlice>()
+            + self.entries.capacity() * size_of::<EntryFacts>()
+    }
+}
+
+/// Calls `found` with every text in a value.
+fn for_each_text(value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => found(text),
+        Value::Array(list) => list.iter().for_each(|value| for_each_text(value, found)),
+        Value::Object(fields) => fields.values().for_each(|value| for_each_text(value, found)),
+        _ => {}
+    }
+}

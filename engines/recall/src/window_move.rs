@@ -1,0 +1,428 @@
+//! Moving the window: a new layout that fits its budget with room to spare.
+
+use std::collections::HashSet;
+
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
+use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::cuts::{frame_around, trailing_frame};
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::replacement::ReplacementMap;
+use ctxhost_engine_kit::settings::share_of;
+
+use crate::excerpt::{GAP_TOKENS, SliceSelection, frame_tokens};
+use crate::layout::RequestLayout;
+use crate::ranking::{RankedSlice, SearchQuery};
+use crate::session::RecallSession;
+use crate::settings::Settings;
+
+/// A session counts as one that uses tools if one of so many newest entries is a result.
+const AGENT_ENTRIES: u64 = 40;
+/// Slices in a row that do not fit, until no more are tried: the room is full.
+const MISSES: usize = 64;
+/// What rules and names take beside their blocks, in tokens.
+const HEAD_FRAME_TOKENS: u64 = 24;
+/// Share of the room that parts of calls and results may take.
+const EXCERPT_SHARE: f64 = 0.12;
+/// Of the newest calls so much is looked up beside the prompt, in bytes.
+const CONTEXT_BYTES: usize = 1_000;
+
+/// The best slices of a query whose entries' names are asked for.
+const ASKED_SLICES: usize = 32;
+
+/// How a budget is divided.
+struct BudgetSplit {
+    target_tokens: u64,
+    tail_tokens: u64,
+    rule_tokens: u64,
+    ledger_tokens: u64,
+    excerpt_tokens: u64,
+}
+
+impl RecallSession {
+    /// Whether the newest entries use tools.
+    pub(crate) fn uses_tools(&self, transcript: &Transcript) -> bool {
+        let len = transcript.len() as u64;
+        let newest = transcript.range(len.saturating_sub(AGENT_ENTRIES)..len);
+        newest.into_iter().any(|entry| entry.role() == Role::Tool)
+    }
+
+    /// What the next answer is about: the newest words of the person, and what is worked on.
+    pub(crate) fn build_query(&self, transcript: &Transcript, prompt: &str) -> SearchQuery {
+        let newest = self.newest_user.and_then(|seq| transcript.get(seq));
+        let words = newest.map_or("", |entry| entry.text());
+        let prompt = if prompt.trim().is_empty() { words } else { prompt };
+        let live = trailing_frame(transcript);
+        let mut context = String::new();
+        for call in
+            transcript.range(live..transcript.len() as u64).flat_map(|entry| entry.tool_calls())
+        {
+            context.push_str(&call.arguments);
+            context.push(' ');
+        }
+        context.truncate(context.floor_char_boundary(CONTEXT_BYTES));
+        SearchQuery::new(prompt, &context)
+    }
+
+    /// A layout for `budget_tokens` that leaves the slack free, if what must stay allows it.
+    pub(crate) fn new_layout(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        ranked: &[RankedSlice],
+        settings: &Settings,
+    ) -> RequestLayout {
+        let mut allowed_tokens = budget_tokens;
+        let mut layout = RequestLayout::default();
+        for _ in 0..4 {
+            layout =
+                self.layout_within(transcript, budget_tokens, allowed_tokens, ranked, settings);
+            let tokens = layout.tokens(transcript, settings);
+            if tokens <= budget_tokens || allowed_tokens == 0 {
+                break;
+            }
+            allowed_tokens =
+                allowed_tokens.saturating_sub((tokens - budget_tokens) * 2 + budget_tokens / 16);
+        }
+        layout
+    }
+
+    fn layout_within(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        allowed_tokens: u64,
+        ranked: &[RankedSlice],
+        settings: &Settings,
+    ) -> RequestLayout {
+        let room = self.room(transcript, allowed_tokens, settings);
+        let mut layout = RequestLayout {
+            budget_tokens,
+            replaced_rules: self.rules.replaced_count(),
+            ..RequestLayout::default()
+        };
+        self.place_tail(transcript, room.tail_tokens, settings, &mut layout);
+        self.add_head(room.rule_tokens, room.ledger_tokens, transcript, &mut layout);
+        let spent_tokens = layout.tokens(transcript, settings);
+        let free_tokens = room.target_tokens.saturating_sub(spent_tokens);
+        let excerpt_tokens = room.excerpt_tokens.min(free_tokens / 3);
+        self.add_excerpt(transcript, ranked, excerpt_tokens, &mut layout);
+        let free_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        self.add_found(transcript, ranked, free_tokens, &mut layout);
+        let left_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        if left_tokens > room.target_tokens / 16 {
+            // Little was found: the newest entries take what is left.
+            self.place_tail(transcript, room.tail_tokens + left_tokens, settings, &mut layout);
+        }
+        layout
+    }
+
+    fn room(
+        &self,
+        transcript: &Transcript,
+        allowed_tokens: u64,
+        settings: &Settings,
+    ) -> BudgetSplit {
+        let target_tokens = share_of(allowed_tokens, 1.0 - settings.slack_share);
+        let is_agent = self.uses_tools(transcript);
+        let tail_share =
+            if is_agent { settings.agent_tail_share } else { settings.chat_tail_share };
+        let ledger_share =
+            if is_agent { settings.ledger_share } else { settings.ledger_share / 4.0 };
+        let always: u64 = self.must_stay.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
+        let free_tokens = target_tokens.saturating_sub(always);
+        BudgetSplit {
+            target_tokens,
+            tail_tokens: share_of(free_tokens, tail_share),
+            rule_tokens: share_of(allowed_tokens, settings.rule_share).min(free_tokens / 4),
+            ledger_tokens: share_of(allowed_tokens, ledger_share)
+                .min(settings.ledger_tokens)
+                .min(free_tokens / 3),
+            excerpt_tokens: share_of(free_tokens, EXCERPT_SHARE),
+        }
+    }
+
+    /// The newest entries that fit, older results among them as lines, and what never goes before them.
+    fn place_tail(
+        &self,
+        transcript: &Transcript,
+        room_tokens: u64,
+        settings: &Settings,
+        layout: &mut RequestLayout,
+    ) {
+        let len = transcript.len() as u64;
+        let live = trailing_frame(transcript);
+        let mut spent_tokens = transcript.tokens(live..len);
+        let mut from = live;
+        let full_tokens = share_of(room_tokens, settings.full_share);
+        let mut masked = ReplacementMap::default();
+        for entry in transcript.range(0..live).rev() {
+            let is_old =
+                spent_tokens + entry.tokens() > full_tokens || self.files.is_outdated(entry.seq());
+            let shown = if is_old { self.masked_view(transcript, &entry) } else { None };
+            spent_tokens += shown.as_ref().map_or(entry.tokens(), |shown| shown.tokens());
+            if spent_tokens > room_tokens {
+                break;
+            }
+            from = entry.seq();
+            if let Some(shown) = shown {
+                masked.insert(&entry, shown);
+            }
+        }
+        layout.cut = transcript.cut_at_or_after(from).min(live);
+        layout.masked = masked;
+        layout.kept.retain(|seq, _| *seq < layout.cut);
+        let must_stay = self.must_stay.iter().chain(&self.newest_user).copied();
+        let cut = layout.cut;
+        let kept = must_stay.filter(|seq| *seq < cut);
+        layout.kept.extend(kept.map(|seq| (seq, self.summary_without_replaced(transcript, seq))));
+    }
+
+    fn add_head(
+        &self,
+        rule_tokens: u64,
+        ledger_tokens: u64,
+        transcript: &Transcript,
+        layout: &mut RequestLayout,
+    ) {
+        let is_always = |seq| self.must_stay.contains(&seq) && !self.is_summary(transcript, seq);
+        let rules = self
+            .rules
+            .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
+        let shown = self.shown_names(transcript, layout);
+        let spent_tokens = tokens::estimate(&rules);
+        let ledger_tokens = ledger_tokens.saturating_sub(spent_tokens);
+        let names = self.names.render(&shown, &HashSet::new(), ledger_tokens * CHARS_PER_TOKEN);
+        let blocks: Vec<String> =
+            [rules, names].into_iter().filter(|block| !block.is_empty()).collect();
+        if !blocks.is_empty() {
+            let blocks = blocks.join("\n");
+            layout.head = format!(
+                "Kept from this conversation; where it was said again later, the later words count.\n{}",
+                redact(&blocks)
+            );
+        }
+    }
+
+    /// The names that need not be repeated: those that a layout shows, and those of replaced rules, which
+    /// must not be used any more.
+    fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> HashSet<u32> {
+        let whole = layout.shown_positions(transcript.len() as u64);
+        let whole = whole.filter(|seq| layout.masked.get(*seq).is_none());
+        let mut shown: HashSet<u32> =
+            whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
+        let numbers_of = |is_replaced| -> HashSet<u32> {
+            self.rules
+                .rule_texts(is_replaced)
+                .flat_map(|text| self.names.name_numbers(text))
+                .collect()
+        };
+        shown.extend(numbers_of(true).difference(&numbers_of(false)));
+        shown
+    }
+
+    /// The names of the entries that a query finds.
+    fn asked_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
+        let slices = ranked.iter().take(ASKED_SLICES);
+        let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
+        let entries = entries.map(|slice| u64::from(slice.entry));
+        entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
+    }
+
+    /// The block of the heaviest names that neither the layout nor a text for it shows.
+    pub(crate) fn render_further_names(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        text: &str,
+        room_tokens: u64,
+        layout: &RequestLayout,
+    ) -> String {
+        let mut shown = self.shown_names(transcript, layout);
+        let own = [&layout.head, &layout.excerpt].into_iter().chain(layout.notes.values());
+        let own = own.map(String::as_str).chain([text]);
+        shown.extend(own.flat_map(|text| self.names.name_numbers(text)));
+        let names =
+            self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN);
+        redact(&names).into_owned()
+    }
+
+    fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {
+        transcript.get(seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
+    }
+
+    /// A summary without the rules that were replaced since; `None` for any other entry.
+    fn summary_without_replaced(&self, transcript: &Transcript, seq: u64) -> Option<String> {
+        let entry =
+            transcript.get(seq).filter(|entry| entry.kind() == EntryKind::CompactionSummary)?;
+        let replaced: Vec<String> =
+            self.rules.replaced_texts_of(seq).map(|rule| format!("- {rule}")).collect();
+        let holds = |line: &&str| !replaced.iter().any(|rule| rule == line);
+        let lines: Vec<&str> = entry.text().lines().filter(holds).collect();
+        (!replaced.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Whole entries and parts of entries that stand on their own, in their place.
+    fn add_found(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+        layout: &mut RequestLayout,
+    ) {
+        let cost = |number: u32, chosen: &SliceSelection| {
+            let slice = self.slices.get(number as usize);
+            let is_in = slice.is_some_and(|slice| chosen.contains_key(&u64::from(slice.entry)));
+            slice.map_or(0, |slice| u64::from(slice.tokens))
+                + if is_in { 0 } else { GAP_TOKENS / 2 }
+        };
+        let cut = layout.cut;
+        let is_kept: HashSet<u64> = layout.kept.keys().copied().collect();
+        let may = |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
+        let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, may, cost);
+        let mut texts: std::collections::BTreeMap<u64, Option<String>> = chosen
+            .iter()
+            .filter_map(|(seq, numbers)| {
+                let entry = transcript.get(*seq)?;
+                let text = self.partial_text(&entry, numbers);
+                // What stands beside the text of an entry, thinking and images, is not what was found.
+                let is_more = entry.has(Flags::THINKING) || entry.has(Flags::IMAGES);
+                Some((*seq, text.or_else(|| is_more.then(|| entry.text().to_owned()))))
+            })
+            .collect();
+        let cost = |seq: u64, text: &Option<String>| {
+            text.as_ref()
+                .map_or_else(|| transcript.tokens(seq..seq + 1), |text| tokens::estimate(text))
+        };
+        let mut spent_tokens: u64 = texts.iter().map(|(seq, text)| cost(*seq, text)).sum();
+        while spent_tokens > room_tokens {
+            // The estimate of marks was too low: the entry that was found last goes.
+            let Some(seq) = order.pop() else { break };
+            if let Some(text) = texts.remove(&seq) {
+                spent_tokens -= cost(seq, &text);
+            }
+        }
+        layout.kept.extend(texts.into_iter().filter(|(seq, _)| *seq < layout.cut));
+    }
+
+    fn add_excerpt(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+        layout: &mut RequestLayout,
+    ) {
+        let (cut, is_old) = (layout.cut, |seq| self.files.is_outdated(seq));
+        let may = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
+        layout.excerpt = self.found_text(transcript, ranked, room_tokens, may);
+    }
+
+    /// A note for a prompt: the best of what no other part of the layout shows.
+    pub(crate) fn render_note(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+        layout: &RequestLayout,
+    ) -> String {
+        let head_words = &layout.excerpt;
+        let is_new = |seq: u64| {
+            !layout.shows(seq)
+                && !self.files.is_outdated(seq)
+                && !self.is_quoted(transcript, seq, head_words, layout)
+        };
+        self.found_text(transcript, ranked, room_tokens, is_new)
+    }
+
+    /// Whether an excerpt or an earlier note shows a part of an entry already.
+    fn is_quoted(
+        &self,
+        transcript: &Transcript,
+        seq: u64,
+        excerpt: &str,
+        layout: &RequestLayout,
+    ) -> bool {
+        let Some(entry) = transcript.get(seq) else { return false };
+        let text = entry.text();
+        let begin = text.get(..text.floor_char_boundary(80)).unwrap_or_default().trim();
+        !begin.is_empty()
+            && (excerpt.contains(begin) || layout.notes.values().any(|note| note.contains(begin)))
+    }
+
+    fn found_text(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+        may: impl Fn(u64) -> bool,
+    ) -> String {
+        let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + 40) else {
+            return String::new();
+        };
+        let cost = |number: u32, chosen: &SliceSelection| self.excerpt_tokens(number, chosen);
+        let (mut chosen, mut order) = self.choose(transcript, ranked, free_tokens, may, cost);
+        loop {
+            let text = redact(&self.render_excerpt(transcript, &chosen)).into_owned();
+            match tokens::estimate(&text) <= room_tokens {
+                true => return text,
+                false => order.pop().map(|seq| chosen.remove(&seq)).map_or((), drop),
+            }
+        }
+    }
+
+    /// The best slices that fit, and their entries in the order they were found.
+    fn choose(
+        &self,
+        transcript: &Transcript,
+        ranked: &[RankedSlice],
+        room_tokens: u64,
+        may: impl Fn(u64) -> bool,
+        cost: impl Fn(u32, &SliceSelection) -> u64,
+    ) -> (SliceSelection, Vec<u64>) {
+        let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
+        let mut room = room_tokens;
+        for (number, score) in ranked {
+            let Some(slice) = self.slices.get(*number as usize) else { continue };
+            let seq = u64::from(slice.entry);
+            if *score <= 0.0 || misses > MISSES {
+                break;
+            }
+            if !may(seq) || self.is_replaced(transcript, *number) {
+                continue;
+            }
+            match room.checked_sub(cost(*number, &chosen)) {
+                Some(rest) => {
+                    room = rest;
+                    let numbers = chosen.entry(seq).or_default();
+                    if numbers.is_empty() {
+                        order.push(seq);
+                    }
+                    numbers.push(*number);
+                }
+                None => misses += 1,
+            }
+        }
+        (chosen, order)
+    }
+
+    /// Whether a slice holds a rule that was replaced.
+    fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
+        let Some(slice) = self.slices.get(number as usize) else { return false };
+        let seq = u64::from(slice.entry);
+        let mut replaced = self.rules.replaced_texts_of(seq).peekable();
+        if replaced.peek().is_none() {
+            return false;
+        }
+        let text = transcript.get(seq).and_then(|entry| entry.text().get(slice.range()));
+        let line = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        replaced.any(|rule| line.contains(rule))
+    }
+}
+
+/// Whether an entry can be kept without others: it is no part of a call and its results.
+fn is_alone(transcript: &Transcript, seq: u64) -> bool {
+    let frame = frame_around(transcript, seq);
+    let is_plain = transcript.get(seq).is_some_and(|entry| {
+        entry.role() != Role::Tool && !entry.has(Flags::TOOL_CALLS) && !entry.has(Flags::ABORTED)
+    });
+    is_plain && frame.end - frame.start == 1
+}

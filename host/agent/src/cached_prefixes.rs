@@ -1,0 +1,45 @@
+//! What each session's model has read last: a summary that is asked for behind it costs only what is new.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctxhost_dialects::ModelRequest;
+use ctxhost_provider::PrefixSource;
+
+use ctxhost_models::ModelName;
+
+/// The last answered request of each session.
+#[derive(Debug, Default)]
+pub(super) struct CachedPrefixes {
+    requests: Mutex<HashMap<String, (ModelName, Arc<ModelRequest>)>>,
+}
+
+impl CachedPrefixes {
+    /// A model has read a request of a session.
+    pub(super) fn record(&self, session: &str, model: &ModelName, request: &ModelRequest) {
+        let read = (model.clone(), Arc::new(request.clone()));
+        self.requests().insert(session.to_owned(), read);
+    }
+
+    /// A session is closed, or its history is another one.
+    pub(super) fn forget(&self, session: &str) {
+        self.requests().remove(session);
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<String, (ModelName, Arc<ModelRequest>)>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PrefixSource for CachedPrefixes {
+    fn last_request(
+        &self,
+        session: &str,
+        provider: &str,
+        model: &str,
+    ) -> Option<Arc<ModelRequest>> {
+        let all = self.requests();
+        let (name, request) = all.get(session)?;
+        (name.provider == provider && name.id == model).then(|| request.clone())
+    }
+}

@@ -1,0 +1,313 @@
+//! Guards: what must hold of a canary, written like `survival.paths >= 0.95`.
+//!
+//! ```text
+//! guard  = metric operator number
+//! metric = name [ "." name ]        p99_ms, illegal, survival.paths
+//! number = decimal [ "%" ]          95% is 0.95
+//! ```
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{MetricName, MetricTotals};
+
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CanaryGuard {
+    metric: MetricName,
+    operator: GuardOperator,
+    limit: f64,
+}
+
+/// How a figure is held against a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GuardOperator {
+    Equal,
+    Unequal,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+/// All operators; one that begins with another comes first.
+const OPERATORS: [(&str, GuardOperator); 6] = [
+    ("==", GuardOperator::Equal),
+    ("!=", GuardOperator::Unequal),
+    (">=", GuardOperator::AtLeast),
+    ("<=", GuardOperator::AtMost),
+    (">", GuardOperator::Above),
+    ("<", GuardOperator::Below),
+];
+
+/// Why a text is no guard, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no guard, wrong at character {column}: {problem}; write it like \"survival.paths >= 0.95\""
+)]
+pub struct GuardError {
+    /// The text.
+    pub text: String,
+    /// Where it stops being one, in characters from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// What a guard says of some figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GuardVerdict {
+    /// It holds of this figure.
+    Holds(f64),
+    /// It is broken by this figure.
+    Broken(f64),
+    /// Nothing was measured yet that it speaks of, or too little.
+    Undecided,
+}
+
+impl CanaryGuard {
+    /// What it speaks of.
+    pub fn metric(&self) -> MetricName {
+        self.metric
+    }
+
+    /// Holds it against figures. A percentile of less than `least_requests` requests says nothing.
+    pub fn check(&self, figures: &MetricTotals, least_requests: u64) -> GuardVerdict {
+        let is_thin = self.metric.is_percentile() && figures.requests < least_requests;
+        let Some(figure) = figures.value(self.metric).filter(|_| !is_thin) else {
+            return GuardVerdict::Undecided;
+        };
+        match self.operator.holds(figure, self.limit) {
+            true => GuardVerdict::Holds(figure),
+            false => GuardVerdict::Broken(figure),
+        }
+    }
+}
+
+impl GuardOperator {
+    /// Limits are written and figures are counted, so equal means equal to the last digit shown.
+    fn holds(self, figure: f64, limit: f64) -> bool {
+        let is_equal = (figure - limit).abs() < 1e-9;
+        match self {
+            GuardOperator::Equal => is_equal,
+            GuardOperator::Unequal => !is_equal,
+            GuardOperator::AtLeast => figure >= limit || is_equal,
+            GuardOperator::AtMost => figure <= limit || is_equal,
+            GuardOperator::Above => figure > limit && !is_equal,
+            GuardOperator::Below => figure < limit && !is_equal,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        let is_it = |(_, operator): &&(&str, GuardOperator)| *operator == self;
+        OPERATORS.iter().find(is_it).map_or("", |(sign, _)| sign)
+    }
+}
+
+impl FromStr for CanaryGuard {
+    type Err = GuardError;
+
+    fn from_str(text: &str) -> Result<CanaryGuard, GuardError> {
+        let mut rest = GuardParser { text, at: 0 };
+        let metric = rest.metric()?;
+        let operator = rest.operator()?;
+        let limit = rest.number()?;
+        rest.end()?;
+        Ok(CanaryGuard { metric, operator, limit })
+    }
+}
+
+impl TryFrom<String> for CanaryGuard {
+    type Error = GuardError;
+
+    fn try_from(text: String) -> Result<CanaryGuard, GuardError> {
+        text.parse()
+    }
+}
+
+impl From<CanaryGuard> for String {
+    fn from(guard: CanaryGuard) -> String {
+        guard.to_string()
+    }
+}
+
+impl std::fmt::Display for CanaryGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.metric, self.operator.sign(), self.limit)
+    }
+}
+
+/// What is still to be read.
+struct GuardParser<'a> {
+    text: &'a str,
+    /// In bytes.
+    at: usize,
+}
+
+impl<'a> GuardParser<'a> {
+    fn metric(&mut self) -> Result<MetricName, GuardError> {
+        self.skip_spaces();
+        let start = self.at;
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+        if name.is_empty() {
+            return Err(self.wrong_at(start, "the name of a figure is missing".into()));
+        }
+        name.parse().map_err(|()| {
+            let near = MetricName::all().map(|metric| metric.to_string());
+            let near = near.min_by_key(|known| strsim::damerau_levenshtein(known, name));
+            let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+            self.wrong_at(start, format!("nothing is measured under `{name}`{near}"))
+        })
+    }
+
+    fn operator(&mut self) -> Result<GuardOperator, GuardError> {
+        self.skip_spaces();
+        let found = OPERATORS.iter().find(|(sign, _)| self.remaining().starts_with(sign));
+        let Some((sign, operator)) = found else {
+            return Err(self.wrong_at(self.at, "one of == != >= <= > < is missing".into()));
+        };
+        self.at += sign.len();
+        Ok(*operator)
+    }
+
+    fn number(&mut self) -> Result<f64, GuardError> {
+        self.skip_spaces();
+        let start = self.at;
+        let digits = self.take_while(|c| c.is_ascii_digit() || c == '.' || c == '-');
+        let number = digits.parse::<f64>().ok().filter(|number| number.is_finite());
+        let Some(number) = number else {
+            return Err(self.wrong_at(start, "a number is missing".into()));
+        };
+        let is_percent = self.remaining().starts_with('%');
+        self.at += usize::from(is_percent);
+        Ok(if is_percent { number / 100.0 } else { number })
+    }
+
+    fn end(&mut self) -> Result<(), GuardError> {
+        self.skip_spaces();
+        match self.remaining().is_empty() {
+            true => Ok(()),
+            false => Err(self.wrong_at(self.at, format!("`{}` is too much", self.remaining()))),
+        }
+    }
+
+    fn remaining(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_spaces(&mut self) {
+        self.take_while(char::is_whitespace);
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let left = self.remaining();
+        let end = left.find(|c| !belongs(c)).unwrap_or(left.len());
+        self.at += end;
+        left.get(..end).unwrap_or_default()
+    }
+
+    fn wrong_at(&self, at: usize, problem: String) -> GuardError {
+        let before = self.text.get(..at).unwrap_or_default();
+        GuardError { text: self.text.into(), column: before.chars().count() + 1, problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mistake(text: &str) -> (usize, String) {
+        let error = text.parse::<CanaryGuard>().unwrap_err();
+        (error.column, error.problem)
+    }
+
+    #[test]
+    fn guards_are_read_and_written() {
+        let check = |text: &str, written: &str| {
+            assert_eq!(text.parse::<CanaryGuard>().unwrap().to_string(), written, "{text}");
+        };
+        check("illegal==0", "illegal == 0");
+        check("survival.paths>=0.95", "survival.paths >= 0.95");
+        check(" survival >= 95% ", "survival >= 0.95");
+        check("p99_ms<150", "p99_ms < 150");
+        check("fallbacks != 1.5", "fallbacks != 1.5");
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        let check = |text, column, problem: &str| {
+            assert_eq!(mistake(text), (column, problem.to_owned()), "{text}");
+        };
+        check("", 1, "the name of a figure is missing");
+        check("  p99<150", 3, "nothing is measured under `p99` (did you mean `p99_ms`?)");
+        check("illegal=0", 8, "one of == != >= <= > < is missing");
+        check("illegal ==", 11, "a number is missing");
+        check("illegal == 1.2.3", 12, "a number is missing");
+        check("p99_ms < 150 ms", 14, "`ms` is too much");
+        check("ü==1", 1, "the name of a figure is missing");
+    }
+
+    #[test]
+    fn figures_are_held_against_it() {
+        let figures = MetricTotals {
+            requests: 3,
+            illegal: 1,
+            engine_us: vec![2_000],
+            ..MetricTotals::default()
+        };
+        let judged = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&figures, 20);
+        assert_eq!(judged("illegal == 0"), GuardVerdict::Broken(1.0));
+        assert_eq!(judged("illegal <= 1"), GuardVerdict::Holds(1.0));
+        assert_eq!(
+            judged("survival.paths >= 0.95"),
+            GuardVerdict::Undecided,
+            "nothing was compacted"
+        );
+        assert_eq!(
+            judged("p99_ms < 1"),
+            GuardVerdict::Undecided,
+            "three requests have no 99th percentile"
+        );
+        assert_eq!(judged("max_ms < 1"), GuardVerdict::Broken(2.0));
+    }
+
+    fn any_guard() -> impl Strategy<Value = CanaryGuard> {
+        let metrics: Vec<MetricName> = MetricName::all().collect();
+        let operators = OPERATORS.map(|(_, operator)| operator);
+        let limit = (-1_000_000i64..1_000_000, 0u32..4);
+        let limit = limit.prop_map(|(digits, places)| digits as f64 / f64::from(10u32.pow(places)));
+        (proptest::sample::select(metrics), proptest::sample::select(operators.to_vec()), limit)
+            .prop_map(|(metric, operator, limit)| CanaryGuard { metric, operator, limit })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(guard in any_guard(), spaces in " {0,3}") {
+            let text = guard.to_string().replace(' ', &spaces);
+            prop_assert_eq!(text.parse::<CanaryGuard>().unwrap(), guard);
+        }
+
+        #[test]
+        fn no_text_does_harm_and_every_mistake_has_a_place(text in "[a-z0-9_.<>=!% ü-]{0,24}") {
+            match text.parse::<CanaryGuard>() {
+                Ok(guard) => prop_assert_eq!(guard.to_string().parse::<CanaryGuard>().unwrap(), guard),
+                Err(error) => prop_assert!(error.column >= 1 && error.column <= text.chars().count() + 1),
+            }
+        }
+
+        #[test]
+        fn opposites_never_agree(figure in -1e6f64..1e6, limit in -1e6f64..1e6) {
+            for (one, other) in [
+                (GuardOperator::Equal, GuardOperator::Unequal),
+                (GuardOperator::AtLeast, GuardOperator::Below),
+                (GuardOperator::AtMost, GuardOperator::Above),
+            ] {
+                prop_assert_ne!(one.holds(figure, limit), other.holds(figure, limit));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Notes on disk, and the silent turn that writes them.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::event::EventKind;
+use crate::testing::*;
+use crate::{Runtime, SessionId};
+use ctxhost_context::CompactionVerdict;
+
+const ON: &str = "plugins.slots.memory = \"notes\"\ncompaction.memory_flush = true\n";
+
+fn story() -> String {
+    "a long story ".repeat(800)
+}
+
+/// What the model is asked for notes with.
+const ASKED: &str = "about to be shortened";
+
+fn noting(answer: fn() -> Answer) -> Arc<Scripted> {
+    Scripted::new(move |request| match newest(request) {
+        text if text.contains(ASKED) => answer(),
+        _ => Answer::Says("well".into()),
+    })
+}
+
+fn with_notes(
+    client: &Arc<Scripted>,
+    folder: &Path,
+    name: &str,
+    settings: &str,
+) -> crate::RuntimeBuilder {
+    let engine = Witness::spec(name, json!({}));
+    builder(&config(settings), client, engine).memory_folder(folder.join("memory"))
+}
+
+async fn told(runtime: &Runtime, id: &SessionId) {
+    for words in ["hello", &story(), "what else?"] {
+        runtime.send(id, words).await.unwrap();
+    }
+}
+
+#[test]
+fn notes_are_dated_private_and_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = MemoryNotes::new(folder.path().join("memory"));
+    assert_eq!(notes.read_newest("/home/me/work", 1_000), "");
+    notes.append("/home/me/work", "the key is token=abcdefghijkl", 0).unwrap();
+    notes.append("/home/me/work", "the cellar </notes>", 1_000).unwrap();
+    let file = notes.file("/home/me/work");
+    assert!(file.ends_with("memory/--home-me-work--.md"), "{}", file.display());
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let recalled = notes.read_newest("/home/me/work", 1_000);
+    assert!(recalled.contains("## 1970-01-01 00:00:01 UTC\n\nthe cellar (/notes)"), "{recalled}");
+    assert!(!recalled.contains("abcdefghijkl"), "{recalled}");
+    assert_eq!(recalled.matches("</notes>").count(), 1);
+    assert_eq!(notes.read_newest("/home/me", 1_000), "", "another folder has notes of its own");
+}
+
+#[test]
+fn the_newest_notes_that_fit_are_told_whole() {
+    let text = "## 1\n\nfirst\n\n## 2\n\nsecond\n\n## 3\n\nthird";
+    assert_eq!(newest_notes(text, 1_000), text);
+    assert_eq!(newest_notes(text, 30), "## 2\n\nsecond\n\n## 3\n\nthird");
+    assert_eq!(newest_notes(text, 15), "## 3\n\nthird");
+    assert_eq!(newest_notes(text, 5), "");
+    assert_eq!(newest_notes("日本語", 1), "");
+}
+
+#[tokio::test]
+async fn notes_are_saved_before_a_compaction_and_told_to_later_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = noting(|| Answer::Says("- it is in the cellar".into()));
+    let runtime = with_notes(&client, folder.path(), "noting", ON).build().await.unwrap();
+    let id = session(&runtime, &folder);
+    told(&runtime, &id).await;
+    let lines = runtime.with_session(&id, |it| it.session().records().len()).await.unwrap();
+    let mut events = runtime.subscribe();
+    let outcomes = runtime.compact(&id, None).await.unwrap();
+    assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
+
+    let asked = client.asked(ASKED);
+    assert_eq!(asked.len(), 1);
+    assert!(asked[0].tools.is_empty());
+    assert_eq!(asked[0].messages.len(), 7, "the whole conversation and the question");
+    let after = runtime.with_session(&id, |it| it.session().records().len()).await.unwrap();
+    assert_eq!(after, lines + 1, "the question and its answer are in no session");
+    assert!(matches!(events.recv().await.unwrap().kind, EventKind::NotesSaved { chars: 21, .. }));
+
+    let later = runtime.create_session(&folder.path().join("later.jsonl"), folder.path()).unwrap();
+    runtime.send(&later, "where is it?").await.unwrap();
+    assert!(client.asked("where is it?")[0].system.contains("- it is in the cellar"));
+    let elsewhere = folder.path().join("elsewhere.jsonl");
+    let elsewhere = runtime.create_session(&elsewhere, Path::new("/")).unwrap();
+    runtime.send(&elsewhere, "and here?").await.unwrap();
+    assert!(!client.asked("and here?")[0].system.contains("cellar"));
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_fit_saves_notes_first_and_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = noting(|| Answer::Says("- a note".into()));
+    let runtime = with_notes(&client, folder.path(), "on the way", ON);
+    let runtime = runtime.window_tokens(40_000).build().await.unwrap();
+    let id = session(&runtime, &folder);
+    runtime.send(&id, "hello").await.unwrap();
+    let long = "a long story ".repeat(5_000);
+    runtime.send(&id, &long).await.unwrap();
+    assert!(client.asked(ASKED).is_empty(), "it fits as yet");
+    runtime.send(&id, &long).await.unwrap();
+    assert_eq!(client.asked(ASKED).len(), 1);
+    assert_eq!(heard("on the way").iter().filter(|line| *line == "compacted").count(), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_gives_no_notes_stops_no_compaction_and_is_left_alone_at_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = noting(|| Answer::Refuses);
+    let runtime = with_notes(&client, folder.path(), "refusing notes", ON).build().await.unwrap();
+    let id = session(&runtime, &folder);
+    let mut events = runtime.subscribe();
+    for _ in 0..5 {
+        told(&runtime, &id).await;
+        let outcomes = runtime.compact(&id, None).await.unwrap();
+        assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
+    }
+    assert_eq!(client.asked(ASKED).len(), 3, "three failures in a row are enough");
+    let mut failures = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        if let EventKind::NotesFailed { is_last, .. } = event.kind {
+            failures.push(is_last);
+        }
+    }
+    assert_eq!(failures, [false, false, true]);
+    assert!(!folder.path().join("memory").exists());
+}
+
+#[tokio::test]
+async fn nothing_is_asked_unless_it_is_switched_on_and_somebody_keeps_the_notes() {
+    for settings in ["plugins.slots.memory = \"notes\"", "compaction.memory_flush = true", ""] {
+        let folder = tempfile::tempdir().unwrap();
+        let client = noting(|| Answer::Says("- a note".into()));
+        let runtime = with_notes(&client, folder.path(), "no notes", settings);
+        let runtime = runtime.build().await.unwrap();
+        let id = session(&runtime, &folder);
+        told(&runtime, &id).await;
+        runtime.compact(&id, None).await.unwrap();
+        assert!(client.asked(ASKED).is_empty(), "{settings}");
+    }
+    let unknown = config("plugins.slots.memory = \"elephant\"");
+    let client = noting(|| Answer::Refuses);
+    let refused = builder(&unknown, &client, Witness::spec("elephant", json!({}))).build().await;
+    assert!(refused.unwrap_err().to_string().contains("\"elephant\""));
+}

@@ -1,0 +1,160 @@
+//! Compactions worked out ahead, with a provider and an engine in the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::broadcast::Receiver;
+
+use super::*;
+use crate::event::RuntimeEvent;
+use crate::testing::*;
+use crate::{Runtime, SessionId};
+use ctxhost_context::CompactionVerdict;
+
+/// From a twentieth of the budget on: the long story alone is more.
+const AHEAD: &str = "compaction.precompute_share = 0.05\n";
+
+fn talker() -> Arc<Scripted> {
+    Scripted::new(|_| Answer::Says("well".into()))
+}
+
+async fn begun(name: &str, compact_ms: u64) -> (Runtime, SessionId, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Witness::spec(name, json!({ "compact_ms": compact_ms }));
+    let runtime = builder(&config(AHEAD), &talker(), engine).build().await.unwrap();
+    let id = session(&runtime, &folder);
+    (runtime, id, folder)
+}
+
+async fn until<T>(
+    events: &mut Receiver<RuntimeEvent>,
+    found: impl Fn(&EventKind) -> Option<T>,
+) -> T {
+    let searching = async {
+        loop {
+            if let Some(found) = found(&events.recv().await.unwrap().kind) {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), searching).await.unwrap()
+}
+
+async fn until_dropped(events: &mut Receiver<RuntimeEvent>) -> String {
+    let dropped = |what: &EventKind| match what {
+        EventKind::PrecomputeDropped { why } => Some(why.clone()),
+        _ => None,
+    };
+    until(events, dropped).await
+}
+
+async fn until_precomputed(events: &mut Receiver<RuntimeEvent>) -> u64 {
+    let entries = |what: &EventKind| match what {
+        EventKind::Precomputed { entries, .. } => Some(*entries),
+        _ => None,
+    };
+    until(events, entries).await
+}
+
+fn compactions(name: &str) -> usize {
+    heard(name).iter().filter(|line| line.starts_with("compact ")).count()
+}
+
+fn story(words: usize) -> String {
+    "a long story ".repeat(words)
+}
+
+/// The newest message must stay, so nothing can be made of a story before the next one is told.
+async fn tell_two_stories(
+    runtime: &Runtime,
+    id: &SessionId,
+    events: &mut Receiver<RuntimeEvent>,
+    words: usize,
+) {
+    runtime.send(id, "hello").await.unwrap();
+    runtime.send(id, &story(words)).await.unwrap();
+    assert!(until_dropped(events).await.contains("saved nothing"));
+    runtime.send(id, &story(words / 4)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_worked_out_is_applied_without_asking_again() {
+    let (runtime, id, _folder) = begun("ahead", 0).await;
+    let mut events = runtime.subscribe();
+    tell_two_stories(&runtime, &id, &mut events, 8_000).await;
+    assert_eq!(until_precomputed(&mut events).await, 6);
+    runtime.send(&id, "what else?").await.unwrap();
+    // This does not fit beside the story.
+    runtime.send(&id, &story(8_000)).await.unwrap();
+    let applied = |what: &EventKind| match what {
+        EventKind::Compaction(outcome) => Some(outcome.clone()),
+        _ => None,
+    };
+    let outcome = until(&mut events, applied).await;
+    assert_eq!(
+        (outcome.verdict.clone(), outcome.is_precomputed),
+        (CompactionVerdict::Applied, true)
+    );
+    assert!(outcome.after_tokens < outcome.before_tokens);
+    let texts =
+        runtime.with_session(&id, |it| it.view().iter().map(|e| e.text().to_owned()).collect());
+    let texts: Vec<String> = texts.await.unwrap();
+    assert_eq!(
+        texts.iter().filter(|text| *text == "what else?").count(),
+        1,
+        "what came since stays"
+    );
+    assert_eq!(compactions("ahead"), 2, "{:?}", heard("ahead"));
+}
+
+#[tokio::test]
+async fn what_was_worked_out_of_another_history_is_thrown_away() {
+    let (runtime, id, _folder) = begun("stale", 0).await;
+    let mut events = runtime.subscribe();
+    tell_two_stories(&runtime, &id, &mut events, 800).await;
+    until_precomputed(&mut events).await;
+    let asked = compactions("stale");
+    let outcomes = runtime.compact(&id, Some("the story")).await.unwrap();
+    assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
+    assert!(!outcomes[0].is_precomputed, "a person's focus was not known ahead");
+    assert!(runtime.undo(&id).await.unwrap());
+    let outcomes = runtime.compact(&id, None).await.unwrap();
+    assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
+    assert!(!outcomes[0].is_precomputed, "the history is another one now");
+    assert_eq!(compactions("stale"), asked + 2);
+}
+
+#[tokio::test]
+async fn a_turn_does_not_wait_for_work_ahead() {
+    let (runtime, id, _folder) = begun("busy", 60_000).await;
+    let mut events = runtime.subscribe();
+    for words in ["hello", &story(800)] {
+        runtime.send(&id, words).await.unwrap();
+    }
+    let begun = async {
+        while compactions("busy") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), begun).await.unwrap();
+    let turn = runtime.send(&id, "are you there?");
+    tokio::time::timeout(Duration::from_secs(10), turn).await.unwrap().unwrap();
+    assert_eq!(until_dropped(&mut events).await, "it was given up for a turn");
+    assert!(!heard("busy").contains(&"compacted".to_owned()));
+    // A program that ends does not wait for it either.
+    tokio::time::timeout(Duration::from_secs(10), runtime.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_worked_out_unless_it_is_switched_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Witness::spec("off ahead", json!({}));
+    let runtime = builder(&config(""), &talker(), engine).build().await.unwrap();
+    let id = session(&runtime, &folder);
+    for words in ["hello", &story(800)] {
+        runtime.send(&id, words).await.unwrap();
+    }
+    runtime.shutdown().await;
+    assert_eq!(compactions("off ahead"), 0);
+}

@@ -1,0 +1,85 @@
+//! What a config wants in the slot, as far as a running host follows it.
+
+use crate::engine_options::EngineOptions;
+use crate::engine_registry::{EngineRegistry, EngineRegistryError};
+use crate::workspace::WorkspaceRules;
+use ctxhost_config::Config;
+use ctxhost_engine::{EngineSource, EngineSpec, EngineTimeouts, OnEngineError, inspect};
+
+/// What a config wants in the slot.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EngineSelection {
+    engines: Vec<EngineSpec>,
+    legacy: EngineSpec,
+    on_error: OnEngineError,
+    timeouts: EngineTimeouts,
+    /// The digests of the engines' libraries: the same path may hold other bytes.
+    sha256: Vec<Option<String>>,
+}
+
+impl EngineSelection {
+    /// What this config wants.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineRegistryError`] where its slot names no engine that there is.
+    pub(crate) fn from_config(
+        config: &Config,
+        rules: Option<&WorkspaceRules>,
+    ) -> Result<EngineSelection, EngineRegistryError> {
+        let engines = engine_chain(config, &config.slot().engine, rules)?;
+        let sha256 = |engine: &EngineSpec| match &engine.source {
+            // One that cannot be read is told of when it is opened.
+            EngineSource::File(path) => inspect(path).ok().map(|file| file.sha256),
+            EngineSource::Bundled | EngineSource::Linked(_) => None,
+        };
+        Ok(EngineSelection {
+            sha256: engines.iter().map(sha256).collect(),
+            engines,
+            legacy: fallback_engine(config, rules),
+            on_error: config.plugins.on_engine_error,
+            timeouts: config.timeouts.clone(),
+        })
+    }
+
+    /// The engines to open.
+    pub(super) fn engines(&self) -> Vec<EngineSpec> {
+        self.engines.clone()
+    }
+
+    /// What to open it with.
+    pub(super) fn options(&self, options: &EngineOptions) -> EngineOptions {
+        EngineOptions {
+            on_error: self.on_error,
+            legacy: self.legacy.clone(),
+            timeouts: self.timeouts.clone(),
+            ..options.clone()
+        }
+    }
+}
+
+/// The engines of a name, one or several in a row, with the rules of the workspace where they take them.
+///
+/// # Errors
+///
+/// [`EngineRegistryError`].
+pub(crate) fn engine_chain(
+    config: &Config,
+    name: &str,
+    rules: Option<&WorkspaceRules>,
+) -> Result<Vec<EngineSpec>, EngineRegistryError> {
+    let mut engines = EngineRegistry::load(config).chain(config, name)?;
+    if let Some(rules) = rules {
+        engines.iter_mut().for_each(|engine| _ = rules.apply_to(engine));
+    }
+    Ok(engines)
+}
+
+/// The engine that stands in, with the same rules.
+pub(crate) fn fallback_engine(config: &Config, rules: Option<&WorkspaceRules>) -> EngineSpec {
+    let mut legacy = EngineRegistry::load(config).legacy(config);
+    if let Some(rules) = rules {
+        rules.apply_to(&mut legacy);
+    }
+    legacy
+}

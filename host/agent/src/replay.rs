@@ -1,0 +1,119 @@
+//! The walk of a recorded session through an engine: every request it once made is shaped again.
+//!
+//! A request is due before each assistant message. The recording's own compactions are left out:
+//! they were another engine's decisions. Time is the recording's, nothing is sent anywhere, and the
+//! recorded file is never written.
+
+mod identifiers;
+mod observer;
+mod prefix;
+pub mod report;
+
+use futures_util::future::LocalBoxFuture;
+
+use ctxhost_engine_api::{EntryKind, Role};
+
+use self::observer::ReplayObserver;
+use self::report::{EngineRun, ReplayedEngine};
+use super::offline::OfflineOptions;
+use ctxhost_context::ContextError;
+use ctxhost_engine::{ActiveEngine, EngineSpec, HostClock};
+use ctxhost_session::{Record, RecordKind, Session};
+
+/// How far a replay has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayProgress {
+    /// Requests shaped.
+    pub requests: u64,
+    /// Requests in all.
+    pub total: u64,
+}
+
+/// Replays a session through one engine, or through several in a row.
+///
+/// # Errors
+///
+/// [`ContextError`]: the engine could not be opened or failed under `on_error = fail`, or what must
+/// stay does not fit into the window.
+pub fn replay<'a>(
+    recorded: &'a Session,
+    engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
+    options: &'a OfflineOptions,
+    on_progress: impl FnMut(ReplayProgress) + 'a,
+) -> LocalBoxFuture<'a, Result<EngineRun, ContextError>> {
+    replay_through(recorded, engines.as_ref(), options, Box::new(on_progress))
+}
+
+/// Boxed and without type parameters, so that the walk is compiled here, optimised, and not again by each caller.
+fn replay_through<'a>(
+    recorded: &'a Session,
+    engines: &'a [EngineSpec],
+    options: &'a OfflineOptions,
+    mut on_progress: Box<dyn FnMut(ReplayProgress) + 'a>,
+) -> LocalBoxFuture<'a, Result<EngineRun, ContextError>> {
+    Box::pin(async move {
+        let clock = HostClock::recorded();
+        clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+        let session = Session::in_memory(recorded.header().clone());
+        let mut context = options.open(session, engines, clock.clone())?;
+        let branch: Vec<&Record> =
+            recorded.branch().into_iter().filter(|r| is_history(r)).collect();
+        let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
+        context.ingest().await?;
+        let budget_tokens = options.budget_tokens();
+        let floor_tokens = options.context.invariants.floor_tokens(budget_tokens);
+        let mut observer = ReplayObserver::new(budget_tokens, floor_tokens);
+        for record in branch {
+            let now_ms = record.timestamp_ms();
+            clock.set(now_ms);
+            let mut answered = None;
+            if is_answer(record) {
+                let prompt = context.prepare(&options.target).await?;
+                observer.record_prompt(&prompt);
+                on_progress(ReplayProgress { requests: observer.requests(), total });
+                answered = Some(prompt);
+            }
+            context.session_mut().append_record(record)?;
+            let view = context.view();
+            if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+                observer.record_entry(&entry, answered.as_ref());
+            }
+        }
+        let engine = context.engine();
+        let quarantine = engine.quarantine_record().map(|record| record.reason).unwrap_or_default();
+        Ok(observer.finish(engine_facts(engine, engines), quarantine))
+    })
+}
+
+/// Counts what a session holds: context-bearing entries, turns, requests.
+pub fn count_history(recorded: &Session) -> (u64, u64, u64) {
+    let branch = recorded.branch();
+    let history = branch.iter().filter(|record| is_history(record));
+    let entries: Vec<_> = history.filter_map(|record| record.to_entry()).collect();
+    let is_message = |kind, role, entry: &&ctxhost_engine_api::transcript::log::NewEntry| {
+        entry.kind == kind && entry.role == role
+    };
+    let turns = entries.iter().filter(|entry| is_message(EntryKind::Message, Role::User, entry));
+    let requests =
+        entries.iter().filter(|entry| is_message(EntryKind::Message, Role::Assistant, entry));
+    (entries.len() as u64, turns.count() as u64, requests.count() as u64)
+}
+
+/// Whether a record is part of what was said, rather than of how it was once compacted.
+fn is_history(record: &Record) -> bool {
+    !matches!(record.kind(), RecordKind::Compaction)
+}
+
+/// Whether a record is the answer to a request.
+fn is_answer(record: &Record) -> bool {
+    let entry = record.to_entry();
+    entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == EntryKind::Message)
+}
+
+fn engine_facts(engine: &ActiveEngine, engines: &[EngineSpec]) -> ReplayedEngine {
+    let (id, effective) = (engine.configured_id(), engine.serving_info());
+    let version = if effective.id == id { effective.version } else { String::new() };
+    let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();
+    sources.dedup();
+    ReplayedEngine { id, version, source: sources.join(", ") }
+}

@@ -1,0 +1,166 @@
+//! Whether a request still showed the names that its answer came back to.
+//!
+//! Needed is an identifier (path, URL, hash, long number) that an answer of the recording names again
+//! after a pause. It was kept when it stood anywhere in the request that was answered. What is one the
+//! survival ledger says, for all of the host.
+
+use std::collections::HashMap;
+
+use ctxhost_engine_api::{Entry, PlanItem};
+
+use super::prefix;
+use ctxhost_retention as retention;
+
+/// Entries that an identifier must have been silent for, so that it counts as coming back. What was
+/// said a moment ago is in every request; 20 entries are about ten steps of a coding agent.
+const PAUSE_ENTRIES: u64 = 20;
+
+/// Counts needed and kept identifiers. Each text is searched once.
+#[derive(Default)]
+pub(super) struct IdentifierMeter {
+    /// A number for each identifier.
+    numbers: HashMap<String, usize>,
+    /// The entry that named it last, by number.
+    last_named: Vec<u64>,
+    /// The identifiers of an item, by its identity.
+    named: HashMap<u64, Vec<usize>>,
+    entries: u64,
+    needed: u64,
+    kept: u64,
+}
+
+impl IdentifierMeter {
+    /// An answer came to a request that was shaped as these items.
+    pub(super) fn record_answer(&mut self, items: &[PlanItem<'_>], answer: &Entry<'_>) {
+        let named = self.identifiers_of(&PlanItem::Kept(*answer)).to_vec();
+        let mut missing: Vec<usize> = named.into_iter().filter(|n| self.is_recalled(*n)).collect();
+        let needed = missing.len() as u64;
+        for item in items {
+            if missing.is_empty() {
+                break;
+            }
+            let shown = self.identifiers_of(item);
+            missing.retain(|number| shown.binary_search(number).is_err());
+        }
+        self.needed += needed;
+        self.kept += needed - missing.len() as u64;
+    }
+
+    /// The recording has one more entry.
+    pub(super) fn record_entry(&mut self, entry: &Entry<'_>) {
+        self.entries += 1;
+        for number in self.identifiers_of(&PlanItem::Kept(*entry)).to_vec() {
+            if let Some(last) = self.last_named.get_mut(number) {
+                *last = self.entries;
+            }
+        }
+    }
+
+    /// Needed identifiers, and how many of them were kept.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.needed, self.kept)
+    }
+
+    fn is_recalled(&self, number: usize) -> bool {
+        let last = self.last_named.get(number).copied().unwrap_or(0);
+        last > 0 && self.entries - last >= PAUSE_ENTRIES
+    }
+
+    /// The numbers of an item's identifiers, each once.
+    fn identifiers_of(&mut self, item: &PlanItem<'_>) -> &[usize] {
+        let identity = prefix::identity(item);
+        if !self.named.contains_key(&identity) {
+            let texts = retention::texts_of(item);
+            let found = texts.iter().flat_map(|text| retention::names_in(text));
+            let found: Vec<String> = found.collect();
+            let mut numbers: Vec<_> = found.into_iter().map(|name| self.number_of(name)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            self.named.insert(identity, numbers);
+        }
+        self.named.get(&identity).map_or(&[], Vec::as_slice)
+    }
+
+    fn number_of(&mut self, identifier: String) -> usize {
+        let next = self.last_named.len();
+        let number = *self.numbers.entry(identifier).or_insert(next);
+        if number == next {
+            self.last_named.push(0);
+        }
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::TranscriptBuilder;
+    use ctxhost_engine_api::{Plan, Role, Transcript};
+
+    use super::*;
+
+    /// What an engine would show of a transcript: it is given that and the position of the answer.
+    type Shape = fn(&Transcript, u64) -> Plan;
+
+    /// Runs a meter over a transcript as a replay does.
+    fn measured(transcript: &Transcript, shape: Shape) -> (u64, u64) {
+        let mut meter = IdentifierMeter::default();
+        for entry in transcript.iter() {
+            if entry.role() == Role::Assistant {
+                let plan = shape(transcript, entry.seq());
+                meter.record_answer(&plan.project(transcript), &entry);
+            }
+            meter.record_entry(&entry);
+        }
+        meter.counts()
+    }
+
+    fn whole(_: &Transcript, until: u64) -> Plan {
+        let mut plan = Plan::default();
+        plan.keep(0..until);
+        plan
+    }
+
+    fn newest_four(_: &Transcript, until: u64) -> Plan {
+        let mut plan = Plan::default();
+        plan.keep(until.saturating_sub(4)..until);
+        plan
+    }
+
+    fn with_a_note(transcript: &Transcript, until: u64) -> Plan {
+        let mut plan = Plan::default();
+        plan.insert(Role::User, "earlier: commit deadbeefcafe01", 0..0);
+        plan.ops.extend(newest_four(transcript, until).ops);
+        plan
+    }
+
+    fn a_path_and_a_hash(silent_entries: usize) -> TranscriptBuilder {
+        let mut talk = TranscriptBuilder::new();
+        talk.user("look at /srv/app/main.rs, commit deadbeefcafe01");
+        for _ in 0..silent_entries {
+            talk.assistant("going on");
+        }
+        talk.calls(&[("a", "edit", r#"{"path": "line\n/srv/app/main.rs"}"#)]);
+        talk.result("a", "edit", "done")
+            .assistant("/srv/app/main.rs is changed since DEADBEEFCAFE01");
+        talk
+    }
+
+    #[test]
+    fn what_comes_back_after_a_pause_is_needed_and_kept_where_the_request_shows_it() {
+        let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize);
+        let transcript = talk.transcript();
+        assert_eq!(
+            measured(&transcript, whole),
+            (2, 2),
+            "the path of the call, the hash of the text"
+        );
+        assert_eq!(measured(&transcript, newest_four), (2, 0));
+        assert_eq!(measured(&transcript, with_a_note), (2, 1), "a summary may name it too");
+    }
+
+    #[test]
+    fn what_was_named_a_moment_ago_is_not_needed() {
+        let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize / 2);
+        assert_eq!(measured(&talk.transcript(), newest_four), (0, 0));
+    }
+}

@@ -1,0 +1,54 @@
+//! How much of each request begins the next one unchanged: what a provider's cache lives on.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use ctxhost_engine_api::{Flags, PlanItem};
+
+/// Compares each request with the one before it.
+#[derive(Default)]
+pub(super) struct PrefixMeter {
+    previous: Vec<(u64, u64)>,
+    shares: Vec<f64>,
+}
+
+impl PrefixMeter {
+    /// Takes in the next request.
+    pub(super) fn request(&mut self, items: &[PlanItem<'_>]) {
+        let current: Vec<_> = items.iter().map(|item| (identity(item), item.tokens())).collect();
+        let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
+        if total > 0 {
+            let pairs = self.previous.iter().zip(&current);
+            let same: u64 = pairs.take_while(|(a, b)| a == b).map(|((_, tokens), _)| tokens).sum();
+            self.shares.push(same as f64 / total as f64);
+        }
+        self.previous = current;
+    }
+
+    /// The mean share, in percent; 100 where there was nothing to compare.
+    pub(super) fn percent(&self) -> f64 {
+        if self.shares.is_empty() {
+            return 100.0;
+        }
+        let mean = self.shares.iter().sum::<f64>() / self.shares.len() as f64;
+        (mean * 1000.0).round() / 10.0
+    }
+}
+
+/// Equal for items that are sent as the same bytes. An entry's bytes change under its id only where a
+/// compaction replaced them.
+pub(super) fn identity(item: &PlanItem<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    std::mem::discriminant(item).hash(&mut hasher);
+    match item {
+        PlanItem::Kept(entry) if entry.has(Flags::REPLACED) => {
+            (entry.id(), entry.raw()).hash(&mut hasher);
+        }
+        PlanItem::Kept(entry) => entry.id().hash(&mut hasher),
+        PlanItem::ReplacedText { entry, text } => (entry.id(), text).hash(&mut hasher),
+        PlanItem::ReplacedRaw { entry, raw } => (entry.id(), raw).hash(&mut hasher),
+        PlanItem::Inserted { role, text } => (role.code(), text).hash(&mut hasher),
+        PlanItem::MissingResult { call_id, .. } => call_id.hash(&mut hasher),
+        _ => item.text().hash(&mut hasher),
+    }
+    hasher.finish()
+}

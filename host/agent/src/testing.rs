@@ -1,0 +1,252 @@
+//! A provider and an engine for tests of the runtime: both do as they are told and remember it.
+
+pub(super) mod puppet;
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use ctxhost_engine_api::*;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Runtime, RuntimeBuilder, SessionId};
+use ctxhost_config::Config;
+use ctxhost_dialects::message::{StopReason, ToolCallBlock};
+use ctxhost_dialects::{
+    AssistantMessage, ChatBlock, ChatMessage, FailureReason, ModelRequest, ProviderError,
+    StreamPart,
+};
+use ctxhost_engine::EngineSpec;
+use ctxhost_provider::ProviderClient;
+
+/// A provider in the process: answers by a function of the request.
+pub(super) struct Scripted {
+    answer: Box<dyn Fn(&ModelRequest) -> Answer + Send + Sync>,
+    window: Option<u64>,
+    pub(super) requests: Mutex<Vec<ModelRequest>>,
+}
+
+/// What it does with a request.
+pub(super) enum Answer {
+    Says(String),
+    Calls(&'static str, Value),
+    /// Refuses the key.
+    Refuses,
+    /// Says it after a while.
+    Later(Duration, String),
+}
+
+impl Scripted {
+    pub(super) fn new(
+        answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
+    ) -> Arc<Scripted> {
+        Scripted::stating(None, answer)
+    }
+
+    /// One that states a window for each model; 0 is never said.
+    pub(super) fn stating(
+        window: Option<u64>,
+        answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
+    ) -> Arc<Scripted> {
+        Arc::new(Scripted { answer: Box::new(answer), window, requests: Mutex::default() })
+    }
+
+    /// The requests in whose newest message these words stand.
+    pub(super) fn asked(&self, words: &str) -> Vec<ModelRequest> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|request| newest(request).contains(words)).cloned().collect()
+    }
+}
+
+/// The text of the newest message of a request.
+pub(super) fn newest(request: &ModelRequest) -> String {
+    let text = |block: &ChatBlock| match block {
+        ChatBlock::Text { text, .. } => text.clone(),
+        _ => String::new(),
+    };
+    request.messages.last().map_or_else(String::new, |message| {
+        message.content().iter().map(text).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Whether the newest message of a request is the result of a tool.
+pub(super) fn is_result(request: &ModelRequest) -> bool {
+    matches!(request.messages.last(), Some(ChatMessage::ToolResult(_)))
+}
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl ProviderClient for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn api(&self) -> &'static str {
+        "openai-completions"
+    }
+
+    fn generate<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        _parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+    ) -> BoxFuture<'a, std::result::Result<AssistantMessage, ProviderError>> {
+        let number = {
+            let mut requests = self.requests.lock().unwrap();
+            requests.push(request.clone());
+            requests.len()
+        };
+        let answer = (self.answer)(request);
+        Box::pin(async move {
+            let (content, stop_reason) = match answer {
+                Answer::Says(text) => (ChatBlock::text(text), StopReason::Stop),
+                Answer::Later(wait, text) => {
+                    tokio::time::sleep(wait).await;
+                    (ChatBlock::text(text), StopReason::Stop)
+                }
+                Answer::Calls(name, arguments) => {
+                    let (id, name) = (format!("call{number}"), name.to_owned());
+                    let call = ToolCallBlock { id, name, arguments, thought_signature: None };
+                    (ChatBlock::ToolCall(call), StopReason::ToolUse)
+                }
+                Answer::Refuses => return Err(refusal()),
+            };
+            Ok(AssistantMessage { content: vec![content], stop_reason, ..Default::default() })
+        })
+    }
+
+    fn query_window<'a>(
+        &'a self,
+        _model: &'a str,
+    ) -> BoxFuture<'a, std::result::Result<Option<u64>, ProviderError>> {
+        match self.window {
+            Some(0) => Box::pin(std::future::pending()),
+            stated => Box::pin(async move { Ok(stated) }),
+        }
+    }
+}
+
+fn refusal() -> ProviderError {
+    ProviderError {
+        reason: FailureReason::Auth,
+        provider: "scripted".into(),
+        model: "model".into(),
+        status: Some(401),
+        code: String::new(),
+        message: "no such key".into(),
+        retry_after_ms: None,
+        observed_tokens: None,
+        limit_tokens: None,
+        prompt_tokens: None,
+        is_ceiling: false,
+        has_started: false,
+    }
+}
+
+/// What engines of this process were asked, by the name in their config.
+static HEARD: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Mutex::default);
+
+/// What the engine of this name was asked.
+pub(super) fn heard(name: &str) -> Vec<String> {
+    HEARD.lock().unwrap().get(name).cloned().unwrap_or_default()
+}
+
+/// An engine that keeps everything, and compacts to the newest two entries and a summary.
+pub(super) struct Witness {
+    name: String,
+    refuses: bool,
+    compact_ms: u64,
+    host: Host,
+}
+
+impl Witness {
+    /// It under a name of the test's own; `refuses` sub-agents, takes `compact_ms` for a compaction.
+    pub(super) fn spec(name: &str, settings: Value) -> EngineSpec {
+        let mut config = json!({ "name": name });
+        if let (Some(config), Some(settings)) = (config.as_object_mut(), settings.as_object()) {
+            config.extend(settings.clone());
+        }
+        EngineSpec::linked::<Witness>(config)
+    }
+
+    fn hear(&self, what: String) {
+        HEARD.lock().unwrap().entry(self.name.clone()).or_default().push(what);
+    }
+}
+
+impl ContextEngine for Witness {
+    const INFO: Info = Info::new("witness", "Witness", "1.0.0");
+
+    fn create(host: Host, config: Value) -> Result<Self> {
+        Ok(Witness {
+            name: config["name"].as_str().unwrap_or_default().to_owned(),
+            refuses: config["refuses"].as_bool().unwrap_or_default(),
+            compact_ms: config["compact_ms"].as_u64().unwrap_or_default(),
+            host,
+        })
+    }
+
+    async fn assemble(&self, transcript: Transcript, _: AssembleRequest) -> Result<Plan> {
+        Ok(Plan::keep_all(transcript.len()))
+    }
+
+    async fn compact(&self, transcript: Transcript, _: CompactRequest) -> Result<Compaction> {
+        let len = transcript.len() as u64;
+        self.hear(format!("compact {len}"));
+        if self.compact_ms > 0 {
+            self.host.sleep(self.compact_ms).await;
+        }
+        let cut = transcript.cut_at_or_before(len.saturating_sub(2));
+        let mut plan = Plan::default();
+        plan.insert(Role::User, "what happened so far", 0..cut).keep(cut..len);
+        self.hear("compacted".into());
+        Ok(Compaction::Plan(plan))
+    }
+
+    async fn prepare_subagent_spawn(
+        &self,
+        transcript: Transcript,
+        request: SubagentSpawnRequest,
+    ) -> Result<SubagentSpawnReply> {
+        let (mode, len) = (request.context_mode, transcript.len());
+        self.hear(format!("prepare {mode:?} {len}"));
+        if self.refuses {
+            return Err(EngineError::failed("no sub-agents today"));
+        }
+        Ok(SubagentSpawnReply { token: format!("token of {}", request.child.id) })
+    }
+
+    async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
+        self.hear(format!("rollback {}", request.token));
+        Ok(())
+    }
+
+    async fn on_subagent_ended(&self, request: SubagentEndedRequest) -> Result<()> {
+        self.hear(format!("ended {:?} {}", request.reason, request.child.id));
+        Ok(())
+    }
+}
+
+/// A config from the text of one.
+pub(super) fn config(text: &str) -> Config {
+    Config::parse("ctxhost.toml", text).unwrap()
+}
+
+/// A runtime with this provider and this engine, and no tools of its own.
+pub(super) fn builder(
+    config: &Config,
+    client: &Arc<Scripted>,
+    engine: EngineSpec,
+) -> RuntimeBuilder {
+    let builder = RuntimeBuilder::from_config(config).model("scripted/model").window_tokens(64_000);
+    builder.client(client.clone()).engine_spec(engine).without_builtin_tools()
+}
+
+/// A session in a folder of the test's own.
+pub(super) fn session(runtime: &Runtime, folder: &tempfile::TempDir) -> SessionId {
+    runtime.create_session(&folder.path().join("session.jsonl"), folder.path()).unwrap()
+}

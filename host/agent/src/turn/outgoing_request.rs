@@ -1,0 +1,88 @@
+//! One request on its way: how its prompt was prepared, what is sent.
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{ErrorKind, Trigger};
+
+use super::{AgentTurn, TurnError};
+use crate::model_messages::ModelMessages;
+use crate::recovery;
+use ctxhost_context::{ContextError, SentRequest, Target};
+use ctxhost_dialects::{ChatBlock, ChatMessage, FailureReason, ModelRequest};
+use ctxhost_engine::SlotError;
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct OutgoingRequest {
+    /// What is sent.
+    pub(crate) request: ModelRequest,
+    /// What it was prepared for.
+    pub(crate) target: Target,
+    /// What its size is.
+    pub(crate) sent: SentRequest,
+}
+
+impl AgentTurn {
+    /// Prepares the next request; goes on to the next model where a window is too small to work in.
+    pub(crate) async fn prepare_request(
+        &mut self,
+        trigger: Trigger,
+    ) -> Result<OutgoingRequest, TurnError> {
+        loop {
+            match self.try_prepare_request(trigger).await {
+                Err(TurnError::Context(ContextError::Slot(SlotError::Answer { error })))
+                    if error.kind == ErrorKind::WindowTooSmall =>
+                {
+                    let failure = self.host_failure(FailureReason::WindowTooSmall, &error.message);
+                    recovery::next_model(self, failure)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_prepare_request(
+        &mut self,
+        trigger: Trigger,
+    ) -> Result<OutgoingRequest, TurnError> {
+        self.guard.refresh_engine();
+        let (target, tools) = self.target(trigger).await;
+        if self.needs_notes() && self.guard.active_mut().context.needs_compaction(&target).await? {
+            self.save_notes().await;
+        }
+        let prompt = self.guard.prepare(&target).await?;
+        self.engine.clone_from(&prompt.engine);
+        let reserve_tokens = self.guard.active_mut().context.budget(&target).reserve_tokens;
+        let target = self.with_output_limit(target, reserve_tokens);
+        let projection = ModelMessages::from_items(&prompt.items(), self.session().images());
+        let mut messages = projection.messages;
+        if self.retry.without_thinking {
+            messages.iter_mut().for_each(ChatMessage::strip_provider_content);
+        }
+        let system = std::iter::once(self.system_prompt()).chain(projection.system);
+        let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
+        let request = ModelRequest {
+            model: target.model.id.clone(),
+            system: system.join("\n\n"),
+            messages,
+            tools,
+            max_output_tokens: target.output_tokens,
+            window_tokens: self.guard.context().window_tokens(&target),
+            thinking: self.state.settings.thinking,
+            temperature: None,
+            cache_key: self.guard.session_id().to_owned(),
+        };
+        let sent = SentRequest {
+            size: self.request_size(&request, &projection.tokens),
+            image_tokens: image_tokens(&request),
+            conversation_tokens: prompt.checked.tokens,
+        };
+        Ok(OutgoingRequest { request, target, sent })
+    }
+}
+
+/// What the images of a request are taken to cost.
+fn image_tokens(request: &ModelRequest) -> u64 {
+    let blocks = request.messages.iter().flat_map(|message| message.content());
+    let images = blocks.filter(|block| matches!(block, ChatBlock::Image { .. }));
+    images.count() as u64 * tokens::IMAGE_TOKENS
+}

@@ -1,0 +1,113 @@
+//! The rules of a workspace, read from its AGENTS.md for an engine that repeats them in summaries.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use ctxhost_engine::{EngineSpec, LEGACY};
+
+/// The file that agents read their rules from.
+const FILE_NAME: &str = "AGENTS.md";
+
+/// What marks the root of a repository: a folder, or a file in a worktree.
+const ROOT_MARK: &str = ".git";
+
+/// No more of the file is read. The engine repeats a few thousand characters of it, some way down.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// The rules of a workspace and where they stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRules {
+    /// The file.
+    pub path: PathBuf,
+    text: String,
+}
+
+impl WorkspaceRules {
+    /// The nearest rules of a session's working folder: its own, else those of a folder above it up to
+    /// the root of the repository. Outside of a repository only its own count, and a folder that is
+    /// not on this machine has none.
+    pub fn find(folder: &str) -> Option<WorkspaceRules> {
+        let folder = Path::new(folder);
+        if !folder.is_absolute() {
+            return None;
+        }
+        let root = folder.ancestors().find(|above| above.join(ROOT_MARK).exists());
+        let last = root.unwrap_or(folder);
+        let within = folder.ancestors().take_while(|above| above.starts_with(last));
+        within.map(|above| above.join(FILE_NAME)).find_map(read)
+    }
+
+    /// Gives an engine that takes them the rules, unless the config has set others; whether it did.
+    pub fn apply_to(&self, engine: &mut EngineSpec) -> bool {
+        if engine.id != LEGACY {
+            return false;
+        }
+        if engine.config.is_null() {
+            engine.config = json!({});
+        }
+        let Some(settings) = engine.config.as_object_mut() else { return false };
+        let compaction = settings.entry("compaction").or_insert_with(|| json!({}));
+        let Some(compaction) = compaction.as_object_mut() else { return false };
+        if compaction.contains_key("workspace_rules") {
+            return false;
+        }
+        compaction.insert("workspace_rules".into(), Value::String(self.text.clone()));
+        true
+    }
+}
+
+fn read(path: PathBuf) -> Option<WorkspaceRules> {
+    let mut bytes = Vec::new();
+    ctxhost_files::open(&path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    (!text.is_empty()).then_some(WorkspaceRules { path, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn near(folder: &Path) -> Option<PathBuf> {
+        WorkspaceRules::find(folder.to_str().unwrap()).map(|rules| rules.path)
+    }
+
+    #[test]
+    fn the_nearest_rules_up_to_the_root_of_the_repository_count() {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("repo");
+        let deep = root.join("host/src");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(outside.path().join(FILE_NAME), "of somebody else").unwrap();
+        assert_eq!(near(&deep), None, "no repository, and no rules of its own");
+        fs::create_dir(root.join(ROOT_MARK)).unwrap();
+        assert_eq!(near(&deep), None, "what lies outside of the repository is not read");
+        fs::write(root.join(FILE_NAME), "of the root").unwrap();
+        assert_eq!(near(&deep), Some(root.join(FILE_NAME)));
+        fs::write(deep.join(FILE_NAME), " \n").unwrap();
+        assert_eq!(near(&deep), Some(root.join(FILE_NAME)), "a blank one says nothing");
+        fs::write(deep.join(FILE_NAME), "of the folder").unwrap();
+        assert_eq!(near(&deep), Some(deep.join(FILE_NAME)));
+        for nowhere in ["", "host/src", "/nowhere/at/all"] {
+            assert_eq!(WorkspaceRules::find(nowhere), None, "{nowhere:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_config_says_counts_more() {
+        let rules = WorkspaceRules { path: PathBuf::new(), text: "no force push".into() };
+        let mut bare = EngineSpec::bundled(LEGACY, Value::Null);
+        assert!(rules.apply_to(&mut bare));
+        assert_eq!(bare.config["compaction"]["workspace_rules"], "no force push");
+        for set in ["", "its own"] {
+            let config = json!({"compaction": {"workspace_rules": set}});
+            let mut spec = EngineSpec::bundled(LEGACY, config.clone());
+            assert!(!rules.apply_to(&mut spec));
+            assert_eq!(spec.config, config, "an empty text turns them off");
+        }
+        assert!(!rules.apply_to(&mut EngineSpec::bundled("mask", json!({}))));
+    }
+}

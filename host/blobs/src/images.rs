@@ -1,0 +1,199 @@
+//! Images of a message: put away when it is written, brought back when a model reads it.
+//!
+//! ```text
+//!  inline  {"type":"image","data":"iVBORw0KGgo…","mimeType":"image/png"}
+//!  away    {"type":"image","data":"","ctxhostBlob":"3f7a…","mimeType":"image/png"}
+//! ```
+//!
+//! Everything else about the message keeps its bytes, so that bringing back undoes putting away.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{HANDLE_CHARS, SessionBlobs, is_handle};
+
+/// The field of an image block that names the bytes, where they are put away.
+pub const BLOB_FIELD: &str = "ctxhostBlob";
+
+/// The images of one session.
+#[derive(Clone, Debug, Default)]
+pub struct ImageStore {
+    blobs: Option<SessionBlobs>,
+    max_inline_bytes: Option<u64>,
+}
+
+impl ImageStore {
+    /// Images that stay in their messages; those that were put away are brought back.
+    pub fn new_inline(blobs: SessionBlobs) -> ImageStore {
+        ImageStore { blobs: Some(blobs), max_inline_bytes: None }
+    }
+
+    /// Images that are put away where they take more than this in their message.
+    pub fn new_stored(blobs: SessionBlobs, most_inline_bytes: u64) -> ImageStore {
+        ImageStore { blobs: Some(blobs), max_inline_bytes: Some(most_inline_bytes) }
+    }
+
+    /// The message with its large images put away; `None` where it stays as it is. An image whose bytes
+    /// could not be kept stays, and the log says so.
+    pub fn store_images(&self, message: &str) -> Option<String> {
+        let (blobs, most_bytes) = (self.blobs.as_ref()?, self.max_inline_bytes?);
+        // The quotes are none of its bytes.
+        let is_large = |data: &str| data.trim_matches('"').len() as u64 > most_bytes;
+        let edit = |block: ImageBlock<'_>| {
+            let data = block.data.filter(|data| is_large(data.get()) && block.blob.is_none())?;
+            let handle = blobs.put(&decoded(data)?);
+            let handle =
+                handle.inspect_err(|error| tracing::warn!(%error, "an image stays inline"));
+            Some((range_in(message, data.get())?, reference(&handle.ok()?)))
+        };
+        edited(message, edit)
+    }
+
+    /// The message with its images. Where one cannot be found, a text says which.
+    pub fn load_images<'a>(&self, message: &'a str) -> Cow<'a, str> {
+        if !message.contains(BLOB_FIELD) {
+            return Cow::Borrowed(message);
+        }
+        let edit = |block: ImageBlock<'_>| {
+            let handle = block.blob.as_deref().filter(|_| block.is_away())?;
+            let Some(bytes) = self.bytes(handle) else {
+                return Some((range_in(message, block.raw)?, missing(&block, handle)));
+            };
+            let data = STANDARD.encode(bytes);
+            let written = block.data.and_then(|data| range_in(message, data.get()));
+            let written = written.filter(|at| follows(message, at.start, &reference(handle)));
+            Some(match written {
+                Some(at) => (at.start..at.start + reference(handle).len(), format!("\"{data}\"")),
+                None => (range_in(message, block.raw)?, whole(&block, &data)),
+            })
+        };
+        edited(message, edit).map_or(Cow::Borrowed(message), Cow::Owned)
+    }
+
+    /// The line of a session with the images of its message.
+    pub fn load_line_images<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let message =
+            serde_json::from_str::<WireImageRecord<'_>>(line).ok().map(|record| record.message);
+        let place = message.and_then(|message| range_in(line, message.get()));
+        match message.zip(place).map(|(message, at)| (self.load_images(message.get()), at)) {
+            Some((Cow::Owned(message), at)) => {
+                let (head, tail) = (line.get(..at.start), line.get(at.end..));
+                Cow::Owned([head.unwrap_or_default(), &message, tail.unwrap_or_default()].concat())
+            }
+            _ => Cow::Borrowed(line),
+        }
+    }
+
+    fn bytes(&self, handle: &str) -> Option<Vec<u8>> {
+        let found = self.blobs.as_ref().map_or(Ok(None), |blobs| blobs.get(handle));
+        found.unwrap_or_else(|error| {
+            tracing::warn!(%error, "an image cannot be read");
+            None
+        })
+    }
+}
+
+/// An image block.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageBlock<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    mime_type: Option<String>,
+    #[serde(rename = "ctxhostBlob")]
+    blob: Option<String>,
+    #[serde(skip)]
+    raw: &'a str,
+}
+
+impl ImageBlock<'_> {
+    fn is_away(&self) -> bool {
+        let is_empty = self.data.is_none_or(|data| matches!(data.get(), "\"\"" | "null"));
+        is_empty && self.blob.as_deref().is_some_and(is_handle)
+    }
+}
+
+#[derive(Deserialize)]
+struct WireImageRecord<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct WireImageMessage<'a> {
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+/// The message with edits of its image blocks; `None` where there are none.
+fn edited(
+    message: &str,
+    edit: impl FnMut(ImageBlock<'_>) -> Option<(Range<usize>, String)>,
+) -> Option<String> {
+    let content = serde_json::from_str::<WireImageMessage<'_>>(message).ok()?.content;
+    let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let edits: Vec<_> = blocks.into_iter().filter_map(image).filter_map(edit).collect();
+    if edits.is_empty() {
+        return None;
+    }
+    let (mut text, mut after) = (String::with_capacity(message.len()), 0);
+    for (range, replacement) in edits {
+        text.push_str(message.get(after..range.start)?);
+        text.push_str(&replacement);
+        after = range.end;
+    }
+    text.push_str(message.get(after..)?);
+    Some(text)
+}
+
+fn image(block: &RawValue) -> Option<ImageBlock<'_>> {
+    let parsed: ImageBlock<'_> = serde_json::from_str(block.get()).ok()?;
+    (parsed.kind == "image").then_some(ImageBlock { raw: block.get(), ..parsed })
+}
+
+/// Where a part that was borrowed from a text stands in it.
+fn range_in(text: &str, part: &str) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    (text.get(start..start + part.len())? == part).then_some(start..start + part.len())
+}
+
+fn follows(text: &str, at: usize, expected: &str) -> bool {
+    text.get(at..).is_some_and(|rest| rest.starts_with(expected))
+}
+
+/// The bytes of base64 that is written in the one way in which it is written back.
+fn decoded(data: &RawValue) -> Option<Vec<u8>> {
+    let text = data.get().strip_prefix('"')?.strip_suffix('"')?;
+    let bytes = STANDARD.decode(text).ok()?;
+    (STANDARD.encode(&bytes) == text).then_some(bytes)
+}
+
+/// What stands in the place of the data.
+fn reference(handle: &str) -> String {
+    format!("\"\",\"{BLOB_FIELD}\":\"{handle}\"")
+}
+
+/// The block anew: somebody has written it in another order.
+fn whole(block: &ImageBlock<'_>, data: &str) -> String {
+    serde_json::json!({ "type": "image", "data": data, "mimeType": block.mime_type }).to_string()
+}
+
+/// What a reference takes, in bytes.
+pub(super) fn reference_bytes() -> u64 {
+    (reference("").len() + HANDLE_CHARS) as u64
+}
+
+fn missing(block: &ImageBlock<'_>, handle: &str) -> String {
+    let mime_type = block.mime_type.as_deref().unwrap_or("of an unknown type");
+    let text = format!(
+        "[image {mime_type} is missing: its bytes were put away as {handle}, and they are not there any more]"
+    );
+    serde_json::json!({ "type": "text", "text": text }).to_string()
+}

@@ -1,0 +1,333 @@
+//! The kit at work: group after group, children side by side, failures made small, a report at the end.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ctxhost_engine_api::border::EngineMetadata;
+
+use super::child::ChildJob;
+use super::fault::{CaseStats, CaseVerdict, CheckFault};
+use super::history::HistoryCut;
+use super::report::{
+    CheckFailure, CheckReport, GroupReport, ReportEngine, ReportHost, ReportLibrary,
+};
+use super::settings::FAILURES_MAX;
+use super::{CheckError, CheckGroup, ConformanceSuite, process, shrink};
+use ctxhost_engine::{EngineFile, inspect};
+
+/// The rule that only two processes can break.
+const OTHER_PROCESS: &str = "other-process";
+
+/// What is said of it.
+const DIFFERS: &str = "two processes got different bytes for the same calls: nothing in a plan may depend \
+                       on chance, time, addresses or the order of a hash map";
+
+pub(super) fn run(
+    kit: &ConformanceSuite,
+    done: &mut dyn FnMut(&GroupReport),
+) -> Result<CheckReport, CheckError> {
+    let began = Instant::now();
+    let groups = groups(&kit.groups, kit.case)?;
+    let inspected = inspect(&kit.file)?;
+    let campaign = SuiteRunner { kit, inspected: &inspected };
+    let mut told = Vec::new();
+    let mut figures = CaseStats::default();
+    for group in groups {
+        let Some(report) = campaign.group(group, &mut figures)? else { continue };
+        done(&report);
+        told.push(report);
+    }
+    Ok(campaign.report(told, figures, began))
+}
+
+/// The groups that are to run; a case must be one of theirs.
+///
+/// # Errors
+///
+/// [`CheckError::NoSuchCase`].
+pub fn groups(only: &[CheckGroup], case: Option<u64>) -> Result<Vec<CheckGroup>, CheckError> {
+    let is_wanted = |group: &CheckGroup| only.is_empty() || only.contains(group);
+    let groups: Vec<CheckGroup> = CheckGroup::ALL.into_iter().filter(is_wanted).collect();
+    let largest = groups.iter().map(|group| group.case_count()).max().unwrap_or(0);
+    match case.filter(|case| !(1..=largest).contains(case)) {
+        Some(case) => Err(CheckError::NoSuchCase { case, largest }),
+        None => Ok(groups),
+    }
+}
+
+struct SuiteRunner<'a> {
+    kit: &'a ConformanceSuite,
+    inspected: &'a EngineFile,
+}
+
+/// What the children of one group have found so far.
+#[derive(Default)]
+struct GroupResults {
+    passed: Vec<(u64, CaseStats)>,
+    failed: Vec<(u64, CheckFault)>,
+}
+
+impl SuiteRunner<'_> {
+    fn report(&self, groups: Vec<GroupReport>, figures: CaseStats, began: Instant) -> CheckReport {
+        let failures = groups.iter().flat_map(|group| &group.failures);
+        let failed = failures.map(|failure| 1 + failure.other_cases.len() as u64).sum();
+        let meta = &self.inspected.meta;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CheckReport {
+            format: CheckReport::format(),
+            engine: ReportEngine {
+                id: meta.id.clone(),
+                version: meta.version.clone(),
+                api: meta.api.clone(),
+            },
+            file: ReportLibrary {
+                sha256: self.inspected.sha256.clone(),
+                bytes: self.inspected.bytes,
+            },
+            host: ReportHost {
+                version: env!("CARGO_PKG_VERSION").into(),
+                api: EngineMetadata::current().api,
+            },
+            checked_at_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            config: self.kit.config.clone(),
+            complete: self.kit.groups.is_empty() && self.kit.case.is_none(),
+            conformant: failed == 0,
+            checks: groups.iter().map(|group| group.checks).sum(),
+            failed,
+            seconds: began.elapsed().as_secs_f64(),
+            groups,
+            methods: figures.times,
+            peak_bytes: figures.peak_bytes,
+        }
+    }
+
+    /// Runs one group; `None` where it has no case of the number that was asked for.
+    fn group(
+        &self,
+        group: CheckGroup,
+        figures: &mut CaseStats,
+    ) -> Result<Option<GroupReport>, CheckError> {
+        let began = Instant::now();
+        let cases: Vec<u64> = match self.kit.case {
+            Some(case) => vec![case],
+            None => (1..=group.case_count()).collect(),
+        };
+        if cases.iter().any(|case| *case > group.case_count()) {
+            return Ok(None);
+        }
+        let mut found = self.run_all(group, &cases)?;
+        if group.runs_twice() && found.failed.is_empty() {
+            self.compare_with_another_run(group, &cases, &mut found)?;
+        }
+        found.passed.sort_by_key(|(case, _)| *case);
+        found.failed.sort_by_key(|(case, _)| *case);
+        found.failed.truncate(FAILURES_MAX);
+        let mut failures: Vec<CheckFailure> = Vec::new();
+        for (case, fault) in &found.failed {
+            // The first of a kind is the one to mend; of the others the number is enough.
+            match failures.iter_mut().find(|told| told.rule == fault.rule) {
+                Some(told) if told.case == *case => {}
+                Some(told) => told.other_cases.push(*case),
+                None => failures.push(self.failure(group, *case, fault)?),
+            }
+        }
+        for (_, passed) in &found.passed {
+            figures.times.extend(passed.times.iter().cloned());
+            figures.peak_bytes = figures.peak_bytes.max(passed.peak_bytes);
+        }
+        let checks = found.passed.iter().map(|(_, passed)| passed.checks).sum::<u64>();
+        let prefixes = found.passed.iter().map(|(_, passed)| passed.prefix);
+        let (steps, moved) =
+            prefixes.fold((0, 0), |(steps, moved), step| (steps + step.0, moved + step.1));
+        let prefix = match steps {
+            0 => String::new(),
+            steps => format!("prefix moved in {moved} of {steps} steps"),
+        };
+        let rooms = found.passed.iter().map(|(_, passed)| passed.floor_use);
+        let (compactions, below) =
+            rooms.fold((0, 0), |(all, below), room| (all + room.0, below + room.1));
+        let room = match compactions {
+            0 => String::new(),
+            all => format!("less than the floor in use after {below} of {all} compactions"),
+        };
+        let notes = found.passed.iter().map(|(_, passed)| passed.note.as_str());
+        let notes = notes.chain([prefix.as_str(), room.as_str()]);
+        Ok(Some(GroupReport {
+            name: group,
+            ok: failures.is_empty(),
+            seconds: began.elapsed().as_secs_f64(),
+            covered: group.summary(notes.filter(|note| !note.is_empty())),
+            checks: checks + found.failed.len() as u64,
+            failures,
+        }))
+    }
+
+    /// Runs cases in as many children at once as the machine has threads.
+    fn run_all(&self, group: CheckGroup, cases: &[u64]) -> Result<GroupResults, CheckError> {
+        let at_once = match group.runs_alone() {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let batches: Vec<&[u64]> = cases.chunks(group.cases_per_child()).collect();
+        let next = Mutex::new(batches.into_iter());
+        let found = Mutex::new(GroupResults::default());
+        let enough = AtomicBool::new(false);
+        let work = || {
+            while !enough.load(Ordering::Relaxed) {
+                let batch = lock(&next).next();
+                let Some(batch) = batch else { break };
+                self.run_batch(group, batch, &found, &enough)?;
+            }
+            Ok::<(), CheckError>(())
+        };
+        std::thread::scope(|threads| {
+            let workers: Vec<_> = (0..at_once).map(|_| threads.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| {
+                    Err(CheckError::BadJob { reason: "a thread of the kit panicked".into() })
+                })
+            })
+        })?;
+        Ok(found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Runs a batch in a child, and what is left of it after a death in the next.
+    fn run_batch(
+        &self,
+        group: CheckGroup,
+        batch: &[u64],
+        found: &Mutex<GroupResults>,
+        enough: &AtomicBool,
+    ) -> Result<(), CheckError> {
+        let mut left: BTreeSet<u64> = batch.iter().copied().collect();
+        while !left.is_empty() && !enough.load(Ordering::Relaxed) {
+            let job = self.job(group, left.iter().copied().collect(), HistoryCut::default());
+            let ended = process::run(self.kit, &job)?;
+            let mut verdicts = ended.verdicts;
+            verdicts.extend(ended.death);
+            if verdicts.is_empty() {
+                return Err(CheckError::BadJob { reason: "a child said nothing at all".into() });
+            }
+            for CaseVerdict { case, outcome } in verdicts {
+                match outcome {
+                    Err(fault) if fault.rule == CheckFault::LOAD => {
+                        return Err(CheckError::NotLoaded { reason: fault.message });
+                    }
+                    // Nothing of this library can be called, so there is nothing to go on with.
+                    Err(fault) if case == 0 => {
+                        return Err(CheckError::NotLoaded { reason: fault.message });
+                    }
+                    Err(fault) => {
+                        let mut found = lock(found);
+                        let costly = fault.is_costly();
+                        found.failed.push((case, fault));
+                        if costly || found.failed.len() >= FAILURES_MAX {
+                            enough.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    Ok(passed) => lock(found).passed.push((case, passed)),
+                }
+                left.remove(&case);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the cases once more: another process must give the same bytes.
+    fn compare_with_another_run(
+        &self,
+        group: CheckGroup,
+        cases: &[u64],
+        found: &mut GroupResults,
+    ) -> Result<(), CheckError> {
+        let again = self.run_all(group, cases)?;
+        found.failed.extend(again.failed);
+        for (case, passed) in &again.passed {
+            let first = found.passed.iter().find(|(number, _)| number == case);
+            if first.is_some_and(|(_, first)| first.digest != passed.digest) {
+                found.failed.push((*case, CheckFault::new(OTHER_PROCESS, DIFFERS)));
+            }
+        }
+        Ok(())
+    }
+
+    fn job(&self, group: CheckGroup, cases: Vec<u64>, cut: HistoryCut) -> ChildJob {
+        ChildJob {
+            file: self.inspected.path.clone(),
+            sha256: self.inspected.sha256.clone(),
+            config: self.kit.config.clone(),
+            group,
+            cases,
+            cut,
+            call_limit_ms: u64::try_from(self.kit.call_limit.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// A failure with its smallest history.
+    fn failure(
+        &self,
+        group: CheckGroup,
+        case: u64,
+        fault: &CheckFault,
+    ) -> Result<CheckFailure, CheckError> {
+        let mut message = fault.message.clone();
+        let mut lines = Vec::new();
+        // Every step towards a smaller history at which a call hangs would take as long as the call.
+        if let Some(whole) = group.history(case).filter(|_| !fault.is_costly()) {
+            let mut broken = None;
+            let fails = |cut: &HistoryCut| match self.breaks(group, case, cut, &fault.rule) {
+                Ok(Some(said)) => {
+                    message = said;
+                    true
+                }
+                Ok(None) => false,
+                Err(error) => {
+                    broken = Some(error);
+                    false
+                }
+            };
+            let cut = shrink::shrink(whole.len(), |at| whole.is_long(at), fails);
+            if let Some(error) = broken {
+                return Err(error);
+            }
+            lines = whole.apply_cut(&cut).lines();
+        }
+        Ok(CheckFailure {
+            case,
+            other_cases: Vec::new(),
+            scenario: group.describe_case(case),
+            rule: fault.rule.clone(),
+            message,
+            history: lines,
+            rerun_command: format!("{} --only {group} --case {case}", self.kit.rerun_command),
+        })
+    }
+
+    /// What the engine did wrong after the cut, if it is the same rule that it breaks.
+    fn breaks(
+        &self,
+        group: CheckGroup,
+        case: u64,
+        cut: &HistoryCut,
+        rule: &str,
+    ) -> Result<Option<String>, CheckError> {
+        let run = || -> Result<_, CheckError> {
+            let ended = process::run(self.kit, &self.job(group, vec![case], cut.clone()))?;
+            Ok(ended.verdicts.into_iter().chain(ended.death).map(|verdict| verdict.outcome))
+        };
+        if rule == OTHER_PROCESS {
+            let digests = || -> Result<_, CheckError> {
+                Ok(run()?.filter_map(Result::ok).map(|passed| passed.digest).collect::<Vec<_>>())
+            };
+            return Ok((digests()? != digests()?).then(|| DIFFERS.to_owned()));
+        }
+        let mut faults = run()?.filter_map(Result::err);
+        Ok(faults.find(|fault| fault.rule == rule).map(|fault| fault.message))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,87 @@
+//! The conversation of a person with a model, line by line.
+
+use std::process::ExitCode;
+
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use super::command::{self, ChatCommand};
+use crate::error::CliError;
+use crate::output::Output;
+use ctxhost_agent::{Runtime, SessionId};
+use ctxhost_config::Config;
+
+/// Reads lines until there are no more. A turn that fails is told of, and the conversation goes on.
+pub(super) async fn run_repl(
+    runtime: &Runtime,
+    session: &SessionId,
+    config: &Config,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    output.note(&format!("engine {}, session {session}; /help lists commands", runtime.engine()));
+    let mut lines = InputLines::new()?;
+    while let Some(line) = lines.next().await? {
+        match ChatCommand::parse(&line) {
+            Some(Ok(ChatCommand::Quit)) => break,
+            Some(Ok(command)) => {
+                let answer = command::run(command, runtime, session, config).await;
+                let answer = answer.unwrap_or_else(|failure| failure.to_string());
+                if !answer.is_empty() {
+                    output.note(&answer);
+                }
+            }
+            Some(Err(mistake)) => output.note(&mistake),
+            None if line.trim().is_empty() => {}
+            None => send_message(runtime, session, &line, output).await,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One turn. Ctrl-C breaks it off; the session stays valid.
+async fn send_message(runtime: &Runtime, session: &SessionId, line: &str, output: &mut Output) {
+    tokio::select! {
+        outcome = runtime.send(session, line) => {
+            if let Err(error) = outcome {
+                output.note(&format!("error: {error}"));
+            }
+        }
+        _ = tokio::signal::ctrl_c() => output.note("(broken off)"),
+    }
+}
+
+/// Lines of the person, read on a thread of their own: an editor waits for keys.
+struct InputLines {
+    editor: Option<DefaultEditor>,
+}
+
+impl InputLines {
+    fn new() -> Result<InputLines, CliError> {
+        let editor = DefaultEditor::new().map_err(input_error)?;
+        Ok(InputLines { editor: Some(editor) })
+    }
+
+    /// `None` at the end of the input.
+    async fn next(&mut self) -> Result<Option<String>, CliError> {
+        let Some(mut editor) = self.editor.take() else { return Ok(None) };
+        let (editor, line) = tokio::task::spawn_blocking(move || {
+            let line = editor.readline("> ");
+            if let Ok(line) = &line {
+                let _ = editor.add_history_entry(line);
+            }
+            (editor, line)
+        })
+        .await
+        .map_err(|error| CliError::internal(error.to_string()))?;
+        self.editor = Some(editor);
+        match line {
+            Ok(line) => Ok(Some(line)),
+            Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
+            Err(error) => Err(input_error(error)),
+        }
+    }
+}
+
+fn input_error(error: ReadlineError) -> CliError {
+    CliError::internal(format!("cannot read from the terminal: {error}"))
+}

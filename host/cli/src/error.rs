@@ -1,0 +1,280 @@
+//! What went wrong, for people: a sentence, a hint, an exit code.
+
+use std::process::ExitCode;
+
+use ctxhost_agent::canary::CanaryError;
+use ctxhost_agent::engine_registry::EngineRegistryError;
+use ctxhost_agent::installation::InstallationError;
+use ctxhost_agent::originals::OriginalError;
+use ctxhost_agent::{BuildError, TurnError};
+use ctxhost_blobs::BlobError;
+use ctxhost_config::ConfigError;
+use ctxhost_context::ContextError;
+use ctxhost_engine::{EngineOpenError, LoadError, SandboxError, SlotError};
+use ctxhost_history::HistoryError;
+use ctxhost_session::SessionError;
+use ctxhost_session::import;
+use ctxhost_store as store;
+use ctxhost_trust::{LockError, PackageError};
+
+use super::output::Output;
+
+/// Whose turn it is to do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CliErrorKind {
+    /// The arguments, the config or the input are wrong.
+    User,
+    /// The machine or the program failed.
+    Internal,
+    /// The library that was named is no engine for this host.
+    Library,
+    /// An engine is there and must not be loaded: nobody vouches for its bytes, or it is in
+    /// quarantine.
+    Untrusted,
+}
+
+/// A command that did not succeed.
+#[derive(Debug)]
+pub(super) struct CliError {
+    kind: CliErrorKind,
+    message: String,
+    /// Lines after the message.
+    hints: Vec<String>,
+}
+
+impl CliError {
+    /// The caller's input is wrong: exit code 2.
+    pub(super) fn user(message: impl Into<String>) -> Self {
+        CliError { kind: CliErrorKind::User, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The program or the machine failed: exit code 1.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        CliError { kind: CliErrorKind::Internal, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The library cannot be loaded here: exit code 3.
+    pub(super) fn library(message: impl Into<String>) -> Self {
+        CliError { kind: CliErrorKind::Library, message: message.into(), hints: Vec::new() }
+    }
+
+    /// An engine must not be loaded: exit code 4.
+    pub(super) fn untrusted(message: impl Into<String>) -> Self {
+        CliError { kind: CliErrorKind::Untrusted, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Whether an engine must not be loaded.
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.kind == CliErrorKind::Untrusted
+    }
+
+    /// Adds a line that says what else is known or what to do.
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Two things went wrong; the exit code is that of the first.
+    pub(super) fn with(self, other: CliError) -> Self {
+        self.hint(other.to_string())
+    }
+
+    /// What went wrong, without the hints.
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
+
+    /// Tells the person and answers the exit code.
+    pub(super) fn report(self, output: &mut Output) -> ExitCode {
+        output.note(&self.to_string());
+        match self.kind {
+            CliErrorKind::User => ExitCode::from(2),
+            CliErrorKind::Internal => ExitCode::from(1),
+            CliErrorKind::Library => ExitCode::from(3),
+            CliErrorKind::Untrusted => ExitCode::from(4),
+        }
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        if let ConfigError::Unwritable { cause, .. } = &error {
+            return CliError::internal(format!("{error}: {cause}"));
+        }
+        // The diagnostic shows the line itself, with the place marked.
+        let handler =
+            miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+        let mut shown = String::new();
+        match handler.render_report(&mut shown, &error) {
+            Ok(()) => CliError::user("the config is not usable").hint(shown.trim_end()),
+            Err(_) => CliError::user(error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\n{hint}"))
+    }
+}
+
+impl From<BuildError> for CliError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Registry(error) => error.into(),
+            BuildError::Slot(SlotError::Open(error)) => error.into(),
+            other => CliError::user(other.to_string()),
+        }
+    }
+}
+
+impl From<TurnError> for CliError {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Context(error) => error.into(),
+            TurnError::Session(error) => error.into(),
+            TurnError::History(error) => error.into(),
+            TurnError::NoModel | TurnError::NoSession { .. } => CliError::user(error.to_string()),
+            other => CliError::internal(other.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        CliError::internal(error.to_string())
+    }
+}
+
+impl From<SessionError> for CliError {
+    fn from(error: SessionError) -> Self {
+        CliError::user(error.to_string())
+    }
+}
+
+impl From<HistoryError> for CliError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Session(error) => error.into(),
+            HistoryError::Unwritable { .. } => CliError::internal(error.to_string()),
+            asked => CliError::user(asked.to_string()),
+        }
+    }
+}
+
+impl From<store::StoreOpenError> for CliError {
+    fn from(error: store::StoreOpenError) -> Self {
+        match error {
+            store::StoreOpenError::Unreachable { .. } | store::StoreOpenError::Thread { .. } => {
+                CliError::internal(error.to_string())
+            }
+            other => CliError::user(other.to_string()),
+        }
+    }
+}
+
+impl From<import::ImportOpenError> for CliError {
+    fn from(error: import::ImportOpenError) -> Self {
+        CliError::user(error.to_string())
+    }
+}
+
+impl From<CanaryError> for CliError {
+    fn from(error: CanaryError) -> Self {
+        match error {
+            CanaryError::Disk { .. } => CliError::internal(error.to_string()),
+            asked => CliError::user(asked.to_string()),
+        }
+    }
+}
+
+impl From<OriginalError> for CliError {
+    fn from(error: OriginalError) -> Self {
+        match error {
+            OriginalError::Media(error) => error.into(),
+            asked => CliError::user(asked.to_string()),
+        }
+    }
+}
+
+impl From<BlobError> for CliError {
+    fn from(error: BlobError) -> Self {
+        CliError::internal(error.to_string())
+    }
+}
+
+impl From<EngineRegistryError> for CliError {
+    fn from(error: EngineRegistryError) -> Self {
+        CliError::user(error.to_string())
+    }
+}
+
+impl From<EngineOpenError> for CliError {
+    fn from(error: EngineOpenError) -> Self {
+        match error {
+            EngineOpenError::HashMismatch { .. }
+            | EngineOpenError::Untrusted { .. }
+            | EngineOpenError::Quarantined { .. } => CliError::untrusted(error.to_string()),
+            EngineOpenError::Load(error) => error.into(),
+            // The worker says the same of a file as the loader here would.
+            EngineOpenError::Sandbox { source: SandboxError::Refused { reason }, .. } => {
+                CliError::library(reason)
+            }
+            other => CliError::user(other.to_string()),
+        }
+    }
+}
+
+impl From<LoadError> for CliError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::HashMismatch { .. }
+            | LoadError::WorldWritable { .. }
+            | LoadError::WorldWritableFolder { .. } => CliError::untrusted(error.to_string()),
+            LoadError::Unreadable { .. } | LoadError::NotAFile { .. } => {
+                CliError::user(error.to_string())
+            }
+            LoadError::NoCopy { .. } => CliError::internal(error.to_string()),
+            foreign => CliError::library(foreign.to_string()),
+        }
+    }
+}
+
+impl From<PackageError> for CliError {
+    fn from(error: PackageError) -> Self {
+        match error {
+            PackageError::Load(error) => error.into(),
+            PackageError::Signature(error) => CliError::untrusted(error.to_string()),
+            asked => CliError::user(asked.to_string()),
+        }
+    }
+}
+
+impl From<InstallationError> for CliError {
+    fn from(error: InstallationError) -> Self {
+        match error {
+            InstallationError::Config(error) => error.into(),
+            InstallationError::Load(error) => error.into(),
+            InstallationError::Folder(_)
+            | InstallationError::Lock(LockError::Unwritable { .. }) => {
+                CliError::internal(error.to_string())
+            }
+            asked => CliError::user(asked.to_string()),
+        }
+    }
+}
+
+impl From<ContextError> for CliError {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::Slot(SlotError::Open(error)) => error.into(),
+            ContextError::Session(error) => error.into(),
+            ContextError::CompactionRequired { .. } => CliError::user(error.to_string()),
+            ContextError::CannotFit(error) => CliError::user(error.to_string())
+                .hint("replay against a larger window with --window"),
+            ContextError::Slot(SlotError::Answer { error }) => CliError::user(error.to_string()),
+            ContextError::Slot(error) => CliError::internal(error.to_string()),
+        }
+    }
+}

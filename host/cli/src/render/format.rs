@@ -1,0 +1,98 @@
+//! Numbers and foreign text as both faces write them.
+
+use std::collections::BTreeMap;
+
+/// A whole number with a comma after every three digits.
+pub(crate) fn group_digits(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share in percent, with one digit after the point.
+pub(crate) fn format_percent(share: f64) -> String {
+    format!("{share:.1}%")
+}
+
+/// Microseconds as milliseconds, with as many digits as mean something.
+pub(crate) fn format_ms(time_us: u64) -> String {
+    let time_ms = time_us as f64 / 1_000.0;
+    match time_us {
+        0..10_000 => format!("{time_ms:.2}"),
+        10_000..100_000 => format!("{time_ms:.1}"),
+        _ => group_digits(time_ms.round() as u64),
+    }
+}
+
+/// `1 request`, `2 requests`; `1 entry`, `2 entries`.
+pub(crate) fn format_count(number: u64, word: &str) -> String {
+    let grouped = group_digits(number);
+    match word.strip_suffix("ry") {
+        _ if number == 1 => format!("1 {word}"),
+        Some(stem) => format!("{grouped} {stem}ries"),
+        None => format!("{grouped} {word}s"),
+    }
+}
+
+/// Bytes as people read them: `512 B`, `1.2 MiB`.
+pub(crate) fn format_bytes(size_bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = size_bytes as f64;
+    let mut unit = "B";
+    for larger in UNITS {
+        if size < 1_024.0 {
+            break;
+        }
+        (size, unit) = (size / 1_024.0, larger);
+    }
+    if unit == "B" { format!("{size_bytes} B") } else { format!("{size:.1} {unit}") }
+}
+
+/// `guard 2 · prune 5`; empty where no layer did anything.
+pub(super) fn format_layers(layers: &BTreeMap<String, u64>) -> String {
+    let touched = layers.iter().filter(|(_, entries)| **entries > 0);
+    let parts: Vec<_> = touched
+        .map(|(layer, entries)| format!("{} {}", one_line(layer), group_digits(*entries)))
+        .collect();
+    parts.join(" · ")
+}
+
+/// Text of a session or an engine, on one line and without anything that could steer a terminal.
+///
+/// Escape sequences and marks that turn the direction of writing would let a recorded session
+/// rewrite the report about it.
+pub(crate) fn one_line(text: &str) -> String {
+    let visible = |char: char| match char {
+        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        control if control.is_control() => '\u{fffd}',
+        other => other,
+    };
+    text.trim().chars().map(visible).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        let numbers = [0, 999, 1_000, 20_480, 1_234_567, u64::MAX].map(group_digits);
+        insta::assert_snapshot!(numbers.join(" "), @"0 999 1,000 20,480 1,234,567 18,446,744,073,709,551,615");
+        let sizes = [0, 1_023, 1_024, 1_258_291, u64::MAX].map(format_bytes);
+        insta::assert_snapshot!(sizes.join(", "), @"0 B, 1023 B, 1.0 KiB, 1.2 MiB, 16777216.0 TiB");
+        let times = [0, 4, 9_994, 10_000, 99_949, 1_234_567].map(format_ms);
+        insta::assert_snapshot!(times.join(" "), @"0.00 0.00 9.99 10.0 99.9 1,235");
+    }
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(one_line("a\u{1b}[2Jb\nc\u{202e}d\u{7}"), "a\u{fffd}[2Jb c\u{fffd}d\u{fffd}");
+    }
+}

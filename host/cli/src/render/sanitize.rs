@@ -1,0 +1,89 @@
+//! Text that cannot steer a terminal: what a recorded session or an engine says shows as characters only.
+
+use std::borrow::Cow;
+
+/// The codes of colours and weights that our own reports are painted with. Others could hide text.
+const OUR_CODES: [u8; 20] =
+    [0, 1, 2, 30, 31, 32, 33, 34, 35, 36, 37, 39, 90, 91, 92, 93, 94, 95, 96, 97];
+
+/// The text with every control character but line feeds and tabs replaced, and characters that turn the direction of
+/// writing or are not seen. Where it is painted, the colours of our reports stay.
+pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe_char) {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        if is_painted && let Some(code) = own_color_code(rest) {
+            let (code, behind) = rest.split_at(code);
+            written.push_str(code);
+            rest = behind;
+            continue;
+        }
+        rest = rest.get(char.len_utf8()..).unwrap_or_default();
+        match char {
+            // The end of a line as other systems write it.
+            '\r' if rest.starts_with('\n') => {}
+            char if is_unsafe_char(char) => written.push(char::REPLACEMENT_CHARACTER),
+            char => written.push(char),
+        }
+    }
+    Cow::Owned(written)
+}
+
+/// Whether a character could do more than show itself: control a terminal, turn the direction of writing, begin
+/// a line, or stand there unseen. The log escapes the same ones.
+///
+/// U+200C and U+200D are unseen too, but words of some languages and many pictures are made with them.
+pub(crate) fn is_unsafe_char(char: char) -> bool {
+    let is_control = char.is_control() && !matches!(char, '\n' | '\t');
+    let is_format = matches!(
+        char,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    is_control || is_format
+}
+
+/// The length of one of our colours at the beginning of a text.
+fn own_color_code(text: &str) -> Option<usize> {
+    let codes = text.strip_prefix("\u{1b}[")?;
+    let end = codes.find(|char: char| !char.is_ascii_digit() && char != ';')?;
+    let (codes, behind) = codes.split_at_checked(end)?;
+    let is_ours = |code: &str| {
+        code.is_empty() || code.parse().is_ok_and(|code: u8| OUR_CODES.contains(&code))
+    };
+    (behind.starts_with('m') && codes.split(';').all(is_ours)).then_some(2 + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_colours_pass_and_only_where_there_are_any() {
+        let red = "\u{1b}[1;31mbad\u{1b}[0m";
+        assert_eq!(sanitize(red, true), red);
+        assert_eq!(sanitize(red, false), "\u{fffd}[1;31mbad\u{fffd}[0m");
+        for foreign in
+            ["\u{1b}]0;title\u{7}", "\u{1b}[2J", "\u{1b}[8mhidden", "\u{9b}2J", "\u{1b}[", "\u{1b}"]
+        {
+            let shown = sanitize(foreign, true);
+            assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn words_stay_as_they_are() {
+        let text = "naïve 你好 🙂\n\tمرحبا";
+        assert!(matches!(sanitize(text, false), Cow::Borrowed(same) if same == text));
+        for unseen in ["\u{200e}", "\u{61c}", "\u{2028}", "\u{2069}", "\u{feff}", "\u{e0041}"] {
+            assert_eq!(sanitize(unseen, true), "\u{fffd}", "{unseen:?}");
+        }
+        let joined = "👩\u{200d}🔬 می\u{200c}خواهم";
+        assert_eq!(sanitize(joined, true), joined);
+        assert_eq!(sanitize("a\r\nb\rc\u{202e}d", false), "a\nb\u{fffd}c\u{fffd}d");
+    }
+}

@@ -1,0 +1,419 @@
+//! How agents are told where their models are: variables, arguments, or a word to the person.
+//!
+//! What is told is an address and nothing else: keys, models and all settings stay the agent's own.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+/// What stands behind the gateway's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BasePath {
+    /// Nothing: the client puts `/v1/messages` or `/v1beta/models` behind it by itself.
+    Root,
+    /// `/v1`: the client puts `/chat/completions` behind it.
+    V1,
+}
+
+/// The variables that official SDKs and most agents read. All children get all of them: an agent may
+/// start another one.
+const VARIABLES: &[(&str, BasePath)] = &[
+    ("ANTHROPIC_BASE_URL", BasePath::Root),
+    ("ANTHROPIC_API_BASE", BasePath::Root),
+    ("OPENAI_BASE_URL", BasePath::V1),
+    ("OPENAI_API_BASE", BasePath::V1),
+    ("GOOGLE_GEMINI_BASE_URL", BasePath::Root),
+];
+
+/// The address under a name that scripts can rely on.
+const ADDRESS: &str = "CTXHOST_URL";
+
+/// The token under a name from which agents put it into a header: arguments can be seen by everybody on
+/// the machine, variables cannot.
+const TOKEN: &str = "CTXHOST_TOKEN";
+
+/// Variables that name hosts which are reached without a proxy. A gateway on the loopback is one.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Agents that read their address from a file of their own: the name of the program, and where it stands.
+const CONFIG_FILE_CLIENTS: &[(&str, &str)] = &[
+    ("openclaw", "models.providers.<name>.baseUrl in openclaw.json"),
+    ("hermes", "model.base_url in its config.yaml"),
+    ("pi", "baseUrl in models.json"),
+    ("cline", "`cline auth --baseurl`"),
+];
+
+/// Where Copilot CLI is told of a provider that is not GitHub's own, and of which kind it is.
+const COPILOT_ADDRESS: &str = "COPILOT_PROVIDER_BASE_URL";
+const COPILOT_KIND: &str = "COPILOT_PROVIDER_TYPE";
+
+/// Behind an address that is not Anthropic's own, Claude Code takes 200,000 tokens for the window of every
+/// model, unless this says that the address is as good.
+const CLAUDE_ASSUME_FIRST_PARTY: &str = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL";
+
+/// A command with what it needs to find the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClientCommand {
+    /// The program and its arguments.
+    pub(super) command: Vec<OsString>,
+    /// What is set in its environment, beside what stands there already.
+    pub(super) variables: Vec<(String, String)>,
+    /// What the person has to know or do.
+    pub(super) note: Option<String>,
+}
+
+/// Where a gateway is, and what lets in.
+#[derive(Clone, Debug)]
+pub(super) struct GatewayAddress {
+    /// Such as `http://127.0.0.1:40123`.
+    pub(super) url: String,
+    /// Its token: the first part of each path, or a header.
+    pub(super) token: SecretString,
+}
+
+/// Tells a command that its models are at `place`.
+///
+/// `env` is the environment that the command would get without us.
+pub(super) fn configure_client(
+    command: Vec<OsString>,
+    place: &GatewayAddress,
+    env: impl Fn(&str) -> Option<String>,
+) -> ClientCommand {
+    let token = place.token.expose_secret();
+    let address = &format!("{}/{token}", place.url);
+    let mut variables = vec![(ADDRESS.to_owned(), address.clone())];
+    variables.push((TOKEN.to_owned(), token.to_owned()));
+    variables.extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.of(address))));
+    let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
+    variables.extend(unproxied);
+    let name = program(&command);
+    let mut told = ClientCommand { command, variables, note: None };
+    match name.as_str() {
+        "codex" => told.codex(&place.url, env("OPENAI_API_KEY").is_some()),
+        "opencode" => told.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
+        "copilot" => told.copilot(address, copilot(env)),
+        "claude" => told.claude(env),
+        name => told.note_config_file(name, address),
+    }
+    told
+}
+
+/// The addresses of other models that an environment names: the gateway asks them in our place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientUpstreams {
+    /// For the Anthropic dialect.
+    pub(super) anthropic: Option<String>,
+    /// For both OpenAI dialects.
+    pub(super) openai: Option<String>,
+    /// For Gemini.
+    pub(super) gemini: Option<String>,
+}
+
+impl ClientUpstreams {
+    /// What an environment names for a command.
+    pub(super) fn of(
+        command: &[OsString],
+        env: impl Fn(&str) -> Option<String>,
+    ) -> ClientUpstreams {
+        let first = |names: &[&str]| names.iter().find_map(|name| non_blank(env(name)));
+        let named = ClientUpstreams {
+            anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
+            openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+            gemini: first(&["GOOGLE_GEMINI_BASE_URL"]),
+        };
+        let is_copilot = program(command) == "copilot";
+        match is_copilot.then(|| copilot(env)).flatten() {
+            Some((CopilotProvider::Anthropic, address)) => {
+                ClientUpstreams { anthropic: Some(address), ..named }
+            }
+            Some((CopilotProvider::OpenAi, address)) => {
+                ClientUpstreams { openai: Some(address), ..named }
+            }
+            None => named,
+        }
+    }
+}
+
+/// What kind of provider Copilot CLI is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CopilotProvider {
+    Anthropic,
+    OpenAi,
+}
+
+/// The provider that Copilot CLI is told of; `None` for none, and for one whose requests no door here
+/// takes.
+fn copilot(env: impl Fn(&str) -> Option<String>) -> Option<(CopilotProvider, String)> {
+    let kind = match non_blank(env(COPILOT_KIND)).as_deref() {
+        None | Some("openai") => CopilotProvider::OpenAi,
+        Some("anthropic") => CopilotProvider::Anthropic,
+        Some(_) => return None,
+    };
+    Some((kind, non_blank(env(COPILOT_ADDRESS))?))
+}
+
+fn non_blank(value: Option<String>) -> Option<String> {
+    value.filter(|value| !value.trim().is_empty())
+}
+
+impl BasePath {
+    fn of(self, address: &str) -> String {
+        match self {
+            BasePath::Root => address.to_owned(),
+            BasePath::V1 => format!("{address}/v1"),
+        }
+    }
+}
+
+impl ClientCommand {
+    /// Codex reads no variable, but takes any line of its config as an argument. Its own provider reads
+    /// neither a key nor a header of the environment, so it gets one that does: with the key where there
+    /// is one, else with its login and under the name that its login is for.
+    fn codex(&mut self, url: &str, has_key: bool) {
+        let (name, key) = match has_key {
+            true => ("ctxhost", "env_key = \"OPENAI_API_KEY\""),
+            false => ("OpenAI", "requires_openai_auth = true"),
+        };
+        let provider = format!(
+            "model_providers.ctxhost={{ name = \"{name}\", base_url = \"{url}/v1\", \
+             wire_api = \"responses\", {key}, \
+             env_http_headers = {{ \"x-ctxhost-token\" = \"{TOKEN}\" }} }}"
+        );
+        let lines = ["model_provider=\"ctxhost\"".to_owned(), provider];
+        let arguments = lines.into_iter().flat_map(|line| ["-c".into(), line.into()]);
+        self.command.splice(1..1, arguments.collect::<Vec<OsString>>());
+    }
+
+    /// opencode takes a config in a variable. What stands there already is kept.
+    fn opencode(&mut self, address: &str, before: Option<String>) {
+        let before = before.unwrap_or_else(|| "{}".into());
+        let Ok(mut config @ Value::Object(_)) = json5::from_str::<Value>(&before) else {
+            let words = "OPENCODE_CONFIG_CONTENT is no object, so opencode was not told";
+            self.note =
+                Some(format!("{words}; set provider.<name>.options.baseURL to {address}/v1"));
+            return;
+        };
+        let addresses = [("anthropic", "/v1"), ("openai", "/v1"), ("google", "/v1beta")];
+        for (name, path) in addresses {
+            let url = json!(format!("{address}{path}"));
+            merge(&mut config, json!({ "provider": { name: { "options": { "baseURL": url } } } }));
+        }
+        self.variables.push(("OPENCODE_CONFIG_CONTENT".into(), config.to_string()));
+    }
+
+    /// Copilot CLI asks GitHub's own models, which no gateway can stand before, unless it is told of a
+    /// provider: then this is one.
+    fn copilot(&mut self, address: &str, provider: Option<(CopilotProvider, String)>) {
+        let Some((kind, _)) = provider else {
+            self.note = Some(format!(
+                "copilot asks GitHub's own models, past this gateway; with {COPILOT_ADDRESS} and \
+                 {COPILOT_KIND} (openai or anthropic) set it asks a provider of yours, through it"
+            ));
+            return;
+        };
+        let base = if kind == CopilotProvider::Anthropic { BasePath::Root } else { BasePath::V1 };
+        self.variables.push((COPILOT_ADDRESS.to_owned(), base.of(address)));
+    }
+
+    /// Whether the address is as good as Anthropic's is for the person to say: who knows what stands
+    /// behind it.
+    fn claude(&mut self, env: impl Fn(&str) -> Option<String>) {
+        if env(CLAUDE_ASSUME_FIRST_PARTY).is_none()
+            && non_blank(env("ANTHROPIC_BASE_URL")).is_none()
+        {
+            self.note = Some(format!(
+                "behind a gateway claude takes 200,000 tokens for its window; \
+                 {CLAUDE_ASSUME_FIRST_PARTY}=1 restores the one it has without (1M where your plan has it)"
+            ));
+        }
+    }
+
+    fn note_config_file(&mut self, name: &str, address: &str) {
+        let known = CONFIG_FILE_CLIENTS.iter().find(|(program, _)| *program == name);
+        self.note = known.map(|(program, place)| {
+            format!(
+                "{program} reads no variable of ours: set {place} to {address} \
+                 (--listen and a token of your own in CTXHOST_TOKEN keep it the same)"
+            )
+        });
+    }
+}
+
+/// The name of a program: the last part of its path, without an ending.
+fn program(command: &[OsString]) -> String {
+    let path = command.first().map(Path::new);
+    let name = path.and_then(Path::file_stem).and_then(OsStr::to_str);
+    name.unwrap_or_default().to_owned()
+}
+
+/// A list of hosts that are reached directly, with the loopback among them.
+fn without_proxy(before: Option<String>) -> String {
+    let before = before.filter(|hosts| !hosts.trim().is_empty());
+    let hosts = before.into_iter().chain(["127.0.0.1,localhost,::1".to_owned()]);
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// Puts the fields of an object over those of another one, at every depth.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "http://127.0.0.1:40123";
+    const ADDRESS: &str = "http://127.0.0.1:40123/secret";
+
+    fn told(command: &[&str], env: &[(&str, &str)]) -> ClientCommand {
+        let find = |name: &str| {
+            env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        let place = GatewayAddress { url: URL.into(), token: "secret".into() };
+        configure_client(command.iter().map(OsString::from).collect(), &place, find)
+    }
+
+    fn variable<'a>(told: &'a ClientCommand, name: &str) -> Option<&'a str> {
+        told.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn every_child_gets_the_variables_of_the_sdks() {
+        let told = told(&["/usr/bin/aider", "-p", "hello"], &[]);
+        assert_eq!(told.command, ["/usr/bin/aider", "-p", "hello"].map(OsString::from));
+        assert_eq!(variable(&told, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&told, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/secret/v1"));
+        assert_eq!(variable(&told, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/secret/v1"));
+        assert_eq!(told.note, None);
+    }
+
+    #[test]
+    fn a_proxy_of_the_person_does_not_stand_between() {
+        let told = told(&["x"], &[("NO_PROXY", "intern.example"), ("no_proxy", "")]);
+        assert_eq!(variable(&told, "NO_PROXY"), Some("intern.example,127.0.0.1,localhost,::1"));
+        assert_eq!(variable(&told, "no_proxy"), Some("127.0.0.1,localhost,::1"));
+    }
+
+    #[test]
+    fn codex_gets_a_provider_as_arguments_before_its_own() {
+        let told = told(&["codex", "exec", "hello"], &[("OPENAI_API_KEY", "k")]);
+        let command: Vec<&str> = told.command.iter().map(|it| it.to_str().unwrap()).collect();
+        let ["codex", "-c", "model_provider=\"ctxhost\"", "-c", provider, "exec", "hello"] =
+            command[..]
+        else {
+            panic!("{command:?}")
+        };
+        // Codex reads the value as TOML.
+        let read: toml::Table = toml::from_str(provider).unwrap();
+        let provider = &read["model_providers"]["ctxhost"];
+        assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
+        assert_eq!(provider["env_key"].as_str(), Some("OPENAI_API_KEY"));
+        assert_eq!(provider["env_http_headers"]["x-ctxhost-token"].as_str(), Some("CTXHOST_TOKEN"));
+        assert_eq!(variable(&told, "CTXHOST_TOKEN"), Some("secret"));
+    }
+
+    #[test]
+    fn codex_keeps_its_login_and_no_argument_shows_the_token() {
+        for env in [&[][..], &[("OPENAI_API_KEY", "k")]] {
+            let told = told(&["codex"], env);
+            let shown = told.command.iter().any(|word| word.to_str().unwrap().contains("secret"));
+            assert!(!shown, "{:?}", told.command);
+        }
+        let told = told(&["codex"], &[]);
+        let read: toml::Table = toml::from_str(told.command[4].to_str().unwrap()).unwrap();
+        let provider = &read["model_providers"]["ctxhost"];
+        assert_eq!(provider["requires_openai_auth"].as_bool(), Some(true));
+        assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
+    }
+
+    #[test]
+    fn opencode_keeps_what_its_variable_says() {
+        let before =
+            r#"{"model": "openai/x", "provider": {"openai": {"options": {"apiKey": "k"}}}}"#;
+        let told = told(&["opencode"], &[("OPENCODE_CONFIG_CONTENT", before)]);
+        let config: Value =
+            serde_json::from_str(variable(&told, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+        assert_eq!(config["model"], "openai/x");
+        let openai = &config["provider"]["openai"]["options"];
+        assert_eq!(openai["apiKey"], "k");
+        assert_eq!(openai["baseURL"], "http://127.0.0.1:40123/secret/v1");
+        assert_eq!(
+            config["provider"]["google"]["options"]["baseURL"],
+            "http://127.0.0.1:40123/secret/v1beta"
+        );
+    }
+
+    #[test]
+    fn who_reads_a_file_is_named_with_the_place_in_it() {
+        let told = told(&["openclaw"], &[]);
+        assert!(
+            told.note
+                .unwrap()
+                .contains("baseUrl in openclaw.json to http://127.0.0.1:40123/secret ")
+        );
+    }
+
+    #[test]
+    fn addresses_of_the_environment_are_asked_in_our_place() {
+        let env = |name: &str| match name {
+            "OPENAI_API_BASE" => Some("http://ollama:11434/v1".to_owned()),
+            "ANTHROPIC_BASE_URL" => Some(" ".to_owned()),
+            _ => None,
+        };
+        let openai = Some("http://ollama:11434/v1".to_owned());
+        assert_eq!(
+            ClientUpstreams::of(&["x".into()], env),
+            ClientUpstreams { openai, ..ClientUpstreams::default() }
+        );
+    }
+
+    #[test]
+    fn claude_is_told_of_the_variable_that_restores_its_window() {
+        let remark = |env: &[(&str, &str)]| told(&["claude"], env).note;
+        let words = remark(&[]).unwrap();
+        assert!(words.contains("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL=1 restores"), "{words}");
+        assert_eq!(remark(&[("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL", "0")]), None);
+        assert_eq!(remark(&[("ANTHROPIC_BASE_URL", "http://vllm:8000")]), None);
+    }
+
+    #[test]
+    fn copilot_asks_its_own_provider_through_the_gateway() {
+        let check = |kind: Option<&str>, told_address: Option<&str>, named: ClientUpstreams| {
+            let address = ("COPILOT_PROVIDER_BASE_URL", "http://ollama:11434");
+            let kind = kind.map(|kind| ("COPILOT_PROVIDER_TYPE", kind));
+            let env: Vec<_> = [address].into_iter().chain(kind).collect();
+            let told = told(&["copilot"], &env);
+            assert_eq!(variable(&told, "COPILOT_PROVIDER_BASE_URL"), told_address, "{kind:?}");
+            assert_eq!(told.note.is_some(), told_address.is_none(), "{kind:?}");
+            let find = |name: &str| {
+                env.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
+            };
+            assert_eq!(ClientUpstreams::of(&["copilot".into()], find), named, "{kind:?}");
+        };
+        let asked = Some("http://ollama:11434".to_owned());
+        let openai = ClientUpstreams { openai: asked.clone(), ..ClientUpstreams::default() };
+        let v1 = Some("http://127.0.0.1:40123/secret/v1");
+        check(None, v1, openai.clone());
+        check(Some("openai"), v1, openai);
+        check(
+            Some("anthropic"),
+            Some(ADDRESS),
+            ClientUpstreams { anthropic: asked, ..ClientUpstreams::default() },
+        );
+        check(Some("azure"), None, ClientUpstreams::default());
+        // Without a provider of its own it asks GitHub, and must go on doing so.
+        let alone = told(&["copilot"], &[]);
+        assert_eq!(variable(&alone, "COPILOT_PROVIDER_BASE_URL"), None);
+        assert!(alone.note.unwrap().contains("GitHub's own models"));
+    }
+}

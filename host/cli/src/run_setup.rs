@@ -1,0 +1,157 @@
+//! What commands that shape requests need: the config that applies, and a setup made from it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::config::{find_config_file, relative_to_cwd};
+use super::engine_open::{self, open_error};
+use super::error::CliError;
+use super::output::Output;
+use super::render::format::group_digits;
+use ctxhost_agent::OfflineOptions;
+use ctxhost_agent::engine_options::summariser;
+use ctxhost_agent::engine_registry::EngineRegistry;
+use ctxhost_agent::replay::report::ReplayWindow;
+use ctxhost_agent::workspace::WorkspaceRules;
+use ctxhost_config::{Config, WindowHints};
+use ctxhost_context::{Budget, ContextError, Target};
+use ctxhost_engine::{EngineSpec, SlotError};
+use ctxhost_models::ModelName;
+use ctxhost_provider::{Completer, ConnectError};
+use ctxhost_session::Session;
+
+/// The options of a run for a model, against the window that was asked for or that the config knows.
+pub(super) fn run_options(
+    config: &Config,
+    roster: &EngineRegistry,
+    model: Option<(String, String)>,
+    window: Option<u64>,
+    recorded_tokens: Option<u64>,
+) -> Result<(OfflineOptions, ReplayWindow), CliError> {
+    let window = model_window(config, model.as_ref(), window, recorded_tokens);
+    let (provider, id) = model.unwrap_or_default();
+    let ReplayWindow { window_tokens, reserve_tokens, budget_tokens, .. } = window;
+    let target = Target {
+        model: ModelName::new(provider, id),
+        window_tokens,
+        budget: Some(Budget { tokens: budget_tokens, reserve_tokens, spare_tokens: 0 }),
+        ..Target::default()
+    };
+    let mut options = OfflineOptions::new(config, roster.legacy(config), target);
+    options.engines.completer = completer(config)?;
+    Ok((options, window))
+}
+
+/// The window of a model, the one that was asked for before the one that the common lookup finds, and what
+/// of it requests may take. `recorded_tokens` is what the recording of the session says.
+pub(super) fn model_window(
+    config: &Config,
+    model: Option<&(String, String)>,
+    window: Option<u64>,
+    recorded_tokens: Option<u64>,
+) -> ReplayWindow {
+    let (provider, id) = model.map_or(("", ""), |(provider, id)| (provider, id));
+    let (window_tokens, source) = match window {
+        Some(window) => (window, "--window".to_owned()),
+        None => {
+            let hints = WindowHints { recorded_tokens, ..WindowHints::default() };
+            let window = config.window(provider, id, hints);
+            (window.tokens, window.source.to_string())
+        }
+    };
+    let overhead = config.budget.overhead_tokens;
+    let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
+    ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens }
+}
+
+/// Gives engines, and the one that stands in for them, the rules of the session's workspace, and says
+/// so where they are used.
+pub(super) fn add_workspace_rules(
+    session: &Session,
+    specs: &mut [EngineSpec],
+    options: &mut OfflineOptions,
+    output: &mut Output,
+) {
+    let Some(rules) = WorkspaceRules::find(session.header().cwd()) else { return };
+    rules.apply_to(&mut options.engines.legacy);
+    let given = specs.iter_mut().map(|spec| rules.apply_to(spec)).fold(false, |any, it| any | it);
+    if given {
+        output.note(&format!("workspace rules {}", rules.path.display()));
+    }
+}
+
+/// The config of this folder, else that of the session's, so that a folder of recordings can bring
+/// its own.
+pub(super) fn find_config(
+    given: Option<&Path>,
+    session: &Path,
+    output: &mut Output,
+) -> Result<Config, CliError> {
+    if let Some(path) = given {
+        return Ok(Config::load(path)?);
+    }
+    let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
+    match find_config_file().or_else(beside) {
+        Some(path) => {
+            output.note(&format!("config {}", path.display()));
+            Ok(Config::load(path)?)
+        }
+        None => Ok(Config::default()),
+    }
+}
+
+/// The engine that was named, once it is known that it may serve; else that of the slot, and why it is
+/// another than the config says.
+pub(super) fn named_engine_or_slot(
+    named: Option<&str>,
+    config: &Config,
+    output: &mut Output,
+) -> Result<String, CliError> {
+    if let Some(name) = named {
+        engine_open::inspect_chain(config, name)?;
+        return Ok(name.to_owned());
+    }
+    let slot = config.slot();
+    if let Some(reason) = &slot.reason {
+        output.note(&format!("the slot says {:?}, but {reason}", slot.configured));
+    }
+    Ok(slot.engine)
+}
+
+/// Why a run ended early: with which engine, and where its window came from.
+pub(super) fn run_error(
+    config: &Config,
+    name: &str,
+    window: &ReplayWindow,
+    error: ContextError,
+) -> CliError {
+    let failure = match error {
+        ContextError::Slot(SlotError::Open(error)) => return open_error(config, name, error),
+        other => CliError::from(other),
+    };
+    let ReplayWindow { window_tokens, source, .. } = window;
+    failure.hint(format!(
+        "while running engine {name} against a window of {} tokens ({source})",
+        group_digits(*window_tokens)
+    ))
+}
+
+fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, CliError> {
+    let name = config.summariser_provider().map(|(name, _)| name).unwrap_or_default();
+    summariser(config, None).map_err(|error| connect_error(config, &name, &error))
+}
+
+/// A provider that cannot be reached as the config says, with the place that says so.
+fn connect_error(config: &Config, name: &str, error: &ConnectError) -> CliError {
+    let setting = match error {
+        ConnectError::KeyNotSet { .. } => "api_key_env",
+        ConnectError::TwoKeys { .. } => "api_key_command",
+        ConnectError::Setting { setting, .. } => setting,
+    };
+    let failure = CliError::user(error.to_string());
+    let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];
+    match keys.iter().find_map(|key| engine_open::setting_location(config, key)) {
+        Some(place) => failure.hint(format!("{place} says so")),
+        None => failure.hint("set the variable, or name another one with api_key_env"),
+    }
+}

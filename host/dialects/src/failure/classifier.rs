@@ -1,0 +1,370 @@
+//! From a refusal to a reason: which table of phrases is asked when.
+//!
+//! ```text
+//!  over a minute's tokens alone ─► overflow, as a ceiling
+//!  vetoes ─► codes that are vetoes ─► 429 ─► malformed history, output caps ─► overflow codes
+//!         ─► status gate ─► overflow phrases ─► other codes ─► other phrases ─► overflow hints
+//!         ─► status ─► vague words
+//! ```
+//!
+//! A veto comes first because throttling speaks of tokens too, and a compaction that nobody needs
+//! costs more than one that comes a turn later. Phrases are looked for in the provider's message alone;
+//! codes and types are compared as a whole, because their words are in every refusal.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::counts::{RequestSizes, SizePatterns};
+use super::phrases::{self, PhraseRows};
+use super::{FailureReason, ProviderError, ProviderRefusal};
+
+/// A phrase of the person's own, from the config.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraPhrase {
+    /// A regular expression, matched without regard to case.
+    pub pattern: String,
+    /// What a refusal with it means. Any reason but overflow is also a veto against overflow.
+    pub reason: FailureReason,
+}
+
+impl ExtraPhrase {
+    /// Whether it can be matched.
+    ///
+    /// # Errors
+    ///
+    /// [`PhraseError`].
+    pub fn validate(&self) -> Result<(), PhraseError> {
+        compile_pattern(&self.pattern).map(drop)
+    }
+}
+
+/// A phrase that cannot be matched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}` is no regular expression: {problem}; escape ( ) [ ] . * + ? with a backslash")]
+pub struct PhraseError {
+    /// The phrase.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// What a refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classification {
+    /// Why there was no answer.
+    pub reason: FailureReason,
+    /// The size of the request as the provider counted it, with the answer where that was counted in.
+    pub observed_tokens: Option<u64>,
+    /// The prompt alone as the provider counted it.
+    pub prompt_tokens: Option<u64>,
+    /// The limit that the provider named: of the window, of the output, or of tokens in a while.
+    pub limit_tokens: Option<u64>,
+    /// Whether the limit is what this key may use in a minute: the request alone is larger, so waiting
+    /// does not help, and the model's window is another one.
+    pub is_ceiling: bool,
+}
+
+impl Classification {
+    fn new(reason: FailureReason) -> Classification {
+        Classification {
+            reason,
+            observed_tokens: None,
+            prompt_tokens: None,
+            limit_tokens: None,
+            is_ceiling: false,
+        }
+    }
+
+    fn with_sizes(self, sizes: RequestSizes) -> Classification {
+        let RequestSizes { prompt_tokens, observed_tokens, limit_tokens } = sizes;
+        Classification { observed_tokens, prompt_tokens, limit_tokens, ..self }
+    }
+
+    /// The error of a request that this refusal ended.
+    pub fn into_error(
+        self,
+        provider: &str,
+        model: &str,
+        refusal: ProviderRefusal,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let wait_ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        ProviderError {
+            reason: self.reason,
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            status: refusal.status,
+            code: refusal.code,
+            message: refusal.message,
+            retry_after_ms: retry_after.map(wait_ms),
+            observed_tokens: self.observed_tokens,
+            prompt_tokens: self.prompt_tokens,
+            limit_tokens: self.limit_tokens,
+            is_ceiling: self.is_ceiling,
+            has_started: false,
+        }
+    }
+}
+
+/// All phrases, ready to be matched. Built once.
+#[derive(Debug)]
+pub struct Classifier {
+    vetoes: PhraseTable,
+    malformed: PhraseTable,
+    output_caps: PhraseTable,
+    context_words: Regex,
+    prompt_plus_output: Regex,
+    own_overflows: PhraseTable,
+    overflows: PhraseTable,
+    phrases: PhraseTable,
+    hints: PhraseTable,
+    fallback_phrases: PhraseTable,
+    token_words: Regex,
+    limit_words: Regex,
+    hint_exclusions: Regex,
+    boilerplate: Regex,
+    sentence_end: Regex,
+    bodyless: Regex,
+    counts: SizePatterns,
+}
+
+impl Classifier {
+    /// The phrases that ctxhost knows, and some of the person's own.
+    ///
+    /// # Errors
+    ///
+    /// [`PhraseError`], of the first one that is no regular expression.
+    pub fn with_extra_phrases(extra: &[ExtraPhrase]) -> Result<Classifier, PhraseError> {
+        let (own_overflows, own_vetoes): (Vec<_>, Vec<_>) =
+            extra.iter().partition(|phrase| phrase.reason == FailureReason::ContextOverflow);
+        let mut vetoes = PhraseTable::from_extra(&own_vetoes)?;
+        vetoes.rows.extend(PhraseTable::from_phrases(phrases::VETOES)?.rows);
+        Ok(Classifier {
+            vetoes,
+            malformed: PhraseTable::from_phrases(phrases::MALFORMED)?,
+            output_caps: PhraseTable::from_phrases(phrases::OUTPUT_CAPS)?,
+            context_words: compile_pattern(phrases::CONTEXT_WORDS)?,
+            prompt_plus_output: compile_pattern(phrases::PROMPT_PLUS_OUTPUT)?,
+            own_overflows: PhraseTable::from_extra(&own_overflows)?,
+            overflows: PhraseTable::from_phrases(phrases::OVERFLOWS)?,
+            phrases: PhraseTable::from_phrases(phrases::PHRASES)?,
+            hints: PhraseTable::from_phrases(phrases::HINTS)?,
+            fallback_phrases: PhraseTable::from_phrases(phrases::FALLBACK_PHRASES)?,
+            token_words: compile_pattern(phrases::TOKEN_WORDS)?,
+            limit_words: compile_pattern(phrases::LIMIT_WORDS)?,
+            hint_exclusions: compile_pattern(phrases::HINT_EXCLUSIONS)?,
+            boilerplate: compile_pattern(phrases::BOILERPLATE)?,
+            sentence_end: compile_pattern(phrases::SENTENCE_END)?,
+            bodyless: compile_pattern(phrases::BODYLESS)?,
+            counts: SizePatterns::new(phrases::CEILING)?,
+        })
+    }
+
+    /// The classifier of a provider, built once for all that have no phrases of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_extra_phrases`](Self::with_extra).
+    pub fn for_phrases(extra: &[ExtraPhrase]) -> Result<Arc<Classifier>, PhraseError> {
+        static KNOWN: LazyLock<Result<Arc<Classifier>, PhraseError>> =
+            LazyLock::new(|| Classifier::with_extra_phrases(&[]).map(Arc::new));
+        match extra {
+            [] => KNOWN.clone(),
+            extra => Classifier::with_extra_phrases(extra).map(Arc::new),
+        }
+    }
+
+    /// What a refusal of some provider means.
+    pub fn classify(&self, refusal: &ProviderRefusal) -> Classification {
+        self.classify_for("", refusal)
+    }
+
+    /// What a refusal of this provider means; a few of them have habits of their own.
+    pub fn classify_for(&self, provider: &str, refusal: &ProviderRefusal) -> Classification {
+        let said = RefusalText::new(refusal);
+        if let Some(sizes) = self.ceiling(&said) {
+            let overflow = Classification::new(FailureReason::ContextOverflow).with_sizes(sizes);
+            return Classification { is_ceiling: true, ..overflow };
+        }
+        let classified = Classification::new(self.reason(provider, &said));
+        match classified.reason {
+            // What was asked for as output is no size of a request.
+            FailureReason::OutputLimit => Classification {
+                limit_tokens: self.counts.find_output_cap(said.message),
+                ..classified
+            },
+            _ => classified.with_sizes(self.counts.find_sizes(said.message)),
+        }
+    }
+
+    /// The sizes of a request that alone takes more than a minute allows.
+    fn ceiling(&self, said: &RefusalText<'_>) -> Option<RequestSizes> {
+        let may_be = said.status.is_none_or(|status| matches!(status, 400 | 413 | 429));
+        may_be.then(|| self.counts.find_ceiling(said.message)).flatten()
+    }
+
+    /// Whether a text speaks of an overflow, whatever its status.
+    pub(super) fn mentions_overflow(&self, text: &str) -> bool {
+        let refusal = ProviderRefusal { message: text.to_owned(), ..ProviderRefusal::default() };
+        self.classify(&refusal).reason == FailureReason::ContextOverflow
+    }
+
+    fn reason(&self, provider: &str, said: &RefusalText<'_>) -> FailureReason {
+        let text = said.message;
+        said.code_in(phrases::PRIORITY_CODES)
+            .or_else(|| self.vetoes.find(text))
+            .or_else(|| said.code_in(phrases::VETO_CODES))
+            .or_else(|| (said.status == Some(429)).then_some(FailureReason::RateLimit))
+            .or_else(|| self.malformed.find(text))
+            .or_else(|| self.output_cap(text))
+            .or_else(|| self.overflow(provider, said))
+            .or_else(|| said.code_in(phrases::CODES))
+            .or_else(|| self.phrases.find(text))
+            .or_else(|| self.hint(said))
+            .or_else(|| said.clear_status())
+            .or_else(|| self.fallback_phrases.find(text))
+            .or_else(|| said.vague_status())
+            .unwrap_or(FailureReason::Unclassified)
+    }
+
+    /// A longer answer was asked for than the model gives. A text that speaks of the context as well is of
+    /// an overflow, which may be mended by a shorter answer.
+    fn output_cap(&self, text: &str) -> Option<FailureReason> {
+        let is_of_context =
+            || self.context_words.is_match(text) || self.prompt_plus_output.is_match(text);
+        self.output_caps.find(text).filter(|_| !is_of_context())
+    }
+
+    fn overflow(&self, provider: &str, said: &RefusalText<'_>) -> Option<FailureReason> {
+        // The person knows their provider: their own phrases need no fitting status.
+        let is_overflow = self.own_overflows.find(said.message).is_some()
+            || said.has_overflow_code()
+            || self.is_bodyless_overflow(provider, said)
+            || said.has_status_of(phrases::OVERFLOW_STATUSES)
+                && (self.overflows.find(said.message).is_some() || self.counts_too_much(said));
+        is_overflow.then_some(FailureReason::ContextOverflow)
+    }
+
+    /// Whether it counts more tokens than it allows, whatever its words are: no phrase of any provider need
+    /// be known for that.
+    fn counts_too_much(&self, said: &RefusalText<'_>) -> bool {
+        let text = self.boilerplate.replace_all(said.message, "");
+        self.counts.find_sizes(&text).is_over()
+            && self.token_words.is_match(&text)
+            && self.limit_words.is_match(&text)
+            && !self.hint_exclusions.is_match(&text)
+    }
+
+    /// Whether one sentence of it sounds like an overflow.
+    fn hint(&self, said: &RefusalText<'_>) -> Option<FailureReason> {
+        if !said.has_status_of(phrases::HINT_STATUSES) {
+            return None;
+        }
+        let text = self.boilerplate.replace_all(said.message, "");
+        let sentences = self.sentence_end.split(&text);
+        let sentences = sentences.filter(|sentence| !self.hint_exclusions.is_match(sentence));
+        sentences.into_iter().find_map(|sentence| self.hints.find(sentence))
+    }
+
+    fn is_bodyless_overflow(&self, provider: &str, said: &RefusalText<'_>) -> bool {
+        let has_habit = |name: &&str| provider.eq_ignore_ascii_case(name);
+        said.status == Some(400)
+            && phrases::BODYLESS_OVERFLOW_PROVIDERS.iter().any(has_habit)
+            && self.bodyless.is_match(said.message)
+    }
+}
+
+/// What was said, as the tables want it.
+struct RefusalText<'a> {
+    status: Option<u16>,
+    code: &'a str,
+    message: &'a str,
+}
+
+impl<'a> RefusalText<'a> {
+    fn new(refusal: &'a ProviderRefusal) -> RefusalText<'a> {
+        RefusalText {
+            status: refusal.status.or_else(|| leading_status(&refusal.message)),
+            code: refusal.code.trim(),
+            message: &refusal.message,
+        }
+    }
+
+    fn has_overflow_code(&self) -> bool {
+        let is_code = |code: &&str| self.code.eq_ignore_ascii_case(code);
+        self.has_status_of(phrases::OVERFLOW_STATUSES)
+            && phrases::OVERFLOW_CODES.iter().any(is_code)
+    }
+
+    fn has_status_of(&self, statuses: &[u16]) -> bool {
+        self.status.is_none_or(|status| statuses.contains(&status))
+    }
+
+    fn code_in(&self, table: &[PhraseRows]) -> Option<FailureReason> {
+        let names_it =
+            |codes: &[&str]| codes.iter().any(|code| self.code.eq_ignore_ascii_case(code));
+        table.iter().find(|(_, codes)| names_it(codes)).map(|(reason, _)| *reason)
+    }
+
+    fn clear_status(&self) -> Option<FailureReason> {
+        let status = self.status?;
+        phrases::CLEAR_STATUSES.iter().find(|(clear, _)| *clear == status).map(|(_, why)| *why)
+    }
+
+    fn vague_status(&self) -> Option<FailureReason> {
+        match self.status? {
+            400..=499 => Some(FailureReason::Format),
+            500..=599 => Some(FailureReason::ServerError),
+            _ => None,
+        }
+    }
+}
+
+/// The status with which SDKs begin a message: `400 context_length_exceeded`.
+fn leading_status(message: &str) -> Option<u16> {
+    let rest = message.trim_start().trim_start_matches("HTTP ").trim_start_matches("Error: ");
+    let (digits, after) = rest.split_at_checked(3)?;
+    let stands_alone = !after.starts_with(|c: char| c.is_alphanumeric() || c == '.' || c == ',');
+    let status = digits.parse().ok().filter(|status| (400..600).contains(status));
+    status.filter(|_| stands_alone)
+}
+
+/// Rows of patterns with their reasons.
+#[derive(Debug)]
+struct PhraseTable {
+    rows: Vec<(Regex, FailureReason)>,
+}
+
+impl PhraseTable {
+    fn from_phrases(rows: &[PhraseRows]) -> Result<PhraseTable, PhraseError> {
+        let each = rows.iter().flat_map(|(reason, of)| of.iter().map(|of| (*of, *reason)));
+        PhraseTable::from_rows(each)
+    }
+
+    fn from_extra(phrases: &[&ExtraPhrase]) -> Result<PhraseTable, PhraseError> {
+        PhraseTable::from_rows(
+            phrases.iter().map(|phrase| (phrase.pattern.as_str(), phrase.reason)),
+        )
+    }
+
+    fn from_rows<'a>(
+        rows: impl Iterator<Item = (&'a str, FailureReason)>,
+    ) -> Result<PhraseTable, PhraseError> {
+        let rows = rows.map(|(of, reason)| Ok((compile_pattern(of)?, reason)));
+        Ok(PhraseTable { rows: rows.collect::<Result<_, PhraseError>>()? })
+    }
+
+    fn find(&self, text: &str) -> Option<FailureReason> {
+        self.rows.iter().find(|(pattern, _)| pattern.is_match(text)).map(|(_, reason)| *reason)
+    }
+}
+
+/// A pattern, matched without regard to case, over line breaks.
+pub(super) fn compile_pattern(of: &str) -> Result<Regex, PhraseError> {
+    let built = RegexBuilder::new(of).case_insensitive(true).dot_matches_new_line(true).build();
+    built.map_err(|problem| PhraseError { pattern: of.to_owned(), problem: problem.to_string() })
+}

@@ -1,0 +1,218 @@
+//! The calls of the kernel that were reviewed and that an engine may make, in groups with one reason each.
+//!
+//! What is not listed is refused. Add a call only when something an engine rightly does fails without it,
+//! write why, and adjust the table in `docs/engines/sandbox.md`; a test compares the two.
+
+use libc::*;
+
+/// The newest number that was reviewed (Linux 6.18). A kernel may have newer calls.
+pub(super) const NEWEST: c_long = 470;
+
+/// Calls that are allowed for one reason, whatever their arguments are.
+pub(super) struct SyscallGroup {
+    /// Why an engine may make them.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the table for people is held against it"))]
+    pub(super) reason: &'static str,
+    /// Names, with `SYS_` before them, and numbers on this machine.
+    pub(super) calls: &'static [(&'static str, c_long)],
+}
+
+macro_rules! calls {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
+}
+pub(super) use calls;
+
+// The crate `libc` does not name these on every platform. Numbers from 424 on are the same on all platforms.
+#[allow(non_upper_case_globals)]
+const SYS_map_shadow_stack: c_long = 453;
+#[allow(non_upper_case_globals)]
+const SYS_futex_wake: c_long = 454;
+#[allow(non_upper_case_globals)]
+const SYS_futex_wait: c_long = 455;
+#[allow(non_upper_case_globals)]
+const SYS_futex_requeue: c_long = 456;
+#[allow(non_upper_case_globals)]
+const SYS_mseal: c_long = 462;
+
+/// Calls that are allowed as they are.
+pub(super) const ALLOWED: &[SyscallGroup] = &[
+    SyscallGroup {
+        reason: "descriptors that are open: read, write to pipes and sockets, wait, close",
+        calls: calls![
+            SYS_read,
+            SYS_pread64,
+            SYS_readv,
+            SYS_preadv,
+            SYS_preadv2,
+            SYS_write,
+            SYS_writev,
+            SYS_lseek,
+            SYS_close,
+            SYS_close_range,
+            SYS_dup,
+            SYS_dup3,
+            SYS_fstat,
+            SYS_fstatfs,
+            SYS_getdents64,
+            SYS_fadvise64,
+            SYS_readahead,
+            SYS_ppoll,
+            SYS_pselect6,
+            SYS_epoll_create1,
+            SYS_epoll_ctl,
+            SYS_epoll_pwait,
+            SYS_epoll_pwait2,
+            SYS_eventfd2,
+            SYS_signalfd4,
+            SYS_timerfd_create,
+            SYS_timerfd_settime,
+            SYS_timerfd_gettime,
+            SYS_pipe2,
+        ],
+    },
+    SyscallGroup {
+        reason: "pairs of sockets inside the process, and the wire to the host",
+        calls: calls![
+            SYS_sendto,
+            SYS_recvfrom,
+            SYS_sendmsg,
+            SYS_recvmsg,
+            SYS_shutdown,
+            SYS_getsockname,
+            SYS_getpeername,
+            SYS_getsockopt,
+        ],
+    },
+    SyscallGroup {
+        reason: "what a path leads to: the loader of libraries and the C library ask; a filter sees no path",
+        calls: calls![
+            SYS_newfstatat,
+            SYS_statx,
+            SYS_faccessat,
+            SYS_faccessat2,
+            SYS_readlinkat,
+            SYS_getcwd,
+        ],
+    },
+    SyscallGroup {
+        reason: "its own memory, counted by the limit of address space",
+        calls: calls![
+            SYS_mmap,
+            SYS_munmap,
+            SYS_mprotect,
+            SYS_mremap,
+            SYS_madvise,
+            SYS_msync,
+            SYS_mincore,
+            SYS_mlock,
+            SYS_munlock,
+            SYS_brk,
+            SYS_mseal,
+            SYS_pkey_alloc,
+            SYS_pkey_free,
+            SYS_pkey_mprotect,
+            SYS_map_shadow_stack,
+        ],
+    },
+    SyscallGroup {
+        reason: "threads of this process, and locks between them",
+        calls: calls![
+            SYS_futex,
+            SYS_futex_waitv,
+            SYS_futex_wake,
+            SYS_futex_wait,
+            SYS_futex_requeue,
+            SYS_set_robust_list,
+            SYS_set_tid_address,
+            SYS_rseq,
+            SYS_membarrier,
+            SYS_sched_yield,
+            SYS_sched_getaffinity,
+            SYS_sched_getparam,
+            SYS_sched_getscheduler,
+            SYS_sched_get_priority_max,
+            SYS_sched_get_priority_min,
+            SYS_getcpu,
+            SYS_gettid,
+            SYS_exit,
+            SYS_exit_group,
+            SYS_restart_syscall,
+        ],
+    },
+    SyscallGroup {
+        reason: "signals that it is sent",
+        calls: calls![
+            SYS_rt_sigaction,
+            SYS_rt_sigprocmask,
+            SYS_rt_sigreturn,
+            SYS_rt_sigpending,
+            SYS_rt_sigsuspend,
+            SYS_rt_sigtimedwait,
+            SYS_sigaltstack,
+        ],
+    },
+    SyscallGroup {
+        reason: "time and chance",
+        calls: calls![
+            SYS_clock_gettime,
+            SYS_clock_getres,
+            SYS_clock_nanosleep,
+            SYS_nanosleep,
+            SYS_gettimeofday,
+            SYS_times,
+            SYS_getitimer,
+            SYS_setitimer,
+            SYS_getrandom,
+        ],
+    },
+    SyscallGroup {
+        reason: "what it is and what it used",
+        calls: calls![
+            SYS_getpid,
+            SYS_getppid,
+            SYS_getuid,
+            SYS_geteuid,
+            SYS_getgid,
+            SYS_getegid,
+            SYS_getresuid,
+            SYS_getresgid,
+            SYS_getgroups,
+            SYS_getpgid,
+            SYS_getsid,
+            SYS_getrusage,
+            SYS_capget,
+            SYS_uname,
+            SYS_sysinfo,
+        ],
+    },
+    #[cfg(target_arch = "x86_64")]
+    SyscallGroup {
+        reason: "older forms of the above, which only the oldest of our platforms has",
+        calls: calls![
+            SYS_stat,
+            SYS_lstat,
+            SYS_access,
+            SYS_readlink,
+            SYS_poll,
+            SYS_select,
+            SYS_dup2,
+            SYS_pipe,
+            SYS_getdents,
+            SYS_epoll_create,
+            SYS_epoll_wait,
+            SYS_eventfd,
+            SYS_signalfd,
+            SYS_pause,
+            SYS_time,
+            SYS_getpgrp,
+            SYS_getrlimit,
+        ],
+    },
+];
+
+/// Calls that are refused as if this kernel did not have them: told so, the C library takes an older call.
+/// Told "not permitted", it gives up.
+pub(super) const UNKNOWN: SyscallGroup = SyscallGroup {
+    reason: "their arguments lie in memory, where no filter can look",
+    calls: calls![SYS_clone3, SYS_openat2],
+};

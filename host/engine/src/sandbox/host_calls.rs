@@ -1,0 +1,38 @@
+//! Services of the host for an engine that is elsewhere: each does what it does for one that is here.
+
+use ctxhost_engine_api::border::HostServices;
+use ctxhost_engine_api::{CallId, Result};
+
+use super::wire::{Base64Bytes, HostCall, HostReply};
+
+/// Does what a worker's engine wants.
+pub(super) async fn serve_host_call(
+    services: &dyn HostServices,
+    wanted: HostCall,
+) -> Result<HostReply> {
+    Ok(match wanted {
+        HostCall::NowMs => HostReply::Time(services.now_ms()),
+        HostCall::PromptCache(session) => HostReply::Cache(services.prompt_cache(&session)),
+        HostCall::Complete { call, request } => {
+            HostReply::Completion(services.complete(CallId(call), request).await?)
+        }
+        HostCall::KvGet { key } => HostReply::Value(services.kv_get(key).await?),
+        HostCall::KvPut { key, value } => {
+            services.kv_put(key, value).await?;
+            HostReply::Nothing
+        }
+        HostCall::KvDelete { key } => {
+            services.kv_delete(key).await?;
+            HostReply::Nothing
+        }
+        HostCall::KvList { prefix } => HostReply::Keys(services.kv_list(prefix).await?),
+        HostCall::BlobPut(Base64Bytes(bytes)) => HostReply::Handle(services.blob_put(bytes).await?),
+        HostCall::BlobGet { handle } => {
+            HostReply::Bytes(services.blob_get(handle).await?.map(Base64Bytes))
+        }
+        HostCall::History(request) => HostReply::Page(services.history(request).await?),
+        HostCall::DelegateCompact { call, request } => {
+            HostReply::Compaction(services.delegate_compact(CallId(call), request).await?)
+        }
+    })
+}

@@ -1,0 +1,380 @@
+//! Who may ask: the token, the name the gateway is called by, the page that asks.
+
+use std::hint::black_box;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+
+/// The shortest token that is good for anything, in characters: of random letters and digits nobody guesses so many.
+pub(super) const MIN_TOKEN_CHARS: usize = 16;
+
+/// The header that shows the gateway's token beside a key for the upstream.
+pub(super) const TOKEN_HEADER: &str = "x-ctxhost-token";
+
+/// Where clients show keys, and so may show the token.
+const TOKEN_HEADERS: [&str; 4] = [TOKEN_HEADER, "authorization", "x-api-key", "x-goog-api-key"];
+
+/// What is asked of those who ask.
+#[derive(Debug)]
+pub(super) struct Authenticator {
+    /// The digest of the token: one length for all.
+    token: Option<[u8; 32]>,
+    bound: SocketAddr,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// The path has shown the token.
+#[derive(Clone, Copy, Debug)]
+struct PathToken;
+
+/// Why somebody is sent away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AccessDenied {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Authenticator {
+    pub(super) fn new(
+        token: Option<&SecretString>,
+        bound: SocketAddr,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Authenticator {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Authenticator {
+            token: token.map(|token| digest(token.expose_secret().as_bytes())),
+            bound,
+            hosts: lower(hosts),
+            origins: lower(origins),
+        }
+    }
+
+    /// Whether the gateway is called by a name of its own, and by no page of a stranger.
+    ///
+    /// A name that somebody else owns can be bent to this machine (DNS rebinding), and then a page of
+    /// theirs would be of the same origin. An address cannot.
+    pub(super) fn check_caller<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
+        let called = requested_host(request.uri(), request.headers());
+        let Some(called) = called.filter(|name| self.is_own_host(name)) else {
+            return Err(AccessDenied {
+                status: StatusCode::MISDIRECTED_REQUEST,
+                message: "this gateway does not go by that name; call it by its address, or add the name to gateway.hosts".into(),
+            });
+        };
+        match request.headers().get(ORIGIN) {
+            Some(origin) if !self.is_own_origin(origin, &called) && !self.is_allowed_origin(origin) => Err(AccessDenied {
+                status: StatusCode::FORBIDDEN,
+                message: "pages of that origin may not ask here; add it to gateway.origins if they should".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a request is one that may go further: it names one host (RFC 9112, 3.2), asks for no tunnel, and
+    /// does not have its own headers, keys among them, echoed.
+    pub(super) fn check_request<B>(request: &Request<B>) -> Result<(), AccessDenied> {
+        let denied = |status, message: &str| Err(AccessDenied { status, message: message.into() });
+        if request.headers().get_all(HOST).iter().count() > 1 {
+            let message = "there are several Host headers; send one";
+            return denied(StatusCode::BAD_REQUEST, message);
+        }
+        match *request.method() {
+            Method::CONNECT | Method::TRACE => {
+                let message =
+                    "this gateway opens no tunnels and echoes no requests; ask with GET or POST";
+                denied(StatusCode::NOT_IMPLEMENTED, message)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The page that asks, where it is one of those that are named.
+    pub(super) fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        headers.get(ORIGIN).filter(|origin| self.is_allowed_origin(origin)).cloned()
+    }
+
+    /// Whether it is no page of a stranger that does not say who it is, as with an image or a link: a
+    /// browser says then that it asks for somebody else.
+    pub(super) fn check_fetch_site<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
+        let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_strange = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
+        match is_strange && !request.headers().contains_key(ORIGIN) {
+            false => Ok(()),
+            true => Err(AccessDenied {
+                status: StatusCode::FORBIDDEN,
+                message:
+                    "pages of others may not ask here; what they may is told in gateway.origins"
+                        .into(),
+            }),
+        }
+    }
+
+    /// A request without the token that its path begins with, where it does: then it was shown.
+    ///
+    /// For clients that are told an address and nothing else.
+    pub(super) fn strip_path_token<B>(&self, request: &mut Request<B>) {
+        let uri = request.uri();
+        let path = uri.path().strip_prefix('/').unwrap_or_default();
+        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !self.is_token_text(word.as_bytes()) {
+            return;
+        }
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = PathAndQuery::try_from(format!("/{rest}{query}")).ok();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(PathToken);
+        }
+    }
+
+    /// Whether the token was shown, where there is one.
+    pub(super) fn check_token<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
+        let headers = request.headers();
+        let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| headers.get_all(*name));
+        let mut in_address = query_keys(request.uri());
+        let is_shown = in_headers.any(|value| self.is_token(value))
+            || in_address.any(|key| self.is_token_text(key.as_bytes()));
+        if self.token.is_none() || is_shown || request.extensions().get::<PathToken>().is_some() {
+            return Ok(());
+        }
+        Err(AccessDenied {
+            status: StatusCode::UNAUTHORIZED,
+            message: format!(
+                "this gateway asks for a token: as the client's API key, or in the header {TOKEN_HEADER}"
+            ),
+        })
+    }
+
+    /// Whether a request shows a key where the token may stand.
+    pub(super) fn has_key<B>(request: &Request<B>) -> bool {
+        let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| request.headers().get_all(*name));
+        in_headers.any(|value| !value.is_empty())
+            || query_keys(request.uri()).any(|key| !key.is_empty())
+    }
+
+    /// Takes out what was meant for the gateway: its token must reach no upstream.
+    pub(super) fn remove_token(&self, headers: &mut HeaderMap) {
+        for name in TOKEN_HEADERS {
+            let shown: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
+            if shown.iter().any(|value| self.is_token(value)) {
+                headers.remove(name);
+                for value in shown.into_iter().filter(|value| !self.is_token(value)) {
+                    headers.append(name, value);
+                }
+            }
+        }
+        headers.remove(TOKEN_HEADER);
+    }
+
+    /// The address without a token in it.
+    pub(super) fn without_token(&self, uri: Uri) -> Uri {
+        if !query_keys(&uri).any(|key| self.is_token_text(key.as_bytes())) {
+            return uri;
+        }
+        let is_token = |pair: &str| {
+            pair.strip_prefix("key=").is_some_and(|key| self.is_token_text(key.as_bytes()))
+        };
+        let kept = uri.query().unwrap_or_default().split('&').filter(|pair| !is_token(pair));
+        let query = kept.collect::<Vec<_>>().join("&");
+        let whole =
+            if query.is_empty() { uri.path().into() } else { format!("{}?{query}", uri.path()) };
+        whole.parse().unwrap_or_default()
+    }
+
+    fn is_token(&self, value: &HeaderValue) -> bool {
+        let value = value.as_bytes();
+        let bare = match value.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
+            _ => value,
+        };
+        self.is_token_text(bare)
+    }
+
+    /// In a time that does not tell how much of it was right.
+    fn is_token_text(&self, shown: &[u8]) -> bool {
+        let Some(token) = &self.token else { return false };
+        let pairs = token.iter().zip(digest(shown));
+        black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
+    }
+
+    fn is_own_host(&self, name: &str) -> bool {
+        let host = host_of(name);
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => ip.is_loopback() || ip == self.bound.ip() || self.bound.ip().is_unspecified(),
+            Err(_) => {
+                host == "localhost" || self.hosts.iter().any(|own| own == &host || own == name)
+            }
+        }
+    }
+
+    fn is_own_origin(&self, origin: &HeaderValue, called: &str) -> bool {
+        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
+        origin.split_once("://").map(|(_, authority)| authority) == Some(called)
+    }
+
+    fn is_allowed_origin(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().map(str::to_ascii_lowercase);
+        origin.is_ok_and(|origin| self.origins.contains(&origin))
+    }
+}
+
+/// The name and port that the request was sent to, in small letters.
+fn requested_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let in_header = || headers.get(HOST)?.to_str().ok().map(str::to_owned);
+    let name = uri.authority().map(Authority::to_string).or_else(in_header)?;
+    Some(name.to_ascii_lowercase()).filter(|name| !name.is_empty())
+}
+
+/// It without its port.
+fn host_of(name: &str) -> String {
+    let end = match name.rfind(']') {
+        Some(end) => end + 1,
+        None => name.find(':').unwrap_or(name.len()),
+    };
+    name.get(..end).unwrap_or(name).to_owned()
+}
+
+fn query_keys(uri: &Uri) -> impl Iterator<Item = &str> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs.filter_map(|pair| pair.strip_prefix("key="))
+}
+
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(token: Option<&str>) -> Authenticator {
+        let token = token.map(SecretString::from);
+        let bound = "127.0.0.1:8787".parse().unwrap();
+        let own = ["gate.example".to_owned()];
+        Authenticator::new(token.as_ref(), bound, &own, &["https://app.example".to_owned()])
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().uri("/v1/messages");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn it_answers_to_its_own_names_alone() {
+        let check = |host: &str| access(None).check_caller(&request(&[("host", host)]));
+        for own in ["localhost:8787", "127.0.0.1:8787", "127.0.0.2", "[::1]:1", "GATE.example:443"]
+        {
+            assert_eq!(check(own), Ok(()), "{own}");
+        }
+        for strange in
+            ["evil.example", "localhost.evil.example", "10.0.0.1", "gate.example.evil", ""]
+        {
+            let status = check(strange).map_err(|denied| denied.status);
+            assert_eq!(status, Err(StatusCode::MISDIRECTED_REQUEST), "{strange}");
+        }
+    }
+
+    #[test]
+    fn pages_are_welcome_where_they_are_named_or_its_own() {
+        let check = |origin: &str| {
+            let headers = [("host", "localhost:8787"), ("origin", origin)];
+            access(None).check_caller(&request(&headers)).is_ok()
+        };
+        assert!(check("http://localhost:8787"));
+        assert!(check("https://app.example"));
+        for strange in ["null", "https://evil.example", "http://localhost:1", "localhost:8787"] {
+            assert!(!check(strange), "{strange}");
+        }
+    }
+
+    #[test]
+    fn the_token_may_stand_wherever_a_client_has_its_key() {
+        let access = access(Some("a token"));
+        let check = |headers: &[(&str, &str)]| access.check_token(&request(headers)).is_ok();
+        assert!(check(&[("authorization", "Bearer a token")]));
+        assert!(check(&[("authorization", "bearer  a token")]));
+        assert!(check(&[("x-api-key", "a token")]));
+        assert!(check(&[("x-goog-api-key", "a token")]));
+        assert!(check(&[("x-ctxhost-token", "a token"), ("authorization", "Bearer other")]));
+        assert!(!check(&[]));
+        assert!(!check(&[("authorization", "Bearer a toke")]));
+        assert!(!check(&[("authorization", "Bearer a tokens")]));
+        assert!(!check(&[("x-api-key", "")]));
+    }
+
+    #[test]
+    fn the_token_goes_no_further_and_keys_do() {
+        let access = access(Some("a token"));
+        let mut headers = request(&[
+            ("authorization", "Bearer a token"),
+            ("x-api-key", "the upstream's"),
+            ("x-ctxhost-token", "anything"),
+        ])
+        .headers()
+        .clone();
+        access.remove_token(&mut headers);
+        assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-api-key"]);
+        let uri = |text: &str| access.without_token(text.parse().unwrap()).to_string();
+        assert_eq!(uri("/a?key=a%20token&b=c"), "/a?key=a%20token&b=c");
+        assert_eq!(uri("/a?b=c&key=x"), "/a?b=c&key=x");
+    }
+
+    #[test]
+    fn the_token_may_be_the_first_part_of_the_path() {
+        let access = access(Some("token"));
+        let check = |path: &str| {
+            let mut request = Request::builder().uri(path).body(()).unwrap();
+            access.strip_path_token(&mut request);
+            (request.uri().to_string(), access.check_token(&request).is_ok())
+        };
+        assert_eq!(check("/token/v1/messages?a=b"), ("/v1/messages?a=b".into(), true));
+        assert_eq!(check("http://x:1/token/v1"), ("http://x:1/v1".into(), true));
+        assert_eq!(check("/token"), ("/".into(), true));
+        for strange in ["/v1/token", "/tokens/v1", "/toke/v1", "/", "//token"] {
+            assert_eq!(check(strange), (strange.into(), false));
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_among_keys_and_they_are_left() {
+        let access = access(Some("token"));
+        let shown = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
+        let request = request(&shown);
+        assert_eq!(access.check_token(&request), Ok(()));
+        let mut headers = request.headers().clone();
+        access.remove_token(&mut headers);
+        let left: Vec<_> = headers.get_all("authorization").iter().collect();
+        assert_eq!(left, ["Bearer other"]);
+        let uri: Uri = "/v1beta/models?key=a&key=token&b=c".parse().unwrap();
+        let asked = Request::builder().uri(uri.clone()).body(()).unwrap();
+        assert_eq!(access.check_token(&asked), Ok(()));
+        assert_eq!(access.without_token(uri), "/v1beta/models?key=a&b=c");
+    }
+
+    #[test]
+    fn strange_pages_may_not_ask_without_saying_who_they_are() {
+        let check =
+            |headers: &[(&str, &str)]| access(None).check_fetch_site(&request(headers)).is_ok();
+        assert!(check(&[]));
+        assert!(check(&[("sec-fetch-site", "none")]));
+        assert!(check(&[("sec-fetch-site", "same-origin")]));
+        assert!(check(&[("sec-fetch-site", "cross-site"), ("origin", "https://app.example")]));
+        assert!(!check(&[("sec-fetch-site", "cross-site")]));
+        assert!(!check(&[("sec-fetch-site", "same-site")]));
+    }
+
+    #[test]
+    fn without_a_token_nobody_is_asked_for_one() {
+        assert_eq!(access(None).check_token(&request(&[])), Ok(()));
+    }
+}

@@ -1,0 +1,81 @@
+//! Files of conversations are read on threads of their own, a few at a time.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// Files that are read at the same time. Where a thousand clients come back at once, more threads read none of them
+/// sooner, and each has a stack and a share of the heap that it never gives back.
+const MAX_READS: usize = 4;
+
+/// Who reads files of conversations.
+#[derive(Debug)]
+pub struct ReadPool(Arc<Semaphore>);
+
+impl Default for ReadPool {
+    fn default() -> ReadPool {
+        ReadPool(Arc::new(Semaphore::new(MAX_READS)))
+    }
+}
+
+impl ReadPool {
+    /// Reads on a thread of its own, when there is a place. What has begun is read to its end and keeps its place as long,
+    /// whether anybody still waits for it or not.
+    ///
+    /// # Errors
+    ///
+    /// Where reading panics.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        reading: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        // Nobody closes them: there always is a place in the end.
+        let place = self.0.clone().acquire_owned().await;
+        let done = spawn_blocking(move || {
+            let _place = place;
+            reading()
+        });
+        done.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_few_read_at_a_time_though_nobody_waits() {
+        static NOW: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let read = || {
+            let now = NOW.fetch_add(1, Ordering::SeqCst) + 1;
+            MOST.fetch_max(now, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(5));
+            NOW.fetch_sub(1, Ordering::SeqCst);
+        };
+        let readings = ReadPool::default();
+        for _ in 0..8 {
+            // Given up as soon as it has begun, unless this machine is so busy that it has ended by then.
+            let _ = tokio::time::timeout(Duration::ZERO, readings.read(read)).await;
+        }
+        for done in join_all((0..32).map(|_| readings.read(read))).await {
+            done.unwrap();
+        }
+        assert_eq!(MOST.load(Ordering::SeqCst), MAX_READS);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_free_behind_a_panic() {
+        let readings = ReadPool::default();
+        for _ in 0..2 * MAX_READS {
+            assert!(readings.read(|| panic!("as it was told to")).await.is_err());
+        }
+        assert_eq!(readings.read(|| 1).await.unwrap(), 1);
+    }
+}

@@ -1,0 +1,250 @@
+//! What an item is, beside what it says exactly: whose it is, and what stays the same of it when its client
+//! clears a result, drops thinking or takes a reminder away.
+
+use ctxhost_session::injected_text;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::side_calls::asks_for_summary;
+
+/// Characters of a person's words that two versions of one message begin with alike.
+const OPENING_CHARS: usize = 48;
+
+/// Whose an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ItemAuthor {
+    /// The person's words, maybe beside what a client put in.
+    User,
+    /// What a client put in by itself: its context, or its request for a summary.
+    Client,
+    /// The model's: words, thinking, calls.
+    Model,
+    /// Results of tools, maybe with words behind them.
+    Tool,
+}
+
+impl ItemAuthor {
+    fn hash_label(self) -> &'static str {
+        match self {
+            ItemAuthor::User => "Person",
+            ItemAuthor::Client => "Client",
+            ItemAuthor::Model => "Model",
+            ItemAuthor::Tool => "Tool",
+        }
+    }
+}
+
+/// What stays the same of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ItemTraits {
+    /// Whose it is.
+    pub author: ItemAuthor,
+    /// A name of the ids of calls and results in it, and of the words of person or model.
+    pub essence: u64,
+    /// A name of how the person's words begin; 0 where there are none.
+    pub opening: u64,
+    /// How long it is, in bytes of its JSON.
+    pub bytes: u64,
+}
+
+impl ItemTraits {
+    /// Of an item that is `bytes` long.
+    pub fn from_item(seed: u64, item: &Value, bytes: usize) -> ItemTraits {
+        let mut parts = ItemParts::default();
+        let author = author_of(item);
+        parts.take_item(item);
+        let words = match author {
+            ItemAuthor::Model => parts.texts.join("\n"),
+            _ => {
+                let words = parts.texts.iter().filter(|text| !asks_for_summary(text));
+                let words = words.map(|text| injected_text::user_text(text));
+                words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+            }
+        };
+        let author = match author {
+            ItemAuthor::User if parts.has_results => ItemAuthor::Tool,
+            ItemAuthor::User if words.is_empty() && !parts.has_others => ItemAuthor::Client,
+            author => author,
+        };
+        let name = |text: &str| xxh3_64_with_seed(text.as_bytes(), seed);
+        let opening: String = words.chars().take(OPENING_CHARS).collect();
+        let is_said = author != ItemAuthor::Model && !opening.is_empty();
+        ItemTraits {
+            author,
+            // Sessions store this hash, so its label must never change, whatever the variants are called.
+            essence: name(&format!("{}\n{}\n{words}", author.hash_label(), parts.ids.join("\n"))),
+            opening: if is_said { name(&opening) } else { 0 },
+            bytes: bytes as u64,
+        }
+    }
+
+    /// Whether the person says anything in it.
+    pub fn has_user_text(&self) -> bool {
+        self.opening != 0
+    }
+
+    /// In one word, for a record.
+    pub fn to_word(self) -> String {
+        let author = match self.author {
+            ItemAuthor::User => 'p',
+            ItemAuthor::Client => 'c',
+            ItemAuthor::Model => 'm',
+            ItemAuthor::Tool => 't',
+        };
+        format!("{author}{:x}.{:x}.{:x}", self.essence, self.opening, self.bytes)
+    }
+
+    /// From such a word; `None` for anything else.
+    pub fn from_word(word: &str) -> Option<ItemTraits> {
+        let author = match word.as_bytes().first()? {
+            b'p' => ItemAuthor::User,
+            b'c' => ItemAuthor::Client,
+            b'm' => ItemAuthor::Model,
+            b't' => ItemAuthor::Tool,
+            _ => return None,
+        };
+        let mut numbers = word.get(1..)?.split('.').map(|hex| u64::from_str_radix(hex, 16).ok());
+        let mut next = || numbers.next().flatten();
+        Some(ItemTraits { author, essence: next()?, opening: next()?, bytes: next()? })
+    }
+}
+
+fn author_of(item: &Value) -> ItemAuthor {
+    let is = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
+    match (is("role"), is("type")) {
+        ("assistant" | "model", _) => ItemAuthor::Model,
+        ("tool" | "function", _) => ItemAuthor::Tool,
+        ("user", _) => ItemAuthor::User,
+        ("system" | "developer", _) => ItemAuthor::Client,
+        (_, kind) if kind.ends_with("_output") => ItemAuthor::Tool,
+        (_, "message") => ItemAuthor::User,
+        (_, "compaction" | "compaction_trigger") => ItemAuthor::Client,
+        (_, "") => ItemAuthor::User,
+        _ => ItemAuthor::Model,
+    }
+}
+
+/// What an item is made of.
+#[derive(Default)]
+struct ItemParts {
+    texts: Vec<String>,
+    ids: Vec<String>,
+    has_results: bool,
+    /// Whether it holds something else: an image, a document.
+    has_others: bool,
+}
+
+impl ItemParts {
+    fn take_item(&mut self, item: &Value) {
+        let content = ["content", "parts"].iter().find_map(|name| item.get(*name));
+        match content {
+            Some(Value::String(text)) if item.get("tool_call_id").is_none() => {
+                self.texts.push(text.clone());
+            }
+            Some(Value::Array(blocks)) if item.get("tool_call_id").is_none() => {
+                blocks.iter().for_each(|block| self.take_block(block));
+            }
+            _ => {}
+        }
+        for call in item.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.take_ids(call, &["id"]);
+            self.take_ids(call.get("function").unwrap_or(&Value::Null), &["name"]);
+        }
+        self.take_ids(item, &["call_id", "tool_call_id"]);
+    }
+
+    fn take_block(&mut self, block: &Value) {
+        let text = || block.get("text").and_then(Value::as_str).map(str::to_owned);
+        let kind = block.get("type").and_then(Value::as_str);
+        match kind {
+            Some("text" | "input_text" | "output_text") => self.texts.extend(text()),
+            Some("thinking" | "redacted_thinking") => {}
+            Some("tool_use") => self.take_ids(block, &["id", "name"]),
+            Some("tool_result") => {
+                self.has_results = true;
+                self.take_ids(block, &["tool_use_id"]);
+            }
+            Some(_) => self.has_others = true,
+            None => self.take_part(block),
+        }
+    }
+
+    /// A part as Gemini writes it: its only field says what it is.
+    fn take_part(&mut self, part: &Value) {
+        if let Some(call) = part.get("functionCall") {
+            self.take_ids(call, &["id", "name"]);
+        } else if let Some(response) = part.get("functionResponse") {
+            self.has_results = true;
+            self.take_ids(response, &["id", "name"]);
+        } else if let Some(text) = part.get("text").and_then(Value::as_str) {
+            if part.get("thought") != Some(&Value::Bool(true)) {
+                self.texts.push(text.to_owned());
+            }
+        } else {
+            self.has_others = true;
+        }
+    }
+
+    fn take_ids(&mut self, of: &Value, names: &[&str]) {
+        let ids = names.iter().filter_map(|name| of.get(*name)?.as_str());
+        self.ids.extend(ids.map(str::to_owned));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(item: &Value) -> ItemTraits {
+        ItemTraits::from_item(7, item, item.to_string().len())
+    }
+
+    #[test]
+    fn a_cleared_result_is_the_result_of_the_same_call() {
+        let results = |text: &str| {
+            [
+                json!({ "role": "tool", "tool_call_id": "c1", "content": text }),
+                json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "content": text }] }),
+                json!({ "type": "function_call_output", "call_id": "c1", "output": text }),
+                json!({ "role": "user", "parts": [{ "functionResponse": { "id": "c1", "name": "read", "response": { "output": text } } }] }),
+            ]
+        };
+        for (long, short) in results(&"long ".repeat(40)).iter().zip(&results("[cleared]")) {
+            let (long, short) = (of(long), of(short));
+            assert_eq!((long.author, long.essence), (ItemAuthor::Tool, short.essence));
+            assert!(short.bytes < long.bytes);
+        }
+    }
+
+    #[test]
+    fn a_reminder_is_no_part_of_what_the_person_says() {
+        let user = |text: &str| of(&json!({ "role": "user", "content": text }));
+        let plain = user("Mend the parser.");
+        let reminded = user("Mend the parser.\n<system-reminder>Be brief.</system-reminder>");
+        assert_eq!((plain.author, plain.essence), (ItemAuthor::User, reminded.essence));
+        assert_eq!(user("<system-reminder>Be brief.</system-reminder>").author, ItemAuthor::Client);
+        assert_ne!(plain.essence, user("Mend the lexer.").essence);
+    }
+
+    #[test]
+    fn thinking_is_no_part_of_what_the_model_says_and_calls_are() {
+        let answer = |blocks: Value| of(&json!({ "role": "assistant", "content": blocks }));
+        let call = json!({ "type": "tool_use", "id": "t1", "name": "read", "input": {} });
+        let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
+        let bare = answer(json!([call]));
+        assert_eq!(bare.essence, answer(json!([thought, call])).essence);
+        let other = json!({ "type": "tool_use", "id": "t2", "name": "read", "input": {} });
+        assert_ne!(bare.essence, answer(json!([other])).essence);
+    }
+
+    #[test]
+    fn a_word_there_and_back() {
+        let traits = of(&json!({ "role": "user", "content": "Mend the parser." }));
+        assert_eq!(ItemTraits::from_word(&traits.to_word()), Some(traits));
+        for wrong in ["", "p", "x1.2.3", "p1.2", "pg.1.1"] {
+            assert_eq!(ItemTraits::from_word(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! One line of the log for each request, at level info, when its answer has ended.
+
+use std::time::Instant;
+
+use axum::extract::Request;
+use axum::http::Method;
+use axum::response::Response;
+
+use crate::proxy::ShapingReport;
+
+/// A request, until its answer has ended. The line is written when this is dropped.
+#[derive(Debug)]
+pub(super) struct AccessLine {
+    method: Method,
+    /// Without the query, in which a key may stand.
+    path: String,
+    began: Instant,
+    status: Option<u16>,
+    truth: Option<ShapingReport>,
+}
+
+impl AccessLine {
+    /// A request that begins; `None` where the log does not show it.
+    pub(super) fn start(request: &Request) -> Option<AccessLine> {
+        tracing::enabled!(tracing::Level::INFO).then(|| AccessLine {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            began: Instant::now(),
+            status: None,
+            truth: None,
+        })
+    }
+
+    /// The head of its answer.
+    pub(super) fn record_head(&mut self, response: &Response) {
+        self.status = Some(response.status().as_u16());
+        self.truth = response.extensions().get::<ShapingReport>().cloned();
+    }
+}
+
+impl Drop for AccessLine {
+    fn drop(&mut self) {
+        let truth = self.truth.take().unwrap_or_default();
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let (conversation, engine) = (text(&truth.session), text(&truth.engine));
+        let compaction = text(truth.compaction);
+        tracing::info!(
+            parent: Option::<tracing::span::Id>::None,
+            method = %self.method,
+            path = ?self.path,
+            status = self.status,
+            conversation,
+            tokens_before = truth.before_tokens,
+            tokens_after = truth.tokens,
+            max_tokens = truth.max_tokens,
+            compaction,
+            engine,
+            ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+}

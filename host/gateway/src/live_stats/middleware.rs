@@ -1,0 +1,159 @@
+//! The middleware around the doors: it measures a request and its answer and touches neither.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use tracing::{Instrument as _, Span};
+
+use super::access_line::AccessLine;
+use super::conversations::LiveStats;
+use super::now_ms;
+use crate::metrics::Metrics;
+use crate::proxy::{Endpoint, ShapingReport};
+use crate::routes::endpoint_for;
+
+/// Counts what goes through `doors`.
+pub(super) fn measure(metrics: Arc<Metrics>, board: Arc<LiveStats>, doors: Router) -> Router {
+    let look = StatsLayer { metrics, board };
+    doors.layer(middleware::from_fn(move |request, next| look.clone().handle(request, next)))
+}
+
+#[derive(Clone)]
+struct StatsLayer {
+    metrics: Arc<Metrics>,
+    board: Arc<LiveStats>,
+}
+
+impl StatsLayer {
+    async fn handle(self, request: Request, next: Next) -> Response {
+        let door = endpoint_for(request.method(), request.uri().path());
+        let mut line = AccessLine::start(&request);
+        let Some(door) = door.filter(Endpoint::is_generation) else {
+            let response = next.run(request).await;
+            if let Some(line) = &mut line {
+                line.record_head(&response);
+            }
+            return response;
+        };
+        let dialect = dialect_label(&door);
+        let span = tracing::info_span!(
+            "request",
+            dialect,
+            status = tracing::field::Empty,
+            engine = tracing::field::Empty,
+            session = tracing::field::Empty,
+            tokens = tracing::field::Empty,
+            compaction = tracing::field::Empty,
+        );
+        let mut watched =
+            RequestMeasurement::start(self.metrics.clone(), dialect, span.clone(), line);
+        let response = next.run(request).instrument(span).await;
+        watched.record_head(&response);
+        if let Some(truth) = response.extensions().get::<ShapingReport>() {
+            self.board.record_request(&truth.session, dialect, now_ms());
+        }
+        // A body that is empty from the start is never asked for a frame.
+        watched.is_complete = response.body().is_end_stream();
+        response.map(|body| Body::new(MeasuredBody { body, watched }))
+    }
+}
+
+/// The dialect that is spoken behind a door, as sessions name it.
+pub(super) fn dialect_label(door: &Endpoint) -> &'static str {
+    door.dialect().as_str()
+}
+
+/// A request that is being answered. Whatever becomes of it is counted when this is dropped.
+struct RequestMeasurement {
+    metrics: Arc<Metrics>,
+    dialect: &'static str,
+    began: Instant,
+    is_complete: bool,
+    span: Span,
+    line: Option<AccessLine>,
+}
+
+impl RequestMeasurement {
+    fn start(
+        metrics: Arc<Metrics>,
+        dialect: &'static str,
+        span: Span,
+        line: Option<AccessLine>,
+    ) -> RequestMeasurement {
+        metrics.request_started();
+        RequestMeasurement {
+            metrics,
+            dialect,
+            began: Instant::now(),
+            is_complete: false,
+            span,
+            line,
+        }
+    }
+
+    fn record_head(&mut self, response: &Response) {
+        if let Some(line) = &mut self.line {
+            line.record_head(response);
+        }
+        let status = response.status().as_u16();
+        self.metrics.response_started(self.dialect, status, self.began.elapsed());
+        self.span.record("status", status);
+        let Some(truth) = response.extensions().get::<ShapingReport>() else { return };
+        if truth.engine == "none" {
+            self.metrics.record_unshaped(if truth.is_unshaped() { "failed" } else { "unread" });
+        }
+        self.span.record("engine", truth.engine.as_str());
+        self.span.record("session", truth.session.as_str());
+        self.span.record("compaction", truth.compaction);
+        if let Some(tokens) = truth.tokens {
+            self.span.record("tokens", tokens);
+        }
+    }
+}
+
+impl Drop for RequestMeasurement {
+    fn drop(&mut self) {
+        self.metrics.request_ended(self.dialect, self.began.elapsed(), self.is_complete);
+    }
+}
+
+/// An answer's body as it is; its end is noticed.
+struct MeasuredBody {
+    body: Body,
+    watched: RequestMeasurement,
+}
+
+impl HttpBody for MeasuredBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let is_over = match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
+            _ => false,
+        };
+        self.watched.is_complete |= is_over;
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,261 @@
+//! What goes through the doors comes out as it was, and is counted; what is shown stays bounded.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::post;
+use ctxhost_engine_api::{Role, Trigger};
+use futures_util::{StreamExt as _, stream};
+
+use super::*;
+use crate::proxy::ShapingReport;
+use ctxhost_agent::event::EventKind;
+use ctxhost_context::{CompactionOutcome, CompactionVerdict, FoldedEntry};
+
+fn event(session: &str, what: EventKind) -> RuntimeEvent {
+    RuntimeEvent { session: session.into(), kind: what }
+}
+
+fn assembled(tokens: u64, live_tokens: u64, fallback: Option<&str>) -> EventKind {
+    EventKind::Assembled {
+        engine: "mask".into(),
+        fallback: fallback.map(Into::into),
+        tokens,
+        budget_tokens: 1_000,
+        model: "anthropic/opus".into(),
+        live_tokens,
+        rejected_plans: 0,
+        took: Duration::ZERO,
+    }
+}
+
+fn compaction() -> EventKind {
+    let folded = |role, tokens| FoldedEntry {
+        id: "e".into(),
+        role,
+        tokens,
+        excerpt: "the launch code".into(),
+    };
+    EventKind::Compaction(Arc::new(CompactionOutcome {
+        trigger: Trigger::Threshold,
+        engine: "mask".into(),
+        verdict: CompactionVerdict::Applied,
+        before_tokens: 900,
+        after_tokens: 300,
+        folded: vec![folded(Role::User, 100), folded(Role::Tool, 250), folded(Role::Tool, 250)],
+        summary: String::new(),
+        engine_notes: String::new(),
+        retention: None,
+        fallback: None,
+        is_precomputed: false,
+        took: Duration::ZERO,
+    }))
+}
+
+fn watch(settings: &TelemetrySettings) -> GatewayStats {
+    GatewayStats::new("mask", settings)
+}
+
+#[test]
+fn a_session_shows_its_curve_and_what_was_dropped() {
+    let watch = watch(&TelemetrySettings::default());
+    watch.record_event(&event("s1", assembled(900, 900, None)), 1);
+    watch.record_event(&event("s1", compaction()), 2);
+    watch.record_event(&event("s1", assembled(250, 300, None)), 3);
+    let shown = watch.board.snapshot();
+    let live = &shown.sessions[0];
+    assert_eq!(
+        live.curve,
+        [
+            OccupancySample { request: 1, tokens: 900, live_tokens: 900, budget_tokens: 1_000 },
+            OccupancySample { request: 2, tokens: 250, live_tokens: 300, budget_tokens: 1_000 },
+        ]
+    );
+    assert_eq!((live.id.as_str(), live.requests, live.compactions), ("s1", 2, 1));
+    let mark = &live.marks[0];
+    assert_eq!((mark.at_ms, mark.request, mark.kind), (2, 1, "compaction"));
+    assert_eq!(mark.words, "mask (threshold): 900 -> 300 tokens");
+    let dropped = mark.dropped.as_ref().unwrap();
+    assert_eq!((dropped.entries, dropped.tokens), (3, 600));
+    assert_eq!(
+        dropped.roles.iter().map(|(role, n)| (*role, *n)).collect::<Vec<_>>(),
+        [("tool", 2), ("user", 1)]
+    );
+    // The first request was whole; of the second, 50 were left out and 600 folded away before.
+    assert_eq!(watch.totals().saved_tokens, 650);
+}
+
+#[test]
+fn words_of_a_conversation_are_shown_on_request_only() {
+    for log_content in [false, true] {
+        let settings = TelemetrySettings { log_content, ..TelemetrySettings::default() };
+        let watch = watch(&settings);
+        watch.record_event(&event("s1", compaction()), 1);
+        watch.record_event(&event("s1", assembled(1, 1, Some("the guard (secret_name)"))), 1);
+        let EventKind::Compaction(outcome) = compaction() else { unreachable!("it is one") };
+        let reason = "missing_identifiers:secret_name".into();
+        let verdict = CompactionVerdict::Rejected { reason };
+        let rejected = CompactionOutcome { verdict, ..(*outcome).clone() };
+        watch.record_event(&event("s1", EventKind::Compaction(Arc::new(rejected))), 1);
+        let shown = serde_json::to_string(&watch.board.snapshot()).unwrap();
+        for words in ["launch code", "secret_name"] {
+            assert_eq!(shown.contains(words), log_content, "{shown}");
+        }
+        assert!(shown.contains("missing_identifiers") && shown.contains("the guard"), "{shown}");
+    }
+}
+
+#[test]
+fn a_fallback_is_told_once_and_shown_as_long_as_it_lasts() {
+    let watch = watch(&TelemetrySettings::default());
+    for _ in 0..3 {
+        watch.record_event(&event("s1", assembled(10, 10, Some("mask panicked"))), 1);
+    }
+    let live = watch.board.snapshot().sessions[0].clone();
+    assert_eq!(live.fallback.as_deref(), Some("mask panicked"));
+    assert_eq!(live.marks.iter().filter(|mark| mark.kind == "fallback").count(), 1);
+    watch.record_event(&event("s1", assembled(10, 10, None)), 2);
+    assert_eq!(watch.board.snapshot().sessions[0].fallback, None);
+}
+
+#[test]
+fn what_is_shown_is_bounded() {
+    let settings = TelemetrySettings {
+        dashboard_sessions: 3,
+        dashboard_points: 4,
+        ..TelemetrySettings::default()
+    };
+    let watch = watch(&settings);
+    for round in 0..20 {
+        for session in ["a", "b", "c", "d", "e"] {
+            watch.record_event(&event(session, assembled(1, 1, None)), round);
+            watch.record_event(&event(session, compaction()), round);
+        }
+        // The session that is used stays, however many come.
+        watch.record_event(&event("a", assembled(1, 1, None)), round);
+    }
+    let shown = watch.board.snapshot();
+    let ids: Vec<_> = shown.sessions.iter().map(|live| live.id.as_str()).collect();
+    assert_eq!(ids, ["d", "e", "a"]);
+    assert!(shown.sessions.iter().all(|live| live.curve.len() <= 4 && live.marks.len() <= 4));
+}
+
+/// A door that answers a stream of some chunks, with the truth beside it.
+async fn streamed() -> Response {
+    let chunks = stream::iter(["data: a\n\n", "data: b\n\n", "data: c\n\n"]);
+    let body = Body::from_stream(chunks.map(|chunk| Ok::<_, Infallible>(chunk.to_owned())));
+    let mut response = Response::new(body);
+    let (engine, session) = ("mask".to_owned(), "s1".to_owned());
+    response.extensions_mut().insert(ShapingReport { engine, session, ..ShapingReport::default() });
+    response
+}
+
+/// A door whose answer never ends.
+async fn endless() -> Response {
+    let first = stream::iter([Ok::<_, Infallible>("data: a\n\n".to_owned())]);
+    Response::new(Body::from_stream(first.chain(stream::pending())))
+}
+
+async fn served(router: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+fn client() -> reqwest::Client {
+    _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+#[tokio::test]
+async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
+    let watch = watch(&TelemetrySettings::default());
+    let doors = Router::new().route("/v1/messages", post(streamed));
+    let url = served(watch.measure(doors).merge(watch.metrics_routes())).await;
+    let client = client();
+    let answer = client.post(format!("{url}/v1/messages")).send().await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), "data: a\n\ndata: b\n\ndata: c\n\n");
+    let live = watch.board.snapshot().sessions[0].clone();
+    assert_eq!((live.id.as_str(), live.dialect), ("s1", "anthropic-messages"));
+    let metrics = client.get(format!("{url}/metrics")).send().await.unwrap();
+    assert_eq!(metrics.headers()["content-type"], metrics::CONTENT_TYPE);
+    let text = until(&watch, "ctxhost_in_flight 0").await;
+    let counted = r#"ctxhost_request_total{dialect="anthropic-messages",status="200"} 1"#;
+    assert!(text.contains(counted), "{text}");
+    assert!(!text.contains("broken_off_total{"), "{text}");
+    assert_eq!(watch.totals().requests, 1);
+}
+
+#[tokio::test]
+async fn who_goes_away_in_the_middle_is_noticed_too() {
+    let watch = watch(&TelemetrySettings::default());
+    let doors = Router::new().route("/v1/responses", post(endless));
+    let url = served(watch.measure(doors)).await;
+    let client = client();
+    let mut answer = client.post(format!("{url}/v1/responses")).send().await.unwrap();
+    assert_eq!(answer.chunk().await.unwrap().unwrap(), "data: a\n\n");
+    drop(answer);
+    until(&watch, r#"ctxhost_broken_off_total{dialect="openai-responses"} 1"#).await;
+}
+
+/// The text of the metrics once a line stands in it. The server notices an end after the client does.
+async fn until(watch: &GatewayStats, line: &str) -> String {
+    let wait = async {
+        loop {
+            let text = watch.metrics.text();
+            if text.lines().any(|it| it == line) {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it is noticed in the end")
+}
+
+/// What a log has taken.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(event);
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_request_leaves_one_line_without_its_query() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    // The test's own thread serves, too.
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let watch = watch(&TelemetrySettings::default());
+    let doors = Router::new().route("/v1/messages", post(streamed));
+    let url = served(watch.measure(doors)).await;
+    let client = client();
+    let answer = client.post(format!("{url}/v1/messages?key=secret")).send().await.unwrap();
+    answer.text().await.unwrap();
+    client.get(format!("{url}/nothing?key=secret")).send().await.unwrap();
+    until(&watch, "ctxhost_in_flight 0").await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let all: Vec<&str> = text.lines().filter(|line| line.contains("method=")).collect();
+    assert_eq!(all.len(), 2, "{text}");
+    let line = |method: &str| *all.iter().find(|line| line.contains(method)).unwrap();
+    let (post, get) = (line("method=POST"), line("method=GET"));
+    for part in ["path=\"/v1/messages\"", "status=200", "conversation=\"s1\"", "ms="] {
+        assert!(post.contains(part), "{part} is missing in {post}");
+    }
+    assert!(get.contains("status=404"), "{get}");
+    assert!(!text.contains("secret"), "{text}");
+}

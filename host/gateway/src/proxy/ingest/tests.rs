@@ -1,0 +1,479 @@
+//! Clients that change what they have sent before: one conversation stays one session, and two stay two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use axum::body::Bytes;
+use ctxhost_engine_api::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::proxy::{
+    ClientRequest, Endpoint, ProxyAction, ProxyHandle, ShapingReport, UpstreamRequest,
+};
+use ctxhost_agent::{Runtime, RuntimeBuilder};
+use ctxhost_config::Config;
+use ctxhost_dialects::message::TokenUsage;
+use ctxhost_engine::EngineSpec;
+
+/// An engine that keeps all, and has the host compact.
+struct KeepAll;
+
+impl ContextEngine for KeepAll {
+    const INFO: Info = Info::new("keep-all", "Keep all", "1.0.0");
+
+    fn create(_: Host, _: Value) -> Result<Self> {
+        Ok(KeepAll)
+    }
+
+    async fn ingest(&self, _: Transcript, request: IngestRequest) -> Result<IngestReply> {
+        Ok(IngestReply { entries: request.entries.end - request.entries.start })
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> Result<Plan> {
+        Ok(Plan::keep_all(view.len()))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+struct Gateway {
+    exchange: ProxyHandle,
+    runtime: Runtime,
+}
+
+impl Gateway {
+    async fn open(folder: &Path, window_tokens: u64) -> Gateway {
+        Gateway::small(folder, window_tokens, 256).await
+    }
+
+    /// One that keeps no more than so many conversations in memory.
+    async fn small(folder: &Path, window_tokens: u64, conversations: usize) -> Gateway {
+        let config = format!(
+            "[models.m]\nwindow_tokens = {window_tokens}\n[gateway]\nconversations = {conversations}\n"
+        );
+        let config = Config::parse("c", &config).unwrap();
+        let spec = EngineSpec::linked::<KeepAll>(json!({}));
+        let builder =
+            RuntimeBuilder::from_config(&config).engine_spec(spec).without_builtin_tools();
+        let runtime = builder.store_folder(folder.join("engines")).build().await.unwrap();
+        Gateway { exchange: ProxyHandle::new(runtime.clone(), &config, folder), runtime }
+    }
+
+    /// A request that is answered to the end.
+    async fn ask(&self, messages: &[Value]) -> ShapingReport {
+        self.ask_as(None, messages).await
+    }
+
+    async fn ask_as(&self, name: Option<&str>, messages: &[Value]) -> ShapingReport {
+        let forward = self.forward(name, messages).await;
+        let truth = forward.report.clone();
+        self.exchange.record_answer(forward.in_flight, None);
+        truth
+    }
+
+    async fn forward(&self, name: Option<&str>, messages: &[Value]) -> UpstreamRequest {
+        let body = json!({ "model": "m", "max_tokens": 10, "messages": messages }).to_string();
+        let mut headers = axum::http::HeaderMap::new();
+        if let Some(name) = name {
+            headers.insert("x-ctxhost-session", name.parse().unwrap());
+        }
+        let incoming = ClientRequest {
+            endpoint: Endpoint::ChatCompletions,
+            provider: "openai".into(),
+            headers,
+            body: Bytes::from(body),
+        };
+        match self.exchange.handle(&incoming).await {
+            ProxyAction::Forward(forward) => forward,
+            ProxyAction::Respond(answer) => panic!("{:?}", answer.body),
+        }
+    }
+
+    /// Waits until no more conversations are in memory than may be.
+    async fn settle(&self) {
+        let desk = self.exchange.desk.as_ref().unwrap();
+        for _ in 0..2_000 {
+            if !desk.conversations.is_crowded() {
+                return;
+            }
+            desk.start_eviction();
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        panic!("too many conversations stay in memory");
+    }
+
+    async fn close(self) {
+        self.exchange.finish().await;
+        drop(self.exchange);
+        self.runtime.shutdown().await;
+    }
+}
+
+fn user(text: &str) -> Value {
+    json!({ "role": "user", "content": text })
+}
+
+fn call(number: usize) -> Value {
+    let function = json!({ "name": "read", "arguments": format!("{{\"n\":{number}}}") });
+    json!({ "role": "assistant", "content": null,
+            "tool_calls": [{ "id": format!("call_{number}"), "type": "function", "function": function }] })
+}
+
+fn result(number: usize, text: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": format!("call_{number}"), "content": text })
+}
+
+const INTERNAL: &str =
+    "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nNo sub-agents.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
+
+/// The sessions of requests whose tail is not kept.
+async fn with_tail(
+    gateway: &Gateway,
+    task: &str,
+    tail: impl Fn(usize) -> String,
+) -> BTreeSet<String> {
+    let mut kept = vec![user(task)];
+    let mut sessions = BTreeSet::new();
+    for round in 0..60 {
+        kept.extend([call(round), result(round, &format!("{round}: {}", "line ".repeat(20)))]);
+        let mut sent = kept.clone();
+        sent.push(user(&tail(round)));
+        sessions.insert(gateway.ask(&sent).await.session);
+    }
+    sessions
+}
+
+#[tokio::test]
+async fn a_tail_that_changes_with_each_request_leaves_one_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    assert_eq!(with_tail(&gateway, "One.", |_| INTERNAL.to_owned()).await.len(), 1);
+    assert_eq!(with_tail(&gateway, "Two.", |round| format!("The time is {round}.")).await.len(), 1);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_reminder_behind_the_newest_words_leaves_one_session_and_a_restart_knows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let reminder = "\n\n# *SEARCH/REPLACE block* Rules:\nEvery block must use this format.";
+    let (mut kept, mut sessions) = (Vec::new(), BTreeSet::new());
+    kept.extend([
+        user("I am not sharing any files that you can edit yet."),
+        json!({ "role": "assistant", "content": "Ok." }),
+    ]);
+    for process in 0..4 {
+        let gateway = Gateway::open(folder.path(), 200_000).await;
+        for round in 3 * process..3 * process + 3 {
+            let words = format!("Do step {round}.");
+            let mut sent = kept.clone();
+            sent.push(user(&format!("{words}{reminder}")));
+            sessions.insert(gateway.ask(&sent).await.session);
+            sessions.insert(gateway.ask(&sent).await.session);
+            let answer = json!({ "role": "assistant", "content": format!("Done {round}.") });
+            kept.extend([user(&words), answer]);
+        }
+        gateway.close().await;
+    }
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+}
+
+#[tokio::test]
+async fn cleared_results_leave_one_session_with_its_cuts() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let mut messages = vec![user("Read all files.")];
+    let mut sessions = BTreeSet::new();
+    for round in 0..20 {
+        messages.extend([call(round), result(round, &format!("{round}: {}", "line ".repeat(60)))]);
+        if round % 6 == 5 {
+            for old in 0..round.saturating_sub(2) {
+                messages[2 + 2 * old] = result(old, "[Old tool result content cleared]");
+            }
+        }
+        let truth = gateway.ask(&messages).await;
+        sessions.insert(truth.session.clone());
+        if round == 19 {
+            assert!(truth.before_tokens.unwrap() < 3_000, "{truth:?}");
+        }
+    }
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    gateway.close().await;
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    messages.extend([call(20), result(20, "the last")]);
+    sessions.insert(gateway.ask(&messages).await.session);
+    assert_eq!(sessions.len(), 1, "behind a restart: {sessions:?}");
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_history_that_its_client_summarised_is_the_same_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let task = "Read part 1 to part 60 one after the other and keep QX-1 in mind.";
+    let mut messages = vec![user(task)];
+    let ask_for = "Please create a detailed summary of the conversation so far. Be brief.";
+    for round in 0..10 {
+        messages.extend([call(round), result(round, &format!("{round}: {}", "line ".repeat(60)))]);
+        gateway.ask(&messages).await;
+    }
+    let first = gateway.ask(&messages).await.session;
+    // In the background, while the conversation goes on.
+    let mut asking = messages.clone();
+    asking.push(user(ask_for));
+    assert_eq!(gateway.ask(&asking).await.session, first);
+    assert_eq!(gateway.ask(&messages).await.session, first);
+    // Nothing of it is left but what the summary quotes.
+    let summary = format!(
+        "Some of the conversation history has been summarized to free up context.\n{task}\nAll read."
+    );
+    let mut after = vec![user(&summary), call(10), result(10, "ten")];
+    assert_eq!(gateway.ask(&after).await.session, first);
+    after.extend([call(11), result(11, "eleven")]);
+    assert_eq!(gateway.ask(&after).await.session, first);
+    // Another client keeps the newest rounds.
+    for round in 12..16 {
+        after.extend([call(round), result(round, "more")]);
+        assert_eq!(gateway.ask(&after).await.session, first);
+    }
+    let mut newest = vec![user("Context summary:\n\nAll read.")];
+    newest.extend_from_slice(&after[after.len() - 6..]);
+    newest.extend([call(16), result(16, "sixteen")]);
+    assert_eq!(gateway.ask(&newest).await.session, first);
+    // Somebody else's summary of another task is not it.
+    let other = vec![user(
+        "Some of the conversation history has been summarized to free up context.\nBake a cake.",
+    )];
+    assert_ne!(gateway.ask(&other).await.session, first);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_sent_again_makes_one_fork_at_the_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let mut messages = vec![user("Read all files.")];
+    for round in 0..40 {
+        messages.extend([call(round), result(round, &format!("{round}"))]);
+    }
+    let mut sessions = BTreeSet::new();
+    for _ in 0..2 {
+        for end in (0..40).map(|round| 1 + 2 * round) {
+            sessions.insert(gateway.ask(&messages[..end]).await.session);
+        }
+    }
+    assert!(sessions.len() <= 2, "{sessions:?}");
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_name_of_the_client_s_own_is_one_session_whatever_it_edits() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let straight = [user("One."), said("1."), user("Two."), said("2."), user("Three.")];
+    let mut edited = straight.clone();
+    edited[2] = user("Another two.");
+    edited[3] = said("Another.");
+    let mut sessions = BTreeSet::new();
+    for messages in
+        [&straight[..1], &straight[..3], &straight[..], &edited[..3], &edited[..], &straight[..]]
+    {
+        sessions.insert(gateway.ask_as(Some("mine"), messages).await.session);
+    }
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    // A title, under the same name, has nothing in common with it.
+    let title = gateway.ask_as(Some("mine"), &[user("Write a title.")]).await.session;
+    assert!(!sessions.contains(&title));
+    assert_ne!(gateway.ask_as(Some("yours"), &straight).await.session, *sessions.first().unwrap());
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_was_answered_and_is_asked_otherwise_is_a_fork_and_what_was_not_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(folder.path(), 200_000).await;
+    let begun = [user("One."), json!({ "role": "assistant", "content": "1." })];
+    let with = |text: &str| [&begun[..], &[user(text)]].concat();
+    let first = gateway.ask(&with("Two.")).await.session;
+    assert_ne!(gateway.ask(&with("Three.")).await.session, first);
+    // Its answer was broken off.
+    let begun = gateway
+        .forward(
+            None,
+            &[user("Begin."), json!({ "role": "assistant", "content": "a" }), user("Go.")],
+        )
+        .await;
+    let session = begun.report.session.clone();
+    drop(begun);
+    let other = [user("Begin."), json!({ "role": "assistant", "content": "a" }), user("Stop.")];
+    assert_eq!(gateway.ask(&other).await.session, session);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn conversations_that_begin_alike_are_told_apart_when_they_have_left_memory() {
+    const AGENTS: usize = 70;
+    let folder = tempfile::tempdir().unwrap();
+    let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; AGENTS];
+    let mut sessions = vec![BTreeSet::new(); AGENTS];
+    for round in 0..4 {
+        // Another process each time: of one key there are more files than are read at once.
+        let gateway = Gateway::small(folder.path(), 200_000, 4).await;
+        for (agent, messages) in agents.iter_mut().enumerate() {
+            let text = format!("agent {agent}: {}", "line ".repeat(20));
+            messages.extend([call(round), result(round, &text)]);
+            if round == 3 {
+                // Cleared while nobody remembers what it was.
+                messages[2] = result(0, &format!("agent {agent}"));
+            }
+            sessions[agent].insert(gateway.ask(messages).await.session);
+        }
+        gateway.settle().await;
+        gateway.close().await;
+    }
+    let several = sessions.iter().filter(|names| names.len() > 1).count();
+    assert_eq!(several, 0, "{sessions:?}");
+    let all: BTreeSet<&String> = sessions.iter().flatten().collect();
+    assert_eq!(all.len(), AGENTS);
+}
+
+#[tokio::test]
+async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_things_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::small(folder.path(), 200_000, 2).await;
+    let task = |number: usize| user(&format!("Task {number}."));
+    let mut out = Vec::new();
+    for number in 0..10 {
+        out.push(gateway.forward(None, &[task(number)]).await);
+    }
+    let desk = gateway.exchange.desk.as_ref().unwrap();
+    assert_eq!(
+        desk.conversations.eviction_candidates(i64::MIN).len(),
+        0,
+        "all of them are under way"
+    );
+    // Half of them break off.
+    let broken: Vec<String> = out.drain(5..).map(|forward| forward.report.session).collect();
+    assert_eq!(desk.conversations.eviction_candidates(i64::MIN).len(), 0);
+    for (number, session) in (5..10).zip(&broken) {
+        // Asked again in other words, it is the same conversation.
+        let other = [task(number), user("Another end.")];
+        assert_eq!(gateway.ask(&other).await.session, *session);
+    }
+    for forward in out {
+        gateway.exchange.record_answer(forward.in_flight, None);
+    }
+    gateway.settle().await;
+    assert!(gateway.runtime.open_sessions() <= 2);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn sessions_that_wait_for_their_upstream_are_closed_and_opened_again_for_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::small(folder.path(), 200_000, 2).await;
+    let task = |number: usize| user(&format!("Task {number}."));
+    let mut out = Vec::new();
+    for number in 0..10 {
+        out.push(gateway.forward(None, &[task(number)]).await);
+    }
+    for _ in 0..2_000 {
+        if gateway.runtime.open_sessions() <= 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert!(gateway.runtime.open_sessions() <= 2, "{} are open", gateway.runtime.open_sessions());
+    let sessions: Vec<String> = out.iter().map(|forward| forward.report.session.clone()).collect();
+    let usage = TokenUsage { input: 40, output: 2, ..TokenUsage::default() };
+    for forward in out {
+        gateway.exchange.record_answer(forward.in_flight, Some(usage));
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        let done = json!({ "role": "assistant", "content": "Done." });
+        let goes_on = [task(number), done, user("And now?")];
+        assert_eq!(gateway.ask(&goes_on).await.session, *session);
+    }
+    gateway.close().await;
+}
+
+/// What one of several agents does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Goes on, with this tail that it does not keep: none, injected, plain.
+    GoOn(u8),
+    /// Goes on, and clears all results but the newest two.
+    Clear,
+    /// Sends the same once more.
+    Again,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let step = prop_oneof![
+        6 => (0u8..3).prop_map(Step::GoOn),
+        1 => Just(Step::Clear),
+        1 => Just(Step::Again),
+    ];
+    prop::collection::vec((0usize..3, step), 10..36)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 64, ..ProptestConfig::with_cases(16) })]
+
+    /// Agents that begin with the same words, whose models call the same tools under the same ids: only what
+    /// the tools answer tells them apart.
+    #[test]
+    fn each_conversation_is_one_session_and_no_two_share_one(
+        steps in steps(),
+        is_small in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let seen = runtime.block_on(async {
+            let folder = tempfile::tempdir().unwrap();
+            let conversations = if is_small { 1 } else { 256 };
+            let gateway = Gateway::small(folder.path(), 200_000, conversations).await;
+            let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; 3];
+            let mut rounds = [0usize; 3];
+            let mut last: Vec<Vec<Value>> = vec![Vec::new(); 3];
+            let mut seen: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+            for (agent, step) in steps {
+                let messages = &mut agents[agent];
+                let mut tail = None;
+                if !matches!(step, Step::Again) {
+                    let round = rounds[agent];
+                    rounds[agent] += 1;
+                    let text = format!("agent {agent}, {round}: {}", "x".repeat((agent * 7 + round) % 40));
+                    messages.extend([call(round), result(round, &text)]);
+                    tail = match step {
+                        Step::GoOn(1) => Some(user(INTERNAL)),
+                        Step::GoOn(2) => Some(user(&format!("It is {round}."))),
+                        _ => None,
+                    };
+                }
+                if matches!(step, Step::Clear) {
+                    for old in 0..rounds[agent].saturating_sub(2) {
+                        messages[2 + 2 * old] = result(old, "[cleared]");
+                    }
+                }
+                if !matches!(step, Step::Again) || last[agent].is_empty() {
+                    last[agent] = messages.iter().cloned().chain(tail).collect();
+                }
+                let session = gateway.ask(&last[agent]).await.session;
+                gateway.settle().await;
+                if rounds[agent] > 0 {
+                    seen.entry(agent).or_default().insert(session);
+                }
+            }
+            gateway.close().await;
+            seen
+        });
+        for (agent, sessions) in &seen {
+            prop_assert_eq!(sessions.len(), 1, "agent {}: {:?}", agent, sessions);
+        }
+        let all: BTreeSet<&String> = seen.values().flatten().collect();
+        prop_assert_eq!(all.len(), seen.len(), "{:?}", seen);
+    }
+}

@@ -1,0 +1,203 @@
+//! A summary of ours inside a compaction item: readable, and signed, so that what comes back is known
+//! to be what went out.
+//!
+//! Clients of OpenAI's replay `encrypted_content` unread. Ours is not encrypted: it is
+//! `ctxhost-summary-1.<hmac>.<text>`, and becomes a message in the person's place before a model that
+//! knows nothing of it is asked.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use memchr::memmem;
+use serde::Deserialize;
+use sha2::Sha256;
+
+use crate::secret::{SecretFile, from_hex, random_bytes, to_hex};
+use ctxhost_dialects::OpenAiResponsesInbound;
+use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
+use ctxhost_session::render_compaction_summary;
+
+/// How what we sealed begins.
+const MARK: &str = "ctxhost-summary-1.";
+
+/// How a summary of ours is named to the model that reads it.
+const SOURCE: &str = "of ctxhost";
+
+/// Where the key stands.
+const KEY: SecretFile =
+    SecretFile { name: "compaction.key", action: "keep the key of compactions in" };
+
+/// What seals summaries, and knows its own again.
+pub(super) struct SummarySigner {
+    key: [u8; 32],
+}
+
+impl std::fmt::Debug for SummarySigner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seal")
+    }
+}
+
+/// What an item is to us.
+enum SummaryOrigin {
+    /// One of ours.
+    Ours(String),
+    /// One that says it is ours, and is not, or not as it was.
+    Forged,
+    Foreign,
+}
+
+impl SummarySigner {
+    /// The seal of a folder; made where there is none.
+    pub(super) fn open(folder: &Path) -> SummarySigner {
+        let key = KEY.read_or_create(folder).unwrap_or_else(|error| {
+            tracing::error!(%error, "compactions for clients are forgotten when this process ends");
+            random_bytes()
+        });
+        SummarySigner { key }
+    }
+
+    /// A text, sealed.
+    pub(super) fn sign(&self, text: &str) -> String {
+        let signature = self.mac(text).map(|mac| to_hex(&mac.finalize().into_bytes()));
+        format!("{MARK}{}.{text}", signature.unwrap_or_default())
+    }
+
+    /// The body with every sealed summary of ours as a message, and without those that nobody can read;
+    /// `None` where there is none of either.
+    pub(super) fn replace_signed(&self, json: &str, body: &ParsedBody<'_>) -> Option<String> {
+        memmem::find(json.as_bytes(), MARK.as_bytes())?;
+        let mut is_opened = false;
+        let mut items: Vec<Cow<'_, str>> = Vec::with_capacity(body.items.len());
+        for item in &body.items {
+            match self.classify(item) {
+                SummaryOrigin::Foreign => items.push(Cow::Borrowed(item)),
+                SummaryOrigin::Ours(text) => {
+                    is_opened = true;
+                    let text = render_compaction_summary(&text, SOURCE, 0);
+                    items.push(OpenAiResponsesInbound.user_item(&text).to_string().into());
+                }
+                SummaryOrigin::Forged => {
+                    is_opened = true;
+                    tracing::warn!(
+                        "a compaction is left out of a request: it is not as it was made here"
+                    );
+                }
+            }
+        }
+        let (before, after) = body.split_at_messages(json, items.is_empty());
+        is_opened.then(|| format!("{before}{}{after}", items.join(",")))
+    }
+
+    fn classify(&self, item: &str) -> SummaryOrigin {
+        #[derive(Deserialize)]
+        struct WireCompactionItem {
+            r#type: String,
+            encrypted_content: String,
+        }
+        if memmem::find(item.as_bytes(), MARK.as_bytes()).is_none() {
+            return SummaryOrigin::Foreign;
+        }
+        let Ok(WireCompactionItem { r#type, encrypted_content }) = serde_json::from_str(item)
+        else {
+            return SummaryOrigin::Foreign;
+        };
+        match encrypted_content.strip_prefix(MARK) {
+            // Codex's servers have called the item `render_compaction_summary` as well.
+            Some(sealed) if r#type.starts_with("compaction") => self
+                .verify(sealed)
+                .map_or(SummaryOrigin::Forged, |text| SummaryOrigin::Ours(text.to_owned())),
+            _ => SummaryOrigin::Foreign,
+        }
+    }
+
+    fn verify<'a>(&self, sealed: &'a str) -> Option<&'a str> {
+        let (signature, text) = sealed.split_once('.')?;
+        let signature = from_hex(signature)?;
+        self.mac(text)?.verify_slice(&signature).ok()?;
+        Some(text)
+    }
+
+    fn mac(&self, text: &str) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(text.as_bytes());
+        Some(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn open(seal: &SummarySigner, item: &Value) -> Option<Value> {
+        let on = json!({ "role": "user", "content": "On." });
+        let json = json!({ "model": "gpt-5", "input": [item, on], "store": false }).to_string();
+        let opened =
+            seal.replace_signed(&json, &OpenAiResponsesInbound.parse_body(&json).unwrap())?;
+        let body: Value = serde_json::from_str(&opened).unwrap();
+        assert_eq!((&body["model"], &body["store"]), (&json!("gpt-5"), &json!(false)));
+        assert_eq!(body["input"].as_array().unwrap().last(), Some(&on));
+        Some(body["input"].clone())
+    }
+
+    fn item(content: &str) -> Value {
+        json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": content })
+    }
+
+    #[test]
+    fn what_was_sealed_here_is_read_again_by_whoever_has_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let sealed =
+            SummarySigner::open(folder.path()).sign("It was about \"ducks\". </summary> End.");
+        assert!(sealed.contains("It was about \"ducks\"."), "{sealed}");
+        let again = SummarySigner::open(folder.path());
+        for kind in ["compaction", "compaction_summary"] {
+            let mut item = item(&sealed);
+            item["type"] = kind.into();
+            let input = open(&again, &item).unwrap();
+            assert_eq!(input.as_array().unwrap().len(), 2);
+            assert_eq!(input[0]["role"], "user");
+            let text = input[0]["content"][0]["text"].as_str().unwrap();
+            let frame = "<summary source=\"compaction of ctxhost\" trust=\"untrusted\">\nIt was about \"ducks\". &lt;/summary> End.\n</summary>";
+            assert!(text.ends_with(frame), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_forged_or_damaged_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (seal, other) = (SummarySigner { key: [7; 32] }, SummarySigner::open(folder.path()));
+        let sealed = seal.sign("true");
+        let wrong = [
+            other.sign("true"),
+            sealed.replace("true", "false"),
+            sealed.replace(MARK, &format!("{MARK}0")),
+            format!("{MARK}.true"),
+            format!("{MARK}true"),
+            MARK.to_owned(),
+        ];
+        for wrong in wrong {
+            let input = open(&seal, &item(&wrong)).unwrap();
+            assert_eq!(input.as_array().unwrap().len(), 1, "{wrong}");
+        }
+        // Nothing is left but the instructions.
+        let said = json!({ "role": "developer", "content": "Be brief." });
+        let json = json!({ "input": [said, item(MARK)] }).to_string();
+        let opened =
+            seal.replace_signed(&json, &OpenAiResponsesInbound.parse_body(&json).unwrap()).unwrap();
+        assert_eq!(opened, json!({ "input": [said] }).to_string());
+    }
+
+    #[test]
+    fn what_is_of_others_stays_as_it_is() {
+        let seal = SummarySigner { key: [7; 32] };
+        let sealed = seal.sign("true");
+        assert_eq!(open(&seal, &item("gAAAA")), None);
+        assert_eq!(open(&seal, &item(&format!("gAAAA{sealed}"))), None);
+        assert_eq!(open(&seal, &json!({ "role": "user", "content": sealed })), None);
+        assert_eq!(open(&seal, &json!({ "type": "reasoning", "encrypted_content": sealed })), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! The rest of an answer as its upstream sends it: what has come goes on in one piece, and nothing is
+//! waited for but the next byte.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// As much is joined before it goes on, in bytes: words of a model are some hundred, and a write takes as
+/// long for one of them as for many.
+const JOINED_BYTES: usize = 8 * 1024;
+
+/// The upstream broke off in the middle of an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpstreamBodyError {
+    /// The connection did.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// It said nothing for too long.
+    #[error("the upstream stood still for {0} ms")]
+    IdleTimeout(u128),
+}
+
+type FrameResult = Result<Frame<Bytes>, UpstreamBodyError>;
+
+/// The body of an upstream.
+pub(super) struct UpstreamBody<B = Incoming> {
+    /// `None` once nothing more can come.
+    body: Option<B>,
+    held: Vec<Bytes>,
+    held_bytes: usize,
+    /// What came behind the bytes that are held, and is none.
+    behind: Option<FrameResult>,
+    patience: IdleTimer,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> UpstreamBody<B>
+where
+    UpstreamBodyError: From<B::Error>,
+{
+    /// A body that is given up when nothing comes of it for `idle`; without one nothing more comes.
+    pub(super) fn new(body: Option<B>, idle: Duration) -> UpstreamBody<B> {
+        UpstreamBody {
+            body,
+            held: Vec::new(),
+            held_bytes: 0,
+            behind: None,
+            patience: IdleTimer::new(idle),
+        }
+    }
+
+    /// What has come, else what comes next.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<FrameResult>> {
+        while let Some(body) = self.body_to_poll() {
+            match Pin::new(body).poll_frame(context) {
+                Poll::Ready(frame) => self.push_frame(frame),
+                Poll::Pending if self.held.is_empty() => {
+                    ready!(self.patience.poll(context));
+                    self.body = None;
+                    let silent = UpstreamBodyError::IdleTimeout(self.patience.idle.as_millis());
+                    return Poll::Ready(Some(Err(silent)));
+                }
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(self.join_held().map(Frame::data).map(Ok).or_else(|| self.behind.take()))
+    }
+
+    /// The body, where more of it has a place in what goes on next.
+    fn body_to_poll(&mut self) -> Option<&mut B> {
+        let (is_empty, is_full) = (self.held.is_empty(), self.held_bytes >= JOINED_BYTES);
+        self.body.as_mut().filter(|body| is_empty || !is_full && !body.is_end_stream())
+    }
+
+    fn push_frame(&mut self, frame: Option<Result<Frame<Bytes>, B::Error>>) {
+        self.patience.stop();
+        self.behind = match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => return self.hold(data),
+            Some(Ok(Err(trailers))) => Some(Ok(trailers)),
+            Some(Err(error)) => Some(Err(error.into())),
+            None => None,
+        };
+        self.body = None;
+    }
+
+    fn hold(&mut self, data: Bytes) {
+        self.held_bytes += data.len();
+        self.held.push(data);
+    }
+
+    fn join_held(&mut self) -> Option<Bytes> {
+        self.held_bytes = 0;
+        match self.held.len() {
+            0 | 1 => self.held.pop(),
+            _ => Some(std::mem::take(&mut self.held).concat().into()),
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.held.is_empty()
+            && self.behind.is_none()
+            && self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    /// How many bytes come.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let rest = self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
+        add_to_hint(&rest, self.held_bytes as u64)
+    }
+}
+
+/// The same with so many bytes before it.
+pub(super) fn add_to_hint(hint: &SizeHint, bytes: u64) -> SizeHint {
+    let mut longer = SizeHint::new();
+    longer.set_lower(bytes.saturating_add(hint.lower()));
+    if let Some(upper) = hint.upper() {
+        longer.set_upper(bytes.saturating_add(upper));
+    }
+    longer
+}
+
+/// How long nothing may come. Nobody waits while the client reads slowly.
+struct IdleTimer {
+    idle: Duration,
+    /// When it has an end; `None` while nobody waits.
+    until: Option<Instant>,
+    /// Rings at that time or before: to set it again for each frame would cost more than it is worth.
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl IdleTimer {
+    fn new(idle: Duration) -> IdleTimer {
+        IdleTimer { idle, until: None, alarm: Box::pin(sleep(idle)) }
+    }
+
+    fn stop(&mut self) {
+        self.until = None;
+    }
+
+    /// Ready when it is at its end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + self.idle);
+        loop {
+            ready!(self.alarm.as_mut().poll(context));
+            if self.alarm.deadline() >= until {
+                return Poll::Ready(());
+            }
+            self.alarm.as_mut().reset(until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    /// What a body does when it is asked.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Frame(usize),
+        /// Has something the next time.
+        Turn,
+        /// Has something only after so long.
+        Rest(Duration),
+        Trailers,
+        Break,
+    }
+    use Step::{Break, Frame as Data, Rest, Trailers, Turn};
+
+    struct Script {
+        steps: VecDeque<Step>,
+        resting: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl Body for Script {
+        type Data = Bytes;
+        type Error = UpstreamBodyError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+            if let Some(resting) = &mut self.resting {
+                ready!(resting.as_mut().poll(context));
+                self.resting = None;
+            }
+            match self.steps.pop_front() {
+                None => Poll::Ready(None),
+                Some(Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(vec![b'x'; bytes].into())))),
+                Some(Trailers) => Poll::Ready(Some(Ok(Frame::trailers(Default::default())))),
+                Some(Break) => Poll::Ready(Some(Err(UpstreamBodyError::IdleTimeout(1)))),
+                Some(Turn) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Some(Rest(time)) => {
+                    self.resting = Some(Box::pin(sleep(time)));
+                    self.poll_frame(context)
+                }
+            }
+        }
+    }
+
+    /// What goes on, and after how long: the bytes of a piece, `0` for trailers, `None` where it breaks.
+    async fn gone_on(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
+        let script = Script { steps: steps.into_iter().collect(), resting: None };
+        let (mut arriving, began) = (UpstreamBody::new(Some(script), IDLE), Instant::now());
+        let mut pieces = Vec::new();
+        while let Some(came) = poll_fn(|context| arriving.poll(context)).await {
+            let bytes = came.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
+            pieces.push((began.elapsed().as_secs(), bytes));
+        }
+        assert!(arriving.is_over());
+        pieces
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_together_goes_on_together() {
+        let steps = [Data(1), Data(2), Data(3), Rest(Duration::from_secs(1)), Data(4)];
+        assert_eq!(gone_on(steps).await, [(0, Some(6)), (1, Some(4))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_waits_for_what_comes_later() {
+        assert_eq!(gone_on([Data(1), Turn, Data(2)]).await, [(0, Some(1)), (0, Some(2))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_before_a_break_goes_on() {
+        let steps = [Data(1), Data(1), Break];
+        assert_eq!(gone_on(steps).await, [(0, Some(2)), (0, None)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_has_a_bound() {
+        let steps = vec![Data(1_000); 20];
+        assert_eq!(gone_on(steps).await, [(0, Some(9_000)), (0, Some(9_000)), (0, Some(2_000))]);
+        assert_eq!(gone_on([Data(100_000), Data(1)]).await, [(0, Some(100_000)), (0, Some(1))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trailers_come_behind_the_bytes() {
+        assert_eq!(gone_on([Data(1), Data(1), Trailers]).await, [(0, Some(2)), (0, Some(0))]);
+        assert_eq!(gone_on([]).await, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_begins_again_with_each_byte() {
+        let slow = [Data(1), Rest(IDLE * 3 / 4), Data(1), Rest(IDLE * 3 / 4), Data(1)];
+        assert_eq!(gone_on(slow).await, [(0, Some(1)), (45, Some(1)), (90, Some(1))]);
+        let silent = [Rest(IDLE / 2), Data(1), Rest(IDLE * 2), Data(1)];
+        assert_eq!(gone_on(silent).await, [(30, Some(1)), (90, None)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_spends_no_patience() {
+        let steps = [Data(1), Rest(IDLE / 2), Data(1)].into();
+        let mut arriving = UpstreamBody::new(Some(Script { steps, resting: None }), IDLE);
+        let mut next = async || poll_fn(|context| arriving.poll(context)).await.unwrap().is_ok();
+        assert!(next().await);
+        sleep(IDLE * 3).await;
+        assert!(next().await);
+    }
+}

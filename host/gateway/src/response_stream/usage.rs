@@ -1,0 +1,181 @@
+//! What an answer says of tokens, noted while its bytes pass.
+
+use axum::body::Bytes;
+use ctxhost_dialects::DialectName;
+use ctxhost_dialects::message::TokenUsage;
+use ctxhost_dialects::sse::SseReader;
+use ctxhost_dialects::usage::{UsageScanner, read_document_usage};
+
+use crate::body_budget::BodyReservation;
+
+/// The most of one event or document that is looked at, in bytes.
+const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Reads along. Nothing is parsed before the end: of a stream two events are kept, of a document its pieces.
+#[derive(Debug)]
+pub(crate) struct UsageReader {
+    dialect: DialectName,
+    read: UsageSource,
+    /// What is kept takes room among the bodies of requests; where there is none, nothing is counted.
+    room: BodyReservation,
+}
+
+#[derive(Debug)]
+enum UsageSource {
+    Events(Box<(SseReader, UsageScanner)>),
+    Document {
+        pieces: Vec<Bytes>,
+        bytes: usize,
+    },
+    /// It was too much to be held. A part of it says nothing.
+    TooLarge,
+}
+
+impl UsageReader {
+    /// Of a stream of events, or else of one document.
+    pub(crate) fn new(dialect: DialectName, is_stream: bool, room: BodyReservation) -> UsageReader {
+        let read = match is_stream {
+            true => UsageSource::Events(Box::new((
+                SseReader::new(LOOKED_AT_MAX_BYTES),
+                UsageScanner::new(dialect),
+            ))),
+            false => UsageSource::Document { pieces: Vec::new(), bytes: 0 },
+        };
+        UsageReader { dialect, read, room }
+    }
+
+    /// The next bytes.
+    pub(crate) fn push(&mut self, data: &Bytes) {
+        let is_held = match &mut self.read {
+            UsageSource::Events(read) => scan(read, data, &mut self.room),
+            UsageSource::Document { pieces, bytes } => {
+                pieces.push(data.clone());
+                *bytes += data.len();
+                *bytes <= LOOKED_AT_MAX_BYTES && self.room.try_reserve(data.len())
+            }
+            UsageSource::TooLarge => return,
+        };
+        if !is_held {
+            self.read = UsageSource::TooLarge;
+        }
+    }
+
+    /// What was counted; `None` where the answer says nothing of it.
+    pub(crate) fn usage(self) -> Option<TokenUsage> {
+        match self.read {
+            UsageSource::Events(mut read) => {
+                let (reader, scanner) = &mut *read;
+                reader.last_event().into_iter().for_each(|event| scanner.scan(event.data));
+                scanner.usage()
+            }
+            UsageSource::Document { pieces, .. } => match pieces.as_slice() {
+                [one] => read_document_usage(self.dialect, one),
+                many => read_document_usage(self.dialect, &many.concat()),
+            },
+            UsageSource::TooLarge => None,
+        }
+    }
+}
+
+/// Reads events; `false` where one is too large or has no room.
+fn scan(
+    (reader, scanner): &mut (SseReader, UsageScanner),
+    data: &[u8],
+    room: &mut BodyReservation,
+) -> bool {
+    let held_before = reader.buffered_bytes();
+    reader.push(data);
+    loop {
+        match reader.next_event() {
+            Ok(Some(event)) => scanner.scan(event.data),
+            Ok(None) => break,
+            Err(_) => return false,
+        }
+    }
+    let held = reader.buffered_bytes();
+    room.release(held_before.saturating_sub(held));
+    room.try_reserve(held.saturating_sub(held_before))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is counted of an answer that comes in pieces of so many bytes.
+    fn counted(
+        dialect: DialectName,
+        is_stream: bool,
+        text: &str,
+        piece: usize,
+    ) -> Option<TokenUsage> {
+        let room = crate::body_budget::BodyBudget::new(u64::MAX, Default::default()).reservation();
+        let mut counting = UsageReader::new(dialect, is_stream, room);
+        for piece in text.as_bytes().chunks(piece) {
+            counting.push(&Bytes::copy_from_slice(piece));
+        }
+        counting.usage()
+    }
+
+    fn usage(input: u64, cache_read: u64, output: u64) -> Option<TokenUsage> {
+        Some(TokenUsage { input, cache_read, output, ..TokenUsage::default() }.with_total())
+    }
+
+    const ANTHROPIC: &str = "event: message_start\n\
+        data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":1}}}\n\n\
+        data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\\\"usage\\\": {\\\"output_tokens\\\": 900}\"}}\n\n\
+        data: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":40}}\n\n\
+        data: {\"type\":\"message_stop\"}\n\n";
+    const CHAT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\n\
+        data: {\"choices\":[],\"usage\": null}\n\n\
+        data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":40,\"prompt_tokens_details\":{\"cached_tokens\":3}}}\n\n\
+        data: [DONE]\n\n";
+    const RESPONSES: &str = "data: {\"type\":\"response.created\",\"response\":{\"usage\":null}}\n\n\
+        data: {\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":10,\"input_tokens_details\":{\"cached_tokens\":3},\"output_tokens\":40}}}\n\n";
+    const GEMINI: &str = "data: {\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":10}}\r\n\r\n\
+        data: {\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":30,\"thoughtsTokenCount\":10,\"cachedContentTokenCount\":3}}\r\n\r\n";
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_counted_does_not_depend_on_how_the_bytes_come(piece in 1usize..300) {
+            let streams = [
+                (DialectName::AnthropicMessages, ANTHROPIC),
+                (DialectName::OpenAiCompletions, CHAT),
+                (DialectName::OpenAiResponses, RESPONSES),
+                (DialectName::GoogleGenerativeAi, GEMINI),
+            ];
+            for (dialect, stream) in streams {
+                prop_assert_eq!(counted(dialect, true, stream, piece), usage(7, 3, 40), "{:?}", dialect);
+            }
+        }
+    }
+
+    #[test]
+    fn documents_are_counted_too_and_lists_of_them() {
+        let whole = "{\"content\":[],\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":40}}";
+        assert_eq!(counted(DialectName::AnthropicMessages, false, whole, 9), usage(7, 3, 40));
+        let list = "[{\"usageMetadata\":{\"promptTokenCount\":10}},\n{\"usageMetadata\":{\"promptTokenCount\":10,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":40}}]";
+        assert_eq!(counted(DialectName::GoogleGenerativeAi, false, list, 9), usage(7, 3, 40));
+    }
+
+    #[test]
+    fn an_answer_that_is_nothing_but_depth_is_read_as_far_as_any_usage_stands() {
+        let lists = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+        assert_eq!(counted(DialectName::OpenAiCompletions, false, &lists, 9_000), None);
+        let inner = "{\"usage\":{\"output_tokens\":4}}";
+        let opened = "{\"message\":".repeat(20_000);
+        let deep = format!("data: {opened}{inner}{}\n\n", "}".repeat(20_000));
+        assert_eq!(counted(DialectName::AnthropicMessages, true, &deep, 9_000), None);
+    }
+
+    #[test]
+    fn an_answer_that_says_nothing_of_tokens_has_no_usage() {
+        for text in ["", "data: {}\n\n", "<html>\"usage\"</html>\n", "data: {\"usage\":7}\n\n"] {
+            assert_eq!(counted(DialectName::OpenAiCompletions, true, text, 5), None, "{text}");
+            assert_eq!(counted(DialectName::OpenAiCompletions, false, text, 5), None, "{text}");
+        }
+    }
+}

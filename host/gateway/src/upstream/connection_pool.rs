@@ -1,0 +1,62 @@
+//! The connections to an upstream, kept open for the next request.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::outbound_proxy::UpstreamDialer;
+use ctxhost_provider::ProviderSettings;
+
+/// How long a connection that nobody uses is kept open: less than servers do, so that a request
+/// seldom meets one that is being closed.
+const IDLE_CONNECTION: Duration = Duration::from_secs(20);
+
+/// How an upstream is reached.
+#[derive(Debug)]
+pub(super) struct UpstreamPool {
+    client: Client<HttpsConnector<UpstreamDialer>, Body>,
+}
+
+impl UpstreamPool {
+    /// None yet.
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        base: &Uri,
+        proxy: Option<&Intercept>,
+        trusted: &rustls::ClientConfig,
+    ) -> UpstreamPool {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION)
+            .build(connector(settings, base, proxy, trusted));
+        UpstreamPool { client }
+    }
+
+    /// Asks through one that is free, or through a new one.
+    pub(super) fn request(&self, request: axum::http::Request<Body>) -> ResponseFuture {
+        self.client.request(request)
+    }
+}
+
+fn connector(
+    settings: &ProviderSettings,
+    base: &Uri,
+    proxy: Option<&Intercept>,
+    trusted: &rustls::ClientConfig,
+) -> HttpsConnector<UpstreamDialer> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
+    HttpsConnectorBuilder::new()
+        .with_tls_config(trusted.clone())
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(UpstreamDialer::new(http, base, proxy, trusted))
+}

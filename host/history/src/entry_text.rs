@@ -1,0 +1,85 @@
+//! An entry as people and models read it: who speaks, the words, and calls flattened to text.
+
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::{ContentBlock, Entry, EntryKind, Message, Role};
+use serde_json::Value;
+
+/// An entry, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct EntryText {
+    /// Who speaks, in words.
+    pub(super) speaker: String,
+    /// The words.
+    pub(super) text: String,
+    /// The calls, each with its arguments as JSON.
+    pub(super) calls: Vec<(String, String)>,
+    /// The pictures, by their MIME type.
+    pub(super) images: Vec<String>,
+}
+
+impl From<&NewEntry> for EntryText {
+    fn from(entry: &NewEntry) -> EntryText {
+        EntryText::new(entry.role, entry.kind, &entry.text, &entry.raw)
+    }
+}
+
+impl From<Entry<'_>> for EntryText {
+    fn from(entry: Entry<'_>) -> EntryText {
+        EntryText::new(entry.role(), entry.kind(), entry.text(), entry.raw())
+    }
+}
+
+impl EntryText {
+    fn new(role: Role, kind: EntryKind, text: &str, raw: &str) -> EntryText {
+        let message = Message::parse(raw, "");
+        let speaker = match (role, kind) {
+            (Role::Tool, _) => result_of(&message),
+            (_, EntryKind::CompactionSummary | EntryKind::BranchSummary) => "summary".to_owned(),
+            (_, EntryKind::Custom) => "note".to_owned(),
+            (role, _) => role.name().to_owned(),
+        };
+        let (mut calls, mut images) = (Vec::new(), Vec::new());
+        for block in message.blocks {
+            match block {
+                ContentBlock::ToolCall(call) => {
+                    calls.push((call.name.into_owned(), call.arguments.into_owned()));
+                }
+                ContentBlock::Image { mime, .. } => images.push(mime.into_owned()),
+                _ => {}
+            }
+        }
+        EntryText { speaker, text: text.to_owned(), calls, images }
+    }
+
+    /// Whether it says this, already [`normalize`].
+    pub(super) fn contains(&self, needle: &str) -> bool {
+        let mut words = vec![self.text.clone()];
+        for (tool, arguments) in &self.calls {
+            words.push(tool.clone());
+            flatten(&serde_json::from_str(arguments).unwrap_or_default(), &mut words);
+        }
+        normalize(&words.join("\n")).contains(needle)
+    }
+}
+
+/// Lower case, and each run of white space one space.
+pub(super) fn normalize(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn result_of(message: &Message<'_>) -> String {
+    let Some(head) = message.clone().tool_result() else { return "result".to_owned() };
+    let failed = if head.is_error { " (failed)" } else { "" };
+    format!("result of {}{failed}", head.tool)
+}
+
+/// The strings and numbers of arguments, in order.
+fn flatten(value: &Value, words: &mut Vec<String>) {
+    match value {
+        Value::String(text) => words.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| flatten(value, words)),
+        Value::Object(fields) => fields.values().for_each(|value| flatten(value, words)),
+        Value::Null => {}
+        plain => words.push(plain.to_string()),
+    }
+}

@@ -1,0 +1,69 @@
+//! The budget: the host's own count, and how much of it an engine's own words may take.
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Entry, Plan, PlanItem, Transcript};
+
+use super::{InvariantSettings, PlanViolation, Repair, pairing};
+
+/// What the items of a plan cost, and what the conversation needed to become sendable.
+pub(super) fn count_tokens(view: &Transcript, plan: &Plan) -> (u64, Vec<Repair>) {
+    let settled = pairing::pair_results(plan.project(view));
+    (settled.items.iter().map(PlanItem::tokens).sum(), settled.repairs)
+}
+
+/// Refuses a plan that brings too many words of its own.
+pub(super) fn check_inserted_text(
+    view: &Transcript,
+    plan: &Plan,
+    budget_tokens: u64,
+    settings: &InvariantSettings,
+) -> Result<(), PlanViolation> {
+    let limit_tokens = settings.inserted_text_max_share.of_tokens(budget_tokens);
+    let tokens = plan.ops.iter().map(|op| added_text_tokens(view, &op.action)).sum();
+    if tokens > limit_tokens {
+        return Err(PlanViolation::InsertTooLarge { tokens, limit_tokens });
+    }
+    Ok(())
+}
+
+/// What an operation adds to the conversation: a whole insert, the growth of a replacement.
+fn added_text_tokens(view: &Transcript, action: &Action) -> u64 {
+    let growth = |item: fn(Entry<'_>, &str) -> u64, seq: u64, words: &str| {
+        view.get(seq).map_or(0, |entry| item(entry, words).saturating_sub(entry.tokens()))
+    };
+    match action {
+        Action::Insert { text, .. } => tokens::estimate(text),
+        Action::ReplaceText { seq, text } => {
+            growth(|entry, text| PlanItem::ReplacedText { entry, text }.tokens(), *seq, text)
+        }
+        Action::ReplaceRaw { seq, raw } => {
+            growth(|entry, raw| PlanItem::ReplacedRaw { entry, raw }.tokens(), *seq, raw)
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::Role;
+    use ctxhost_engine_api::testing::generate::Script;
+
+    use super::*;
+
+    #[test]
+    fn own_words_are_capped_wherever_they_stand() {
+        let view = Script::new().user("task").assistant("yes").finish().transcript();
+        let judge = |build: &dyn Fn(&mut Plan)| {
+            let mut plan = Plan::default();
+            build(&mut plan);
+            check_inserted_text(&view, &plan, 100, &InvariantSettings::default())
+        };
+        let words = "x".repeat(200);
+        assert_eq!(judge(&|plan| _ = plan.insert(Role::User, words.clone(), 0..1)), Ok(()));
+        let too_large = |tokens| Err(PlanViolation::InsertTooLarge { tokens, limit_tokens: 50 });
+        let twice = |plan: &mut Plan| {
+            plan.insert(Role::User, words.clone(), 0..1).replace_text(1, "12345678");
+        };
+        assert_eq!(judge(&twice), too_large(51));
+    }
+}

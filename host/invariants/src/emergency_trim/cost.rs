@@ -1,0 +1,146 @@
+//! Loads: what an entry costs as it is, and what it costs with its texts cut to a length.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Entry, Op, PlanItem, PlanNote, Transcript};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::shorten::{shorten, shorten_arguments};
+use crate::pairing;
+
+/// Stands where an entry held nothing but pictures.
+const NO_TEXT: &str = "[ctxhost: content left out to fit]";
+
+/// The cost of one item, as it is and in pieces.
+#[derive(Debug)]
+pub(super) struct EntryCost {
+    /// The entry; `None` for a result that the host adds.
+    pub(super) seq: Option<u64>,
+    whole_tokens: u64,
+    /// `None` where there is nothing to shorten.
+    pieces: Option<TextCosts>,
+}
+
+#[derive(Debug)]
+struct TextCosts {
+    text_tokens: u64,
+    names_tokens: u64,
+    arguments_tokens: Vec<u64>,
+}
+
+impl EntryCost {
+    /// What it costs when no text of it may be longer than a level, never more than as it is.
+    pub(super) fn tokens_at(&self, level_tokens: u64) -> u64 {
+        match &self.pieces {
+            Some(pieces) if self.whole_tokens > level_tokens => {
+                self.whole_tokens.min(pieces.tokens_at(level_tokens))
+            }
+            _ => self.whole_tokens,
+        }
+    }
+}
+
+impl TextCosts {
+    fn new(entry: &Entry<'_>) -> TextCosts {
+        let calls = entry.tool_calls();
+        let text = text_to_shorten(entry, calls.is_empty());
+        TextCosts {
+            text_tokens: tokens::estimate(text),
+            names_tokens: calls.iter().map(|call| tokens::estimate(&call.name)).sum(),
+            arguments_tokens: calls.iter().map(|call| tokens::estimate(&call.arguments)).collect(),
+        }
+    }
+
+    fn tokens_at(&self, level_tokens: u64) -> u64 {
+        let arguments = self.arguments_tokens.iter().map(|tokens| *tokens.min(&level_tokens));
+        self.text_tokens.min(level_tokens) + self.names_tokens + arguments.sum::<u64>()
+    }
+}
+
+/// The loads of what is really sent of a range of whole frames.
+pub(super) fn costs_of(view: &Transcript, range: Range<u64>) -> Vec<EntryCost> {
+    let items = pairing::pair_results(view.range(range).map(PlanItem::Kept).collect()).items;
+    let load = |item: &PlanItem<'_>| EntryCost {
+        seq: item.entry().map(|entry| entry.seq()),
+        whole_tokens: item.tokens(),
+        pieces: item.entry().map(|entry| TextCosts::new(&entry)),
+    };
+    items.iter().map(load).collect()
+}
+
+/// The operation that sends an entry with no text longer than a level; `None` where it can be sent
+/// as it is, or would not get smaller.
+pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> {
+    if entry.tokens() <= level_tokens {
+        return None;
+    }
+    let pieces = TextCosts::new(entry);
+    let tokens = pieces.tokens_at(level_tokens);
+    if tokens >= entry.tokens() {
+        return None;
+    }
+    let text = shorten(text_to_shorten(entry, pieces.arguments_tokens.is_empty()), level_tokens);
+    let seq = entry.seq();
+    let action = if pieces.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
+        Action::ReplaceText { seq, text }
+    } else {
+        Action::ReplaceRaw {
+            seq,
+            raw: with_shorter_arguments(entry.raw(), &text, level_tokens).ok()?,
+        }
+    };
+    let note = PlanNote::new("last rung", format!("{} → {tokens} tokens", entry.tokens()));
+    Some(Op { action, note: Some(note) })
+}
+
+/// The entry's text; a stand-in for one that has none and calls nothing, for it may not be empty.
+fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
+    let is_blank = entry.text().trim().is_empty();
+    if is_blank && calls_nothing { NO_TEXT } else { entry.text() }
+}
+
+type JsonMembers = BTreeMap<String, Box<RawValue>>;
+
+/// The message with one text block, its calls with shorter arguments, and no thinking.
+///
+/// All else is carried over as it is written, so that nothing needs to be understood to be kept.
+fn with_shorter_arguments(raw: &str, text: &str, level_tokens: u64) -> serde_json::Result<String> {
+    let mut message: JsonMembers = serde_json::from_str(raw)?;
+    let content = message.get("content").map_or("[]", |content| content.get());
+    let blocks: Vec<&RawValue> = serde_json::from_str(content)?;
+    let mut shorter = Vec::new();
+    if !text.is_empty() {
+        shorter.push(to_raw_value(&json!({"type": "text", "text": text}))?);
+    }
+    for block in blocks {
+        let Ok(mut call) = serde_json::from_str::<JsonMembers>(block.get()) else { continue };
+        if call.get("type").is_none_or(|kind| kind.get() != r#""toolCall""#) {
+            continue;
+        }
+        if let Some(arguments) = call.get_mut("arguments") {
+            // What no parser takes becomes `{}` on the way: arguments must be an object.
+            let parsed: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
+            *arguments = to_raw_value(&shorten_arguments(&parsed, level_tokens))?;
+        }
+        shorter.push(to_raw_value(&call)?);
+    }
+    message.insert("content".to_owned(), to_raw_value(&shorter)?);
+    serde_json::to_string(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_no_parser_takes_go() {
+        let raw = r#"{"role":"assistant","x":1e999,"content":["?",{"type":"thinking","thinking":"hm"},
+            {"type":"toolCall","id":"a","name":"n","arguments":{"big":1e999}}]}"#;
+        let expected = r#"{"content":[{"type":"text","text":"t"},"#.to_owned()
+            + r#"{"arguments":{},"id":"a","name":"n","type":"toolCall"}],"role":"assistant","x":1e999}"#;
+        assert_eq!(with_shorter_arguments(raw, "t", 12).unwrap(), expected);
+    }
+}

@@ -1,0 +1,330 @@
+//! Progress: a compaction counts only if it measurably helped, and those that do not help stop.
+
+use std::collections::VecDeque;
+
+use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
+
+use super::InvariantSettings;
+
+/// The window of the hourly limit, in milliseconds.
+const HOUR_MS: u64 = 3_600_000;
+
+/// Why a compaction does not count. All numbers are tokens as entries count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgressError {
+    /// Nothing became smaller.
+    #[error("the compaction went from {before_tokens} to {after_tokens} tokens and saved nothing")]
+    Grew {
+        /// Before it.
+        before_tokens: u64,
+        /// After it.
+        after_tokens: u64,
+    },
+    /// It became a little smaller, within the noise of any estimate.
+    #[error(
+        "the compaction went from {before_tokens} to {after_tokens} tokens and saved less than {margin_tokens}"
+    )]
+    SavedTooLittle {
+        /// Before it.
+        before_tokens: u64,
+        /// After it.
+        after_tokens: u64,
+        /// What it must save at the least.
+        margin_tokens: u64,
+    },
+    /// It became smaller and is still too large to go on with.
+    #[error(
+        "the compaction went from {before_tokens} to {after_tokens} tokens, above the {target_tokens} it must fall to"
+    )]
+    StillTooLarge {
+        /// Before it.
+        before_tokens: u64,
+        /// After it.
+        after_tokens: u64,
+        /// The budget less the margin.
+        target_tokens: u64,
+    },
+}
+
+/// Judges a compaction by the sizes measured before and after it.
+pub fn check_progress(
+    before_tokens: u64,
+    after_tokens: u64,
+    budget_tokens: u64,
+    settings: &InvariantSettings,
+) -> Result<(), ProgressError> {
+    let margin = settings.progress_margin;
+    let target_tokens = budget_tokens.saturating_sub(margin.of_tokens(budget_tokens));
+    let margin_tokens = margin.of_tokens(before_tokens.min(budget_tokens));
+    if after_tokens >= before_tokens {
+        return Err(ProgressError::Grew { before_tokens, after_tokens });
+    }
+    if after_tokens > target_tokens {
+        return Err(ProgressError::StillTooLarge { before_tokens, after_tokens, target_tokens });
+    }
+    if before_tokens - after_tokens < margin_tokens {
+        return Err(ProgressError::SavedTooLittle { before_tokens, after_tokens, margin_tokens });
+    }
+    Ok(())
+}
+
+impl ProgressError {
+    /// Whether the compaction freed a real amount of room, although not enough. Such a one is no sign of a
+    /// loop, so no limit counts it.
+    pub fn has_freed_room(&self, settings: &InvariantSettings) -> bool {
+        match *self {
+            ProgressError::StillTooLarge { before_tokens, after_tokens, .. } => {
+                let margin_tokens = settings.progress_margin.of_tokens(before_tokens).max(1);
+                before_tokens.saturating_sub(after_tokens) >= margin_tokens
+            }
+            ProgressError::Grew { .. } | ProgressError::SavedTooLittle { .. } => false,
+        }
+    }
+}
+
+/// Stops compactions that fail in a row or come too often without any progress. One per session; time is
+/// handed in, so a replay runs on recorded time.
+#[derive(Clone, Debug)]
+pub struct CompactionLimits {
+    failures_max: u32,
+    cooldown_ms: u64,
+    hourly_max: u32,
+    circuit: CircuitBreaker,
+    /// When the newest compactions without progress ended, as many as the hourly limit needs, oldest first.
+    recent_ms: VecDeque<i64>,
+    /// The last pressure under which compactions made room, but not enough.
+    shortfall: Option<Shortfall>,
+}
+
+/// Sizes at which compactions made room, but not enough. All in tokens as entries count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shortfall {
+    before_tokens: u64,
+    budget_tokens: u64,
+    margin_tokens: u64,
+}
+
+/// Why no compaction is tried now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BreakerOpen {
+    /// Too many failed in a row.
+    #[error("{failures} compactions in a row made no progress; the next try is in {wait_ms} ms")]
+    Failures {
+        /// How many.
+        failures: u32,
+        /// How long until the next may be tried, in milliseconds.
+        wait_ms: u64,
+    },
+    /// Too many without progress within an hour.
+    #[error(
+        "{compactions} compactions without progress within an hour are the limit; the next is allowed in {wait_ms} ms"
+    )]
+    Hourly {
+        /// How many.
+        compactions: u32,
+        /// How long until the next is allowed, in milliseconds.
+        wait_ms: u64,
+    },
+    /// The same sizes were tried before, and the result was still too large.
+    #[error(
+        "compactions of {before_tokens} tokens stayed above a budget of {budget_tokens}; the next is tried once the session or the budget has changed by {margin_tokens} tokens"
+    )]
+    Shortfall {
+        /// The size that was compacted.
+        before_tokens: u64,
+        /// What it had to fit.
+        budget_tokens: u64,
+        /// The change that is worth another try.
+        margin_tokens: u64,
+    },
+}
+
+impl CompactionLimits {
+    /// Those of a session that has failed at nothing.
+    pub fn new(settings: &InvariantSettings) -> CompactionLimits {
+        CompactionLimits {
+            failures_max: settings.breaker_failures,
+            cooldown_ms: settings.breaker_cooldown_ms,
+            hourly_max: settings.compactions_per_hour,
+            circuit: CircuitBreaker::default(),
+            recent_ms: VecDeque::new(),
+            shortfall: None,
+        }
+    }
+
+    /// A compaction made progress. However many do, they are no loop.
+    pub fn record_success(&mut self) {
+        self.circuit.record_success();
+        self.shortfall = None;
+    }
+
+    /// A compaction made room, but not enough. It opens nothing: the same sizes are not tried again, and
+    /// other sizes are, at once.
+    pub fn record_shortfall(
+        &mut self,
+        before_tokens: u64,
+        budget_tokens: u64,
+        settings: &InvariantSettings,
+    ) {
+        let margin_tokens = settings.progress_margin.of_tokens(budget_tokens).max(1);
+        self.shortfall = Some(Shortfall { before_tokens, budget_tokens, margin_tokens });
+    }
+
+    /// Why compactions of these sizes need not be tried: they were, and the result was too large.
+    pub fn repeated_shortfall(
+        &self,
+        before_tokens: u64,
+        budget_tokens: u64,
+    ) -> Option<BreakerOpen> {
+        let it = self.shortfall?;
+        let is_same = it.before_tokens.abs_diff(before_tokens) < it.margin_tokens
+            && it.budget_tokens.abs_diff(budget_tokens) < it.margin_tokens;
+        let Shortfall { before_tokens, budget_tokens, margin_tokens } = it;
+        is_same.then_some(BreakerOpen::Shortfall { before_tokens, budget_tokens, margin_tokens })
+    }
+
+    /// A compaction failed, or made none. After the cooldown a single failure opens it again.
+    pub fn record_failure(&mut self, now_ms: i64) {
+        self.circuit.record_failure(now_ms);
+        self.recent_ms.push_back(now_ms);
+        while self.recent_ms.len() > self.hourly_max as usize {
+            self.recent_ms.pop_front();
+        }
+    }
+
+    /// Why nothing may be tried now; `None` while it is closed.
+    pub fn open_reason(&self, now_ms: i64) -> Option<BreakerOpen> {
+        self.failed_too_often(now_ms).or_else(|| self.ran_too_often(now_ms))
+    }
+
+    fn failed_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        let wait_ms = self.circuit.open_ms(now_ms, self.failures_max, self.cooldown_ms)?;
+        Some(BreakerOpen::Failures { failures: self.circuit.failures(), wait_ms })
+    }
+
+    fn ran_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        let in_hour = |at_ms: &&i64| now_ms.abs_diff(**at_ms) < HOUR_MS;
+        let recent: Vec<&i64> = self.recent_ms.iter().filter(in_hour).collect();
+        let compactions = u32::try_from(recent.len()).unwrap_or(u32::MAX);
+        if self.hourly_max == 0 || compactions < self.hourly_max {
+            return None;
+        }
+        let oldest_ms = recent.first().map_or(now_ms, |at_ms| **at_ms);
+        let wait_ms = HOUR_MS - now_ms.abs_diff(oldest_ms);
+        Some(BreakerOpen::Hourly { compactions, wait_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: u64, after: u64, expected: Result<(), ProgressError>) {
+        assert_eq!(check_progress(before, after, 1_000, &InvariantSettings::default()), expected);
+    }
+
+    #[test]
+    fn only_a_real_gain_below_the_target_counts() {
+        check(1_200, 950, Ok(()));
+        let large = ProgressError::StillTooLarge {
+            before_tokens: 1_200,
+            after_tokens: 951,
+            target_tokens: 950,
+        };
+        check(1_200, 951, Err(large));
+        check(1_200, 1_200, Err(ProgressError::Grew { before_tokens: 1_200, after_tokens: 1_200 }));
+        check(100, 228, Err(ProgressError::Grew { before_tokens: 100, after_tokens: 228 }));
+        let little = ProgressError::SavedTooLittle {
+            before_tokens: 400,
+            after_tokens: 381,
+            margin_tokens: 20,
+        };
+        check(400, 381, Err(little));
+        check(400, 380, Ok(()));
+    }
+
+    #[test]
+    fn three_failures_open_it_for_the_cooldown() {
+        let mut breaker = CompactionLimits::new(&InvariantSettings::default());
+        breaker.record_failure(0);
+        breaker.record_failure(10);
+        assert_eq!(breaker.open_reason(10), None);
+        breaker.record_failure(20);
+        assert_eq!(
+            breaker.open_reason(30),
+            Some(BreakerOpen::Failures { failures: 3, wait_ms: 599_990 })
+        );
+        assert_eq!(breaker.open_reason(600_020), None);
+        breaker.record_failure(600_020);
+        assert!(breaker.open_reason(600_021).is_some(), "one failure after the cooldown is enough");
+        breaker.record_success();
+        assert_eq!(breaker.open_reason(1_300_000), None);
+    }
+
+    #[test]
+    fn a_success_forgives_what_came_before() {
+        let mut breaker = CompactionLimits::new(&InvariantSettings::default());
+        for at_ms in 0..10 {
+            breaker.record_failure(at_ms);
+            breaker.record_failure(at_ms);
+            breaker.record_success();
+        }
+        assert!(!matches!(breaker.open_reason(9), Some(BreakerOpen::Failures { .. })));
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_hold_it_open() {
+        let mut breaker = CompactionLimits::new(&InvariantSettings::default());
+        (0..3).for_each(|_| breaker.record_failure(10_000_000));
+        assert!(breaker.open_reason(9_999_000).is_some());
+        assert_eq!(breaker.open_reason(0), None);
+    }
+
+    #[test]
+    fn the_hour_has_its_limit_for_what_made_no_progress() {
+        let settings =
+            InvariantSettings { compactions_per_hour: 2, ..InvariantSettings::default() };
+        let mut breaker = CompactionLimits::new(&settings);
+        breaker.record_failure(0);
+        assert_eq!(breaker.open_reason(1), None);
+        breaker.record_failure(1_000);
+        let wait_ms = HOUR_MS - 2_000;
+        assert_eq!(
+            breaker.open_reason(2_000),
+            Some(BreakerOpen::Hourly { compactions: 2, wait_ms })
+        );
+        assert_eq!(breaker.open_reason(HOUR_MS as i64), None);
+        let unlimited =
+            InvariantSettings { compactions_per_hour: 0, ..InvariantSettings::default() };
+        let mut breaker = CompactionLimits::new(&unlimited);
+        breaker.record_failure(0);
+        breaker.record_failure(1);
+        assert_eq!(breaker.open_reason(2), None);
+    }
+
+    #[test]
+    fn compactions_that_make_progress_have_no_limit() {
+        let mut breaker = CompactionLimits::new(&InvariantSettings::default());
+        for _ in 0..1_000 {
+            breaker.record_success();
+        }
+        assert_eq!(breaker.open_reason(0), None);
+    }
+
+    #[test]
+    fn room_that_is_not_enough_opens_nothing_and_is_not_tried_twice() {
+        let settings = InvariantSettings::default();
+        let stuck = check_progress(20_000, 3_000, 1_000, &settings).unwrap_err();
+        assert!(stuck.has_freed_room(&settings));
+        let little = check_progress(20_000, 19_500, 1_000, &settings).unwrap_err();
+        assert!(!little.has_freed_room(&settings), "2.5 % is no room");
+        let mut breaker = CompactionLimits::new(&settings);
+        (0..9).for_each(|_| breaker.record_shortfall(20_000, 1_000, &settings));
+        assert_eq!(breaker.open_reason(0), None);
+        assert!(breaker.repeated_shortfall(20_010, 1_000).is_some());
+        assert_eq!(breaker.repeated_shortfall(20_050, 1_000), None, "the session has grown");
+        assert_eq!(breaker.repeated_shortfall(20_000, 30_000), None, "another budget");
+        breaker.record_success();
+        assert_eq!(breaker.repeated_shortfall(20_000, 1_000), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Shape: whether the operations of a plan are well formed and honest about what they rewrite.
+
+use ctxhost_engine_api::{Action, ContentBlock, Entry, Flags, Message, Plan, Role, Transcript};
+use serde::Deserialize;
+
+use super::PlanViolation;
+
+/// Refuses a plan whose operations are out of range, out of order, unknown or forged.
+pub(super) fn check_shape(view: &Transcript, plan: &Plan) -> Result<(), PlanViolation> {
+    let mut walk = PlanWalk { len: view.len() as u64, last_start: 0, reached: 0 };
+    for (op, operation) in plan.ops.iter().enumerate() {
+        walk.step(op, &operation.action)?;
+        match &operation.action {
+            Action::Insert { role, text, .. } => check_insert(op, *role, text)?,
+            Action::ReplaceText { seq, text } => {
+                view.get(*seq).map_or(Ok(()), |entry| check_text(op, &entry, text))?;
+            }
+            Action::ReplaceRaw { seq, raw } => {
+                view.get(*seq).map_or(Ok(()), |entry| check_raw(op, &entry, raw))?;
+            }
+            Action::Keep(_) | Action::Drop(_) => {}
+            Action::Unknown(kind) => {
+                return Err(PlanViolation::UnknownOperation { op, kind: *kind });
+            }
+            // A kind that the contract has gained and the law has not: refused until it has.
+            _ => return Err(PlanViolation::UnknownOperation { op, kind: 0 }),
+        }
+    }
+    Ok(())
+}
+
+/// How far the operations have come.
+struct PlanWalk {
+    len: u64,
+    last_start: u64,
+    reached: u64,
+}
+
+impl PlanWalk {
+    fn step(&mut self, op: usize, action: &Action) -> Result<(), PlanViolation> {
+        let range = action.range();
+        let (start, end) = (range.start, range.end);
+        if start > end {
+            return Err(PlanViolation::InvertedRange { op, start, end });
+        }
+        // `seq + 1` of a replacement saturates, so the start is looked at for itself.
+        if end > self.len || (start >= self.len && start < end) || is_endless(action) {
+            return Err(PlanViolation::OutOfRange { op, start, end, len: self.len });
+        }
+        if start == end {
+            // What stands for nothing stands where it is written; a lower number means nothing.
+            self.reached = self.reached.max(start);
+            return Ok(());
+        }
+        if start < self.reached {
+            let reached = self.reached;
+            return Err(if start < self.last_start {
+                PlanViolation::OutOfOrder { op, start, reached }
+            } else {
+                PlanViolation::Overlap { op, start, reached }
+            });
+        }
+        (self.last_start, self.reached) = (start, end);
+        Ok(())
+    }
+}
+
+/// Whether a replacement names the one position whose range cannot be written.
+fn is_endless(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::ReplaceText { seq: u64::MAX, .. } | Action::ReplaceRaw { seq: u64::MAX, .. }
+    )
+}
+
+fn check_insert(op: usize, role: Role, text: &str) -> Result<(), PlanViolation> {
+    if !matches!(role, Role::User | Role::Assistant) {
+        return Err(PlanViolation::BadInsertRole { op, role });
+    }
+    if text.trim().is_empty() { Err(PlanViolation::EmptyText { op }) } else { Ok(()) }
+}
+
+/// A message may lose its words only where calls are left of it.
+fn check_text(op: usize, entry: &Entry<'_>, text: &str) -> Result<(), PlanViolation> {
+    let says_nothing = text.trim().is_empty() && !entry.has(Flags::TOOL_CALLS);
+    if says_nothing { Err(PlanViolation::EmptyText { op }) } else { Ok(()) }
+}
+
+fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolation> {
+    let seq = entry.seq();
+    let now = RewriteHead::parse(raw).map_err(|error| PlanViolation::InvalidRewrite {
+        op,
+        seq,
+        reason: error.to_string(),
+    })?;
+    let was = RewriteHead::parse(entry.raw()).unwrap_or_default();
+    if was.speaker() != now.speaker() {
+        let (was, now) = (was.speaker().to_owned(), now.speaker().to_owned());
+        return Err(PlanViolation::RewriteChangedRole { op, seq, was, now });
+    }
+    let (old, new) = (entry.message(), Message::parse(raw, ""));
+    if was.tool_call_id != now.tool_call_id || call_ids(&old) != call_ids(&new) {
+        return Err(PlanViolation::RewriteChangedCalls { op, seq });
+    }
+    let thinking = thinking(&new);
+    if !thinking.is_empty() && thinking != self::thinking(&old) {
+        return Err(PlanViolation::RewriteChangedThinking { op, seq });
+    }
+    if new.blocks.is_empty() || says_nothing(&new) {
+        return Err(PlanViolation::EmptyText { op });
+    }
+    Ok(())
+}
+
+/// The head of a message's JSON: enough to know who speaks and what is answered.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RewriteHead {
+    role: Option<String>,
+    r#type: Option<String>,
+    tool_call_id: Option<String>,
+}
+
+impl RewriteHead {
+    fn parse(raw: &str) -> serde_json::Result<RewriteHead> {
+        serde_json::from_str(raw)
+    }
+
+    /// The role; for an entry that is no message (a summary, a custom one) its type.
+    fn speaker(&self) -> &str {
+        self.role.as_deref().or(self.r#type.as_deref()).unwrap_or("")
+    }
+}
+
+fn call_ids<'m>(message: &'m Message<'_>) -> Vec<&'m str> {
+    let id = |block: &'m ContentBlock<'_>| match block {
+        ContentBlock::ToolCall(call) => Some(call.id.as_ref()),
+        _ => None,
+    };
+    message.blocks.iter().filter_map(id).collect()
+}
+
+fn thinking<'m>(message: &'m Message<'_>) -> Vec<&'m ContentBlock<'m>> {
+    message.blocks.iter().filter(|block| matches!(block, ContentBlock::Thinking { .. })).collect()
+}
+
+fn says_nothing(message: &Message<'_>) -> bool {
+    let is_blank = |block: &ContentBlock<'_>| matches!(block, ContentBlock::Text(text) if text.trim().is_empty());
+    message.blocks.iter().all(is_blank)
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::Op;
+    use ctxhost_engine_api::testing::generate::{Script, rewrite_raw};
+
+    use super::*;
+
+    fn verdict(build: impl FnOnce(&mut Plan)) -> Result<(), PlanViolation> {
+        let generated = Script::new()
+            .user("task")
+            .calls("I look", &["a"])
+            .result("a", "found")
+            .user("so?")
+            .finish();
+        let mut plan = Plan::default();
+        build(&mut plan);
+        check_shape(&generated.transcript(), &plan)
+    }
+
+    fn action(action: Action) -> impl FnOnce(&mut Plan) {
+        move |plan| plan.ops.push(Op { action, note: None })
+    }
+
+    #[test]
+    fn ranges() {
+        let backwards = std::ops::Range { start: 3, end: 1 };
+        assert!(matches!(
+            verdict(action(Action::Keep(backwards))),
+            Err(PlanViolation::InvertedRange { .. })
+        ));
+        assert!(matches!(
+            verdict(action(Action::Keep(2..5))),
+            Err(PlanViolation::OutOfRange { .. })
+        ));
+        for seq in [4, u64::MAX] {
+            let replace = Action::ReplaceText { seq, text: "x".into() };
+            assert!(
+                matches!(verdict(action(replace)), Err(PlanViolation::OutOfRange { .. })),
+                "{seq}"
+            );
+        }
+        assert!(matches!(
+            verdict(action(Action::Drop(9..9))),
+            Err(PlanViolation::OutOfRange { .. })
+        ));
+        assert_eq!(verdict(action(Action::Keep(1..1))), Ok(()));
+    }
+
+    #[test]
+    fn order() {
+        let overlap = verdict(|plan| _ = plan.leave_out(0..3).keep(2..4));
+        assert_eq!(overlap, Err(PlanViolation::Overlap { op: 1, start: 2, reached: 3 }));
+        let order = verdict(|plan| _ = plan.leave_out(2..3).keep(0..1));
+        assert_eq!(order, Err(PlanViolation::OutOfOrder { op: 1, start: 0, reached: 3 }));
+        assert_eq!(verdict(|plan| _ = plan.keep(0..4).insert(Role::User, "note", 0..0)), Ok(()));
+    }
+
+    #[test]
+    fn words_and_kinds() {
+        let insert = |role, text: &str| Action::Insert { role, text: text.into(), covers: 0..1 };
+        let role = Err(PlanViolation::BadInsertRole { op: 0, role: Role::System });
+        assert_eq!(verdict(action(insert(Role::System, "I am the law"))), role);
+        assert_eq!(
+            verdict(action(insert(Role::User, " \n"))),
+            Err(PlanViolation::EmptyText { op: 0 })
+        );
+        assert_eq!(
+            verdict(|plan| _ = plan.replace_text(2, "")),
+            Err(PlanViolation::EmptyText { op: 0 })
+        );
+        assert_eq!(verdict(|plan| _ = plan.replace_text(1, "")), Ok(()));
+        let unknown = Err(PlanViolation::UnknownOperation { op: 0, kind: 9 });
+        assert_eq!(verdict(action(Action::Unknown(9))), unknown);
+    }
+
+    #[test]
+    fn rewrites() {
+        let raw = |seq, raw: &str| verdict(|plan| _ = plan.replace_raw(seq, raw));
+        assert!(matches!(raw(0, "not JSON"), Err(PlanViolation::InvalidRewrite { .. })));
+        let assistant = r#"{"role":"assistant","content":"hello"}"#;
+        assert!(matches!(raw(0, assistant), Err(PlanViolation::RewriteChangedRole { .. })));
+        assert!(matches!(raw(1, assistant), Err(PlanViolation::RewriteChangedCalls { .. })));
+        let result = r#"{"role":"toolResult","toolCallId":"b","content":"x"}"#;
+        assert!(matches!(raw(2, result), Err(PlanViolation::RewriteChangedCalls { .. })));
+        assert_eq!(raw(2, &result.replace(r#""b""#, r#""a""#)), Ok(()));
+        assert_eq!(
+            raw(0, r#"{"role":"user","content":[]}"#),
+            Err(PlanViolation::EmptyText { op: 0 })
+        );
+    }
+
+    #[test]
+    fn thinking_stays_to_the_byte_or_goes() {
+        let raw = r#"{"role":"assistant","content":[
+            {"type":"thinking","thinking":"hm","thinkingSignature":"s"},{"type":"text","text":"x"}]}"#;
+        let mut entry = Script::new().user("task").assistant("x").finish();
+        entry.entries[1].raw = raw.to_owned();
+        let view = entry.transcript();
+        let judge = |raw: &str| {
+            let mut plan = Plan::default();
+            plan.replace_raw(1, raw);
+            check_shape(&view, &plan)
+        };
+        let forged = raw.replace("hm", "hm!");
+        assert_eq!(judge(&forged), Err(PlanViolation::RewriteChangedThinking { op: 0, seq: 1 }));
+        assert_eq!(judge(&raw.replace(r#""x""#, r#""y""#)), Ok(()));
+        assert_eq!(judge(&rewrite_raw(raw, "y")), Ok(()));
+    }
+}

@@ -1,0 +1,252 @@
+//! The wire around every dialect: addresses, keys, timeouts, repetition, frames.
+//!
+//! ```text
+//!  cross_model ─► encode ─► Call ─► send (key, 401) ─► Body ─► frames ─► decoder ─► AssistantMessage
+//!                         ▲        refused, silent, cut, nonsense, empty
+//!                         └─ Patience ◄── only before the first part was heard
+//! ```
+//!
+//! A key is held in a `SecretString`, stands in one header marked as sensitive, and is taken out of
+//! every text that a provider sends back.
+
+mod builder;
+mod call;
+mod errors;
+mod frames;
+mod key;
+mod retry;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+pub use key::{ApiKey, ApiKeyError};
+
+use super::client::{ProviderClient, estimate_tokens};
+use super::connect::ConnectError;
+use super::settings::ProviderSettings;
+use super::windows::parse_window;
+use builder::ClientBuilder;
+use call::{HttpCall, PartSink};
+use ctxhost_dialects::cross_model;
+use ctxhost_dialects::dialect::{Dialect, ModelResponse};
+use ctxhost_dialects::failure::{Classifier, ProviderError};
+use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
+use ctxhost_dialects::request::{ModelRequest, StreamPart};
+use errors::ErrorBuilder;
+use retry::RetryPolicy;
+
+/// Statuses of servers that know no counting: then the estimate has to do.
+const CANNOT_COUNT: [u16; 3] = [404, 405, 501];
+
+/// A provider behind HTTP, in any dialect.
+pub struct HttpClient {
+    name: String,
+    dialect: Box<dyn Dialect>,
+    http: reqwest::Client,
+    base_url: Url,
+    host: String,
+    key: ApiKey,
+    headers: HeaderMap,
+    secrets: Vec<SecretString>,
+    classifier: Arc<Classifier>,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    retry_policy: RetryPolicy,
+}
+
+impl std::fmt::Debug for HttpClient {
+    /// Without anything in which a key may stand.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("HttpClient");
+        debug.field("name", &self.name).field("host", &self.host);
+        debug.field("dialect", &self.dialect.api()).finish_non_exhaustive()
+    }
+}
+
+impl HttpClient {
+    /// A client; nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Setting`], for an address, a proxy, a header or a phrase that is none.
+    pub fn new(
+        name: &str,
+        dialect: Box<dyn Dialect>,
+        key: ApiKey,
+        settings: &ProviderSettings,
+    ) -> Result<HttpClient, ConnectError> {
+        let builder = ClientBuilder { provider: name, settings };
+        let base_url = builder.base_url()?;
+        let (headers, secrets) = builder.headers()?;
+        let port = base_url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(HttpClient {
+            name: name.to_owned(),
+            dialect,
+            http: builder.http(&base_url)?,
+            host: format!("{}{port}", base_url.host_str().unwrap_or_default()),
+            base_url,
+            key,
+            headers,
+            secrets,
+            classifier: builder.classifier()?,
+            first_byte_timeout: Duration::from_millis(settings.first_byte_timeout_ms),
+            idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            retry_policy: RetryPolicy::from_settings(settings),
+        })
+    }
+
+    /// The request, with messages that this model may see.
+    fn adapt_request(&self, request: &ModelRequest) -> ModelRequest {
+        let messages =
+            cross_model::adapt_messages(&request.messages, self.api(), &self.name, &request.model);
+        // By its fields, so that no message is copied only to be replaced.
+        ModelRequest {
+            model: request.model.clone(),
+            system: request.system.clone(),
+            messages,
+            tools: request.tools.clone(),
+            max_output_tokens: request.max_output_tokens,
+            window_tokens: request.window_tokens,
+            thinking: request.thinking,
+            temperature: request.temperature,
+            cache_key: request.cache_key.clone(),
+        }
+    }
+
+    fn error_builder<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> ErrorBuilder<'a> {
+        let secrets = self.secrets.iter().chain(key).cloned().collect();
+        let classifier = &self.classifier;
+        ErrorBuilder { provider: &self.name, model, host: &self.host, secrets, classifier }
+    }
+
+    /// Says of a message that this provider gave it, now: only the same model may read it again.
+    fn stamp(&self, message: &mut ChatMessage, model: &str) {
+        match message {
+            ChatMessage::User(message) => message.timestamp = now_ms(),
+            ChatMessage::ToolResult(message) => message.timestamp = now_ms(),
+            ChatMessage::Assistant(message) => {
+                message.provider.clone_from(&self.name);
+                model.clone_into(&mut message.model);
+                message.timestamp = now_ms();
+            }
+        }
+    }
+
+    fn assistant_message(&self, answer: ModelResponse, model: &str) -> AssistantMessage {
+        let response_model = Some(answer.model).filter(|other| other != model).unwrap_or_default();
+        AssistantMessage {
+            content: answer.content,
+            api: self.api().to_owned(),
+            provider: self.name.clone(),
+            model: model.to_owned(),
+            response_model,
+            response_id: answer.response_id,
+            usage: answer.usage,
+            stop_reason: answer.stop_reason,
+            raw_stop_reason: answer.raw_stop_reason,
+            error_message: None,
+            timestamp: now_ms(),
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl ProviderClient for HttpClient {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn api(&self) -> &'static str {
+        self.dialect.api()
+    }
+
+    fn generate<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+    ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
+        Box::pin(async move {
+            let request = self.adapt_request(request);
+            let call = HttpCall {
+                path: self.dialect.path(&request),
+                headers: self.dialect.headers(&request),
+                body: self.dialect.encode(&request).to_string(),
+                model: request.model,
+            };
+            let heard = Mutex::new(PartSink::new(parts));
+            let attempt = || async { self.attempt(&call, &mut *heard.lock().await).await };
+            let answer = self.retry_policy.run(attempt).await?;
+            Ok(self.assistant_message(answer, &call.model))
+        })
+    }
+
+    fn count_tokens<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+    ) -> BoxFuture<'a, Result<u64, ProviderError>> {
+        Box::pin(async move {
+            let request = self.adapt_request(request);
+            let Some((path, body)) = self.dialect.count_request(&request) else {
+                return Ok(estimate_tokens(&request));
+            };
+            let headers = self.dialect.headers(&request);
+            let call =
+                HttpCall { path, headers, body: body.to_string(), model: request.model.clone() };
+            let counted = |answer: &Value| Ok(self.dialect.parse_count(answer));
+            match self.retry_policy.run(|| self.ask_json(&call, counted)).await {
+                Ok(count) => Ok(count.unwrap_or_else(|| estimate_tokens(&request))),
+                Err(error) if error.status.is_some_and(|it| CANNOT_COUNT.contains(&it)) => {
+                    Ok(estimate_tokens(&request))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn query_window<'a>(
+        &'a self,
+        model: &'a str,
+    ) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
+        Box::pin(async move {
+            let Some((path, body)) = self.dialect.window_query(model) else { return Ok(None) };
+            let request = ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
+            let headers = self.dialect.headers(&request);
+            let body = body.map(|body| body.to_string()).unwrap_or_default();
+            let call = HttpCall { path, headers, body, model: request.model };
+            self.ask_json(&call, |answer| Ok(parse_window(answer, &call.model))).await
+        })
+    }
+
+    fn compact<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+    ) -> BoxFuture<'a, Result<Option<Vec<ChatMessage>>, ProviderError>> {
+        Box::pin(async move {
+            let request = self.adapt_request(request);
+            let Some((path, body)) = self.dialect.compact_request(&request) else {
+                return Ok(None);
+            };
+            let headers = self.dialect.headers(&request);
+            let call = HttpCall { path, headers, body: body.to_string(), model: request.model };
+            let compacted = |answer: &Value| self.dialect.parse_compaction(answer);
+            let mut messages = self.retry_policy.run(|| self.ask_json(&call, compacted)).await?;
+            messages.iter_mut().for_each(|message| self.stamp(message, &call.model));
+            Ok(Some(messages))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! What one message says that could be lost.
+//!
+//! | category | a fact is |
+//! |---|---|
+//! | asks | a message of the person that is more than a nod |
+//! | paths, ids | a name as the engines know it, or the path of a file inside a project |
+//! | commands | the command of a call, or one that the person ran |
+//! | numbers | a number with a unit |
+//! | failures | the answer of a call or command that failed |
+//!
+//! Of an ask, a command and a failure the beginning counts: it is what a summary quotes.
+
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::{Entry, EntryKind, PlanItem};
+use ctxhost_engine_kit::{calls, summary};
+use regex::Regex;
+use serde_json::Value;
+
+use super::matching::normalize;
+use super::names::{calls_of, is_path, names_in_clean, texts_of};
+use super::{Category, redact};
+
+/// The beginning of something long by which it is known, in characters: about a line.
+const BEGINNING_CHARS: usize = 80;
+/// What is shown of something long, in characters: two lines of a terminal.
+const SHOWN_CHARS: usize = 160;
+
+/// A number with a unit. The units are those of times, sizes, shares and counts of a programmer's day.
+const NUMBER: &str = r"(?i)(?:^|[^\w.,%-])([+-]?\d[\d,_]*(?:\.\d+)?)[ \u{a0}]?(%|(?:percent|µs|us|ns|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|[kmgt]i?b|bytes?|chars|characters|tokens?|lines?|files?|tests?|passed|failed|errors?|warnings?|entries|rows|requests?|times|px|fps|x)\b)";
+
+static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NUMBER).ok());
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fact {
+    pub(super) category: Category,
+    /// As it is shown.
+    pub(super) text: String,
+    /// As it is compared.
+    pub(super) key: String,
+    /// Whether the key is only the beginning of it.
+    pub(super) is_beginning: bool,
+}
+
+/// What a message says, without secrets.
+#[derive(Debug)]
+pub(super) struct Statement {
+    /// Its texts, and those in the arguments of its calls.
+    texts: Vec<String>,
+    /// What only its place in the conversation tells: asks, commands, failures.
+    acts: Vec<Fact>,
+}
+
+impl Statement {
+    /// The statement of an item.
+    pub(super) fn from_item(item: &PlanItem<'_>) -> Statement {
+        let mut texts = texts_of(item);
+        let mut acts: Vec<Fact> = calls_of(item)
+            .iter()
+            .filter_map(|call| excerpt_fact(Category::Commands, &calls::command_argument(call)?))
+            .collect();
+        if let PlanItem::Kept(entry) = item {
+            if entry.kind() == EntryKind::Bash
+                && let Some(command) = command_of_person(entry)
+            {
+                acts.extend(excerpt_fact(Category::Commands, &command));
+                texts.push(command);
+            }
+            let is_ask = entry.is_user_message() && !summary::is_assent(entry.text());
+            acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
+            let has_failed = calls::has_failed(entry);
+            acts.extend(
+                has_failed.then(|| excerpt_fact(Category::Failures, entry.text())).flatten(),
+            );
+        }
+        let texts = texts.iter().map(|text| redact(text).into_owned()).collect();
+        Statement { texts, acts }
+    }
+
+    /// All that it says, names before numbers.
+    pub(super) fn facts(&self) -> Vec<Fact> {
+        let mut facts = self.acts.clone();
+        for name in self.texts.iter().flat_map(|text| names_in_clean(text)) {
+            let category = if is_path(&name) { Category::Paths } else { Category::Ids };
+            facts.push(Fact { category, key: normalize(&name), text: name, is_beginning: false });
+        }
+        facts.extend(self.numbers());
+        facts
+    }
+
+    /// The measured numbers in it.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Fact> {
+        let texts = self.texts.iter().map(String::as_str);
+        let found = texts
+            .flat_map(|text| NUMBERS.iter().flat_map(move |pattern| pattern.captures_iter(text)));
+        found.filter_map(|parts| Some(number(parts.get(1)?.as_str(), parts.get(2)?.as_str())))
+    }
+
+    /// Its texts.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
+    }
+}
+
+fn number(digits: &str, unit: &str) -> Fact {
+    let digits = digits.replace([',', '_'], "");
+    let text = format!("{digits} {}", unit.to_lowercase());
+    Fact { category: Category::Numbers, key: text.clone(), text, is_beginning: false }
+}
+
+/// A fact that is known by its beginning; none where nothing is said.
+fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
+    let text = redact(text);
+    let whole = normalize(&text);
+    let key: String = whole.chars().take(BEGINNING_CHARS).collect();
+    let is_beginning = key.len() < whole.len();
+    let shown = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text: String = shown.chars().take(SHOWN_CHARS).collect();
+    if text.len() < shown.len() {
+        text.push('…');
+    }
+    (!key.is_empty()).then_some(Fact { category, text, key, is_beginning })
+}
+
+/// The command of an entry that the person ran.
+fn command_of_person(entry: &Entry<'_>) -> Option<String> {
+    let raw: Value = serde_json::from_str(entry.raw()).ok()?;
+    raw.get("command")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(text: &str) -> Vec<String> {
+        let statement = Statement { texts: vec![text.into()], acts: Vec::new() };
+        statement.numbers().map(|fact| fact.text).collect()
+    }
+
+    #[test]
+    fn a_number_is_measured_where_a_unit_follows() {
+        assert_eq!(
+            numbers("took 1,204.5 ms, 12ms and 87% of 3 GiB"),
+            ["1204.5 ms", "12 ms", "87 %", "3 gib"]
+        );
+        assert_eq!(
+            numbers("214 passed; 0 failed; -3 % (2x)"),
+            ["214 passed", "0 failed", "-3 %", "2 x"]
+        );
+        assert_eq!(
+            numbers("version 1.2.3 at line 40, 0x1f, e2s, %-28s, 7 dwarfs"),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn something_long_is_known_by_its_beginning() {
+        let fact = excerpt_fact(Category::Asks, &format!("Do\n  {}", "it ".repeat(200))).unwrap();
+        assert!(fact.is_beginning && fact.key.starts_with("do it it"));
+        assert_eq!(fact.key.chars().count(), BEGINNING_CHARS);
+        assert!(fact.text.ends_with('…'));
+        assert_eq!(excerpt_fact(Category::Asks, " \n"), None);
+        let secret = excerpt_fact(Category::Commands, "login --token=abcdef123456").unwrap();
+        assert_eq!(secret.text, "login --token=[redacted:credential]");
+    }
+}

@@ -1,0 +1,166 @@
+//! A gate: the least that a compaction has to keep, or it is not applied.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Category, CategoryShare, RetentionReport};
+
+/// What is lost is named in a refusal, but not all of it.
+const NAMED_LOSSES: usize = 3;
+
+/// Rules that all have to hold. Without any, every compaction passes.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct QualityGate {
+    rules: Vec<GateRule>,
+}
+
+/// The least that must be kept of a category: `paths >= 0.95`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateRule {
+    category: Category,
+    least: f64,
+}
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateRuleError {
+    /// It is not made like one.
+    #[error("{rule:?} is no rule of a gate; write it like \"paths >= 0.95\"")]
+    Form {
+        /// The text.
+        rule: String,
+    },
+    /// Nothing is counted under this name.
+    #[error("{name:?} is nothing that a compaction is measured by")]
+    Category {
+        /// The name.
+        name: String,
+    },
+    /// The least is no share.
+    #[error("{least:?} is no share; write a number from 0 to 1")]
+    Least {
+        /// What stands there.
+        least: String,
+    },
+}
+
+/// A rule that a compaction broke.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateFailure {
+    rule: GateRule,
+    share: CategoryShare,
+    lost: Vec<String>,
+}
+
+impl QualityGate {
+    /// Whether a compaction passes.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that it breaks.
+    pub fn check(&self, survival: &RetentionReport) -> Result<(), GateFailure> {
+        let breaks = |rule: &&GateRule| survival.shares.of(rule.category).ratio() < rule.least;
+        let Some(rule) = self.rules.iter().find(breaks) else { return Ok(()) };
+        let lost = survival.lost.iter().filter(|lost| lost.category == rule.category);
+        let lost = lost.take(NAMED_LOSSES).map(|lost| lost.text.clone()).collect();
+        Err(GateFailure { rule: *rule, share: survival.shares.of(rule.category), lost })
+    }
+}
+
+impl TryFrom<Vec<String>> for QualityGate {
+    type Error = GateRuleError;
+
+    fn try_from(rules: Vec<String>) -> Result<QualityGate, GateRuleError> {
+        let rules = rules.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?;
+        Ok(QualityGate { rules })
+    }
+}
+
+impl From<QualityGate> for Vec<String> {
+    fn from(gate: QualityGate) -> Vec<String> {
+        gate.rules.iter().map(GateRule::to_string).collect()
+    }
+}
+
+impl FromStr for GateRule {
+    type Err = GateRuleError;
+
+    fn from_str(text: &str) -> Result<GateRule, GateRuleError> {
+        let form = || GateRuleError::Form { rule: text.to_owned() };
+        let (name, least) = text.split_once(">=").ok_or_else(form)?;
+        let (name, least) = (name.trim(), least.trim());
+        let unknown = || GateRuleError::Category { name: name.to_owned() };
+        let category = Category::from_name(name).ok_or_else(unknown)?;
+        let share = least.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        let least = share.ok_or_else(|| GateRuleError::Least { least: least.to_owned() })?;
+        Ok(GateRule { category, least })
+    }
+}
+
+impl std::fmt::Display for GateRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} >= {:?}", self.category.name(), self.least)
+    }
+}
+
+impl std::fmt::Display for GateFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let GateFailure { rule, share, lost } = self;
+        let (name, least) = (rule.category.name(), rule.least);
+        let (CategoryShare { kept, total }, ratio) = (share, share.ratio());
+        write!(f, "it keeps {kept} of {total} {name} ({ratio:.2}) and the gate wants {least:.2}")?;
+        match lost.as_slice() {
+            [] => Ok(()),
+            lost => write!(f, "; lost: {}", lost.join(" | ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LostFact, Shares};
+    use super::*;
+
+    fn gate(rules: &[&str]) -> Result<QualityGate, GateRuleError> {
+        QualityGate::try_from(rules.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn rules_are_read_and_written() {
+        let rules = gate(&["paths>=0.95", " asks  >= 1"]).unwrap();
+        assert_eq!(Vec::from(rules), ["paths >= 0.95", "asks >= 1.0"]);
+        let category = GateRuleError::Category { name: "path".into() };
+        assert_eq!(gate(&["path >= 0.9"]), Err(category));
+        for (wrong, least) in [("ids >= 95", "95"), ("ids >= nan", "nan"), ("ids >= ", "")] {
+            assert_eq!(
+                gate(&[wrong]),
+                Err(GateRuleError::Least { least: least.into() }),
+                "{wrong}"
+            );
+        }
+        assert!(matches!(gate(&["ids > 1"]), Err(GateRuleError::Form { .. })));
+    }
+
+    #[test]
+    fn the_first_broken_rule_is_named_with_what_was_lost() {
+        let mut survival = RetentionReport {
+            shares: Shares { paths: CategoryShare { kept: 1, total: 3 }, ..Shares::default() },
+            lost: Vec::new(),
+        };
+        for text in ["a/b.rs", "c/d.rs"] {
+            let (category, text) = (Category::Paths, text.into());
+            survival.lost.push(LostFact { category, text, entry: "e".into() });
+        }
+        let judged = |rules: &[&str]| {
+            gate(rules).unwrap().check(&survival).map_err(|breach| breach.to_string())
+        };
+        assert_eq!(judged(&[]), Ok(()));
+        assert_eq!(judged(&["paths >= 0.33", "asks >= 1.0"]), Ok(()), "nothing asked, none lost");
+        assert_eq!(
+            judged(&["paths >= 0.95"]).unwrap_err(),
+            "it keeps 1 of 3 paths (0.33) and the gate wants 0.95; lost: a/b.rs | c/d.rs"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! The ledger against made-up conversations: what is kept is kept, what is gone is gone.
+
+use ctxhost_engine_api::testing::TranscriptBuilder;
+use ctxhost_engine_api::testing::generate::transcripts;
+use ctxhost_engine_api::{Plan, Role};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+/// What happens in one step of a made-up conversation.
+#[derive(Clone, Debug)]
+enum Step {
+    Asks(String),
+    Answers(String),
+    Runs(String, String, bool),
+}
+
+/// Few words, so that the same thing is said more than once.
+fn words() -> impl Strategy<Value = String> {
+    const WORDS: [&str; 10] = [
+        "fix src/cart/total.rs",
+        "src/cart/total.rs took 12.5 ms",
+        "commit deadbeefcafe01",
+        "see https://example.com/a?b=1",
+        "/srv/app/main.rs holds 1,204 lines",
+        "87%",
+        "ok",
+        "password=hunter2hunter2",
+        "error[E0308]: mismatched types",
+        "日本語 /srv/データ",
+    ];
+    proptest::collection::vec(select(WORDS.as_slice()), 1..4).prop_map(|words| words.join(" and "))
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        words().prop_map(Step::Asks),
+        words().prop_map(Step::Answers),
+        (words(), words(), any::<bool>()).prop_map(|(run, out, fails)| Step::Runs(run, out, fails)),
+    ];
+    proptest::collection::vec(step, 0..12)
+}
+
+fn played(steps: &[Step]) -> Transcript {
+    let mut talk = TranscriptBuilder::new();
+    for (number, step) in steps.iter().enumerate() {
+        let id = number.to_string();
+        match step {
+            Step::Asks(text) => talk.user(text),
+            Step::Answers(text) => talk.assistant(text),
+            Step::Runs(command, output, fails) => {
+                let arguments = serde_json::json!({ "command": command }).to_string();
+                talk.calls(&[(&id, "shell", &arguments)]);
+                match fails {
+                    true => talk.failure(&id, "shell", output),
+                    false => talk.result(&id, "shell", output),
+                }
+            }
+        };
+    }
+    talk.transcript()
+}
+
+fn survey_plan(before: &Transcript, plan: &Plan) -> RetentionReport {
+    measure_retention(before, &plan.project(before))
+}
+
+/// Keeps the entries whose flag is set.
+fn keeping(flags: &[bool]) -> Plan {
+    let mut plan = Plan::default();
+    for (at, _) in flags.iter().enumerate().filter(|(_, is_kept)| **is_kept) {
+        plan.keep(at as u64..at as u64 + 1);
+    }
+    plan
+}
+
+fn check_whole(before: &Transcript) -> Result<(), TestCaseError> {
+    let all = survey_plan(before, &Plan::keep_all(before.len()));
+    let none = survey_plan(before, &Plan::default());
+    for category in Category::ALL {
+        let (kept, lost) = (all.shares.of(category), none.shares.of(category));
+        prop_assert_eq!(kept.kept, kept.total);
+        prop_assert_eq!(lost, CategoryShare { kept: 0, total: kept.total });
+        let listed = none.lost.iter().filter(|lost| lost.category == category).count() as u64;
+        prop_assert_eq!(listed, kept.total, "what is lost is listed");
+    }
+    prop_assert!(all.lost.is_empty());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn all_is_kept_where_all_stays_and_nothing_where_nothing_does(steps in steps()) {
+        check_whole(&played(&steps))?;
+    }
+
+    #[test]
+    fn so_it_is_with_any_transcript(generated in transcripts()) {
+        check_whole(&generated.transcript())?;
+    }
+
+    #[test]
+    fn who_keeps_more_loses_nothing_more(
+        steps in steps(),
+        flags in proptest::collection::vec((any::<bool>(), any::<bool>()), 24),
+    ) {
+        let before = played(&steps);
+        let flags = flags.get(..before.len()).unwrap_or(&[]);
+        let less: Vec<bool> = flags.iter().map(|(a, b)| *a && *b).collect();
+        let more: Vec<bool> = flags.iter().map(|(a, _)| *a).collect();
+        let (less, more) = (survey_plan(&before, &keeping(&less)), survey_plan(&before, &keeping(&more)));
+        for category in Category::ALL {
+            prop_assert!(less.shares.of(category).kept <= more.shares.of(category).kept);
+        }
+        prop_assert!(more.lost.iter().all(|lost| less.lost.contains(lost)));
+    }
+
+    #[test]
+    fn no_list_holds_a_secret(steps in steps()) {
+        let survival = survey_plan(&played(&steps), &Plan::default());
+        prop_assert!(survival.lost.iter().all(|lost| !lost.text.contains("hunter2")));
+    }
+}
+
+fn coding() -> Transcript {
+    let mut talk = TranscriptBuilder::new();
+    talk.user("Find out why src/cart/total.rs panics");
+    talk.calls(&[("a", "shell", r#"{"command":"cargo test -p cart"}"#)]);
+    talk.failure("a", "shell", "called `Option::unwrap()` on a `None` value");
+    talk.assistant("It fails after 12.5 ms in commit deadbeefcafe01.");
+    talk.user("ok").assistant("Anything else?");
+    talk.transcript()
+}
+
+#[test]
+fn a_summary_keeps_what_it_says() {
+    let before = coding();
+    let mut plan = Plan::default();
+    let summary = "The person: find out why src/cart/total.rs panics.\nRan `cargo test -p cart`, \
+                   12.5ms, it failed: Called `Option::unwrap()` on a `None`  value";
+    plan.insert(Role::User, summary, 0..4).keep(4..6);
+    let survival = survey_plan(&before, &plan);
+    let one = CategoryShare { kept: 1, total: 1 };
+    let ids = CategoryShare { kept: 0, total: 1 };
+    let shares = Shares { asks: one, paths: one, commands: one, ids, numbers: one, failures: one };
+    assert_eq!(survival.shares, shares);
+    assert!((survival.shares.mean() - 5.0 / 6.0).abs() < 1e-9);
+    assert!((Shares::default().mean() - 1.0).abs() < 1e-9);
+    let [lost] = survival.lost.as_slice() else { panic!("{:?}", survival.lost) };
+    assert_eq!((lost.category, lost.text.as_str()), (Category::Ids, "DEADBEEFCAFE01"));
+    assert_eq!(lost.entry, before.get(3).unwrap().id());
+}
+
+#[test]
+fn the_entry_named_is_the_last_of_the_conversation_and_not_a_summary() {
+    let mut talk = TranscriptBuilder::new();
+    talk.assistant("src/a.rs").assistant("src/a.rs again").summary("about src/a.rs and src/b.rs");
+    let before = talk.transcript();
+    let lost = measure_retention(&before, &[]).lost;
+    let entry = |at| before.get(at).unwrap().id().to_owned();
+    let found: Vec<_> = lost.into_iter().map(|lost| (lost.text, lost.entry)).collect();
+    assert_eq!(found, [("src/a.rs".into(), entry(1)), ("src/b.rs".into(), entry(2))]);
+}
+
+#[test]
+fn a_shortened_result_loses_what_it_no_longer_shows() {
+    let before = coding();
+    let mut plan = Plan::default();
+    plan.keep(0..2).replace_text(2, "[old output left out]").keep(2 + 1..6);
+    let shares = survey_plan(&before, &plan).shares;
+    assert_eq!(shares.failures, CategoryShare { kept: 0, total: 1 });
+    assert_eq!(shares.commands, CategoryShare { kept: 1, total: 1 });
+}
+
+#[test]
+fn shares_are_written_as_they_are_read() {
+    let shares = measure_retention(&coding(), &[]).shares;
+    let json = serde_json::to_string(&shares).unwrap();
+    assert!(json.starts_with(r#"{"asks":{"kept":0,"total":1},"paths":"#), "{json}");
+    assert_eq!(serde_json::from_str::<Shares>(&json).unwrap(), shares);
+    assert_eq!(serde_json::from_str::<Shares>("{}").unwrap(), Shares::default());
+}

@@ -1,0 +1,143 @@
+//! Where a new engine gets its one dependency from: a source tree, a repository or a registry.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ctxhost_engine_api::border::EngineMetadata;
+
+/// The name of the package.
+const PACKAGE: &str = "ctxhost-engine-api";
+
+/// Where `ctxhost-engine-api_source` comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiSource {
+    /// A folder with its sources.
+    Path(PathBuf),
+    /// A git repository that holds it.
+    Git(String),
+    /// A version of the registry.
+    Version(String),
+}
+
+/// Why that is nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiSourceError {
+    /// No version, no URL, and no folder either.
+    #[error(
+        "{text:?} is no place for {PACKAGE}; name the folder that holds its Cargo.toml, a git URL, or a version such as 1.0"
+    )]
+    NotFound {
+        /// What was given.
+        text: String,
+    },
+    /// The folder holds something else.
+    #[error("{} is not the package {PACKAGE}; name the folder engine-api of the sources of ctxhost", folder.display())]
+    OtherPackage {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+impl ApiSource {
+    /// What works most likely: the source tree that this program was built from, while it is there, else
+    /// the version that this program speaks.
+    pub fn default_source() -> ApiSource {
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine-api");
+        match beside.canonicalize() {
+            Ok(folder) if is_engine_api(&folder) => ApiSource::Path(folder),
+            _ => ApiSource::Version(spoken_version()),
+        }
+    }
+
+    /// The dependency as the inside of an inline table of a Cargo.toml.
+    pub(super) fn dependency(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        match self {
+            ApiSource::Path(folder) => format!("path = {}", quoted(&folder.to_string_lossy())),
+            ApiSource::Git(url) => format!("git = {}", quoted(url)),
+            ApiSource::Version(version) => format!("version = {}", quoted(version)),
+        }
+    }
+}
+
+impl fmt::Display for ApiSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApiSource::Path(folder) => write!(f, "path {}", folder.display()),
+            ApiSource::Git(url) => write!(f, "git {url}"),
+            ApiSource::Version(version) => write!(f, "version {version}"),
+        }
+    }
+}
+
+impl FromStr for ApiSource {
+    type Err = ApiSourceError;
+
+    fn from_str(text: &str) -> Result<Self, ApiSourceError> {
+        if is_version(text) {
+            return Ok(ApiSource::Version(text.into()));
+        }
+        if text.contains("://") {
+            return Ok(ApiSource::Git(text.into()));
+        }
+        match Path::new(text).canonicalize() {
+            Ok(folder) if is_engine_api(&folder) => Ok(ApiSource::Path(folder)),
+            Ok(folder) => Err(ApiSourceError::OtherPackage { folder }),
+            Err(_) => Err(ApiSourceError::NotFound { text: text.into() }),
+        }
+    }
+}
+
+/// Major and minor of the API that this program was built with.
+fn spoken_version() -> String {
+    let version = EngineMetadata::current().api;
+    version.rsplit_once('.').map_or(version.clone(), |(minor, _)| minor.to_owned())
+}
+
+/// One to three numbers.
+fn is_version(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split('.').count() <= 3 && text.split('.').all(is_number)
+}
+
+fn is_engine_api(folder: &Path) -> bool {
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = manifest.parse().unwrap_or_default();
+    let name = manifest.get("package").and_then(|package| package.get("name"));
+    name.and_then(toml::Value::as_str) == Some(PACKAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_urls_and_folders_are_told_apart() {
+        let version = ApiSource::Version("1.0".into());
+        assert_eq!("1.0".parse(), Ok(version.clone()));
+        assert_eq!(version.dependency(), r#"version = "1.0""#);
+        let git: ApiSource = "https://example.org/ctxhost.git".parse().unwrap();
+        assert_eq!(git.dependency(), r#"git = "https://example.org/ctxhost.git""#);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine-api");
+        let path: ApiSource = folder.to_str().unwrap().parse().unwrap();
+        assert_eq!(path, ApiSource::default_source());
+        assert_eq!(path.dependency(), format!("path = {:?}", folder.canonicalize().unwrap()));
+    }
+
+    #[test]
+    fn a_place_without_the_package_is_refused() {
+        let refused = |text: &str| text.parse::<ApiSource>().unwrap_err();
+        assert!(matches!(refused(env!("CARGO_MANIFEST_DIR")), ApiSourceError::OtherPackage { .. }));
+        for nowhere in ["", "no/such/folder", "1.x", "1.0.0.0"] {
+            assert!(matches!(refused(nowhere), ApiSourceError::NotFound { .. }), "{nowhere:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_quoted() {
+        let odd = ApiSource::Path(PathBuf::from("/a \"b\"/engine-api"));
+        let table: toml::Table = format!("x = {{ {} }}", odd.dependency()).parse().unwrap();
+        assert_eq!(table["x"]["path"].as_str(), Some("/a \"b\"/engine-api"));
+    }
+}

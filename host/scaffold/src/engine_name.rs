@@ -1,0 +1,179 @@
+//! The id of an engine that is to be, checked before anything is written under it.
+
+use std::str::FromStr;
+
+use ctxhost_engine::BUNDLED;
+
+/// The longest id, in characters: the limit of [`Info::id`](ctxhost_engine_api::Info::id).
+const ID_CHARS: usize = 64;
+
+/// Names that cargo, the compiler or the slot understand as something else.
+#[rustfmt::skip]
+const RESERVED: [&str; 62] = [
+    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "build", "const", "continue", "core",
+    "crate", "ctxhost", "ctxhost-engine-api", "deps", "do", "dyn", "else", "enum", "examples", "extern", "false",
+    "final", "fn", "for", "gen", "if", "impl", "in", "incremental", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "none", "override", "priv", "proc-macro", "pub", "ref", "return", "self", "static", "std", "struct",
+    "super", "test", "trait", "true", "try", "type", "typeof", "unsafe", "use", "virtual", "where", "while", "yield",
+];
+
+/// An id in kebab-case: `keep-errors`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineName(String);
+
+/// Why a word is no id for a new engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineNameError {
+    /// It has other characters.
+    #[error(
+        "{text:?} is no engine id; write lower-case letters and digits, words joined by single hyphens, a letter first, such as {suggestion:?}"
+    )]
+    NotKebab {
+        /// What was given.
+        text: String,
+        /// The nearest id.
+        suggestion: String,
+    },
+    /// It is too long.
+    #[error("the engine id {text:?} has {chars} characters; {ID_CHARS} are the most")]
+    TooLong {
+        /// What was given.
+        text: String,
+        /// Its length.
+        chars: usize,
+    },
+    /// It means something else already.
+    #[error("{text:?} is a word of Rust, of cargo or of the slot itself; choose another engine id")]
+    Reserved {
+        /// What was given.
+        text: String,
+    },
+    /// A bundled engine has it.
+    #[error("a bundled engine is called {text:?}; one name means one engine, so choose another id")]
+    Bundled {
+        /// What was given.
+        text: String,
+    },
+}
+
+impl EngineName {
+    /// The id: slot value, package, folder.
+    pub fn id(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of the library, as an identifier: `keep_errors`.
+    pub fn library(&self) -> String {
+        self.0.replace('-', "_")
+    }
+
+    /// The name for people: `Keep errors`.
+    pub fn title(&self) -> String {
+        let words = self.0.replace('-', " ");
+        let mut letters = words.chars();
+        letters.next().map_or_else(String::new, |first| {
+            first.to_uppercase().chain(letters).collect::<String>()
+        })
+    }
+}
+
+impl FromStr for EngineName {
+    type Err = EngineNameError;
+
+    fn from_str(text: &str) -> Result<Self, EngineNameError> {
+        let owned = text.to_owned();
+        if !is_kebab(text) {
+            return Err(EngineNameError::NotKebab { text: owned, suggestion: nearest(text) });
+        }
+        if text.len() > ID_CHARS {
+            return Err(EngineNameError::TooLong { text: owned, chars: text.len() });
+        }
+        if BUNDLED.contains(&text) {
+            return Err(EngineNameError::Bundled { text: owned });
+        }
+        if RESERVED.contains(&text) {
+            return Err(EngineNameError::Reserved { text: owned });
+        }
+        Ok(EngineName(owned))
+    }
+}
+
+/// A letter first, then words of letters and digits between single hyphens. Stricter than what the slot
+/// takes: cargo wants a letter first, and a double hyphen is a slip.
+fn is_kebab(text: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    text.starts_with(|first: char| first.is_ascii_lowercase()) && text.split('-').all(is_word)
+}
+
+/// The id that was probably meant.
+fn nearest(text: &str) -> String {
+    let mut id = String::new();
+    let mut after_lower = false;
+    for letter in text.chars() {
+        if letter.is_ascii_alphanumeric() {
+            if letter.is_ascii_uppercase() && after_lower {
+                id.push('-');
+            }
+            id.push(letter.to_ascii_lowercase());
+        } else if !id.is_empty() && !id.ends_with('-') {
+            id.push('-');
+        }
+        after_lower = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    }
+    let id: String = id.trim_matches('-').chars().take(ID_CHARS).collect();
+    match id.chars().next() {
+        None => "keep-errors".into(),
+        Some(first) if first.is_ascii_digit() => format!("engine-{id}"),
+        Some(_) => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_kebab_case() {
+        for id in ["a", "keep-errors", "e2e", "keep-2-turns"] {
+            assert_eq!(id.parse::<EngineName>().unwrap().id(), id);
+        }
+        let name: EngineName = "keep-errors".parse().unwrap();
+        assert_eq!(
+            (name.library().as_str(), name.title().as_str()),
+            ("keep_errors", "Keep errors")
+        );
+    }
+
+    #[test]
+    fn another_word_is_answered_with_the_id_that_was_meant() {
+        for (text, meant) in [
+            ("KeepErrors", "keep-errors"),
+            ("keep_errors", "keep-errors"),
+            ("keep--errors", "keep-errors"),
+            ("-keep-", "keep"),
+            ("Keep Errors!", "keep-errors"),
+            ("2nd", "engine-2nd"),
+            ("../etc", "etc"),
+            ("", "keep-errors"),
+            ("记忆", "keep-errors"),
+        ] {
+            let suggestion = meant.to_owned();
+            let refused = EngineNameError::NotKebab { text: text.into(), suggestion };
+            assert_eq!(text.parse::<EngineName>(), Err(refused));
+            assert!(meant.parse::<EngineName>().is_ok(), "{meant}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_something_else_are_refused() {
+        let refused = |text: &str| text.parse::<EngineName>().unwrap_err();
+        assert!(matches!(refused("legacy"), EngineNameError::Bundled { .. }));
+        assert!(matches!(refused("head-tail"), EngineNameError::Bundled { .. }));
+        for word in RESERVED {
+            assert!(matches!(refused(word), EngineNameError::Reserved { .. }), "{word}");
+        }
+        assert!(matches!(refused(&"a".repeat(65)), EngineNameError::TooLong { chars: 65, .. }));
+    }
+}

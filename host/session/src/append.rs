@@ -1,0 +1,182 @@
+//! A session grows: each record behind the one where the session stands, in memory only once its store has it.
+
+use ctxhost_files::MAX_LINE_BYTES;
+
+use super::checkpoint;
+use super::compaction::CompactionDraft;
+use super::{
+    NewCompaction, Record, RecordBody, RecordKind, SESSION_VERSION, Session, SessionError,
+    SessionStorage, clock, identity,
+};
+
+impl Session {
+    /// Appends a record where the session stands and answers its id.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be written; session and file are then as they were before.
+    pub fn append(&mut self, body: RecordBody) -> Result<String, SessionError> {
+        self.append_at(body, clock::now_ms())
+    }
+
+    /// Appends a record with a recorded time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn append_at(
+        &mut self,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<String, SessionError> {
+        let id = self.next_id(&body.id_seed(), timestamp_ms);
+        self.append_as(id, body, timestamp_ms)
+    }
+
+    /// Appends a compaction and answers its id. Call [`live`](Self::live) afterwards.
+    ///
+    /// It stands beside the file before it stands in it, so that a kill in between loses no summary:
+    /// see [`recover_compaction`](Self::recover_compaction).
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
+    /// is out of order; otherwise as [`append`](Self::append).
+    pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
+        let contents = self.contents.loaded();
+        let draft = CompactionDraft::prepare(contents, contents.first_task, &compaction)?;
+        let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
+        let id = self.next_id(&draft.id_seed(), timestamp_ms);
+        let record = self.build_record(&id, draft.into_body(&id), timestamp_ms)?;
+        self.store_pending(&compaction, &record);
+        self.append_record(record)?;
+        self.remove_pending();
+        self.update_checkpoint();
+        Ok(id)
+    }
+
+    /// Appends a record of another session with its own time, and under its own id where that is free
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn append_copy(&mut self, record: &Record) -> Result<String, SessionError> {
+        let body = RecordBody::from_record(record)?;
+        let id = match self.contents.loaded().has_id(record.id()) {
+            true => self.next_id(&body.id_seed(), record.timestamp_ms()),
+            false => record.id().to_owned(),
+        };
+        self.append_as(id, body, record.timestamp_ms())
+    }
+
+    pub(super) fn next_id(&self, seed: &str, timestamp_ms: i64) -> String {
+        self.next_id_after(&[], &|_| false, seed, timestamp_ms)
+    }
+
+    /// The id of a record that follows others which are not appended yet; `is_coming` knows theirs.
+    pub(super) fn next_id_after(
+        &self,
+        coming: &[Record],
+        is_coming: &dyn Fn(&str) -> bool,
+        seed: &str,
+        timestamp_ms: i64,
+    ) -> String {
+        let contents = self.contents.loaded();
+        let number = (contents.record_count() + coming.len()).to_string();
+        let time = timestamp_ms.to_string();
+        let parent = coming.last().or_else(|| contents.leaf()).map_or("", Record::id);
+        let seed = [self.header().id(), &number, parent, &time, seed];
+        identity::record_id(&seed, |id| contents.has_id(id) || is_coming(id))
+    }
+
+    pub(super) fn append_as(
+        &mut self,
+        id: String,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<String, SessionError> {
+        let record = self.build_record(&id, body, timestamp_ms)?;
+        self.append_record(record)?;
+        Ok(id)
+    }
+
+    /// The record that a body becomes where the session stands.
+    pub(super) fn build_record(
+        &self,
+        id: &str,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<Record, SessionError> {
+        self.check_writable()?;
+        let parent = self.contents.loaded().leaf().map(Record::id);
+        let record = body.into_record(id, parent, timestamp_ms);
+        let bytes = record.line().len();
+        if bytes > MAX_LINE_BYTES {
+            // Nobody would read it again.
+            let reason = format!("it has {bytes} bytes, and a line has at most {MAX_LINE_BYTES}");
+            return Err(SessionError::Body { reason });
+        }
+        Ok(record)
+    }
+
+    pub(super) fn parse_record_line(line: &str) -> Result<Record, SessionError> {
+        Ok(Record::parse(line).map_err(|reason| SessionError::Body { reason })?.record)
+    }
+
+    pub(super) fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
+        self.contents.load_for_append(&record)?;
+        let (contents, line) = (self.contents.loaded_mut(), record.line());
+        match &mut self.store {
+            SessionStorage::Memory | SessionStorage::ReadOnly => {}
+            SessionStorage::File(journal) if *record.kind() == RecordKind::Compaction => {
+                journal.append_milestone(contents, &[line])?;
+            }
+            SessionStorage::File(journal) => journal.append(contents, line)?,
+            SessionStorage::Backend(keeper) => keeper.append(&[line])?,
+        }
+        self.push(record);
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, record: Record) {
+        self.contents.loaded_mut().push(record);
+        if self.owes_checkpoint {
+            self.update_checkpoint();
+        }
+    }
+
+    /// Notes beside the file what the next turn needs of it, where the file is long enough to be worth it.
+    pub(super) fn update_checkpoint(&mut self) {
+        self.owes_checkpoint = false;
+        let contents = self.contents.loaded_mut();
+        let (Some(compaction), SessionStorage::File(journal)) =
+            (contents.compute_live_base(), &self.store)
+        else {
+            return;
+        };
+        if journal.length_bytes() < self.checkpoint_from_bytes {
+            return;
+        }
+        match checkpoint::write_checkpoint(journal.path(), contents, compaction, self.sealed) {
+            Ok(sealed) => self.sealed = Some(sealed),
+            // It is never needed: the next one who opens the session reads all of it.
+            Err(error) => {
+                tracing::warn!(file = %journal.path().display(), %error, "no checkpoint for this session");
+            }
+        }
+    }
+
+    pub(super) fn check_writable(&self) -> Result<(), SessionError> {
+        let header = self.header();
+        if header.version() > SESSION_VERSION {
+            let name =
+                self.path().map_or_else(|| header.id().to_owned(), |p| p.display().to_string());
+            return Err(SessionError::Newer { name, version: header.version() });
+        }
+        match self.store {
+            SessionStorage::ReadOnly => Err(SessionError::ReadOnly { id: header.id().to_owned() }),
+            SessionStorage::Memory | SessionStorage::File(_) | SessionStorage::Backend(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Claude Code: JSON lines linked by `parentUuid`, with one content block of a reply in each.
+//!
+//! A record of the person holds either words or tool results. Records of one reply share their
+//! `message.id`, also where results of its first calls stand between them; they become one message.
+
+mod branch;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::anthropic::{self, API, PROVIDER};
+use super::block::{joined_text, string};
+use super::draft::ImportDraft;
+use super::json_lines::{JsonRecord, records};
+use super::{ImportError, ImportFormat, ImportedTranscript};
+
+/// Reads a session, or the file of a sub-agent, in which every record is of a side chain.
+pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
+    let mut draft = ImportDraft::new(ImportFormat::ClaudeCode, PROVIDER, API);
+    let read = records(bytes).filter_map(|record| draft.accept(record));
+    let mut records: Vec<JsonRecord> = read.collect();
+    if records.iter().any(|record| is_spoken(record) && !record.is_true("isSidechain")) {
+        records.retain(|record| !record.is_true("isSidechain"));
+    }
+    let taken_back = branch::find_reverted(&records);
+    let mut reader = ClaudeCodeReader { draft, replies: HashMap::new(), read: HashSet::new() };
+    for (record, _) in records.into_iter().zip(taken_back).filter(|(_, is_gone)| !is_gone) {
+        reader.add(record);
+    }
+    reader.draft.finish()
+}
+
+struct ClaudeCodeReader {
+    draft: ImportDraft,
+    /// Where the reply of a `message.id` stands.
+    replies: HashMap<String, usize>,
+    /// The records read so far: a resumed session repeats some.
+    read: HashSet<String>,
+}
+
+impl ClaudeCodeReader {
+    fn add(&mut self, record: JsonRecord) {
+        let id = record.text("sessionId").or_else(|| record.text("session_id"));
+        self.draft.identify(id, record.text("cwd"));
+        if !is_spoken(&record) {
+            if record.text("type").is_none() {
+                self.draft.add_problem(record.line, "a record without a type");
+            }
+            return;
+        }
+        let uuid = record.text("uuid").map(str::to_owned);
+        if uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid))
+            || self.is_passed_over(&record)
+        {
+            return;
+        }
+        let (messages, problems) = (self.draft.len(), self.draft.problem_count());
+        self.add_spoken(record);
+        // A record of which nothing could be used may be repeated whole.
+        if self.draft.len() > messages || self.draft.problem_count() == problems {
+            self.read.extend(uuid);
+        }
+    }
+
+    /// Notes of the agent to its model, and the summary of messages that are here themselves.
+    fn is_passed_over(&self, record: &JsonRecord) -> bool {
+        record.is_true("isMeta")
+            || (record.is_true("isCompactSummary") && self.draft.has_conversation())
+    }
+
+    fn add_spoken(&mut self, mut record: JsonRecord) {
+        let mut message = record.take("message");
+        if message.get("content").is_none() {
+            return self.draft.add_problem(record.line, "a message without content");
+        }
+        if record.text("type") == Some("assistant") {
+            return self.add_reply(&record, message);
+        }
+        let content = message.get_mut("content").map(Value::take).unwrap_or_default();
+        anthropic::add_user(&mut self.draft, record.line, content, record.timestamp_ms());
+    }
+
+    fn add_reply(&mut self, record: &JsonRecord, mut message: Value) {
+        let id = string(&message, "id").map(str::to_owned);
+        let error = record.is_true("isApiErrorMessage").then(|| joined_content(&message));
+        let mut reply = anthropic::reply(&mut self.draft, record.line, &mut message);
+        if let Some(error) = error {
+            // The agent wrote this in the model's place: it names no model and cost nothing.
+            reply.model = None;
+            reply.usage = None;
+            reply.stop_reason = Some("error");
+            reply.error = Some(error);
+        }
+        let begun = id.as_ref().and_then(|id| self.replies.get(id).copied());
+        if let Some(place) = begun {
+            return self.draft.extend_reply(place, reply);
+        }
+        let place = self.draft.add_reply(record.line, reply, record.timestamp_ms());
+        self.replies.extend(id.zip(place));
+    }
+}
+
+fn joined_content(message: &Value) -> String {
+    message.get("content").map(joined_text).unwrap_or_default()
+}
+
+/// Whether the record is one of the person, of a tool or of the model.
+fn is_spoken(record: &JsonRecord) -> bool {
+    matches!(record.text("type"), Some("user" | "assistant"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Claude Code sessions: merged replies, side chains, compactions, prompts taken back.
+
+use serde_json::{Value, json};
+
+use super::super::tests::{CLAUDE_CODE, messages, roles, texts};
+use super::super::{ImportFormat, ImportedTranscript, import_messages};
+
+fn of(records: &[Value]) -> ImportedTranscript {
+    let lines: Vec<String> = records.iter().map(Value::to_string).collect();
+    import_messages(ImportFormat::ClaudeCode, lines.join("\n").as_bytes()).unwrap()
+}
+
+fn user(uuid: &str, parent: Option<&str>, content: impl Into<Value>) -> Value {
+    json!({ "type": "user", "uuid": uuid, "parentUuid": parent,
+            "message": { "role": "user", "content": content.into() } })
+}
+
+fn reply(uuid: &str, parent: &str, id: &str, block: Value) -> Value {
+    json!({ "type": "assistant", "uuid": uuid, "parentUuid": parent,
+            "message": { "id": id, "role": "assistant", "model": "claude-x", "content": [block] } })
+}
+
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn with(mut record: Value, name: &str, value: impl Into<Value>) -> Value {
+    record[name] = value.into();
+    record
+}
+
+#[test]
+fn records_of_one_reply_become_one_message() {
+    let imported = import_messages(ImportFormat::ClaudeCode, CLAUDE_CODE.as_bytes()).unwrap();
+    assert_eq!((imported.id.as_str(), imported.cwd.as_str()), ("s1", "/p"));
+    assert_eq!(imported.model, Some(("anthropic".into(), "claude-x".into())));
+    let start_ms = 1_767_225_600_000_i64;
+    let expected = json!([
+        { "role": "user", "content": [{ "type": "text", "text": "read it" }], "timestamp": start_ms },
+        { "role": "assistant", "content": [
+              { "type": "thinking", "thinking": "hm", "thinkingSignature": "sig" },
+              { "type": "toolCall", "id": "c1", "name": "Read", "arguments": { "path": "a" } },
+          ],
+          "api": "anthropic-messages", "provider": "anthropic", "model": "claude-x",
+          "usage": { "input": 5, "output": 7, "cacheRead": 11, "cacheWrite": 13, "totalTokens": 36,
+                     "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 } },
+          "stopReason": "toolUse", "timestamp": start_ms + 1_000 },
+        { "role": "toolResult", "toolCallId": "c1", "toolName": "Read",
+          "content": [{ "type": "text", "text": "text of a" }], "isError": false,
+          "timestamp": start_ms + 3_000 },
+    ]);
+    assert_eq!(Value::from(messages(&imported)), expected);
+}
+
+#[test]
+fn results_between_the_records_of_a_reply_do_not_split_it() {
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "Read", "input": {} });
+    let result = |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": id }]);
+    let imported = of(&[
+        user("u", None, "go"),
+        reply("a1", "u", "m1", call("c1")),
+        user("r1", Some("a1"), result("c1")),
+        reply("a2", "a1", "m1", call("c2")),
+        user("r2", Some("a2"), result("c2")),
+        reply("a3", "r2", "m2", text("done")),
+    ]);
+    assert_eq!(roles(&imported), "user assistant toolResult toolResult assistant");
+    let calls = messages(&imported)[1]["content"].as_array().unwrap().len();
+    assert_eq!(calls, 2);
+}
+
+#[test]
+fn notes_and_side_chains_are_passed_over() {
+    let imported = of(&[
+        json!({ "type": "file-history-snapshot", "snapshot": {} }),
+        with(user("n", None, "a note"), "isMeta", true),
+        user("u", Some("n"), "go"),
+        with(user("s", Some("u"), "sub task"), "isSidechain", true),
+        with(reply("t", "s", "m9", text("sub reply")), "isSidechain", true),
+        json!({ "type": "attachment", "uuid": "x", "parentUuid": "u" }),
+        reply("a", "x", "m1", text("done")),
+        json!({ "type": "summary", "summary": "title", "leafUuid": "a" }),
+    ]);
+    assert_eq!(texts(&imported), ["go", "done"]);
+    assert_eq!(imported.problems, []);
+}
+
+#[test]
+fn the_file_of_a_sub_agent_is_a_session() {
+    let imported = of(&[
+        with(user("s", None, "sub task"), "isSidechain", true),
+        with(reply("t", "s", "m", text("sub reply")), "isSidechain", true),
+    ]);
+    assert_eq!(texts(&imported), ["sub task", "sub reply"]);
+}
+
+#[test]
+fn the_agents_own_summary_counts_only_where_nothing_else_is_left() {
+    let boundary =
+        json!({ "type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": null });
+    let summary = with(user("s", Some("b"), "summary"), "isCompactSummary", true);
+    let later = user("v", Some("s"), "next");
+    let whole = of(&[user("u", None, "go"), boundary.clone(), summary.clone(), later.clone()]);
+    assert_eq!(texts(&whole), ["go", "next"]);
+    let continued = of(&[boundary, summary, later]);
+    assert_eq!(texts(&continued), ["summary", "next"]);
+}
+
+#[test]
+fn prompts_taken_back_go_with_their_replies() {
+    let imported = of(&[
+        user("u1", None, "one"),
+        reply("a1", "u1", "m1", text("first")),
+        user("u2", Some("a1"), "two, wrong"),
+        reply("a2", "u2", "m2", text("to the wrong one")),
+        user("u3", Some("a2"), "three, wrong too"),
+        user("v2", Some("a1"), "two"),
+        reply("b2", "v2", "m3", text("second")),
+    ]);
+    assert_eq!(texts(&imported), ["one", "first", "two", "second"]);
+}
+
+#[test]
+fn records_that_a_resumed_session_repeats_count_once() {
+    let once = import_messages(ImportFormat::ClaudeCode, CLAUDE_CODE.as_bytes()).unwrap();
+    let twice =
+        import_messages(ImportFormat::ClaudeCode, CLAUDE_CODE.repeat(2).as_bytes()).unwrap();
+    assert_eq!(twice, once);
+    let records = [user("u", Some("x"), "go"), reply("a", "u", "m", text("done"))];
+    assert_eq!(texts(&of(&[records.clone(), records].concat())), ["go", "done"]);
+}
+
+#[test]
+fn an_error_of_the_api_is_no_reply_of_the_model() {
+    let mut error = reply("e", "u", "m2", text("API Error: overloaded"));
+    error["isApiErrorMessage"] = true.into();
+    error["message"]["model"] = "<synthetic>".into();
+    error["message"]["stop_reason"] = "stop_sequence".into();
+    let imported = of(&[user("u", None, "go"), reply("a", "u", "m1", text("hm")), error]);
+    let message = &messages(&imported)[2];
+    assert_eq!(message["stopReason"], "error");
+    assert_eq!(message["errorMessage"], "API Error: overloaded");
+    assert_eq!(message["model"], "claude-x");
+    assert_eq!(imported.model, Some(("anthropic".into(), "claude-x".into())));
+}
+
+#[test]
+fn what_is_wrong_is_noted_with_its_line() {
+    let text = concat!(
+        r#"{"type":"user","uuid":"u","message":{"role":"user","content":"go"}}"#,
+        "\n",
+        r#"{"type":"user","message":"error"}"#,
+        "\n",
+        r#"{"silly":"this"}"#,
+        "\n",
+        r#"{"type":"user","message":{"role":"user","contenst":[]}}"#,
+        "\n",
+        r#""massive error""#,
+        "\n",
+        r#"{"type":"user""#,
+    );
+    let imported = import_messages(ImportFormat::ClaudeCode, text.as_bytes()).unwrap();
+    let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
+    assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6]));
+}

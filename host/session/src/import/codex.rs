@@ -1,0 +1,214 @@
+//! OpenAI Codex: rollouts, JSON lines with a `payload`, in which the items of the API are the truth.
+//!
+//! Events repeat what the items say, for the screen. Only three things are taken from them: which
+//! user items begin a turn of the person, how many turns were taken back, and usage.
+
+mod item;
+
+use serde_json::Value;
+
+use self::item::RolloutItem;
+use super::block::{ReplyUsage, kind, string, text, tokens};
+use super::draft::{ImportDraft, ImportedReply};
+use super::json_lines::{JsonRecord, records};
+use super::openai::PROVIDER;
+use super::{ImportError, ImportFormat, ImportedTranscript};
+
+const API: &str = "openai-responses";
+
+/// Reads a rollout.
+pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
+    let mut reader = RolloutReader::new();
+    for record in records(bytes) {
+        if let Some(record) = reader.draft.accept(record) {
+            reader.add(record);
+        }
+    }
+    reader.draft.finish()
+}
+
+struct RolloutReader {
+    draft: ImportDraft,
+    /// A fork carries the head of the session it came from too; only the first one counts.
+    has_head: bool,
+    /// The reply that the next usage belongs to.
+    answering: Option<usize>,
+    turns: RolloutTurns,
+}
+
+impl RolloutReader {
+    fn new() -> RolloutReader {
+        let draft = ImportDraft::new(ImportFormat::Codex, PROVIDER, API);
+        RolloutReader { draft, has_head: false, answering: None, turns: RolloutTurns::default() }
+    }
+
+    fn add(&mut self, mut record: JsonRecord) {
+        let payload = record.take("payload");
+        let known_ms = record.timestamp_ms();
+        let line = record.line;
+        match record.text("type") {
+            None => self.draft.add_problem(line, "a record without a type"),
+            Some(_) if !payload.is_object() => {
+                self.draft.add_problem(line, "a record without a payload");
+            }
+            Some("session_meta") => self.add_head(&payload, known_ms),
+            Some("turn_context") => self.add_context(&payload),
+            Some("response_item") => self.add_item(line, payload, known_ms),
+            Some("compacted") => self.add_compacted(line, payload, known_ms),
+            Some("event_msg") => self.add_event(line, &payload),
+            // Snapshots of the agent's world, sums of usage, and what newer versions add.
+            Some(_) => {}
+        }
+    }
+
+    fn add_head(&mut self, head: &Value, known_ms: Option<i64>) {
+        if std::mem::replace(&mut self.has_head, true) {
+            return;
+        }
+        let id = string(head, "id").or_else(|| string(head, "session_id"));
+        self.draft.identify(id, string(head, "cwd"));
+        if let Some(provider) = string(head, "model_provider") {
+            self.draft.set_provider(provider);
+        }
+        let instructions = head.get("base_instructions").and_then(|base| string(base, "text"));
+        if let Some(instructions) = instructions.or_else(|| string(head, "instructions")) {
+            self.draft.add_system(instructions.into(), known_ms);
+        }
+    }
+
+    fn add_context(&mut self, context: &Value) {
+        self.draft.identify(None, string(context, "cwd"));
+        if let Some(model) = string(context, "model") {
+            self.draft.set_model(model);
+        }
+    }
+
+    fn add_item(&mut self, line: u64, written: Value, known_ms: Option<i64>) {
+        match item::read_item(&mut self.draft, line, written) {
+            RolloutItem::System(text) => self.draft.add_system(text, known_ms),
+            RolloutItem::User(blocks) => {
+                self.answering = None;
+                self.turns.add_user_message(self.draft.len());
+                self.draft.add_user(line, blocks, known_ms);
+            }
+            RolloutItem::Reply(blocks) => self.add_reply(line, blocks, known_ms),
+            RolloutItem::Result(result) => self.draft.add_result(result, known_ms),
+            RolloutItem::Nothing => {}
+        }
+    }
+
+    /// Joins the items of one reply: those between which nothing else was said.
+    fn add_reply(&mut self, line: u64, blocks: Vec<Value>, known_ms: Option<i64>) {
+        let part = ImportedReply { blocks, ..ImportedReply::default() };
+        if self.draft.newest_role() == "assistant" {
+            return self.draft.extend_reply(self.draft.len() - 1, part);
+        }
+        self.answering = self.draft.add_reply(line, part, known_ms).or(self.answering);
+    }
+
+    /// A compaction stands for messages that are in the file, unless the file begins with it.
+    fn add_compacted(&mut self, line: u64, mut compacted: Value, known_ms: Option<i64>) {
+        self.answering = None;
+        if self.draft.has_conversation() {
+            return;
+        }
+        let items = compacted.get_mut("replacement_history").map(Value::take);
+        match (items, string(&compacted, "message")) {
+            (Some(Value::Array(items)), _) => {
+                items.into_iter().for_each(|item| self.add_item(line, item, known_ms));
+            }
+            (_, Some(summary)) => self.draft.add_user(line, vec![text(summary)], known_ms),
+            _ => self.draft.add_problem(line, "a compaction without history or message"),
+        }
+    }
+
+    fn add_event(&mut self, line: u64, event: &Value) {
+        match kind(event) {
+            "user_message" => self.turns.add_event(),
+            "token_count" => {
+                self.add_usage(event);
+                self.add_window(event.get("info"));
+            }
+            "task_started" => self.add_window(Some(event)),
+            "thread_rolled_back" => self.roll_back(line, event),
+            _ => {}
+        }
+    }
+
+    /// What a prompt may take, as Codex reckons it from its own list of models.
+    fn add_window(&mut self, from: Option<&Value>) {
+        let window = from.and_then(|from| from.get("model_context_window")?.as_u64());
+        if let Some(tokens) = window {
+            self.draft.set_window(tokens);
+        }
+    }
+
+    fn add_usage(&mut self, event: &Value) {
+        let usage = event.get("info").and_then(|info| info.get("last_token_usage")).map(usage);
+        if let Some(place) = self.answering {
+            self.draft.extend_reply(place, ImportedReply { usage, ..ImportedReply::default() });
+        }
+    }
+
+    fn roll_back(&mut self, line: u64, event: &Value) {
+        let count = usize::try_from(tokens(event, "num_turns")).unwrap_or(usize::MAX);
+        match self.turns.roll_back(count) {
+            Some(place) => {
+                self.answering = None;
+                self.draft.truncate(place);
+            }
+            None if count == 0 => {}
+            None => self.draft.add_problem(line, "turns were taken back that are not here"),
+        }
+    }
+}
+
+/// Where the turns of the person begin: the user items that an event announces or confirms.
+#[derive(Default)]
+struct RolloutTurns {
+    begins: Vec<usize>,
+    /// The newest user message that no event has confirmed so far.
+    unconfirmed: Option<usize>,
+    /// An event came before its user message.
+    is_announced: bool,
+}
+
+impl RolloutTurns {
+    fn add_user_message(&mut self, place: usize) {
+        if std::mem::take(&mut self.is_announced) {
+            self.begins.push(place);
+        } else {
+            self.unconfirmed = Some(place);
+        }
+    }
+
+    fn add_event(&mut self) {
+        match self.unconfirmed.take() {
+            Some(place) => self.begins.push(place),
+            None => self.is_announced = true,
+        }
+    }
+
+    /// Forgets the newest turns and answers where the oldest of them began.
+    fn roll_back(&mut self, count: usize) -> Option<usize> {
+        let kept = self.begins.len().saturating_sub(count);
+        let place = self.begins.get(kept).copied();
+        self.begins.truncate(kept);
+        self.unconfirmed = None;
+        place
+    }
+}
+
+fn usage(last: &Value) -> Value {
+    let cache_read_tokens = tokens(last, "cached_input_tokens");
+    let usage = ReplyUsage {
+        input_tokens: tokens(last, "input_tokens").saturating_sub(cache_read_tokens),
+        output_tokens: tokens(last, "output_tokens"),
+        cache_read_tokens,
+        cache_write_tokens: 0,
+    };
+    usage.to_value()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Items of the Responses API, as rollouts hold them, and what each is in a conversation.
+
+use serde_json::Value;
+
+use super::super::block::{self, arguments, joined_text, kind, string};
+use super::super::draft::{ImportDraft, ImportedResult};
+use super::super::openai::pi_block;
+
+/// What an item is in a conversation.
+pub(super) enum RolloutItem {
+    System(String),
+    User(Vec<Value>),
+    /// Blocks of a reply: of one reply there may be several items.
+    Reply(Vec<Value>),
+    Result(ImportedResult),
+    /// Nothing that the model sees, or noted as a problem.
+    Nothing,
+}
+
+/// Reads an item; what is wrong with it is noted in the draft.
+pub(super) fn read_item(draft: &mut ImportDraft, line: u64, mut item: Value) -> RolloutItem {
+    match kind(&item) {
+        "message" => message(draft, line, item),
+        "reasoning" => RolloutItem::Reply(vec![reasoning(&item)]),
+        "ghost_snapshot" => RolloutItem::Nothing,
+        "" => {
+            draft.add_problem(line, "an item without a type");
+            RolloutItem::Nothing
+        }
+        of if of.ends_with("_output") && item.get("call_id").is_some_and(Value::is_string) => {
+            result(draft, line, &mut item)
+        }
+        // Calls that the provider answers itself have no call id; they stay as they are.
+        of if of.ends_with("_call") => RolloutItem::Reply(vec![call(&item).unwrap_or(item)]),
+        _ => RolloutItem::Reply(vec![item]),
+    }
+}
+
+fn message(draft: &mut ImportDraft, line: u64, mut item: Value) -> RolloutItem {
+    let content = item.get_mut("content").map(Value::take).unwrap_or_default();
+    match string(&item, "role") {
+        Some("system" | "developer") => RolloutItem::System(joined_text(&content)),
+        Some("user") => RolloutItem::User(draft.convert_blocks(line, content, pi_block)),
+        Some("assistant") => RolloutItem::Reply(draft.convert_blocks(line, content, pi_block)),
+        _ => {
+            draft.add_problem(line, "a message whose role is not one of the API's");
+            RolloutItem::Nothing
+        }
+    }
+}
+
+/// The thinking in plain words where the provider gave it, else its summary.
+fn reasoning(item: &Value) -> Value {
+    let words = |name| item.get(name).map(joined_text).filter(|text| !text.is_empty());
+    let thinking = words("content").or_else(|| words("summary")).unwrap_or_default();
+    block::thinking(&thinking, string(item, "encrypted_content"))
+}
+
+/// A call of any kind: each kind has its own name for what it was called with.
+fn call(item: &Value) -> Option<Value> {
+    let call_id = string(item, "call_id")?;
+    let name = string(item, "name").or_else(|| kind(item).strip_suffix("_call"))?;
+    let given = ["input", "action", "operation"].iter().find_map(|name| item.get(*name));
+    let given = match item.get("arguments") {
+        Some(Value::String(written)) => arguments(written),
+        Some(given) => given.clone(),
+        None => given.cloned().unwrap_or_default(),
+    };
+    Some(block::tool_call(call_id, name, given))
+}
+
+/// The result of a call: a text, a list of parts, or an object with either and how it went.
+fn result(draft: &mut ImportDraft, line: u64, item: &mut Value) -> RolloutItem {
+    let call_id = string(item, "call_id").unwrap_or_default().to_owned();
+    let is_error = succeeded(item) == Some(false);
+    let mut output = match item.get_mut("output").map(Value::take) {
+        Some(output) => output,
+        None => item.to_string().into(),
+    };
+    if output.is_object() {
+        let inner = ["content_items", "content"].iter().find_map(|name| {
+            output.get_mut(*name).filter(|inner| !inner.is_null()).map(Value::take)
+        });
+        output = inner.unwrap_or_else(|| output.to_string().into());
+    }
+    let content = draft.convert_blocks(line, output, pi_block);
+    RolloutItem::Result(ImportedResult { call_id, tool: None, content, is_error })
+}
+
+fn succeeded(item: &Value) -> Option<bool> {
+    item.get("output")?.get("success")?.as_bool()
+}

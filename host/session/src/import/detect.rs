@@ -1,0 +1,243 @@
+//! Detection: which format a recording has, told by its records and never by its name.
+
+use serde_json::{Map, Value};
+
+use super::block::kind;
+use super::chat::ChatDocument;
+use super::json_lines::{JsonRecord, records, strip_bom};
+use super::{ImportError, ImportFormat};
+use crate::record::has_session_record_fields;
+
+/// How many kinds of records an error names.
+const NAMED_KINDS: usize = 3;
+/// How many fields of a record an error names.
+const NAMED_FIELDS: usize = 5;
+/// How much of a name an error shows; names come from the file and may be anything.
+const NAME_CHARS: usize = 40;
+
+/// Finds the format of a recording.
+///
+/// A list of messages that shows the traits of neither API dialect, because all of it is plain
+/// text, counts as [`ImportFormat::OpenAi`]; both read it alike.
+pub fn detect(bytes: &[u8]) -> Result<ImportFormat, ImportError> {
+    if strip_bom(bytes).trim_ascii().is_empty() {
+        return Err(ImportError::Empty);
+    }
+    let found = match ChatDocument::document(bytes) {
+        Some(chat) => format_of_chat(&chat),
+        None => format_of_lines(bytes),
+    };
+    found.ok_or_else(|| ImportError::Unknown { seen: describe(bytes) })
+}
+
+fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
+    let (mut chat, mut is_foreign) = (None, false);
+    for (place, record) in records(bytes).filter_map(Result::ok).enumerate() {
+        if place == 0 && is_pi_header(&record) {
+            return Some(ImportFormat::Pi);
+        }
+        is_foreign |= place == 0 && is_header_of_version_0(&record);
+        // Its header is damaged: as a session it is refused with the command that mends it.
+        if !is_foreign && has_session_record_fields(&record.fields) {
+            return Some(ImportFormat::Pi);
+        }
+        if is_codex(&record) {
+            return Some(ImportFormat::Codex);
+        }
+        if is_claude_code(&record) {
+            return Some(ImportFormat::ClaudeCode);
+        }
+        if is_chat_message(&record) {
+            if let Some(dialect) = dialect(&record.fields) {
+                return Some(dialect);
+            }
+            chat = Some(ImportFormat::OpenAi);
+        }
+    }
+    chat
+}
+
+fn format_of_chat(chat: &ChatDocument) -> Option<ImportFormat> {
+    let messages = chat.messages.iter().flatten().filter(|message| is_chat_message(message));
+    let mut messages = messages.peekable();
+    messages.peek()?;
+    if !chat.system.is_null() || chat.tools.iter().any(|t| t.get("input_schema").is_some()) {
+        return Some(ImportFormat::Anthropic);
+    }
+    Some(messages.find_map(|message| dialect(&message.fields)).unwrap_or(ImportFormat::OpenAi))
+}
+
+/// Version 1 names none. The harness whose sessions also begin with `session` calls its own 0.
+fn is_pi_header(record: &JsonRecord) -> bool {
+    let version = record.fields.get("version").map(Value::as_u64);
+    record.text("type") == Some("session")
+        && record.text("id").is_some()
+        && record.text("timestamp").is_some()
+        && version.is_none_or(|version| version >= Some(1))
+}
+
+fn is_header_of_version_0(record: &JsonRecord) -> bool {
+    let version = record.fields.get("version").and_then(Value::as_u64);
+    record.text("type") == Some("session") && version == Some(0)
+}
+
+fn is_codex(record: &JsonRecord) -> bool {
+    const TYPES: [&str; 5] =
+        ["session_meta", "turn_context", "response_item", "event_msg", "compacted"];
+    record.text("type").is_some_and(|of| TYPES.contains(&of))
+        && record.fields.get("payload").is_some_and(Value::is_object)
+}
+
+fn is_claude_code(record: &JsonRecord) -> bool {
+    matches!(record.text("type"), Some("user" | "assistant"))
+        && record.fields.get("message").is_some_and(Value::is_object)
+}
+
+fn is_chat_message(record: &JsonRecord) -> bool {
+    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+    const CONTENTS: [&str; 3] = ["content", "tool_calls", "function_call"];
+    record.text("role").is_some_and(|role| ROLES.contains(&role))
+        && CONTENTS.iter().any(|name| record.fields.contains_key(*name))
+        && matches!(record.text("type"), None | Some("message"))
+}
+
+/// The API that a message can only belong to; `None` where it could belong to either.
+fn dialect(message: &Map<String, Value>) -> Option<ImportFormat> {
+    const OPENAI: [&str; 4] = ["tool_calls", "function_call", "tool_call_id", "reasoning_content"];
+    let role = message.get("role").and_then(Value::as_str);
+    let is_openai_role = matches!(role, Some("tool" | "developer" | "function"));
+    if is_openai_role || OPENAI.iter().any(|name| message.contains_key(*name)) {
+        return Some(ImportFormat::OpenAi);
+    }
+    message.get("content")?.as_array()?.iter().find_map(|block| match kind(block) {
+        "tool_use" | "tool_result" | "thinking" | "redacted_thinking" => {
+            Some(ImportFormat::Anthropic)
+        }
+        "image" | "document" if block.get("source").is_some() => Some(ImportFormat::Anthropic),
+        "image_url" | "input_audio" | "file" | "refusal" => Some(ImportFormat::OpenAi),
+        _ => None,
+    })
+}
+
+/// What a file holds that is no recording, in words.
+fn describe(bytes: &[u8]) -> String {
+    let found: Vec<JsonRecord> = match ChatDocument::document(bytes) {
+        Some(chat) => chat.messages.into_iter().flatten().collect(),
+        None => records(bytes).filter_map(Result::ok).collect(),
+    };
+    let mut types: Vec<&str> = Vec::new();
+    for of in found.iter().filter_map(|record| record.text("type")) {
+        if types.len() < NAMED_KINDS && !types.contains(&of) {
+            types.push(of);
+        }
+    }
+    match found.first() {
+        _ if !types.is_empty() => format!("records of type {}", quoted(types)),
+        Some(first) => {
+            let fields = first.fields.keys().take(NAMED_FIELDS).map(String::as_str);
+            format!("records with the fields {}", quoted(fields))
+        }
+        None => describe_bytes(bytes),
+    }
+}
+
+fn describe_bytes(bytes: &[u8]) -> String {
+    const COMPRESSED: [&[u8]; 2] = [b"\x28\xB5\x2F\xFD", b"\x1F\x8B"];
+    if COMPRESSED.iter().any(|magic| bytes.starts_with(magic)) {
+        return "compressed data, to be unpacked first".into();
+    }
+    let bytes = strip_bom(bytes);
+    match serde_json::from_slice::<Value>(bytes) {
+        Err(error) if matches!(bytes.trim_ascii().first(), Some(b'[' | b'{')) => {
+            format!("JSON that breaks at line {} column {}", error.line(), error.column())
+        }
+        _ => "no JSON records".into(),
+    }
+}
+
+fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let quote = |name: &str| format!("{:?}", name.chars().take(NAME_CHARS).collect::<String>());
+    names.into_iter().map(quote).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> &'static str {
+        detect(text.as_bytes()).map_or("unknown", ImportFormat::name)
+    }
+
+    fn error(bytes: &[u8]) -> String {
+        detect(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_format_by_one_line() {
+        let cases = [
+            (r#"{"type":"session","id":"a","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}"#, "pi"),
+            (r#"{"type":"session","version":4,"id":"a","timestamp":"t"}"#, "pi"),
+            (r#"{"type":"session","version":0,"id":"a","timestamp":"t"}"#, "unknown"),
+            (r#"{"type":"session","version":"3","id":"a","timestamp":"t"}"#, "unknown"),
+            (r#"{"type":"session_meta","payload":{}}"#, "codex"),
+            (r#"{"type":"session_meta"}"#, "unknown"),
+            (r#"{"type":"user","message":{"role":"user","content":"hi"}}"#, "claude-code"),
+            (r#"{"type":"user","message":"hi"}"#, "unknown"),
+            (r#"{"role":"user","content":"hi"}"#, "openai"),
+            (r#"[{"role":"user","content":"hi"}]"#, "openai"),
+            (r#"[{"role":"user"}]"#, "unknown"),
+            (r#"[{"role":"robot","content":"hi"}]"#, "unknown"),
+            (r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#, "openai"),
+            (r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#, "anthropic"),
+            ("[]", "unknown"),
+            ("[1]", "unknown"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(name(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_trait_of_a_dialect_decides() {
+        let cases = [
+            (r#"{"role":"developer","content":"x"}"#, "openai"),
+            (r#"{"role":"tool","tool_call_id":"c","content":"x"}"#, "openai"),
+            (r#"{"role":"assistant","content":null,"tool_calls":[]}"#, "openai"),
+            (
+                r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}}]}"#,
+                "openai",
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c"}]}"#,
+                "anthropic",
+            ),
+            (r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"}]}"#, "anthropic"),
+            (r#"{"role":"user","content":[{"type":"image","source":{}}]}"#, "anthropic"),
+            (r#"{"role":"user","content":[{"type":"text","text":"t"}]}"#, "openai"),
+        ];
+        for (message, expected) in cases {
+            let plain = r#"{"role":"user","content":"hi"}"#;
+            assert_eq!(name(&format!("[{plain},{message}]")), expected, "list: {message}");
+            assert_eq!(name(&format!("{plain}\n{message}\n")), expected, "lines: {message}");
+        }
+    }
+
+    #[test]
+    fn records_of_the_agent_may_stand_before_the_first_message() {
+        let text = "{\"type\":\"summary\",\"summary\":\"s\"}\nnonsense\n\
+                    {\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}";
+        assert_eq!(name(text), "claude-code");
+    }
+
+    #[test]
+    fn errors_say_what_was_seen_and_what_is_known() {
+        assert!(error(b" \n").contains("empty"));
+        assert!(error(b"hello").contains("no JSON records"));
+        assert!(error(b"[{\"role\":\n\"user\"").contains("breaks at line 2"));
+        assert!(error(b"\x28\xB5\x2F\xFD\0\0").contains("compressed"));
+        assert!(error(b"{\"a\":1,\"b\":2}").contains(r#"with the fields "a", "b""#));
+        let seen = error(b"{\"type\":\"x\"}\n{\"type\":\"y\"}\n{\"type\":\"x\"}");
+        assert!(seen.contains(r#"records of type "x", "y";"#), "{seen}");
+        assert!(seen.ends_with("pi, claude-code, codex, openai, anthropic"), "{seen}");
+    }
+}

@@ -1,0 +1,287 @@
+//! An import in progress: the messages so far, the clock, and the names of the tools called.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::json_lines::{describe_kind, problem};
+use super::{ImportError, ImportFormat, ImportedMessage, ImportedTranscript, block};
+
+/// What stands for the model of a reply in a recording that names none.
+pub const UNKNOWN_MODEL: &str = "unknown";
+
+/// What passes between two messages of which the later has no time.
+const STEP_MS: i64 = 1_000;
+
+/// An import in progress.
+pub(super) struct ImportDraft {
+    format: ImportFormat,
+    provider: String,
+    api: &'static str,
+    model: Option<String>,
+    imported: ImportedTranscript,
+    tools: Vec<Value>,
+    tool_names: HashMap<String, String>,
+    newest_ms: Option<i64>,
+}
+
+/// A reply of a model, or a part of one.
+#[derive(Default)]
+pub(super) struct ImportedReply {
+    pub(super) blocks: Vec<Value>,
+    pub(super) model: Option<String>,
+    pub(super) usage: Option<Value>,
+    /// Where it is not known, it follows from whether there are calls.
+    pub(super) stop_reason: Option<&'static str>,
+    pub(super) error: Option<String>,
+}
+
+/// The result of one call.
+pub(super) struct ImportedResult {
+    pub(super) call_id: String,
+    /// Needed only where the call itself is not in the recording.
+    pub(super) tool: Option<String>,
+    pub(super) content: Vec<Value>,
+    pub(super) is_error: bool,
+}
+
+impl ImportDraft {
+    pub(super) fn new(format: ImportFormat, provider: &str, api: &'static str) -> ImportDraft {
+        ImportDraft {
+            format,
+            provider: provider.into(),
+            api,
+            model: None,
+            imported: ImportedTranscript::default(),
+            tools: Vec::new(),
+            tool_names: HashMap::new(),
+            newest_ms: None,
+        }
+    }
+
+    /// The number of messages so far.
+    pub(super) fn len(&self) -> usize {
+        self.imported.messages.len()
+    }
+
+    /// The role of the newest message; empty before the first.
+    pub(super) fn newest_role(&self) -> &str {
+        let newest = self.imported.messages.last();
+        newest.map_or("", |newest| role(&newest.message))
+    }
+
+    /// Whether anything was said but instructions.
+    pub(super) fn has_conversation(&self) -> bool {
+        self.imported.messages.iter().any(|imported| role(&imported.message) != "system")
+    }
+
+    pub(super) fn problem_count(&self) -> usize {
+        self.imported.problems.len()
+    }
+
+    pub(super) fn add_problem(&mut self, line: u64, message: impl Into<String>) {
+        self.imported.problems.push(problem(line, message));
+    }
+
+    /// Passes the record on, or notes why there is none.
+    pub(super) fn accept<T>(&mut self, record: Result<T, super::ImportProblem>) -> Option<T> {
+        record.map_err(|problem| self.imported.problems.push(problem)).ok()
+    }
+
+    /// The first id and the first folder that a recording names are the session's.
+    pub(super) fn identify(&mut self, id: Option<&str>, cwd: Option<&str>) {
+        for (known, named) in [(&mut self.imported.id, id), (&mut self.imported.cwd, cwd)] {
+            if let (true, Some(named)) = (known.is_empty(), named) {
+                *known = named.into();
+            }
+        }
+    }
+
+    pub(super) fn set_provider(&mut self, provider: &str) {
+        self.provider = provider.into();
+    }
+
+    /// The model of the replies to come.
+    pub(super) fn set_model(&mut self, model: &str) {
+        self.model = Some(model.into());
+    }
+
+    /// The tools of the request; they go to the system message when the draft is finished.
+    pub(super) fn set_tools(&mut self, tools: Vec<Value>) {
+        self.tools = tools.into_iter().map(block::tool).collect();
+    }
+
+    /// The blocks of a content, each through `convert`; what is no block is noted and left out.
+    pub(super) fn convert_blocks(
+        &mut self,
+        line: u64,
+        content: Value,
+        convert: fn(Value) -> Value,
+    ) -> Vec<Value> {
+        let list = match content {
+            Value::Null => Vec::new(),
+            Value::String(text) if text.is_empty() => Vec::new(),
+            Value::String(text) => return vec![block::text(text)],
+            Value::Array(list) => list,
+            other => vec![other],
+        };
+        let (blocks, broken): (Vec<_>, Vec<_>) = list.into_iter().partition(Value::is_object);
+        for value in broken {
+            self.add_problem(
+                line,
+                format!("{} where a content block belongs", describe_kind(&value)),
+            );
+        }
+        blocks.into_iter().map(convert).collect()
+    }
+
+    pub(super) fn add_system(&mut self, text: String, known_ms: Option<i64>) {
+        self.push(json!({ "role": "system", "content": text }), known_ms);
+    }
+
+    /// Adds a message of the person; one without content is noted and left out.
+    pub(super) fn add_user(&mut self, line: u64, blocks: Vec<Value>, known_ms: Option<i64>) {
+        if blocks.is_empty() {
+            return self.add_problem(line, "a user message without content");
+        }
+        self.push(json!({ "role": "user", "content": blocks }), known_ms);
+    }
+
+    /// Adds a reply and answers its place; one without content is noted and left out.
+    pub(super) fn add_reply(
+        &mut self,
+        line: u64,
+        reply: ImportedReply,
+        known_ms: Option<i64>,
+    ) -> Option<usize> {
+        if reply.blocks.is_empty() {
+            self.add_problem(line, "an assistant message without content");
+            return None;
+        }
+        let place = self.len();
+        let message = json!({
+            "role": "assistant",
+            "content": [],
+            "api": self.api,
+            "provider": self.provider,
+            "model": reply.model.as_ref().or(self.model.as_ref()).map_or(UNKNOWN_MODEL, |m| m),
+        });
+        self.push(message, known_ms);
+        self.extend_reply(place, reply);
+        Some(place)
+    }
+
+    /// Joins a later part of a reply to it; what the part says of usage and end replaces the old.
+    pub(super) fn extend_reply(&mut self, place: usize, part: ImportedReply) {
+        for call in part.blocks.iter().filter(|block| block::kind(block) == "toolCall") {
+            if let (Some(id), Some(name)) = (block::string(call, "id"), block::string(call, "name"))
+            {
+                self.tool_names.insert(id.into(), name.into());
+            }
+        }
+        if part.model.is_some() {
+            self.model = part.model;
+        }
+        let Some(fields) = self.fields(place) else { return };
+        if let Some(content) = fields.get_mut("content").and_then(Value::as_array_mut) {
+            content.extend(part.blocks);
+        }
+        let facts = [
+            ("usage", part.usage),
+            ("stopReason", part.stop_reason.map(Value::from)),
+            ("errorMessage", part.error.map(Value::from)),
+        ];
+        for (name, fact) in facts {
+            if let Some(fact) = fact {
+                fields.insert(name.into(), fact);
+            }
+        }
+    }
+
+    pub(super) fn add_result(&mut self, mut result: ImportedResult, known_ms: Option<i64>) {
+        if result.content.is_empty() {
+            result.content.push(block::text(""));
+        }
+        let tool = self.tool_names.get(&result.call_id).cloned().or(result.tool);
+        let message = json!({
+            "role": "toolResult",
+            "toolCallId": result.call_id,
+            "toolName": tool.unwrap_or_default(),
+            "content": result.content,
+            "isError": result.is_error,
+        });
+        self.push(message, known_ms);
+    }
+
+    /// Takes back every message from a place on.
+    pub(super) fn truncate(&mut self, place: usize) {
+        self.imported.messages.truncate(place);
+    }
+
+    /// The import, with everything worked out that needs the whole of it.
+    /// The recording names the window of its model, in provider tokens.
+    pub(super) fn set_window(&mut self, tokens: u64) {
+        self.imported.window_tokens = Some(tokens).filter(|tokens| *tokens > 0);
+    }
+
+    pub(super) fn finish(mut self) -> Result<ImportedTranscript, ImportError> {
+        self.imported.problems.sort_by_key(|problem| problem.line);
+        if !self.has_conversation() {
+            let problems = self.imported.problems;
+            return Err(ImportError::NoMessage { format: self.format, problems });
+        }
+        self.place_tools();
+        for imported in &mut self.imported.messages {
+            end_reply(&mut imported.message);
+            if let Some(fields) = imported.message.as_object_mut() {
+                fields.insert("timestamp".into(), imported.timestamp_ms.into());
+            }
+        }
+        self.imported.model = self.model.map(|model| (self.provider, model));
+        Ok(self.imported)
+    }
+
+    fn push(&mut self, message: Value, known_ms: Option<i64>) {
+        let next_ms = || self.newest_ms.map_or(0, |newest_ms| newest_ms.saturating_add(STEP_MS));
+        let timestamp_ms = known_ms.unwrap_or_else(next_ms);
+        self.newest_ms = Some(timestamp_ms);
+        self.imported.messages.push(ImportedMessage { message, timestamp_ms });
+    }
+
+    fn fields(&mut self, place: usize) -> Option<&mut Map<String, Value>> {
+        self.imported.messages.get_mut(place)?.message.as_object_mut()
+    }
+
+    /// Gives the tools to the leading system message, which is made where there is none.
+    fn place_tools(&mut self) {
+        if self.tools.is_empty() {
+            return;
+        }
+        let first = self.imported.messages.first();
+        if first.is_none_or(|first| role(&first.message) != "system") {
+            let timestamp_ms = first.map_or(0, |first| first.timestamp_ms);
+            let message = json!({ "role": "system", "content": "" });
+            self.imported.messages.insert(0, ImportedMessage { message, timestamp_ms });
+        }
+        let tools = std::mem::take(&mut self.tools);
+        if let Some(fields) = self.fields(0) {
+            fields.insert("toolsAdded".into(), tools.into());
+        }
+    }
+}
+
+fn role(message: &Value) -> &str {
+    block::string(message, "role").unwrap_or_default()
+}
+
+/// Gives a reply without a known end the end that its blocks show.
+fn end_reply(message: &mut Value) {
+    if role(message) != "assistant" || message.get("stopReason").is_some() {
+        return;
+    }
+    let blocks = message.get("content").and_then(Value::as_array);
+    let calls = blocks.is_some_and(|blocks| blocks.iter().any(|b| block::kind(b) == "toolCall"));
+    if let Some(fields) = message.as_object_mut() {
+        fields.insert("stopReason".into(), if calls { "toolUse" } else { "stop" }.into());
+    }
+}

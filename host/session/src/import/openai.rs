@@ -1,0 +1,126 @@
+//! The OpenAI chat completions API: its messages and content parts, which Codex shares in part.
+
+use serde_json::Value;
+
+use super::block::{self, joined_text, kind, string};
+use super::chat::ChatDocument;
+use super::draft::{ImportDraft, ImportedReply, ImportedResult};
+use super::json_lines::JsonRecord;
+use super::{ImportError, ImportFormat, ImportedTranscript};
+
+pub(super) const PROVIDER: &str = "openai";
+const API: &str = "openai-completions";
+
+/// Reads a list of messages, a request body, or one message by line.
+pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
+    let chat = ChatDocument::read(bytes);
+    let mut draft = ImportDraft::new(ImportFormat::OpenAi, PROVIDER, API);
+    draft.set_tools(chat.tools);
+    if let Some(model) = chat.model {
+        draft.set_model(&model);
+    }
+    for message in chat.messages {
+        if let Some(message) = draft.accept(message) {
+            add(&mut draft, message);
+        }
+    }
+    draft.finish()
+}
+
+fn add(draft: &mut ImportDraft, mut message: JsonRecord) {
+    let known_ms = message.timestamp_ms();
+    let line = message.line;
+    match message.text("role") {
+        Some("system" | "developer") => {
+            draft.add_system(joined_text(&message.take("content")), known_ms);
+        }
+        Some("user") => {
+            let blocks = draft.convert_blocks(line, message.take("content"), pi_block);
+            draft.add_user(line, blocks, known_ms);
+        }
+        Some("assistant") => {
+            let reply = reply(draft, &mut message);
+            draft.add_reply(line, reply, known_ms);
+        }
+        Some("tool" | "function") => add_result(draft, message, known_ms),
+        _ => draft.add_problem(line, "a message whose role is not one of the API's"),
+    }
+}
+
+fn add_result(draft: &mut ImportDraft, mut message: JsonRecord, known_ms: Option<i64>) {
+    let line = message.line;
+    let call_id = match message.text("role") {
+        Some("function") => Some(old_call_id(draft.len().saturating_sub(1))),
+        _ => message.text("tool_call_id").map(str::to_owned),
+    };
+    let Some(call_id) = call_id else {
+        return draft.add_problem(line, "a tool result that does not name its call");
+    };
+    let tool = message.text("name").map(str::to_owned);
+    let content = draft.convert_blocks(line, message.take("content"), pi_block);
+    draft.add_result(ImportedResult { call_id, tool, content, is_error: false }, known_ms);
+}
+
+/// The reply in an assistant message: what it thought, what it said, what it called.
+fn reply(draft: &mut ImportDraft, message: &mut JsonRecord) -> ImportedReply {
+    let thinking = ["reasoning_content", "reasoning"].iter().find_map(|name| message.text(name));
+    let thinking = thinking.filter(|thinking| !thinking.is_empty());
+    let mut blocks: Vec<Value> = thinking.map(|t| block::thinking(t, None)).into_iter().collect();
+    let content = message.take("content");
+    blocks.extend(draft.convert_blocks(message.line, content, pi_block));
+    blocks.extend(message.text("refusal").map(block::text));
+    let calls = message.take("tool_calls");
+    blocks.extend(draft.convert_blocks(message.line, calls, pi_call));
+    blocks.extend(old_pi_call(draft.len(), &message.take("function_call")));
+    ImportedReply {
+        blocks,
+        model: message.text("model").map(str::to_owned),
+        ..ImportedReply::default()
+    }
+}
+
+/// The block of Pi for a call; one without id or name stays as it is.
+fn pi_call(written: Value) -> Value {
+    let function = written.get("function").or_else(|| written.get("custom"));
+    let call = function.and_then(|function| {
+        let written_arguments = function.get("arguments").or_else(|| function.get("input"));
+        let arguments = match string(function, "arguments") {
+            Some(text) => block::arguments(text),
+            None => written_arguments.cloned().unwrap_or_default(),
+        };
+        Some(block::tool_call(string(&written, "id")?, string(function, "name")?, arguments))
+    });
+    call.unwrap_or(written)
+}
+
+/// The block of Pi for a call of the oldest kind, which stands alone and has no id.
+fn old_pi_call(place: usize, written: &Value) -> Option<Value> {
+    let name = string(written, "name")?;
+    let arguments = string(written, "arguments").map(block::arguments).unwrap_or_default();
+    Some(block::tool_call(&old_call_id(place), name, arguments))
+}
+
+/// The id of a call that has none: its result is the next message, so its place is enough.
+fn old_call_id(place: usize) -> String {
+    format!("function_{place}")
+}
+
+/// The block of Pi for a content part; of a type that Pi does not have, the part itself.
+pub(super) fn pi_block(part: Value) -> Value {
+    let known = match kind(&part) {
+        "text" | "input_text" | "output_text" => string(&part, "text").map(block::text),
+        "refusal" => string(&part, "refusal").map(block::text),
+        "image_url" | "input_image" => image_url(&part).map(block::image_at),
+        _ => None,
+    };
+    known.unwrap_or(part)
+}
+
+/// The address of an image part: a text in one API, an object with the text in the other.
+fn image_url(part: &Value) -> Option<&str> {
+    let address = part.get("image_url")?;
+    address.as_str().or_else(|| string(address, "url"))
+}
+
+#[cfg(test)]
+mod tests;

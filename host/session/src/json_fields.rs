@@ -1,0 +1,117 @@
+//! A JSON object as its fields in order, each value byte for byte as it was written.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The fields of an object: name and JSON of the value.
+///
+/// Re-encoding a message through a value tree would change numbers and escapes; signatures of
+/// thinking blocks do not survive that. So a line is only ever edited field by field.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JsonFields(Vec<(String, String)>);
+
+impl JsonFields {
+    /// The fields of a JSON object, `None` for anything else.
+    pub(super) fn parse(json: &str) -> Option<JsonFields> {
+        serde_json::from_str(json).ok()
+    }
+
+    /// The JSON of a field.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, json)| json.as_str())
+    }
+
+    /// The last field and its JSON.
+    pub(super) fn last(&self) -> Option<(&str, &str)> {
+        self.0.last().map(|(name, json)| (name.as_str(), json.as_str()))
+    }
+
+    /// Replaces a field where it stands, or adds it at the end.
+    pub(super) fn set(&mut self, name: &str, json: String) {
+        match self.0.iter_mut().rev().find(|(key, _)| key == name) {
+            Some((_, old)) => *old = json,
+            None => self.0.push((name.to_owned(), json)),
+        }
+    }
+
+    /// Replaces a field, or adds it behind another one.
+    pub(super) fn set_after(&mut self, neighbour: &str, name: &str, json: String) {
+        let at = self.0.iter().position(|(key, _)| key == neighbour).map_or(0, |at| at + 1);
+        if self.get(name).is_some() {
+            self.set(name, json);
+        } else {
+            self.0.insert(at, (name.to_owned(), json));
+        }
+    }
+
+    /// Takes a field away and answers its JSON.
+    pub(super) fn remove(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Adds all fields of another object at the end.
+    pub(super) fn extend(&mut self, other: JsonFields) {
+        self.0.extend(other.0);
+    }
+
+    /// The object on one line.
+    pub(super) fn to_line(&self) -> String {
+        // Each request of a guest writes several: they are put together without texts in between.
+        let bytes: usize = self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
+        let mut line = String::with_capacity(bytes + 2);
+        for (name, json) in &self.0 {
+            line.push(if line.is_empty() { '{' } else { ',' });
+            line.push_str(&json_string(name));
+            line.push(':');
+            line.push_str(json);
+        }
+        if line.is_empty() {
+            line.push('{');
+        }
+        line.push('}');
+        line
+    }
+}
+
+/// The JSON of a string.
+pub(super) fn json_string(text: &str) -> String {
+    // A text cannot fail to be written.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// The JSON of a string, or `null`.
+pub(super) fn json_string_or_null(text: Option<&str>) -> String {
+    text.map_or_else(|| "null".to_owned(), json_string)
+}
+
+/// JSON without line breaks. Inside strings they are always escaped, so these are only layout.
+pub(super) fn to_single_line(json: &str) -> String {
+    json.replace(['\n', '\r'], " ")
+}
+
+impl<'de> Deserialize<'de> for JsonFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(JsonFieldsVisitor)
+    }
+}
+
+struct JsonFieldsVisitor;
+
+impl<'de> Visitor<'de> for JsonFieldsVisitor {
+    type Value = JsonFields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<JsonFields, M::Error> {
+        let mut fields = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            fields.push((name, value.get().to_owned()));
+        }
+        Ok(JsonFields(fields))
+    }
+}

@@ -1,0 +1,431 @@
+//! The live transcript: what the model could see on the current branch.
+//!
+//! Without a compaction it is the branch. Otherwise the newest compaction decides: by its recorded
+//! projection where ctxhost wrote one, else by Pi's rule. A projection names entries of the live
+//! transcript before it, so the walk begins at the newest compaction that stands alone:
+//!
+//! ```text
+//!  branch   a b c d e [pi: keep d..] f g [ctxhost: insert, keep f..g] h
+//!  live     ────────▶ S d e          f g ─────────────────▶ # f g     h
+//! ```
+//!
+//! What was live right behind a compaction depends on nothing that follows it, so where that is known
+//! already the walk begins there.
+
+use std::collections::HashMap;
+
+use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+use ctxhost_engine_api::{Flags, Role};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::contents::SessionContents;
+use super::json_fields::JsonFields;
+use super::projection_items::{self, InsertRole, StoredItem};
+use super::record::{Record, RecordKind};
+use super::{entry, json_fields, orphan_results};
+
+/// The live transcript as a log.
+pub(super) fn build_log(
+    contents: &SessionContents,
+    first_task: Option<usize>,
+    epoch: u64,
+) -> TranscriptLog {
+    build_path_log(contents, first_task, &contents.tree.path(), epoch)
+}
+
+/// The live transcript of a path from the root, as a log.
+pub(super) fn build_path_log(
+    contents: &SessionContents,
+    first_task: Option<usize>,
+    path: &[usize],
+    epoch: u64,
+) -> TranscriptLog {
+    let mut log = TranscriptLog::new(epoch);
+    for entry in LiveTranscript::from_path(contents, first_task, path).entries() {
+        log.append(entry);
+    }
+    log
+}
+
+/// The live transcript before its entries are worked out.
+#[derive(Debug)]
+pub(super) struct LiveTranscript<'a> {
+    contents: &'a SessionContents,
+    first_task: Option<usize>,
+    edits: HashMap<String, ContextEdit>,
+    slots: Vec<LiveSlot>,
+    /// Whether a compaction on the way fell back to Pi's rule.
+    by_rule: bool,
+}
+
+/// What is live right behind a compaction.
+#[derive(Clone, Debug)]
+pub(super) struct LiveBase {
+    /// The compaction.
+    pub(super) at: usize,
+    pub(super) slots: Vec<LiveSlot>,
+}
+
+/// The place of one entry: where it comes from, and what compactions made of it.
+#[derive(Clone, Debug)]
+pub(super) struct LiveSlot {
+    pub(super) source: SlotSource,
+    pub(super) changes: Vec<SlotChange>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum SlotSource {
+    /// The record at this position.
+    Record(usize),
+    /// The system message that the compaction at this position carries.
+    Checkpoint(usize),
+    /// The nth message that the compaction at this position inserted: one of its items, from 0.
+    Inserted { compaction: usize, item: usize, number: usize, speaker: InsertRole, text: String },
+}
+
+impl LiveSlot {
+    fn new(source: SlotSource) -> LiveSlot {
+        LiveSlot { source, changes: Vec::new() }
+    }
+
+    fn changed(&self, change: Option<&SlotChange>) -> LiveSlot {
+        let mut slot = self.clone();
+        slot.changes.extend(change.cloned());
+        slot
+    }
+}
+
+impl SlotSource {
+    /// What one of the items of a compaction put in; `None` for an item that puts nothing in.
+    pub(super) fn from_insert(
+        compaction: usize,
+        items: &[StoredItem],
+        item: usize,
+    ) -> Option<SlotSource> {
+        let StoredItem::Insert { insert: speaker, text } = items.get(item)? else { return None };
+        let is_insert = |item: &&StoredItem| matches!(item, StoredItem::Insert { .. });
+        let number = items.iter().take(item).filter(is_insert).count();
+        let (speaker, text) = (*speaker, text.clone());
+        Some(SlotSource::Inserted { compaction, item, number, speaker, text })
+    }
+}
+
+/// What an item of a compaction made of an entry.
+#[derive(Clone, Debug)]
+pub(super) struct SlotChange {
+    pub(super) compaction: usize,
+    /// Which of its items, from 0.
+    pub(super) item: usize,
+    pub(super) content: NewContent,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum NewContent {
+    Text(String),
+    Raw(String),
+}
+
+/// What the newest context edit makes of a record: nothing, or other content.
+#[derive(Debug)]
+enum ContextEdit {
+    Omit,
+    Content(String),
+}
+
+impl SlotChange {
+    /// What one of the items of a compaction makes of the entries it names; `None` where it keeps them.
+    pub(super) fn from_item(
+        compaction: usize,
+        items: &[StoredItem],
+        item: usize,
+    ) -> Option<SlotChange> {
+        let told = match items.get(item)? {
+            StoredItem::ReplaceText { text, .. } => NewContent::Text(text.clone()),
+            StoredItem::ReplaceRaw { raw, .. } => NewContent::Raw(raw.clone()),
+            StoredItem::Keep { .. } | StoredItem::KeepRange { .. } | StoredItem::Insert { .. } => {
+                return None;
+            }
+        };
+        Some(SlotChange { compaction, item, content: told })
+    }
+}
+
+impl<'a> LiveTranscript<'a> {
+    /// The live transcript of the current branch.
+    pub(super) fn from_branch(
+        contents: &'a SessionContents,
+        first_task: Option<usize>,
+    ) -> LiveTranscript<'a> {
+        LiveTranscript::from_path(contents, first_task, &contents.tree.path())
+    }
+
+    /// The live transcript of a path from the root.
+    pub(super) fn from_path(
+        contents: &'a SessionContents,
+        first_task: Option<usize>,
+        path: &[usize],
+    ) -> LiveTranscript<'a> {
+        let edits = edits_on(contents, path);
+        let mut live =
+            LiveTranscript { contents, first_task, edits, slots: Vec::new(), by_rule: false };
+        live.walk(path);
+        live
+    }
+
+    /// What is live right behind a compaction, which is the last record of `path`.
+    pub(super) fn base_at(contents: &'a SessionContents, at: usize, path: &[usize]) -> LiveBase {
+        let live = LiveTranscript::from_path(contents, None, path);
+        LiveBase { at, slots: live.slots }
+    }
+
+    /// Whether it took more than what compactions of ctxhost recorded: records of before, by Pi's rule.
+    pub(super) fn used_pi_rule(&self) -> bool {
+        self.by_rule
+    }
+
+    /// The slots that a recorded projection makes of this transcript.
+    ///
+    /// `None` where it names an entry that is not here, or one twice.
+    pub(super) fn project(&self, compaction: usize, items: &[StoredItem]) -> Option<Vec<LiveSlot>> {
+        let index: HashMap<String, usize> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, slot)| Some((self.id(slot)?, at)))
+            .collect();
+        let (mut projected, mut next) = (Vec::new(), 0);
+        for (number, item) in items.iter().enumerate() {
+            let Some((first_id, last_id)) = named(item) else {
+                projected.push(LiveSlot::new(SlotSource::from_insert(compaction, items, number)?));
+                continue;
+            };
+            let (first, last) = (*index.get(first_id)?, *index.get(last_id)?);
+            let kept = self.slots.get(first..=last).filter(|_| first >= next)?;
+            let change = SlotChange::from_item(compaction, items, number);
+            projected.extend(kept.iter().map(|slot| slot.changed(change.as_ref())));
+            next = last + 1;
+        }
+        Some(projected)
+    }
+
+    /// The entries of this transcript.
+    pub(super) fn entries(&self) -> impl Iterator<Item = NewEntry> {
+        self.slots.iter().filter_map(|slot| self.entry(slot))
+    }
+
+    /// The entry of a slot; `None` for a record that is not in context.
+    pub(super) fn entry(&self, slot: &LiveSlot) -> Option<NewEntry> {
+        let entry = self.original(slot)?;
+        Some(slot.changes.iter().fold(entry, |entry, change| match &change.content {
+            NewContent::Text(text) => entry::replace_text(entry, text),
+            NewContent::Raw(raw) => entry::replace_raw(entry, raw),
+        }))
+    }
+
+    fn walk(&mut self, path: &[usize]) {
+        let mut seen = self.begin_at_standing(path);
+        let is_compaction = |at: &usize| self.kind(*at) == Some(&RecordKind::Compaction);
+        let compactions: Vec<(usize, Option<Vec<StoredItem>>)> = (seen..path.len())
+            .filter(|step| path.get(*step).is_some_and(is_compaction))
+            .map(|step| (step, self.record(path, step).and_then(projection_items::read_items)))
+            .collect();
+        let base = compactions.iter().rposition(|(_, items)| items.is_none()).unwrap_or(0);
+        for (step, items) in compactions.into_iter().skip(base) {
+            self.add_records(path.get(seen..step));
+            self.compact(path, step, items);
+            seen = step + 1;
+        }
+        self.add_records(path.get(seen..));
+    }
+
+    /// Takes over what is known to be live behind a compaction of the path; answers the step after it.
+    fn begin_at_standing(&mut self, path: &[usize]) -> usize {
+        let Some(standing) = &self.contents.live_base else { return 0 };
+        let Some(step) = path.iter().rposition(|at| *at == standing.at) else { return 0 };
+        self.slots.clone_from(&standing.slots);
+        step + 1
+    }
+
+    fn compact(&mut self, path: &[usize], step: usize, items: Option<Vec<StoredItem>>) {
+        let Some(at) = path.get(step).copied() else { return };
+        let projected = items.as_ref().and_then(|items| self.project(at, items));
+        if items.is_some() && projected.is_none() {
+            let id = self.contents.record_at(at).map_or("", Record::id);
+            tracing::warn!(
+                compaction = id,
+                "recorded projection names entries that are not there; using Pi's rule"
+            );
+        }
+        match projected {
+            Some(slots) => self.slots = slots,
+            None => self.compact_by_rule(path, step, at),
+        }
+    }
+
+    /// Pi's rule: the summary, then what is kept of the records before it.
+    fn compact_by_rule(&mut self, path: &[usize], step: usize, at: usize) {
+        self.by_rule = true;
+        let wire = self
+            .contents
+            .record_at(at)
+            .and_then(Record::parse_fields::<WirePiCompaction<'_>>)
+            .unwrap_or_default();
+        let before = path.get(..step).unwrap_or_default();
+        let kept_from = self.contents.tree.position(&wire.first_kept_entry_id);
+        let kept_from = before.iter().position(|position| Some(*position) == kept_from);
+        let has_checkpoint = wire.system_message.is_some();
+        self.slots.clear();
+        if has_checkpoint {
+            self.slots.push(LiveSlot::new(SlotSource::Checkpoint(at)));
+        }
+        self.slots.push(LiveSlot::new(SlotSource::Record(at)));
+        let summary_end = self.slots.len();
+        self.add_records(kept_from.and_then(|from| before.get(from..)));
+        if has_checkpoint {
+            self.drop_system_messages(summary_end);
+        }
+    }
+
+    /// A checkpoint holds all that earlier system messages said.
+    fn drop_system_messages(&mut self, from: usize) {
+        let kept = self.slots.split_off(from);
+        // What an edit makes of a message plays no part: it may be edited again later.
+        let entry_of = |slot: &LiveSlot| match slot.source {
+            SlotSource::Record(at) => self.contents.record_at(at)?.to_entry(),
+            SlotSource::Checkpoint(_) | SlotSource::Inserted { .. } => None,
+        };
+        let is_system = |slot: &LiveSlot| entry_of(slot).is_some_and(|e| e.role == Role::System);
+        let kept: Vec<LiveSlot> = kept.into_iter().filter(|slot| !is_system(slot)).collect();
+        self.slots.extend(kept);
+    }
+
+    /// Adds the records at these positions; compactions add nothing of their own here.
+    fn add_records(&mut self, positions: Option<&[usize]>) {
+        for at in positions.unwrap_or_default().iter().copied() {
+            if self.kind(at) != Some(&RecordKind::Compaction) {
+                self.slots.push(LiveSlot::new(SlotSource::Record(at)));
+            }
+        }
+    }
+
+    fn original(&self, slot: &LiveSlot) -> Option<NewEntry> {
+        match &slot.source {
+            SlotSource::Record(at) => self.record_entry(*at),
+            SlotSource::Checkpoint(at) => {
+                let record = self.contents.record_at(*at)?;
+                let raw = record.parse_fields::<WirePiCompaction<'_>>()?.system_message?.get();
+                Some(NewEntry { id: checkpoint_id(record), ..entry::from_message(record, raw)? })
+            }
+            SlotSource::Inserted { compaction, speaker, text, .. } => {
+                let record = self.contents.record_at(*compaction)?;
+                Some(entry::from_insert(record, self.id(slot)?, speaker.to_role(), text.clone()))
+            }
+        }
+    }
+
+    fn record_entry(&self, at: usize) -> Option<NewEntry> {
+        let record = self.contents.record_at(at)?;
+        let mut entry = match self.edits.get(record.id()) {
+            Some(ContextEdit::Omit) => return None,
+            Some(ContextEdit::Content(content)) => edited(record, content)?,
+            None => record.to_entry()?,
+        };
+        entry = orphan_results::attach_call(self.contents, record, entry);
+        if self.first_task == Some(at) {
+            entry.flags = entry.flags.with(Flags::PINNED);
+        }
+        Some(entry)
+    }
+
+    fn id(&self, slot: &LiveSlot) -> Option<String> {
+        match &slot.source {
+            SlotSource::Record(at) => Some(self.contents.record_at(*at)?.id().to_owned()),
+            SlotSource::Checkpoint(at) => Some(checkpoint_id(self.contents.record_at(*at)?)),
+            SlotSource::Inserted { compaction, number, .. } => Some(projection_items::insert_id(
+                self.contents.record_at(*compaction)?.id(),
+                *number,
+            )),
+        }
+    }
+
+    fn kind(&self, at: usize) -> Option<&RecordKind> {
+        self.contents.record_at(at).map(Record::kind)
+    }
+
+    fn record(&self, path: &[usize], step: usize) -> Option<&'a Record> {
+        self.contents.record_at(*path.get(step)?)
+    }
+}
+
+/// The first and the last entry that an item names; `None` for one that names none.
+fn named(item: &StoredItem) -> Option<(&str, &str)> {
+    match item {
+        StoredItem::Keep { keep } => Some((keep, keep)),
+        StoredItem::KeepRange { keep_range: (first, last) } => Some((first, last)),
+        StoredItem::ReplaceText { retell, .. } => Some((retell, retell)),
+        StoredItem::ReplaceRaw { rewrite, .. } => Some((rewrite, rewrite)),
+        StoredItem::Insert { .. } => None,
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePiCompaction<'a> {
+    first_kept_entry_id: String,
+    #[serde(borrow)]
+    system_message: Option<&'a RawValue>,
+}
+
+/// The id of the system message that a compaction carries.
+fn checkpoint_id(compaction: &Record) -> String {
+    format!("{}#system", compaction.id())
+}
+
+/// The newest edit of each record that was edited on this path.
+fn edits_on(contents: &SessionContents, path: &[usize]) -> HashMap<String, ContextEdit> {
+    let records = path.iter().filter_map(|at| contents.record_at(*at));
+    let edits = records.filter(|record| *record.kind() == RecordKind::ContextEdit);
+    edits.filter_map(edit_of).collect()
+}
+
+/// The record that a record edits.
+pub(super) fn edit_target(record: &Record) -> Option<String> {
+    let is_edit = *record.kind() == RecordKind::ContextEdit;
+    is_edit.then(|| edit_of(record)).flatten().map(|(target, _)| target)
+}
+
+fn edit_of(record: &Record) -> Option<(String, ContextEdit)> {
+    let (target, content) = parse_context_edit(record)?;
+    Some((target, content.map_or(ContextEdit::Omit, ContextEdit::Content)))
+}
+
+/// The record that a record of an edit names, and the JSON of what it says now; none where it is left out.
+pub fn parse_context_edit(record: &Record) -> Option<(String, Option<String>)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WireEdit<'a> {
+        target_id: String,
+        #[serde(borrow)]
+        replacement: Option<WireReplacement<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct WireReplacement<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let wire: WireEdit<'_> = record.parse_fields()?;
+    let content = wire.replacement.map(|replacement| replacement.content.get().to_owned());
+    Some((wire.target_id, content))
+}
+
+fn edited(record: &Record, content: &str) -> Option<NewEntry> {
+    let entry = record.to_entry()?;
+    let mut message = JsonFields::parse(&entry.raw)?;
+    if message.get("role").is_none() {
+        message = JsonFields::default();
+        message.set("role", json_fields::json_string("user"));
+    }
+    message.set("content", content.to_owned());
+    Some(entry::replace_raw(entry, &message.to_line()))
+}

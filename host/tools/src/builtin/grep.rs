@@ -1,0 +1,225 @@
+//! `grep`: the lines of files that fit a regular expression.
+
+use std::path::Path;
+
+use ctxhost_engine_api::ToolSpec;
+use futures_util::future::BoxFuture;
+use regex::bytes::{Regex, RegexBuilder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::text_file;
+use super::walk::{WalkOptions, glob, walk};
+use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::error::ToolError;
+use crate::output::ToolOutput;
+use crate::output_limit::OUTPUT_MAX_BYTES;
+use crate::paths::{PathAccess, PathResolver};
+use crate::settings::ToolSettings;
+use crate::{CallContext, Tool, arguments};
+
+const NAME: &str = "grep";
+
+/// Lines in one answer, unless fewer are asked for: whoever needs more needs another pattern.
+const MATCHES_MAX: usize = 200;
+
+/// Where a long line is cut, so that a minified file does not fill the answer.
+const LINE_MAX_CHARS: usize = 400;
+
+/// The largest file that is searched; what is larger is data, and is counted in a notice.
+const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Searches files.
+#[derive(Debug)]
+pub struct GrepTool {
+    paths: PathResolver,
+}
+
+#[derive(Debug, Deserialize)]
+struct GrepArguments {
+    pattern: String,
+    path: Option<String>,
+    glob: Option<String>,
+    limit: Option<usize>,
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+impl GrepTool {
+    /// The tool.
+    pub fn new(settings: &ToolSettings) -> GrepTool {
+        GrepTool { paths: PathResolver::new(settings) }
+    }
+
+    async fn grep(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let asked: GrepArguments = arguments::read(NAME, &schema(), raw)?;
+        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
+        run_blocking(move |stop| {
+            let path = asked.path.as_deref().unwrap_or(".");
+            let path = paths.resolve(&cwd, path, PathAccess::Read)?;
+            let mut search = GrepSearch::new(&asked)?;
+            search.search_tree(&path, &cwd, &asked, stop)?;
+            Ok(ToolOutput::text(search.into_text()))
+        })
+        .await
+    }
+}
+
+impl Tool for GrepTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.into(),
+            description: format!(
+                "Searches files for a regular expression (Rust syntax), line by line, and answers with \
+                 `file:line: text`. Leaves out what git ignores and binary files. Up to {MATCHES_MAX} lines."
+            ),
+            input_schema: schema(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.grep(arguments, context).await.into() })
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "description": "The regular expression." },
+            "path": { "type": "string", "description": "A file or folder; the working folder if left out." },
+            "glob": { "type": "string", "description": "Only files that fit, such as *.rs." },
+            "ignore_case": { "type": "boolean", "description": "Whether A is a." },
+            "include_ignored": { "type": "boolean", "description": "Whether to search what git ignores too." },
+            "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
+        },
+        "required": ["pattern"],
+        "additionalProperties": false,
+    })
+}
+
+/// A search and what it found so far.
+struct GrepSearch {
+    regex: Regex,
+    limit: usize,
+    found: String,
+    count: usize,
+    is_cut: bool,
+    too_large: usize,
+}
+
+impl GrepSearch {
+    fn new(asked: &GrepArguments) -> Result<GrepSearch, ToolError> {
+        let regex = RegexBuilder::new(&asked.pattern).case_insensitive(asked.ignore_case).build();
+        let bad = |error: regex::Error| ToolError::BadPattern {
+            cause: format!("the pattern is no regular expression: {error}"),
+        };
+        let limit = asked.limit.unwrap_or(MATCHES_MAX).clamp(1, MATCHES_MAX);
+        let found = String::new();
+        Ok(GrepSearch {
+            regex: regex.map_err(bad)?,
+            limit,
+            found,
+            count: 0,
+            is_cut: false,
+            too_large: 0,
+        })
+    }
+
+    fn search_tree(
+        &mut self,
+        base: &Path,
+        cwd: &Path,
+        asked: &GrepArguments,
+        stop: &CancelFlag,
+    ) -> Result<(), ToolError> {
+        base.metadata().map_err(|cause| ToolError::io("search", base, cause))?;
+        let glob = asked.glob.as_deref().map(glob).transpose()?;
+        let scope = WalkOptions { depth: None, include_ignored: asked.include_ignored };
+        // Folders that may not be read are passed by, as every search does.
+        for entry in walk(base, scope).flatten() {
+            stop.check()?;
+            let path = entry.path();
+            let below = path.strip_prefix(base).unwrap_or(path);
+            // A file that was asked for by name is searched though it be a link.
+            let is_file = match entry.depth() {
+                0 => path.is_file(),
+                _ => entry.file_type().is_some_and(|kind| kind.is_file()),
+            };
+            let is_asked =
+                entry.depth() == 0 || glob.as_ref().is_none_or(|glob| glob.is_match(below));
+            if is_file && is_asked {
+                self.search_file(path, path.strip_prefix(cwd).unwrap_or(path));
+            }
+            if self.is_cut {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn search_file(&mut self, path: &Path, shown: &Path) {
+        if path.metadata().is_ok_and(|file| file.len() > FILE_MAX_BYTES) {
+            self.too_large += 1;
+            return;
+        }
+        let Ok(bytes) = std::fs::read(path) else { return };
+        if bytes.is_empty() || text_file::is_binary(&bytes) {
+            return;
+        }
+        // The last newline ends a line and begins none.
+        let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if !self.regex.is_match(line) {
+                continue;
+            }
+            if self.count == self.limit || self.found.len() > OUTPUT_MAX_BYTES {
+                self.is_cut = true;
+                return;
+            }
+            self.count += 1;
+            self.found.push_str(&format!(
+                "{}:{}: {}\n",
+                shown.display(),
+                index + 1,
+                truncate_line(line)
+            ));
+        }
+    }
+
+    fn into_text(mut self) -> String {
+        if self.count == 0 {
+            self.found.push_str("(no line fits)\n");
+        }
+        if self.is_cut {
+            let notice =
+                format!("[cut after {} lines; narrow the pattern, path or glob]\n", self.count);
+            self.found.push_str(&notice);
+        }
+        if self.too_large > 0 {
+            let notice =
+                format!("[{} files above {FILE_MAX_BYTES} bytes were left out]\n", self.too_large);
+            self.found.push_str(&notice);
+        }
+        self.found
+    }
+}
+
+fn truncate_line(line: &[u8]) -> String {
+    // More bytes than the characters can have, so that a line of megabytes costs nothing.
+    let beginning = line.get(..LINE_MAX_CHARS * 4 + 4).unwrap_or(line);
+    let text = String::from_utf8_lossy(beginning);
+    match text.char_indices().nth(LINE_MAX_CHARS) {
+        Some((end, _)) => {
+            format!("{} [line cut, {} bytes]", text.get(..end).unwrap_or_default(), line.len())
+        }
+        None => text.into_owned(),
+    }
+}

@@ -1,0 +1,127 @@
+//! `list`: what is in a folder, or the files of a tree that fit a glob.
+
+use std::path::Path;
+
+use ctxhost_engine_api::ToolSpec;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::walk::{WalkOptions, glob, walk};
+use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::error::ToolError;
+use crate::output::ToolOutput;
+use crate::output_limit::OUTPUT_MAX_BYTES;
+use crate::paths::{PathAccess, PathResolver};
+use crate::settings::ToolSettings;
+use crate::{CallContext, Tool, arguments};
+
+const NAME: &str = "list";
+
+/// Names in one answer: more is not read but searched.
+const ENTRIES_MAX: usize = 1_000;
+
+/// Lists folders.
+#[derive(Debug)]
+pub struct ListTool {
+    paths: PathResolver,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListArguments {
+    path: Option<String>,
+    glob: Option<String>,
+    depth: Option<usize>,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+impl ListTool {
+    /// The tool.
+    pub fn new(settings: &ToolSettings) -> ListTool {
+        ListTool { paths: PathResolver::new(settings) }
+    }
+
+    async fn list(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let asked: ListArguments = arguments::read(NAME, &schema(), raw)?;
+        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
+        run_blocking(move |stop| {
+            let path = asked.path.as_deref().unwrap_or(".");
+            let path = paths.resolve(&cwd, path, PathAccess::Read)?;
+            Ok(ToolOutput::text(list(&path, &asked, stop)?))
+        })
+        .await
+    }
+}
+
+impl Tool for ListTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.into(),
+            description: format!(
+                "Lists a folder, or finds files by a glob in the whole tree below it. Folders end in /. \
+                 Leaves out what git ignores. Up to {ENTRIES_MAX} names."
+            ),
+            input_schema: schema(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.list(arguments, context).await.into() })
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "The folder; the working folder if left out." },
+            "glob": { "type": "string", "description": "Only what fits, such as *.rs or src/**/*.ts." },
+            "depth": { "type": "integer", "minimum": 1, "description": "How deep; 1 if left out, with a glob all the way." },
+            "include_ignored": { "type": "boolean", "description": "Whether to list what git ignores too." },
+        },
+        "additionalProperties": false,
+    })
+}
+
+fn list(base: &Path, asked: &ListArguments, stop: &CancelFlag) -> Result<String, ToolError> {
+    let metadata = base.metadata().map_err(|cause| ToolError::io("list", base, cause))?;
+    if !metadata.is_dir() {
+        return Ok(format!("{} is a file of {} bytes", base.display(), metadata.len()));
+    }
+    let glob = asked.glob.as_deref().map(glob).transpose()?;
+    let depth = asked.depth.or_else(|| glob.is_none().then_some(1)).map(|depth| depth.max(1));
+    let mut listing = String::new();
+    let mut count = 0;
+    for entry in walk(base, WalkOptions { depth, include_ignored: asked.include_ignored }) {
+        stop.check()?;
+        let entry = match entry {
+            Ok(entry) if entry.depth() == 0 => continue,
+            Ok(entry) => entry,
+            // What may not be read is named, and the rest is listed.
+            Err(error) => {
+                listing.push_str(&format!("[{error}]\n"));
+                continue;
+            }
+        };
+        let name = entry.path().strip_prefix(base).unwrap_or(entry.path());
+        if glob.as_ref().is_some_and(|glob| !glob.is_match(name)) {
+            continue;
+        }
+        if count == ENTRIES_MAX || listing.len() > OUTPUT_MAX_BYTES {
+            listing.push_str(&format!("[cut after {count} names; take a subfolder or a glob]\n"));
+            return Ok(listing);
+        }
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        listing.push_str(&format!("{}{}\n", name.display(), if is_folder { "/" } else { "" }));
+        count += 1;
+    }
+    match listing.is_empty() {
+        true => Ok("(nothing; what git ignores is left out unless include_ignored is true)".into()),
+        false => Ok(listing),
+    }
+}

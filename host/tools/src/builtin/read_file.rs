@@ -1,0 +1,238 @@
+//! `read_file`: the lines of a text, or an image.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ctxhost_engine_api::ToolSpec;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::text_file::{self, SNIFFED_BYTES};
+use crate::blocking_task::{CancelFlag, run_blocking};
+use crate::error::ToolError;
+use crate::output::{ToolBlock, ToolOutput};
+use crate::output_limit::OUTPUT_MAX_BYTES;
+use crate::paths::{PathAccess, PathResolver};
+use crate::settings::ToolSettings;
+use crate::{CallContext, Tool, arguments};
+
+const NAME: &str = "read_file";
+
+/// Lines of one answer: a long source file, and no log.
+const LINES_MAX: u64 = 2_000;
+
+/// The largest image: 5 MB in base64, where the strictest provider draws the line.
+const IMAGE_MAX_BYTES: u64 = 3_750_000;
+
+/// After so many skipped lines it is asked whether anybody still waits.
+const LINES_BETWEEN_CHECKS: u64 = 10_000;
+
+/// Reads files.
+#[derive(Debug)]
+pub struct ReadFileTool {
+    paths: PathResolver,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadFileArguments {
+    path: String,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl ReadFileTool {
+    /// The tool.
+    pub fn new(settings: &ToolSettings) -> ReadFileTool {
+        ReadFileTool { paths: PathResolver::new(settings) }
+    }
+
+    async fn read(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let asked: ReadFileArguments = arguments::read(NAME, &schema(), raw)?;
+        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
+        run_blocking(move |stop| {
+            let path = paths.resolve(&cwd, &asked.path, PathAccess::Read)?;
+            read(&path, &asked, stop)
+        })
+        .await
+    }
+}
+
+impl Tool for ReadFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.into(),
+            description: format!(
+                "Reads a text file, or an image (PNG, JPEG, GIF, WebP). Answers with up to {LINES_MAX} \
+                 lines or {} KiB, and says with which offset to read on.",
+                OUTPUT_MAX_BYTES / 1024
+            ),
+            input_schema: schema(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.read(arguments, context).await.into() })
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "The file." },
+            "offset": { "type": "integer", "minimum": 1, "description": "The first line; 1 if left out." },
+            "limit": { "type": "integer", "minimum": 1, "description": "How many lines." },
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    })
+}
+
+fn read(
+    path: &Path,
+    asked: &ReadFileArguments,
+    stop: &CancelFlag,
+) -> Result<ToolOutput, ToolError> {
+    let size_bytes = text_file::regular_file(path)?.len();
+    let failed = |cause: io::Error| ToolError::io("read", path, cause);
+    let mut reader = BufReader::with_capacity(SNIFFED_BYTES, File::open(path).map_err(failed)?);
+    let beginning = reader.fill_buf().map_err(failed)?;
+    if let Some(mime_type) = image_type(beginning) {
+        return image(path, size_bytes, mime_type);
+    }
+    if text_file::is_binary(beginning) {
+        return Err(ToolError::Binary { path: path.to_owned(), size_bytes });
+    }
+    let offset = asked.offset.unwrap_or(1).max(1);
+    let limit = asked.limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
+    let skipped = skip(&mut reader, offset - 1, stop, failed)?;
+    let lines = lines(&mut reader, limit).map_err(failed)?;
+    if lines.count == 0 && offset > 1 {
+        return Err(ToolError::OffsetPastEnd { path: path.to_owned(), lines: skipped, offset });
+    }
+    Ok(ToolOutput::text(lines.into_text(offset)))
+}
+
+/// Goes past lines; says past how many.
+fn skip(
+    reader: &mut impl BufRead,
+    lines: u64,
+    stop: &CancelFlag,
+    failed: impl Fn(io::Error) -> ToolError,
+) -> Result<u64, ToolError> {
+    for skipped in 0..lines {
+        if skipped % LINES_BETWEEN_CHECKS == 0 {
+            stop.check()?;
+        }
+        if reader.skip_until(b'\n').map_err(&failed)? == 0 {
+            return Ok(skipped);
+        }
+    }
+    Ok(lines)
+}
+
+/// The lines of an answer.
+struct TextLines {
+    bytes: Vec<u8>,
+    count: u64,
+    end: ReadEnd,
+}
+
+/// Why an answer holds no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadEnd {
+    OfFile,
+    MoreLines,
+    LongLine,
+}
+
+fn lines(reader: &mut impl BufRead, limit: u64) -> io::Result<TextLines> {
+    let mut lines = TextLines { bytes: Vec::new(), count: 0, end: ReadEnd::OfFile };
+    while lines.count < limit {
+        let before = lines.bytes.len();
+        // One byte more than fits, to see that it does not.
+        let room = (OUTPUT_MAX_BYTES - before) as u64 + 1;
+        if reader.take(room).read_until(b'\n', &mut lines.bytes)? == 0 {
+            return Ok(lines);
+        }
+        if lines.bytes.len() > OUTPUT_MAX_BYTES {
+            lines.end = if lines.count == 0 { ReadEnd::LongLine } else { ReadEnd::MoreLines };
+            lines.count = lines.count.max(1);
+            lines.bytes.truncate(if before == 0 { OUTPUT_MAX_BYTES } else { before });
+            return Ok(lines);
+        }
+        lines.count += 1;
+    }
+    if !reader.fill_buf()?.is_empty() {
+        lines.end = ReadEnd::MoreLines;
+    }
+    Ok(lines)
+}
+
+impl TextLines {
+    /// The text, with a notice where it does not end with the file.
+    fn into_text(mut self, first: u64) -> String {
+        if self.end == ReadEnd::LongLine {
+            self.drop_partial_character();
+        }
+        let text = String::from_utf8_lossy(&self.bytes);
+        let mut notices = Vec::new();
+        if matches!(text, std::borrow::Cow::Owned(_)) {
+            notices.push("[not all of it is UTF-8; \u{fffd} stands for what is not]".to_owned());
+        }
+        let last = first + self.count.saturating_sub(1);
+        let next = last + 1;
+        match self.end {
+            ReadEnd::OfFile if self.count == 0 => notices.push("(the file is empty)".into()),
+            ReadEnd::OfFile => {}
+            ReadEnd::MoreLines => notices
+                .push(format!("[lines {first} to {last}; there are more, read on with offset {next}]")),
+            ReadEnd::LongLine => notices.push(format!(
+                "[the beginning of line {first}, which is longer than {OUTPUT_MAX_BYTES} bytes; see the rest of it with `shell`, or read on with offset {next}]"
+            )),
+        }
+        if notices.is_empty() {
+            return text.into_owned();
+        }
+        let break_line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        format!("{text}{break_line}{}", notices.join("\n"))
+    }
+
+    fn drop_partial_character(&mut self) {
+        if let Err(error) = std::str::from_utf8(&self.bytes)
+            && error.error_len().is_none()
+        {
+            self.bytes.truncate(error.valid_up_to());
+        }
+    }
+}
+
+/// The type of an image that providers take, by how it begins.
+fn image_type(beginning: &[u8]) -> Option<&'static str> {
+    match beginning {
+        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+fn image(path: &Path, size_bytes: u64, mime_type: &str) -> Result<ToolOutput, ToolError> {
+    if size_bytes > IMAGE_MAX_BYTES {
+        let limit_bytes = IMAGE_MAX_BYTES;
+        return Err(ToolError::TooLarge { path: path.to_owned(), size_bytes, limit_bytes });
+    }
+    let bytes = std::fs::read(path).map_err(|cause| ToolError::io("read", path, cause))?;
+    let about = format!("{mime_type}, {} bytes", bytes.len());
+    let image = ToolBlock::Image { data: STANDARD.encode(bytes), mime_type: mime_type.to_owned() };
+    Ok(ToolOutput { blocks: vec![ToolBlock::Text(about), image], is_error: false })
+}

@@ -1,0 +1,82 @@
+//! `write_file`: a whole file, with the folders above it.
+
+use ctxhost_engine_api::ToolSpec;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::blocking_task::run_blocking;
+use crate::error::ToolError;
+use crate::output::ToolOutput;
+use crate::paths::{PathAccess, PathResolver};
+use crate::replace::{replace, with_write_lock};
+use crate::settings::ToolSettings;
+use crate::{CallContext, Tool, arguments};
+
+const NAME: &str = "write_file";
+
+/// Writes files.
+#[derive(Debug)]
+pub struct WriteFileTool {
+    paths: PathResolver,
+}
+
+#[derive(Debug, Deserialize)]
+struct WriteFileArguments {
+    path: String,
+    content: String,
+}
+
+impl WriteFileTool {
+    /// The tool.
+    pub fn new(settings: &ToolSettings) -> WriteFileTool {
+        WriteFileTool { paths: PathResolver::new(settings) }
+    }
+
+    async fn write(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let asked: WriteFileArguments = arguments::read(NAME, &schema(), raw)?;
+        let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
+        run_blocking(move |stop| {
+            let path = paths.resolve(&cwd, &asked.path, PathAccess::Write)?;
+            stop.check()?;
+            let was_there = with_write_lock(|| replace(&path, asked.content.as_bytes()))?;
+            let what = if was_there { "replaced" } else { "new file" };
+            let bytes = asked.content.len();
+            Ok(ToolOutput::text(format!("wrote {bytes} bytes to {} ({what})", path.display())))
+        })
+        .await
+    }
+}
+
+impl Tool for WriteFileTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.into(),
+            description:
+                "Writes a whole text file and makes the folders above it. What the file held \
+                          is gone; to change a part of it use `edit`."
+                    .into(),
+            input_schema: schema(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a Value,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.write(arguments, context).await.into() })
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "The file." },
+            "content": { "type": "string", "description": "All that it shall hold." },
+        },
+        "required": ["path", "content"],
+        "additionalProperties": false,
+    })
+}

@@ -1,0 +1,15 @@
+//! Servers of the Model Context Protocol as sources of tools, through the official SDK.
+
+#[cfg(feature = "mcp")]
+mod child_process;
+#[cfg(feature = "mcp")]
+mod connection;
+#[cfg(feature = "mcp")]
+mod content;
+#[cfg(feature = "mcp")]
+mod server;
+mod settings;
+
+#[cfg(feature = "mcp")]
+pub use server::{ListedTool, McpServer};
+pub use settings::{McpSettings, McpSettingsError, McpTransport, SecretValues};

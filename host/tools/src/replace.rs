@@ -1,0 +1,35 @@
+//! A file replaced as a whole: readers see the old text or the new one and nothing between.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use ctxhost_files::{FileAccess, replace_file};
+
+use super::error::ToolError;
+
+/// Does work on files alone: two edits of one file, called side by side, must not lose each other.
+pub(super) fn with_write_lock<T>(work: impl FnOnce() -> T) -> T {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _guard = WRITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    work()
+}
+
+/// Writes a file and the folders above it. Says whether the file was there before.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<bool, ToolError> {
+    if path.is_dir() {
+        return Err(ToolError::IsFolder { path: path.to_owned() });
+    }
+    // A link stays a link: what it points to is replaced.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let old = fs::metadata(&target).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(ToolError::NoRegularFile { path: target });
+    }
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let written = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+        replace_file(&target, bytes, FileAccess::Inherited).map_err(|error| error.source)
+    });
+    written.map_err(|cause| ToolError::Io { doing: "write", path: target, cause })?;
+    Ok(old.is_some())
+}

@@ -1,0 +1,219 @@
+//! What cargo cannot say of the structure: which crate may know which, and which file may name what.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ctxhost_tests::root;
+
+/// Crates of the host from the ground up. Crates on one floor do not know each other.
+const FLOORS: [&[&str]; 11] = [
+    &["dialects", "files"],
+    &["session", "invariants", "blobs", "provider", "tools", "retention"],
+    &["engine", "history"],
+    &["store", "trust"],
+    &["config"],
+    &["models"],
+    &["context"],
+    &["agent"],
+    &["check", "dev", "gateway", "quality", "scaffold"],
+    &["cli"],
+    &["host"],
+];
+
+/// The sources below a folder of the workspace, tests left out.
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = all_sources(folder);
+    found.retain(|(path, _)| !is_test(path));
+    assert!(!found.is_empty(), "{} holds no source", folder.display());
+    found
+}
+
+/// The sources below a folder of the workspace.
+fn all_sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{} holds no source", folder.display());
+    found
+}
+
+/// Tests may know more than the room they test.
+fn is_test(path: &Path) -> bool {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .components()
+        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+}
+
+/// The dependencies of a crate that other code is built with, tests left out.
+fn dependencies(manifest: &Path) -> Vec<String> {
+    let text = fs::read_to_string(manifest).unwrap();
+    let table: toml::Table = text.parse().unwrap();
+    table["dependencies"].as_table().unwrap().keys().cloned().collect()
+}
+
+/// The crates of the host, each with its manifest.
+fn host_crates() -> Vec<(String, PathBuf)> {
+    let host = root().join("host");
+    let folders = fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = vec![("host".to_owned(), host.join("Cargo.toml"))];
+    for folder in folders {
+        let manifest = folder.join("Cargo.toml");
+        if manifest.is_file() {
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            found.push((name, manifest));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_dependency_points_down() {
+    let floor = |name: &str| FLOORS.iter().position(|crates| crates.contains(&name));
+    for (name, manifest) in host_crates() {
+        let Some(own) = floor(&name) else { panic!("{name} is on no floor of FLOORS; add it") };
+        for dependency in dependencies(&manifest) {
+            let below = dependency.strip_prefix("ctxhost-").and_then(floor);
+            assert!(below.is_none_or(|below| below < own), "{name} depends on {dependency}");
+        }
+    }
+}
+
+/// Crates of others that only some crates of the host may depend on, with those.
+const DEPENDED_ON_BY: [(&str, &[&str]); 13] = [
+    ("libloading", &["engine"]),
+    ("ctxhost-engine-legacy", &["engine"]),
+    ("ctxhost-engine-kit", &["invariants", "retention"]),
+    ("reqwest", &["provider"]),
+    ("rmcp", &["tools"]),
+    ("hyper-util", &["gateway"]),
+    ("hyper-rustls", &["gateway"]),
+    ("tokio-rustls", &["gateway"]),
+    ("minisign-verify", &["trust"]),
+    ("tokio-postgres", &["store"]),
+    ("landlock", &["engine"]),
+    ("clap", &["cli"]),
+    ("opentelemetry", &["cli"]),
+];
+
+#[test]
+fn what_one_crate_knows_stays_there() {
+    for (name, manifest) in host_crates() {
+        let known = dependencies(&manifest);
+        for (dependency, allowed) in DEPENDED_ON_BY {
+            let has = known.iter().any(|known| known == dependency);
+            assert!(!has || allowed.contains(&name.as_str()), "{name} depends on {dependency}");
+        }
+    }
+}
+
+/// The whole of what the wire formats are made with. They read and write bytes, and nothing else.
+const DIALECTS_ARE_MADE_WITH: [&str; 8] =
+    ["ctxhost-engine-api", "memchr", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
+
+#[test]
+fn dialects_know_no_socket_clock_or_key() {
+    let manifest = root().join("host/dialects/Cargo.toml");
+    for dependency in dependencies(&manifest) {
+        let allowed = DIALECTS_ARE_MADE_WITH.contains(&dependency.as_str());
+        assert!(allowed, "dialects depends on {dependency}");
+    }
+    let words =
+        ["std::net", "std::fs", "std::env", "std::process", "Instant", "SystemTime", "secrecy"];
+    for (path, text) in sources(&root().join("host/dialects/src")) {
+        let found = words.into_iter().find(|word| text.contains(word));
+        assert_eq!(found, None, "{} names it", path.display());
+    }
+}
+
+/// Words that may stand in some files of a crate only, with the files.
+const CONFINED: [(&str, &str, &[&str]); 8] = [
+    ("abi_stable", "engine-api/src", &["abi", "abi.rs"]),
+    ("async_ffi", "engine-api/src", &["abi", "abi.rs"]),
+    ("libloading", "host/engine/src", &["library.rs"]),
+    ("ctxhost_engine_legacy", "host/engine/src", &["bundled.rs"]),
+    ("rmcp", "host/tools/src", &["mcp"]),
+    ("minisign_verify", "host/trust/src", &["signature.rs"]),
+    ("tokio_postgres", "host/store/src", &["postgres", "postgres.rs"]),
+    // How a build script speaks to cargo.
+    ("println!", "host", &["session/build.rs"]),
+];
+
+#[test]
+fn what_one_room_knows_stays_there() {
+    for (word, folder, places) in CONFINED {
+        let source = root().join(folder);
+        for (path, text) in sources(&source) {
+            let below = path.strip_prefix(&source).unwrap();
+            let allowed = places.iter().any(|place| below.starts_with(place));
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let found = code.into_iter().any(|line| line.contains(word));
+            assert!(allowed || !found, "{} names {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn unsafe_stands_in_three_rooms_only() {
+    for folder in ["engine-api/src", "engines", "host"] {
+        let source = root().join(folder);
+        for (path, text) in sources(&source) {
+            let below = path.strip_prefix(root()).unwrap();
+            let allowed = below.starts_with("engine-api/src/abi")
+                || below == Path::new("engine-api/src/abi.rs")
+                || below == Path::new("host/engine/src/library.rs")
+                || below == Path::new("host/engine/src/crash.rs");
+            let uses = text.contains("unsafe {") || text.contains("unsafe fn");
+            assert!(allowed || !uses, "{} holds unsafe code", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_room_says_what_it_is() {
+    for folder in ["engine-api/src", "engines", "host"] {
+        for (path, text) in sources(&root().join(folder)) {
+            let opens =
+                text.trim_start().trim_start_matches("#![forbid(unsafe_code)]").trim_start();
+            assert!(opens.starts_with("//!"), "{} opens without a sentence", path.display());
+        }
+    }
+}
+
+/// Cargo would not run a test there: `test = false` saves linking a program for each that runs nothing.
+#[test]
+fn targets_without_a_harness_hold_no_tests() {
+    let attribute = ["#[", "test]"].concat();
+    for folder in ["tests/src/bin", "host/src", "examples/embed/src"] {
+        for (path, text) in all_sources(&root().join(folder)) {
+            assert!(!text.contains(&attribute), "{} holds a test", path.display());
+        }
+    }
+}
+
+#[test]
+fn engines_know_the_contract_alone() {
+    let engines = ["legacy", "window", "mask", "boundary", "head-tail"];
+    for engine in engines.into_iter().chain(["kit"]) {
+        let manifest = root().join("engines").join(engine).join("Cargo.toml");
+        let text = fs::read_to_string(manifest).unwrap();
+        assert!(!text.contains("ctxhost.workspace"), "{engine} depends on the host");
+        for other in engines.iter().filter(|other| **other != engine) {
+            assert!(!text.contains(&format!("engine-{other}.")), "{engine} depends on {other}");
+        }
+    }
+}
