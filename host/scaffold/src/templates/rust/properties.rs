@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::proptest::prelude::*;
-use ctxhost_engine_api::testing::{TranscriptBuilder, ScriptedHost, block_on, plan_fault};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on, plan_fault};
 use ctxhost_engine_api::{
-    AssembleRequest, ContextEngine, Entry, Flags, PlanItem, EntryKind, Plan, Transcript,
+    AssembleRequest, ContextEngine, Entry, EntryKind, Flags, Plan, PlanItem, Transcript,
 };
 
 use @lib@::Engine;
