@@ -41,6 +41,7 @@ impl Conformance {
     pub fn find(file: &Path, sha256: &str, folders: &[&Path]) -> Option<Conformance> {
         let above: Vec<&Path> = file.ancestors().skip(1).collect();
         let is_home = |folder: &&Path| BUILD_FILES.iter().any(|name| folder.join(name).is_file());
+        // Not above the build folder: a report in an unrelated folder is not about this file.
         let home = above.iter().position(is_home).unwrap_or(0);
         let own = above.into_iter().take(home + 1);
         own.chain(folders.iter().copied()).find_map(|folder| Conformance::in_folder(folder, sha256))

@@ -140,6 +140,7 @@ impl TrustPolicy {
         let expected = written.or(locked);
         let found = inspect_pinned(path, expected);
         let state = match (&found, written, locked) {
+            // First, since a changed file is reported as changed whatever pins it.
             (Err(LoadError::HashMismatch { expected, found, .. }), _, _) => {
                 PinState::Changed { expected: expected.clone(), found: found.clone() }
             }
