@@ -1,11 +1,11 @@
-//! The transcripts and budgets that the suite tries, each for a way in which engines have failed.
+//! Transcripts and budgets of the suite. Each covers a failure seen in an engine.
 
 use std::sync::OnceLock;
 
 use crate::testing::TranscriptBuilder;
 use crate::transcript::Transcript;
 
-/// Characters of the giant tool result: what one careless `cat` brings in.
+/// Characters of the giant tool result: one careless `cat` of a log file.
 const GIANT_RESULT_CHARS: usize = 5_000_000;
 
 /// A transcript with its name.
@@ -14,13 +14,13 @@ pub(super) struct ContractCase {
     pub(super) transcript: Transcript,
 }
 
-/// All of them, the cheap ones first. Told once for all engines of a process.
+/// All cases, the cheap ones first. Built once per process.
 pub(super) fn all() -> &'static [ContractCase] {
     static CASES: OnceLock<Vec<ContractCase>> = OnceLock::new();
-    CASES.get_or_init(tell_all)
+    CASES.get_or_init(build_all)
 }
 
-fn tell_all() -> Vec<ContractCase> {
+fn build_all() -> Vec<ContractCase> {
     let case = |name, talk: TranscriptBuilder| ContractCase { name, transcript: talk.transcript() };
     vec![
         case("no entries", TranscriptBuilder::new()),
@@ -30,13 +30,13 @@ fn tell_all() -> Vec<ContractCase> {
         case("a tool loop at the end", tool_loop()),
         case("an unanswered call at the end", unanswered()),
         case("a summary at the head", summarised()),
-        case("nothing of the person", without_person()),
+        case("no user message", without_user()),
         case("a giant result", giant()),
         case("three thousand entries", working(3_000)),
     ]
 }
 
-/// What a session of real work looks like, cut after `entries`.
+/// A session of typical work with `entries` entries.
 pub(super) fn working(entries: u64) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.system("You are careful.").user("Rename the field everywhere, then run the tests.");
@@ -51,7 +51,7 @@ pub(super) fn working(entries: u64) -> TranscriptBuilder {
     talk
 }
 
-/// Eight entries at most: text, parallel calls with their results, a failure, CJK, nothing, images.
+/// At most eight entries: text, parallel calls with results, a failure, CJK, empty texts, images.
 pub(super) fn work_round(talk: &mut TranscriptBuilder, round: u64) {
     let (first, second) = (format!("r{round}a"), format!("r{round}b"));
     let path = format!(r#"{{"path":"src/part{round}.rs"}}"#);
@@ -112,7 +112,7 @@ fn summarised() -> TranscriptBuilder {
     talk
 }
 
-fn without_person() -> TranscriptBuilder {
+fn without_user() -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.assistant("I woke up.").calls(&[("c", "ls", "{}")]).result("c", "ls", "");
     talk.assistant("There is nothing to do.");
@@ -128,8 +128,7 @@ fn giant() -> TranscriptBuilder {
     talk
 }
 
-/// Budgets for a transcript: none, one, too little for anything, a normal share, everything, without
-/// end.
+/// Budgets for a transcript: 0, 1, too small for any entry, a third, all, unlimited.
 pub(super) fn budgets(transcript: &Transcript) -> [u64; 6] {
     let total = transcript.total_tokens();
     [0, 1, 40, total / 3, total, u64::MAX]

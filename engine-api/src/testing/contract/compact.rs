@@ -1,4 +1,4 @@
-//! Checks of `compact`: an answer of a known kind, and a plan that is sound and no larger.
+//! Checks of `compact`: a known kind of result, and a plan that is valid and not larger.
 
 use super::session::ContractSession;
 use super::{ContractOptions, ContractSuite, ContractVerdict, cases, plan_fault};
@@ -9,19 +9,19 @@ use crate::transcript::Transcript;
 
 pub(super) fn run(suite: &mut ContractSuite<'_>) {
     for case in cases::all() {
-        let rule = "delegates, declines, or makes a sound plan that is no larger";
-        suite.check(format!("compact: {}", case.name), rule, |door, options| {
-            every_trigger(door, options, &case.transcript)
+        let rule = "delegates, declines, or returns a valid plan that is not larger";
+        suite.check(format!("compact: {}", case.name), rule, |factory, options| {
+            every_trigger(factory, options, &case.transcript)
         });
     }
 }
 
 fn every_trigger(
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &ContractOptions,
     transcript: &Transcript,
 ) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+    let stage = ContractSession::open(factory, options)?;
     stage.bootstrap_and_ingest(transcript)?;
     let [none, _, tiny, share, all, _] = cases::budgets(transcript);
     let tries = [
@@ -34,7 +34,7 @@ fn every_trigger(
         let force = trigger == Trigger::Manual;
         let request = stage.compact_request(transcript, budget);
         let request = CompactRequest { trigger, force, custom_instructions, ..request };
-        // An error leaves the session as it was and is an answer; panics are caught below.
+        // An error leaves the session unchanged and is valid; panics fail in `compact`.
         if let Ok(Compaction::Plan(plan)) = stage.compact(transcript, request)? {
             judge(&plan, transcript).map_err(|fault| format!("{fault}; {}", trigger.name()))?;
         }

@@ -1,4 +1,4 @@
-//! Checks of every other call, in the order of the lifecycle and after its end.
+//! Checks of the other calls, in the order of the lifecycle and after `dispose`.
 
 use serde_json::json;
 
@@ -21,17 +21,17 @@ pub(super) fn run(suite: &mut ContractSuite<'_>) {
 }
 
 fn busy_stage(
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &ContractOptions,
 ) -> Result<(ContractSession, Transcript), String> {
-    let stage = ContractSession::open(door, options)?;
+    let stage = ContractSession::open(factory, options)?;
     let transcript = cases::working(50).transcript();
     stage.bootstrap_and_ingest(&transcript)?;
     Ok((stage, transcript))
 }
 
-fn one_by_one(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+fn one_by_one(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let stage = ContractSession::open(factory, options)?;
     let transcript = cases::working(30).transcript();
     for seq in 0..transcript.len() as u64 {
         let mut request = stage.ingest_request(seq..seq + 1);
@@ -45,8 +45,8 @@ fn one_by_one(door: EngineFactory, options: &ContractOptions) -> ContractVerdict
     stage.ingest(&transcript, 30..30)
 }
 
-fn turns(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn turns(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     for (turn, entries) in [0..10, 10..50, 50..50].into_iter().enumerate() {
         let request = AfterTurnRequest {
             call: stage.next_call_id(),
@@ -78,8 +78,8 @@ fn commit(
     expect_ok("commit_turn", stage.wait("commit_turn", call)?)
 }
 
-fn committed_twice(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn committed_twice(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     let budget = transcript.total_tokens() / 2;
     commit(&stage, &transcript, "the-same-key")?;
     let once = stage.assemble(&transcript, budget)?;
@@ -88,8 +88,8 @@ fn committed_twice(door: EngineFactory, options: &ContractOptions) -> ContractVe
     (once == twice).then_some(()).ok_or("the plan changed with the repeat".into())
 }
 
-fn maintains(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn maintains(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     for reason in ["bootstrap", "turn", "compaction", "a reason of a newer host"] {
         let (call, session) = (stage.next_call_id(), stage.session.clone());
         let request = MaintainRequest { call, session, reason: reason.into() };
@@ -99,8 +99,8 @@ fn maintains(door: EngineFactory, options: &ContractOptions) -> ContractVerdict 
     Ok(())
 }
 
-fn subagents(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn subagents(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     for (context_mode, reason) in
         [(ContextMode::Fork, SubagentEnd::Completed), (ContextMode::Isolated, SubagentEnd::Unknown)]
     {
@@ -114,7 +114,7 @@ fn subagents(door: EngineFactory, options: &ContractOptions) -> ContractVerdict 
         let call = stage.engine.prepare_subagent_spawn(transcript.clone(), request);
         let prepared =
             expect_ok("prepare_subagent_spawn", stage.wait("prepare_subagent_spawn", call)?)?;
-        for token in [prepared.token, "a token of nobody".into()] {
+        for token in [prepared.token, "an unknown token".into()] {
             let request = SubagentRollbackRequest { call: stage.next_call_id(), token };
             let call = stage.engine.rollback_subagent_spawn(request);
             let _ = stage.wait("rollback_subagent_spawn", call)?;
@@ -126,8 +126,8 @@ fn subagents(door: EngineFactory, options: &ContractOptions) -> ContractVerdict 
     Ok(())
 }
 
-fn tools(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn tools(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     let specs = expect_ok("tools", check_error_kind("tools", stage.engine.tools(&stage.session))?)?;
     specs.iter().try_for_each(tool_is_sound)?;
     let unknown = "no_such_tool_of_any_engine".to_owned();
@@ -139,7 +139,7 @@ fn tools(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
                 .wait("call_tool", stage.engine.call_tool(transcript.clone(), request))
                 .map_err(|fault| format!("tool {name:?}: {fault}"))?;
             if name == unknown && answer.is_ok_and(|answer| !answer.is_error) {
-                return Err("a tool that nobody offered answered as if it were there".into());
+                return Err("an unknown tool returned a result without is_error".into());
             }
         }
     }
@@ -147,26 +147,26 @@ fn tools(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
 }
 
 fn tool_is_sound(spec: &ToolSpec) -> ContractVerdict {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(letter) {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(is_valid) {
         return Err(format!(
             "the tool name {:?} does not match ^[a-zA-Z0-9_-]{{1,64}}$",
             spec.name
         ));
     }
     let is_object = spec.input_schema.get("type").is_some_and(|kind| kind == "object");
-    is_object.then_some(()).ok_or(format!("the schema of tool {:?} is no object", spec.name))
+    is_object.then_some(()).ok_or(format!("the schema of tool {:?} is not an object", spec.name))
 }
 
-fn status(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let fresh = ContractSession::open(door, options)?;
+fn status(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let fresh = ContractSession::open(factory, options)?;
     expect_ok("status", check_error_kind("status", fresh.engine.status())?)?;
-    let (busy, _) = busy_stage(door, options)?;
+    let (busy, _) = busy_stage(factory, options)?;
     expect_ok("status", check_error_kind("status", busy.engine.status())?).map(drop)
 }
 
-fn after_dispose(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let (stage, transcript) = busy_stage(door, options)?;
+fn after_dispose(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let (stage, transcript) = busy_stage(factory, options)?;
     match block_on_within(options.call_limit, stage.engine.dispose()) {
         None => return Err(format!("dispose took longer than {:?}", options.call_limit)),
         Some(disposed) => expect_ok("dispose", disposed)?,
