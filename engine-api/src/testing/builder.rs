@@ -16,10 +16,10 @@ const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mN
 /// ```
 /// use ctxhost_engine_api::testing::Conversation;
 ///
-/// let mut talk = Conversation::new();
-/// talk.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
-/// talk.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
-/// assert_eq!(talk.transcript().len(), 4);
+/// let mut builder = Conversation::new();
+/// builder.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
+/// builder.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
+/// assert_eq!(builder.transcript().len(), 4);
 /// ```
 #[derive(Debug, Default)]
 pub struct TranscriptBuilder {
@@ -184,12 +184,12 @@ mod tests {
 
     #[test]
     fn entries_read_back_as_appended() {
-        let mut talk = TranscriptBuilder::new();
-        talk.system("be brief").user("look").image("at this");
-        talk.calls(&[("c1", "read", r#"{"path":"a"}"#), ("c2", "ls", "{}")]);
-        talk.result("c1", "read", "text").failure("c2", "ls", "no such folder");
-        talk.thinking("hm", "done").summary("so far");
-        let transcript = talk.transcript();
+        let mut builder = TranscriptBuilder::new();
+        builder.system("be brief").user("look").image("at this");
+        builder.calls(&[("c1", "read", r#"{"path":"a"}"#), ("c2", "ls", "{}")]);
+        builder.result("c1", "read", "text").failure("c2", "ls", "no such folder");
+        builder.thinking("hm", "done").summary("so far");
+        let transcript = builder.transcript();
 
         let calls = transcript.get(3).unwrap().tool_calls();
         let ids: Vec<_> = calls.iter().map(|call| (call.id.as_ref(), call.name.as_ref())).collect();

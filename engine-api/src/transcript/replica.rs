@@ -268,19 +268,19 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_sent_of_a_long_transcript() {
-        let mut talk = TranscriptBuilder::new();
+        let mut builder = TranscriptBuilder::new();
         let long = CHUNK_ENTRIES as u64 * 2 + 100;
-        while talk.len() < long {
-            talk.user("and then?").assistant("this");
+        while builder.len() < long {
+            builder.user("and then?").assistant("this");
         }
-        let before = talk.transcript();
+        let before = builder.transcript();
         let mut mirror = TranscriptReplica::new();
         assert_eq!(follow(&mut mirror, &nothing(), &before), long);
-        talk.calls(&[("c", "ls", "{}")]);
-        let called = talk.transcript();
+        builder.calls(&[("c", "ls", "{}")]);
+        let called = builder.transcript();
         assert_eq!(follow(&mut mirror, &before, &called), 1);
-        talk.result("c", "ls", "a.rs");
-        let answered = talk.transcript();
+        builder.result("c", "ls", "a.rs");
+        let answered = builder.transcript();
         assert_eq!(diff(&called, &answered).patches.len(), 1, "the call is answered now");
         assert_eq!(follow(&mut mirror, &called, &answered), 1);
         assert_eq!(rows(&mirror.snapshot(0)), rows(&answered));
@@ -288,9 +288,9 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_a_mirror_never_changes() {
-        let mut talk = TranscriptBuilder::new();
-        talk.user("one").assistant("two");
-        let (mut mirror, original) = (TranscriptReplica::new(), talk.transcript());
+        let mut builder = TranscriptBuilder::new();
+        builder.user("one").assistant("two");
+        let (mut mirror, original) = (TranscriptReplica::new(), builder.transcript());
         follow(&mut mirror, &nothing(), &original);
         let held = mirror.snapshot(0);
         mirror.keep(1);

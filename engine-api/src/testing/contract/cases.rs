@@ -21,7 +21,8 @@ pub(super) fn all() -> &'static [ContractCase] {
 }
 
 fn build_all() -> Vec<ContractCase> {
-    let case = |name, talk: TranscriptBuilder| ContractCase { name, transcript: talk.transcript() };
+    let case =
+        |name, builder: TranscriptBuilder| ContractCase { name, transcript: builder.transcript() };
     vec![
         case("no entries", TranscriptBuilder::new()),
         case("one entry", one()),
@@ -38,94 +39,94 @@ fn build_all() -> Vec<ContractCase> {
 
 /// A session of typical work with `entries` entries.
 pub(super) fn working(entries: u64) -> TranscriptBuilder {
-    let mut talk = TranscriptBuilder::new();
-    talk.system("You are careful.").user("Rename the field everywhere, then run the tests.");
+    let mut builder = TranscriptBuilder::new();
+    builder.system("You are careful.").user("Rename the field everywhere, then run the tests.");
     let mut round = 0;
-    while talk.len() + 8 < entries {
-        work_round(&mut talk, round);
+    while builder.len() + 8 < entries {
+        work_round(&mut builder, round);
         round += 1;
     }
-    while talk.len() < entries {
-        talk.assistant("Next.");
+    while builder.len() < entries {
+        builder.assistant("Next.");
     }
-    talk
+    builder
 }
 
 /// At most eight entries: text, parallel calls with results, a failure, CJK, empty texts, images.
-pub(super) fn work_round(talk: &mut TranscriptBuilder, round: u64) {
+pub(super) fn work_round(builder: &mut TranscriptBuilder, round: u64) {
     let (first, second) = (format!("r{round}a"), format!("r{round}b"));
     let path = format!(r#"{{"path":"src/part{round}.rs"}}"#);
     let lines = format!("fn part{round}() {{ work(); }}\n").repeat(20);
     match round % 3 {
-        0 => talk.user(&format!("And now part {round}, please.")),
-        1 => talk.user("次の部分もお願いします。変更点を説明してください。"),
-        _ => talk.image("this is what it looks like"),
+        0 => builder.user(&format!("And now part {round}, please.")),
+        1 => builder.user("次の部分もお願いします。変更点を説明してください。"),
+        _ => builder.image("this is what it looks like"),
     };
-    talk.calls(&[(&first, "read", &path), (&second, "bash", r#"{"command":"cargo test"}"#)]);
-    talk.result(&first, "read", &lines);
+    builder.calls(&[(&first, "read", &path), (&second, "bash", r#"{"command":"cargo test"}"#)]);
+    builder.result(&first, "read", &lines);
     match round % 2 {
-        0 => talk.result(&second, "bash", ""),
-        _ => talk.failure(&second, "bash", "error[E0425]: 値が見つかりません"),
+        0 => builder.result(&second, "bash", ""),
+        _ => builder.failure(&second, "bash", "error[E0425]: 値が見つかりません"),
     };
     match round % 4 {
-        0 => talk.assistant(""),
-        1 => talk.thinking("The test names the old field.", "Fixed the test."),
-        _ => talk.assistant("Done with this part. 完了しました。\u{1F600}"),
+        0 => builder.assistant(""),
+        1 => builder.thinking("The test names the old field.", "Fixed the test."),
+        _ => builder.assistant("Done with this part. 完了しました。\u{1F600}"),
     };
 }
 
 fn one() -> TranscriptBuilder {
-    let mut talk = TranscriptBuilder::new();
-    talk.user("hello");
-    talk
+    let mut builder = TranscriptBuilder::new();
+    builder.user("hello");
+    builder
 }
 
 fn two() -> TranscriptBuilder {
-    let mut talk = one();
-    talk.assistant("Hello. What shall we do?");
-    talk
+    let mut builder = one();
+    builder.assistant("Hello. What shall we do?");
+    builder
 }
 
 fn tool_loop() -> TranscriptBuilder {
-    let mut talk = working(20);
-    talk.user("One more: find the cause.");
+    let mut builder = working(20);
+    builder.user("One more: find the cause.");
     for round in 0..12 {
         let call = format!("loop{round}");
-        talk.calls(&[(&call, "grep", r#"{"pattern":"cause"}"#)]);
-        talk.result(&call, "grep", &"a line that matches\n".repeat(30));
+        builder.calls(&[(&call, "grep", r#"{"pattern":"cause"}"#)]);
+        builder.result(&call, "grep", &"a line that matches\n".repeat(30));
     }
-    talk
+    builder
 }
 
 fn unanswered() -> TranscriptBuilder {
-    let mut talk = working(20);
-    talk.user("Go on.").calls(&[("open1", "read", "{}"), ("open2", "read", "{}")]);
-    talk.result("open1", "read", "only the first of two");
-    talk
+    let mut builder = working(20);
+    builder.user("Go on.").calls(&[("open1", "read", "{}"), ("open2", "read", "{}")]);
+    builder.result("open1", "read", "only the first of two");
+    builder
 }
 
 fn summarised() -> TranscriptBuilder {
-    let mut talk = TranscriptBuilder::with_epoch(1);
-    talk.summary("## Decisions\nThe field is called `name` now.");
-    talk.result("lost", "read", "a result whose call was folded away");
-    (0..4).for_each(|round| work_round(&mut talk, round));
-    talk
+    let mut builder = TranscriptBuilder::with_epoch(1);
+    builder.summary("## Decisions\nThe field is called `name` now.");
+    builder.result("lost", "read", "a result whose call was folded away");
+    (0..4).for_each(|round| work_round(&mut builder, round));
+    builder
 }
 
 fn without_user() -> TranscriptBuilder {
-    let mut talk = TranscriptBuilder::new();
-    talk.assistant("I woke up.").calls(&[("c", "ls", "{}")]).result("c", "ls", "");
-    talk.assistant("There is nothing to do.");
-    talk
+    let mut builder = TranscriptBuilder::new();
+    builder.assistant("I woke up.").calls(&[("c", "ls", "{}")]).result("c", "ls", "");
+    builder.assistant("There is nothing to do.");
+    builder
 }
 
 fn giant() -> TranscriptBuilder {
-    let mut talk = working(12);
+    let mut builder = working(12);
     let line = "2026-01-01T00:00:00Z info worker 7: 処理が完了しました\n";
     let text = line.repeat(GIANT_RESULT_CHARS / line.chars().count());
-    talk.user("What does the log say?").calls(&[("giant", "bash", r#"{"command":"cat log"}"#)]);
-    talk.result("giant", "bash", &text).assistant("It is long.").user("Look again.");
-    talk
+    builder.user("What does the log say?").calls(&[("giant", "bash", r#"{"command":"cat log"}"#)]);
+    builder.result("giant", "bash", &text).assistant("It is long.").user("Look again.");
+    builder
 }
 
 /// Budgets for a transcript: 0, 1, too small for any entry, a third, all, unlimited.

@@ -21,8 +21,8 @@ fn every_trigger(
     options: &ContractOptions,
     transcript: &Transcript,
 ) -> ContractVerdict {
-    let stage = ContractSession::open(factory, options)?;
-    stage.bootstrap_and_ingest(transcript)?;
+    let target = ContractSession::open(factory, options)?;
+    target.bootstrap_and_ingest(transcript)?;
     let [none, _, tiny, share, all, _] = cases::budgets(transcript);
     let tries = [
         (share, Trigger::Threshold, None),
@@ -32,10 +32,10 @@ fn every_trigger(
     ];
     for (budget, trigger, custom_instructions) in tries {
         let force = trigger == Trigger::Manual;
-        let request = stage.compact_request(transcript, budget);
+        let request = target.compact_request(transcript, budget);
         let request = CompactRequest { trigger, force, custom_instructions, ..request };
         // An error leaves the session unchanged and is valid; panics fail in `compact`.
-        if let Ok(Compaction::Plan(plan)) = stage.compact(transcript, request)? {
+        if let Ok(Compaction::Plan(plan)) = target.compact(transcript, request)? {
             judge(&plan, transcript).map_err(|fault| format!("{fault}; {}", trigger.name()))?;
         }
     }

@@ -57,11 +57,11 @@ mod tests {
     use crate::testing::TranscriptBuilder;
 
     fn fault(build: impl FnOnce(&mut Plan)) -> Option<String> {
-        let mut talk = TranscriptBuilder::new();
-        talk.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
+        let mut builder = TranscriptBuilder::new();
+        builder.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
         let mut plan = Plan::default();
         build(&mut plan);
-        plan_fault(&plan, &talk.transcript())
+        plan_fault(&plan, &builder.transcript())
     }
 
     fn assert_fault(build: impl FnOnce(&mut Plan), words: &str) {
