@@ -256,9 +256,10 @@ impl ScriptedState {
 
     fn complete(&mut self, request: CompletionRequest) -> Result<Completion> {
         self.requests.push(request);
-        let next = match self.offers(capability::COMPLETE) {
-            true => self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok)),
-            false => None,
+        let next = if self.offers(capability::COMPLETE) {
+            self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok))
+        } else {
+            None
         };
         let missing = || EngineError::new(ErrorKind::ModelMissing, "no scripted answer is left");
         next.unwrap_or_else(|| Err(missing()))

@@ -48,7 +48,7 @@ pub(super) struct FaultyHost {
 
 struct FaultyHostState {
     behaviour: Mutex<HostBehaviour>,
-    /// Requests to services that are waited for, since the last [`FaultyHost::reset_requests`].
+    /// Number of service requests since the last [`FaultyHost::reset_requests`].
     requests: AtomicU64,
     /// Whether a request that never completes is waiting.
     stuck: AtomicBool,

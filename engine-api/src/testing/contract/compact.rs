@@ -36,20 +36,22 @@ fn every_trigger(
         let request = CompactRequest { trigger, force, custom_instructions, ..request };
         // An error leaves the session unchanged and is valid; panics fail in `compact`.
         if let Ok(Compaction::Plan(plan)) = target.compact(transcript, request)? {
-            judge(&plan, transcript).map_err(|fault| format!("{fault}; {}", trigger.name()))?;
+            check_plan(&plan, transcript)
+                .map_err(|fault| format!("{fault}; {}", trigger.name()))?;
         }
     }
     Ok(())
 }
 
-fn judge(plan: &Plan, transcript: &Transcript) -> ContractVerdict {
+fn check_plan(plan: &Plan, transcript: &Transcript) -> ContractVerdict {
     if let Some(fault) = plan_fault(plan, transcript) {
         return Err(fault);
     }
     let before_tokens = transcript.total_tokens();
     let after_tokens: u64 = plan.project(transcript).iter().map(|item| item.tokens()).sum();
-    match after_tokens <= before_tokens {
-        true => Ok(()),
-        false => Err(format!("the plan grows {before_tokens} tokens to {after_tokens}")),
+    if after_tokens <= before_tokens {
+        Ok(())
+    } else {
+        Err(format!("the plan grows from {before_tokens} to {after_tokens} tokens"))
     }
 }

@@ -39,7 +39,7 @@ fn one_by_one(factory: EngineFactory, options: &ContractOptions) -> ContractVerd
         let call = target.engine.ingest(transcript.clone(), request);
         let taken = expect_ok("ingest", target.wait("ingest", call)?)?;
         if taken.entries > 1 {
-            return Err(format!("ingest took in {} entries of one", taken.entries));
+            return Err(format!("ingest reported {} entries of one", taken.entries));
         }
     }
     target.ingest(&transcript, 30..30)

@@ -105,9 +105,10 @@ impl ContractSession {
     pub(super) fn ingest(&self, transcript: &Transcript, new: Range<u64>) -> Result<(), String> {
         let call = self.engine.ingest_batch(transcript.clone(), self.ingest_request(new.clone()));
         let taken = expect_ok("ingest_batch", self.wait("ingest_batch", call)?)?;
-        match taken.entries <= new.end - new.start {
-            true => Ok(()),
-            false => Err(format!("ingest_batch took in {} entries of {new:?}", taken.entries)),
+        if taken.entries <= new.end - new.start {
+            Ok(())
+        } else {
+            Err(format!("ingest_batch reported {} entries of {new:?}", taken.entries))
         }
     }
 
@@ -141,9 +142,7 @@ impl ContractSession {
                 Some(fault) => Err(format!("{fault}; budget {budget}")),
                 None => Ok(Some(plan)),
             },
-            Err(error) if refuses_the_budget(&error) && budget < transcript.total_tokens() => {
-                Ok(None)
-            }
+            Err(error) if rejects_budget(&error) && budget < transcript.total_tokens() => Ok(None),
             Err(error) => Err(format!("assemble failed with budget {budget}: {error}")),
         }
     }
@@ -200,7 +199,7 @@ pub(super) fn check_error_kind<T>(what: &str, answer: Result<T, EngineError>) ->
     }
 }
 
-fn refuses_the_budget(error: &EngineError) -> bool {
+fn rejects_budget(error: &EngineError) -> bool {
     matches!(error.kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit)
 }
 
