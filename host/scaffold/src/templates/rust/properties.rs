@@ -23,8 +23,9 @@ fn assemble(transcript: &Transcript, budget: u64) -> Plan {
 
 /// The frames that no plan may leave out.
 fn must_stay(transcript: &Transcript) -> BTreeSet<u64> {
-    let stays =
-        |entry: &Entry<'_>| entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary;
+    let stays = |entry: &Entry<'_>| {
+        entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary
+    };
     let newest = transcript.newest_user_message().into_iter().chain(transcript.last());
     transcript.iter().filter(stays).chain(newest).map(|entry| entry.frame()).collect()
 }
