@@ -1,4 +1,5 @@
-//! One compaction: may it be, what is folded, who tells it, and what becomes of it.
+//! Runs one compaction: checks the breaker, chooses the layout, writes the summary and records the
+//! outcome.
 
 use ctxhost_engine_api::*;
 use ctxhost_engine_kit::attachments::render_attachments;
@@ -11,10 +12,10 @@ use crate::layout::{self, BoundaryTarget, LAYER, LayoutPlanner};
 use crate::summary::BoundarySummariser;
 use crate::{BoundaryEngine, attempts};
 
-/// What is said where compactions do not help.
+/// The warning if compactions do not help.
 const THRASHING: &str = "the window was full again within 3 answers, three times in a row; use a larger window or bring in less with each turn";
 
-/// Folds what lies before the last turn, if that may be and helps.
+/// Replaces the history before the last turn, if allowed and useful.
 pub(crate) async fn compact(
     engine: &BoundaryEngine,
     transcript: &Transcript,
@@ -40,7 +41,7 @@ pub(crate) async fn compact(
 }
 
 impl BoundaryEngine {
-    /// Whether a compaction may be made; where it may, whether the window fills up again too soon.
+    /// Whether a compaction is allowed; if so, whether the window fills up again too soon.
     fn admit(&self, transcript: &Transcript, request: &CompactRequest) -> Result<bool, String> {
         let settings = &self.settings;
         let is_by_hand = request.force || request.trigger == Trigger::Manual;
@@ -93,7 +94,7 @@ impl BoundaryEngine {
         Ok(plan)
     }
 
-    /// From the second attempt on nothing is put back: the first was too large.
+    /// Only the first attempt adds attachments: later ones exist because the first was too large.
     fn attachments(
         &self,
         desk: &BoundarySummariser<'_>,

@@ -1,4 +1,4 @@
-//! The compact boundary: what is folded, and what stands in its place.
+//! The layout of a compact boundary: the replaced history and the messages inserted for it.
 //!
 //! ```text
 //!  before   task ──────────── history ────────────  last turn
@@ -21,7 +21,7 @@ use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::Settings;
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "boundary";
 
 const OPENING: &str =
@@ -29,19 +29,19 @@ const OPENING: &str =
 const GO_ON: &str = "Go on with the work where it stopped. Do not ask again what the summary answers, and do not speak of it.";
 const ACKNOWLEDGEMENT: &str = "I have read the summary and go on from there.";
 
-/// No summary is squeezed below this, in weighted characters: nine headings and the task.
+/// Lower bound of a summary, in weighted characters: nine headings and the task.
 const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// Less history than this share of transcript or budget is not worth a boundary: half of it is won at
-/// the least, and the host refuses what wins less than 0.05.
+/// Minimum history as a share of transcript or budget: it saves at least half, and the host
+/// requires 0.05.
 const LEAST_FOLD_SHARE: f64 = 0.1;
-/// What stands around the summary, in tokens: the fixed sentences, the envelope, two entry ids.
+/// Size of the text around the summary, in tokens: fixed sentences, envelope, two entry ids.
 const FRAME_TOKENS: u64 = 200;
-/// Share of the budget that all inserted text may take: a little below the half that the host allows.
+/// Maximum share of the budget for inserted text; the host allows half.
 const INSERT_SHARE: f64 = 0.45;
-/// How often the last turn is halved before only its newest frame is left.
+/// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// How large things may be in one try.
+/// The sizes that one attempt aims at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundaryTarget {
     pub(crate) threshold_tokens: u64,
@@ -49,27 +49,27 @@ pub(crate) struct BoundaryTarget {
     pub(crate) attempt: u32,
 }
 
-/// A decision: what is folded and how much room there is for what stands in its place.
+/// The replaced history and the room for the messages that replace it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundaryLayout {
     pub(crate) fold: HistoryFold,
-    /// Where the part that stays word for word begins.
+    /// Start of the part that stays word for word.
     pub(crate) tail: u64,
-    /// What the summary may take, in weighted characters.
+    /// Limit of the summary, in weighted characters.
     pub(crate) summary_chars: u64,
-    /// What the summary repeats letter for letter, and what that may take.
+    /// Ledger of the summary, and its limits.
     pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
-    /// What everything that is put in may take, in tokens.
+    /// Limit of all inserted text, in tokens.
     pub(crate) room_tokens: u64,
 }
 
-/// Whether an inserted message is the acknowledgement or the attachments of an earlier boundary.
+/// Whether a message is the acknowledgement or the attachments of an earlier boundary.
 pub(crate) fn is_boundary_message(text: &str) -> bool {
     text == ACKNOWLEDGEMENT || text.starts_with(LEAD_IN)
 }
 
-/// What a layout is drawn from.
+/// Chooses a layout from its inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayoutPlanner<'a> {
     pub(crate) transcript: &'a Transcript,
@@ -79,8 +79,8 @@ pub(crate) struct LayoutPlanner<'a> {
 }
 
 impl LayoutPlanner<'_> {
-    /// Chooses the fold that keeps the most of the last turn and ends below the threshold; `None`
-    /// where nothing worth it is left between what must stay, or what must stay leaves no room.
+    /// The layout with the most of the last turn that stays below the threshold; `None` if too
+    /// little can be replaced or no room is left.
     pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
         let LayoutPlanner { transcript, aim, settings, .. } = self;
         let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
@@ -90,8 +90,8 @@ impl LayoutPlanner<'_> {
         starts.find_map(|tail| self.fold_at(tail, aim.base_tokens()))
     }
 
-    /// The fold that folds the most, though what must stay takes more than the threshold: it ends
-    /// below the budget at least. For a host that asks because the request does not fit.
+    /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
+    /// host whose request does not fit.
     pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
         self.fold_at(trailing_frame(self.transcript), self.aim.budget_tokens)
     }
@@ -111,7 +111,8 @@ impl LayoutPlanner<'_> {
         let room_tokens = share_of(whole_tokens, aim.target_share())
             .saturating_sub(kept_tokens)
             .min(share_of(aim.budget_tokens, INSERT_SHARE))
-            // What earlier summaries took may be taken again, and half of what is new.
+            // At most the size of earlier summaries and half of the new entries, so that the
+            // transcript shrinks.
             .min(fold.tokens() - fold.new_tokens(transcript) / 2);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
         let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
@@ -128,9 +129,7 @@ impl LayoutPlanner<'_> {
     }
 }
 
-/// Where the last turn begins, or its newest part where the turn is longer than the limit. A turn
-/// that is only a question brings along the one before it: an answer needs what it refers to. Where
-/// nobody asked, the turn is the newest frame.
+/// Start of the last turn, or of its newest part if it exceeds the limit.
 fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let len = transcript.len() as u64;
     let is_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
@@ -140,18 +139,18 @@ fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
 }
 
 impl BoundaryTarget {
-    /// What shares are taken of.
+    /// The size that shares refer to.
     pub(crate) fn base_tokens(&self) -> u64 {
         self.threshold_tokens.min(self.budget_tokens)
     }
 
-    /// What the tool results of one round may take.
+    /// Limit of the tool results of one round.
     pub(crate) fn preview_tokens(&self, settings: &Settings) -> u64 {
         share_of(self.base_tokens(), settings.preview_share)
     }
 
-    /// The share of a size that this try stays below. The host asks for 0.95 of the budget; each
-    /// further try has found that its count and ours disagree.
+    /// The share of a size that this attempt stays below. The host requires 0.95 of the budget; a
+    /// further attempt means that its count and ours differ.
     fn target_share(&self) -> f64 {
         match self.attempt {
             0 | 1 => 0.9,
@@ -161,12 +160,12 @@ impl BoundaryTarget {
     }
 }
 
-/// What the summary message and the acknowledgement cost, in tokens.
+/// Size of the summary message and the acknowledgement, in tokens.
 pub(crate) fn message_tokens(message: &str) -> u64 {
     estimate(message) + estimate(ACKNOWLEDGEMENT)
 }
 
-/// The message that stands for the fold.
+/// The message that replaces the history.
 pub(crate) fn summary_message(
     transcript: &Transcript,
     session: &SessionRef,
@@ -203,7 +202,7 @@ pub(crate) fn build_plan(
     fold.plan(transcript, LAYER, keep, |plan, gap| {
         let end = gap.end;
         plan.insert(Role::User, message, gap).note(LAYER, fold.describe(message, writer));
-        // Two messages of the model in a row are no conversation: what follows speaks for itself.
+        // Two consecutive assistant messages are not a valid dialogue in every dialect.
         let next_is_model = transcript.get(end).is_some_and(|e| e.role() == Role::Assistant);
         if attachments.is_some() || !next_is_model {
             plan.insert(Role::Assistant, ACKNOWLEDGEMENT, end..end).note(LAYER, "acknowledged");

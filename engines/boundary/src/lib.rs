@@ -1,12 +1,12 @@
-//! The `boundary` engine: a threshold, and behind it a compact boundary.
+//! The `boundary` engine: a threshold, and a summary of everything before the last turn.
 //!
 //! ```text
-//!  assemble   everything, old tool results cleared where that is free; says when the threshold is passed
+//!  assemble   everything; clears old tool results if no cached prefix is lost; reports the threshold
 //!  compact    task · [summary] [acknowledgement] [attachments] · last turn
 //! ```
 //!
 //! The summary comes from running notes, else from a model, else from the conversation's own
-//! sentences. The host applies it; its budget stands above every threshold.
+//! sentences. The host applies it; its budget is above every threshold.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -63,7 +63,7 @@ pub struct BoundaryEngine {
     compactions: CompactionCounter,
 }
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 struct BoundarySession {
     previews: ResultPreviews,
@@ -88,7 +88,7 @@ impl ContextEngine for BoundaryEngine {
         })
     }
 
-    /// Takes up the running notes where an earlier process left them.
+    /// Loads the running notes of an earlier process.
     async fn bootstrap(
         &self,
         transcript: Transcript,
@@ -190,7 +190,7 @@ impl BoundaryEngine {
         BoundaryTarget { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
     }
 
-    /// Brings the running notes up to date and answers how many entries are new in them.
+    /// Updates the running notes and returns the number of new entries.
     fn update_notes(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
         let tell = |told: &mut SummaryOutline, range| notes::append_range(told, transcript, range);
         self.notes.follow(transcript, session, tell)

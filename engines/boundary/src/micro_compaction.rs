@@ -1,4 +1,4 @@
-//! Micro-compaction: old tool results become one line each, for nothing but a look at the clock.
+//! Micro-compaction: replaces old tool results by one line each, without a model.
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Flags, Role, Transcript};
@@ -11,31 +11,31 @@ use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::MicroSettings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "micro-compaction";
 
 const CLEARED: &str = "[old tool result cleared]";
 
-/// The tool results of one session. The first `cleared` of them are cleared for good, so that the
-/// same prefix is sent byte for byte until more must go.
+/// The tool results of one session. The first `cleared` of them stay cleared, so that the prefix is
+/// stable.
 #[derive(Debug, Default)]
 pub(crate) struct MicroCompaction {
     reading: TranscriptCursor,
     results: Vec<ClearableResult>,
     cleared: usize,
-    /// How many results stand before the newest frame: those of the live round are never cleared.
+    /// Number of results before the newest frame; results of the live round are never cleared.
     settled: usize,
 }
 
 #[derive(Debug)]
 struct ClearableResult {
     seq: u64,
-    /// What clearing it wins; 0 for one that is too short.
+    /// Tokens saved by clearing it; 0 if it is too short.
     saving_tokens: u64,
 }
 
 impl MicroCompaction {
-    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &MicroSettings) {
         let new = self.reading.advance(transcript);
         if new.start == 0 {
@@ -43,7 +43,7 @@ impl MicroCompaction {
             self.cleared = 0;
         }
         for entry in transcript.range(new).filter(|entry| entry.role() == Role::Tool) {
-            // Images count: they are the largest results there are.
+            // Images count: they are the largest results.
             let chars = entry.tokens() * CHARS_PER_TOKEN;
             let is_long = chars > settings.over_chars && !entry.has(Flags::ORPHAN);
             let whole_saving = entry.tokens().saturating_sub(estimate(CLEARED));
@@ -54,8 +54,8 @@ impl MicroCompaction {
         self.settled = self.results.partition_point(|result| result.seq < newest_frame);
     }
 
-    /// Clears what is old when that costs no cached prefix, or when the window fills up. Answers
-    /// whether anything was.
+    /// Clears old results if no cached prefix is lost or the window fills up. Returns whether it
+    /// did.
     pub(crate) fn clear_old(
         &mut self,
         shown_tokens: u64,
@@ -75,7 +75,7 @@ impl MicroCompaction {
         clears
     }
 
-    /// Everything that is shown as something else: previews, and a line for each cleared result.
+    /// All replacements: previews and cleared results.
     pub(crate) fn replacements(
         &self,
         transcript: &Transcript,

@@ -1,4 +1,4 @@
-//! What a conversation said, entry by entry, under the nine headings and without a model.
+//! Notes of a conversation under the nine headings, taken entry by entry without a model.
 
 use std::ops::Range;
 
@@ -15,24 +15,24 @@ use crate::sections::{
     self, CURRENT, ERRORS, FILES, MESSAGES, NEXT, REQUEST, TEMPLATE, from_five_sections,
 };
 
-/// One line, in weighted characters.
+/// Length of a line, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// The task and the work at hand, in weighted characters: they must be understood alone.
+/// Length of the task and the current work, in weighted characters: they must be understood alone.
 const LONG_LINE_CHARS: u64 = 600;
 
-/// The notes of one stretch alone, with what earlier summaries in it say.
+/// The notes of one range, including its earlier summaries.
 pub(crate) fn notes_from_range(transcript: &Transcript, range: Range<u64>) -> SummaryOutline {
     let mut outline = SummaryOutline::default();
     append_range(&mut outline, transcript, range);
     outline
 }
 
-/// What earlier compactions left in a stretch, as they wrote it.
+/// The summaries of earlier compactions in a range.
 pub(crate) fn earlier_notes(transcript: &Transcript, range: Range<u64>) -> Vec<String> {
     earlier_summaries(transcript, &[range]).filter(|text| !is_boundary_message(text)).collect()
 }
 
-/// Takes a stretch into notes.
+/// Appends a range to notes.
 pub(crate) fn append_range(
     outline: &mut SummaryOutline,
     transcript: &Transcript,
@@ -66,7 +66,7 @@ fn append_user_message(outline: &mut SummaryOutline, line: &str) {
     TEMPLATE.append(outline, &message);
 }
 
-/// An answer without calls is final: nothing waits any more.
+/// An answer without calls is final, so no request is pending.
 fn append_answer(outline: &mut SummaryOutline, line: &str, calls_tools: bool) {
     if !calls_tools {
         outline.clear(NEXT);

@@ -1,4 +1,4 @@
-//! What a model is asked when it writes a summary under the nine headings.
+//! The prompt for a summary under the nine headings.
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
@@ -10,7 +10,7 @@ use ctxhost_engine_kit::prompt::{
 use crate::sections::TEMPLATE;
 use crate::summary::BoundarySummariser;
 
-/// What people and model say stands whole; of results and arguments their ends.
+/// User and assistant text is quoted whole, results and arguments in part.
 const EXCERPTS: ExcerptLimits =
     ExcerptLimits { message_chars: u64::MAX, result_chars: 2_000, argument_chars: 400 };
 
@@ -19,8 +19,8 @@ const RULES: &str = "First think it through inside <analysis> tags: go through t
 const CARRY_OVER: &str =
     "The notes tell what came before the conversation. Carry over what still holds.";
 
-/// Asks for the summary of groups, with notes of what came before them; `missing` is what the last
-/// answer lacked.
+/// Requests the summary of groups, with notes of earlier history. `missing` are the sections that
+/// the last answer lacked.
 pub(crate) fn summary_request(
     desk: &BoundarySummariser<'_>,
     groups: &[MessageGroup],
@@ -37,7 +37,7 @@ pub(crate) fn summary_request(
         .add_text(RULES)
         .add_text(prompt::RULES)
         .add_text(TEMPLATE.headings().collect::<Vec<_>>().join("\n"));
-    // Three words take about four tokens.
+    // Three words are about four tokens.
     let words = desk.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
     prompt.add_text(format!("The summary takes at most {words} words."));
     let focus = desk.request.custom_instructions.as_deref().unwrap_or("");

@@ -1,4 +1,4 @@
-//! Who writes the summary: the running notes, a model, or the conversation's own sentences.
+//! Writes the summary of a boundary: from running notes, with a model, or extractively.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
@@ -13,10 +13,10 @@ use crate::sections::{self, TEMPLATE};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
-/// Tries after an answer without its sections.
+/// Retries after an answer without all sections.
 const SECTION_TRIES: u32 = 1;
 
-/// What one summary is written from.
+/// Inputs of one summary.
 #[derive(Clone, Copy)]
 pub(crate) struct BoundarySummariser<'a> {
     pub(crate) host: &'a Host,
@@ -27,7 +27,7 @@ pub(crate) struct BoundarySummariser<'a> {
 }
 
 impl BoundarySummariser<'_> {
-    /// Tells the fold: from `running` notes where they fit, else by a model, else without one.
+    /// Writes the summary: from `running` notes if they fit, else with a model, else extractively.
     pub(crate) async fn summarise(
         &self,
         running: Option<SummaryOutline>,
@@ -76,8 +76,8 @@ impl BoundarySummariser<'_> {
         Err(EngineError::failed(format!("the model's summary lacks its sections: {names}")))
     }
 
-    /// The frames before the tail that are no earlier boundary; what stays among them is part of the
-    /// story.
+    /// The groups before the tail except earlier summaries. Kept entries among them are included
+    /// for context.
     fn told_groups(&self) -> Vec<MessageGroup> {
         let history = 0..self.layout.tail;
         let mut groups = message_groups(self.transcript, std::slice::from_ref(&history));
@@ -86,7 +86,7 @@ impl BoundarySummariser<'_> {
         groups
     }
 
-    /// What the model is not shown: earlier summaries, and notes of the groups that were dropped.
+    /// History that the prompt does not quote: earlier summaries, and notes of dropped groups.
     fn earlier(&self, shown: &[MessageGroup], dropped: usize) -> String {
         match shown.first().filter(|_| dropped > 0) {
             Some(first) => {
@@ -98,7 +98,7 @@ impl BoundarySummariser<'_> {
 
     fn finished(&self, mut story: WrittenSummary, dropped: usize) -> WrittenSummary {
         if weighted_chars(&story.text) > self.layout.summary_chars {
-            // A plain cut would take the end, which is where the work goes on.
+            // A plain cut would remove the end, which has the current work.
             story.text = self.fitted(sections::parse(&story.text));
         }
         let note =

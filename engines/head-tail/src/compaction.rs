@@ -1,4 +1,4 @@
-//! One compaction: cut, told, and answered as a plan that is smaller.
+//! Runs one compaction: cut, summary, plan.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
 use crate::{HeadTailSession, LAYER, summary};
 
-/// What one compaction works with.
+/// Inputs of one compaction.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadTailCompaction<'a> {
     pub(crate) host: &'a Host,
@@ -34,13 +34,13 @@ pub(crate) struct HeadTailCompaction<'a> {
 }
 
 impl HeadTailCompaction<'_> {
-    /// Works with the session's cooldowns; never over an `await`.
+    /// Runs `work` on the session's cooldowns; never across an `await`.
     fn cooldowns<T>(&self, work: impl FnOnce(&mut Cooldowns) -> T) -> T {
         self.sessions.with_session(&self.request.session, |memory| work(&mut memory.cooldowns))
     }
 }
 
-/// Works out a compaction.
+/// Compacts, unless a cooldown is running.
 pub(crate) async fn compact(desk: &HeadTailCompaction<'_>) -> Result<Compaction> {
     let HeadTailCompaction { settings, request, transcript, .. } = *desk;
     let now_ms = request.now_ms;
@@ -104,7 +104,7 @@ async fn build_plan(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Pl
     Ok(plan)
 }
 
-/// The summary of a cut: a model's where one may be asked, else the conversation's own.
+/// The summary of a cut, by a model if allowed, else extractive.
 async fn write_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<WrittenSummary> {
     let HeadTailCompaction { host, settings, request, .. } = *desk;
     let may_ask = desk.cooldowns(|cooldowns| cooldowns.may_ask_model(request.now_ms, settings));
@@ -130,14 +130,14 @@ fn target_tokens(desk: &HeadTailCompaction<'_>) -> u64 {
     share_of(desk.request.budget, desk.settings.target_share)
 }
 
-/// What a summary may take at most: more than it should, as long as everything still fits.
+/// Upper limit of a summary: above its target size if everything still fits.
 fn room_tokens(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
     let most = share_of(desk.request.budget, desk.settings.summary_budget_share);
     let free = target_tokens(desk).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(desk.settings.summary_max_tokens).max(cut.summary_tokens)
 }
 
-/// A result of the newest frame, where not even that fits.
+/// Cuts a result of the newest frame, if not even that fits.
 fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<EntryReplacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;

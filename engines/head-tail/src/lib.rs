@@ -1,15 +1,14 @@
-//! The `head-tail` engine: the first and the newest messages stay, old output is pruned, and only
-//! then is the middle told in a structured summary that each compaction brings up to date.
+//! The `head-tail` engine: keeps the first and newest messages, prunes old output, then summarises
+//! the middle.
 //!
 //! ```text
-//!  half of the window is full
-//!     assemble   prune ── still above? ──▶ a compaction is wanted
+//!  above half of the window
+//!     assemble   prune ── still above? ──▶ request a compaction
 //!     compact    head │ ░░░░░░ middle ░░░░░░ │ tail
-//!                head │ [summary]            │ tail     the next summary takes this one up
+//!                head │ [summary]            │ tail     updated by the next compaction
 //! ```
 //!
-//! What cannot help is not repeated: a model that failed rests, and so does a compaction that twice
-//! saved next to nothing.
+//! Cooldowns stop repeated failures: of a model, and of compactions that saved too little.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -48,7 +47,7 @@ use cooldowns::Cooldowns;
 use prune::SessionPruning;
 use settings::Settings;
 
-/// The layer that notes about compactions name.
+/// Layer name in plan notes.
 const LAYER: &str = "head-tail";
 
 /// The engine.
@@ -60,7 +59,7 @@ pub struct HeadTailEngine {
     compactions: CompactionCounter,
 }
 
-/// What the engine knows of one session. A restart forgets it: what was pruned is then decided anew.
+/// Engine state of one session; rebuilt after a restart.
 #[derive(Debug, Default)]
 struct HeadTailSession {
     pruned: SessionPruning,
@@ -108,7 +107,7 @@ impl ContextEngine for HeadTailEngine {
 }
 
 impl HeadTailSession {
-    /// Everything, pruned as far as there is pressure, and whether a compaction is wanted.
+    /// Assembles the pruned transcript and requests a compaction if necessary.
     fn plan(
         &mut self,
         transcript: &Transcript,
@@ -125,7 +124,7 @@ impl HeadTailSession {
         plan
     }
 
-    /// Prunes what is older than the tail, then what is older than its tokens alone.
+    /// Prunes entries before the tail, then also the tail's minimum of messages.
     fn relieve(&mut self, transcript: &Transcript, room: &RequestBudget, settings: &Settings) {
         let trigger_tokens = settings.trigger_tokens(room);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
@@ -143,7 +142,7 @@ impl HeadTailSession {
         }
     }
 
-    /// Wants a compaction where one would help.
+    /// Requests a compaction if it would help.
     fn ask(
         &self,
         transcript: &Transcript,

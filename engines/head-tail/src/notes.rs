@@ -1,6 +1,5 @@
-//! The structured summary without a model: the conversation's own sentences under fixed headings.
-//!
-//! The headings are such that the kit reads them back, so each summary takes up the one before.
+//! The extractive summary: the conversation's own sentences under fixed headings that the kit can
+//! parse.
 
 use std::sync::LazyLock;
 
@@ -16,7 +15,7 @@ use ctxhost_engine_kit::summary::{
 use ctxhost_engine_kit::text::{cap_with_marker, clip, one_line, prefix};
 use regex::Regex;
 
-/// The headings of every summary, without or with a model. Files are put in by the engine itself.
+/// The headings of every summary. The engine adds the files itself.
 pub(crate) const HEADINGS: [&str; 9] = [
     "## Goal",
     "## Progress",
@@ -31,20 +30,20 @@ pub(crate) const HEADINGS: [&str; 9] = [
 const NEXT_STEPS: &str = "## Next Steps";
 const FILES: &str = "## Relevant Files";
 
-/// True only of the moment a summary was written, so the next one does not take them up.
+/// Sections that are only valid when written, so the next summary drops them.
 const PASSING: [&str; 2] = ["### In Progress", "### Blocked"];
 
-/// Failures that a summary lists.
+/// Number of listed failures.
 const MAX_FAILURES: usize = 5;
-/// One line of what is going on or failed, in weighted characters.
+/// Length of a line about current work or a failure, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// Of a message only so much is read for a line; redaction costs by length.
+/// Weighted characters read of a message; redaction time grows with the length.
 const READ_CHARS: u64 = 2_000;
-/// Each list of files takes at most this part of a summary, and at most so many characters.
+/// Limits of each list of files: a fraction of the summary, and characters.
 const FILE_LIST_PART: u64 = 8;
 const FILE_LIST_CHARS: u64 = 2_000;
 
-/// Tells a decision from a thing that was done.
+/// Distinguishes decisions from completed work.
 static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|instead of|go(?:ing)? with|use|root cause|turns out|because)\b|决定|选择了|采用|改用|确定|方案|根本原因",
@@ -52,7 +51,7 @@ static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Tells the middle in at most `limit_chars` weighted characters.
+/// Writes the notes of the middle in at most `limit_chars` weighted characters.
 pub(crate) fn write_notes(
     transcript: &Transcript,
     middle: &HistoryFold,
@@ -79,13 +78,13 @@ pub(crate) fn write_notes(
     cap_with_marker(&render(&sections), limit_chars).into_owned()
 }
 
-/// What earlier compactions left in the middle, oldest first, without their envelopes.
+/// The earlier summaries in the middle, oldest first, without envelopes.
 pub(crate) fn previous_notes(transcript: &Transcript, middle: &HistoryFold) -> Option<String> {
     let texts: Vec<String> = earlier_summaries(transcript, middle.gaps()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// A summary with the files put in before its next steps.
+/// Inserts the files before the next steps.
 pub(crate) fn insert_files(
     summary: &str,
     transcript: &Transcript,
@@ -102,7 +101,7 @@ pub(crate) fn insert_files(
     }
 }
 
-/// A summary without the sections of some headings.
+/// Removes the sections with these headings.
 pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     let mut is_left_out = false;
     let mut kept = String::new();
@@ -136,7 +135,7 @@ fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) ->
     .join("\n\n")
 }
 
-/// Calls that failed and did not succeed when the like was tried again, the newest of them.
+/// The newest open failures.
 fn failures(transcript: &Transcript, middle: &HistoryFold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);

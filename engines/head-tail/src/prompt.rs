@@ -1,4 +1,4 @@
-//! What a model is asked when it writes or updates the notes of a middle.
+//! The prompt that writes or updates the notes of a middle.
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens;
@@ -11,19 +11,19 @@ use ctxhost_engine_kit::settings::share_of;
 use crate::compaction::HeadTailCompaction;
 use crate::notes::{self, HEADINGS};
 
-/// Of a call's arguments the summariser sees so much, in weighted characters.
+/// Length of the arguments of a call in a prompt, in weighted characters.
 const ARGUMENT_CHARS: u64 = 1_200;
-/// Share of the window that the conversation may take in the prompt; the rest is for instructions,
-/// the previous summary and the answer.
+/// Share of the window for the conversation in a prompt; the rest is for instructions, the previous
+/// summary and the answer.
 const PROMPT_SHARE: f64 = 0.6;
-/// No message is cut below this to make everything fit, in weighted characters.
+/// Lower bound of a quoted message, in weighted characters.
 const LEAST_MESSAGE_CHARS: u64 = 400;
 
 const RULES: &str = "Copy paths, ids, numbers, commands and error messages letter for letter. Put dates in full. Under \"Goal\" stands what the person wants now; a request that was answered belongs under \"Done\". Under \"Blocked\" stands what fails or waits, with its reason. Under \"Exact identifiers\" stand the names that the work needs. Write nothing but these sections.";
 
 const UPDATE: &str = "Bring the earlier notes up to date with the conversation, which is newer: move what is finished to \"Done\", keep what still holds, drop what no longer matters.";
 
-/// Asks for the notes of the middle, or for the earlier ones brought up to date.
+/// Requests the notes of the middle, or an update of the earlier notes.
 pub(crate) fn summary_request(
     desk: &HeadTailCompaction<'_>,
     middle: &HistoryFold,
@@ -44,7 +44,7 @@ pub(crate) fn summary_request(
     prompt.to_request(&desk.settings.model, 0)
 }
 
-/// The middle as text. Where it would not fit, each message has less room.
+/// The middle as text, with shorter messages until it fits.
 fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
     let limit_tokens = match desk.request.model.window_tokens {
         0 => u64::MAX,

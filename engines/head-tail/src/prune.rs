@@ -1,7 +1,6 @@
-//! Pruning: old output becomes one line, old arguments become short, and stay so byte for byte.
+//! Pruning: replaces old output by one line, shortens old arguments, and keeps the bytes stable.
 //!
-//! Pressure: half of the window is full. Cost: the model must read a file again where it needs it;
-//! no model is asked and the session keeps everything.
+//! The model must read a file again if it needs it; the session keeps everything.
 
 use std::collections::HashMap;
 
@@ -14,20 +13,20 @@ use ctxhost_engine_kit::text::{clip, group_thousands};
 
 use crate::settings::Settings;
 
-/// The layer that notes name.
+/// Layer name in plan notes.
 const LAYER: &str = "pruning";
 
-/// What is pruned of one session. A decision is made once.
+/// The pruned entries of one session. Each entry is decided once.
 #[derive(Debug, Default)]
 pub(crate) struct SessionPruning {
     reading: TranscriptCursor,
-    /// Entries before it have been decided.
+    /// Entries before this position are decided.
     until: u64,
     rewrites: ReplacementMap,
 }
 
 impl SessionPruning {
-    /// Keeps up with the transcript; after a compaction decisions move to where their entries are.
+    /// Follows the transcript; after a compaction decisions move with their entries.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         let is_another = self.reading.advance(transcript).start == 0;
         if is_another && self.until > 0 {
@@ -35,12 +34,12 @@ impl SessionPruning {
         }
     }
 
-    /// The entries that are shown as something else.
+    /// The replaced entries.
     pub(crate) fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
-    /// Whether the results between what is decided and `tail` are worth a new prefix.
+    /// Whether the undecided results before `tail` are worth a new cached prefix.
     pub(crate) fn needs_pruning(
         &self,
         transcript: &Transcript,
@@ -68,14 +67,14 @@ impl SessionPruning {
     }
 }
 
-/// Where each text that is long enough to matter was printed last.
+/// Position of the last occurrence of each long text.
 fn newest_of_each<'a>(transcript: &'a Transcript, settings: &Settings) -> HashMap<&'a str, u64> {
     let results = transcript.iter().filter(|entry| entry.role() == Role::Tool);
     let long = results.filter(|entry| is_long(entry, settings));
     long.map(|entry| (entry.text(), entry.seq())).collect()
 }
 
-/// Four characters of any script are at least a token, so most texts need no count.
+/// The byte length is a cheap lower bound, so most texts need no count.
 fn is_long(entry: &Entry<'_>, settings: &Settings) -> bool {
     entry.text().len() as u64 > settings.prune_result_chars
         && tokens::weighted_chars(entry.text()) > settings.prune_result_chars
@@ -100,7 +99,7 @@ fn result(
     Some(EntryReplacement::from_text(line, LAYER, detail))
 }
 
-/// A call with the texts in its long arguments shortened.
+/// Shortens the long arguments of a call.
 fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<EntryReplacement> {
     let Settings { prune_arguments_chars, keep_argument_chars, .. } = *settings;
     let (raw, shortened) =

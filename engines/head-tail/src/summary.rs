@@ -1,4 +1,4 @@
-//! The two ways to a summary: a model's notes, or those of the conversation itself.
+//! The summary of a middle, by a model or extractive.
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
@@ -10,16 +10,16 @@ use crate::cut::MiddleCut;
 use crate::notes::{self, HEADINGS};
 use crate::prompt;
 
-/// What the envelope around a summary takes, in weighted characters.
+/// Size of the envelope, in weighted characters.
 const ENVELOPE_CHARS: u64 = 240;
 
-/// Tells the middle of a cut in the conversation's own sentences.
+/// The extractive summary of a cut.
 pub(crate) fn extractive_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> WrittenSummary {
     let text = notes::write_notes(desk.transcript, &cut.middle, chars_of(cut.summary_tokens));
     WrittenSummary::new(text, EXTRACTIVE)
 }
 
-/// Has a model tell the middle of a cut; `room_tokens` is what its words may take at most.
+/// A model's summary of a cut, of at most `room_tokens`.
 pub(crate) async fn model_summary(
     desk: &HeadTailCompaction<'_>,
     cut: &MiddleCut,
@@ -34,7 +34,7 @@ pub(crate) async fn model_summary(
     Ok(story)
 }
 
-/// An answer that is no summary is a failure, not a bad summary.
+/// Refuses an answer that is not a summary.
 fn check(text: &str, middle_tokens: u64) -> Result<()> {
     let refuse = |message: String| Err(EngineError::new(ErrorKind::ModelFailed, message));
     if let Some(heading) = HEADINGS.iter().find(|heading| !text.contains(**heading)) {

@@ -1,4 +1,4 @@
-//! What the `head-tail` engine does as a session fills its window, compaction by compaction.
+//! A session that fills its window, compaction by compaction.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -89,7 +89,7 @@ fn reads(talk: &mut TranscriptBuilder, from: usize, to: usize) {
     }
 }
 
-/// A person and a model that only talk: nothing to prune.
+/// A dialogue without tools: nothing to prune.
 fn talks(talk: &mut TranscriptBuilder, turns: usize) {
     for number in 0..turns {
         talk.user(&format!("Question {number}? {}", "why ".repeat(400)));

@@ -1,4 +1,4 @@
-//! Who talks to whom: whether there is a conversation at all, and what was said twice.
+//! Tells a real dialogue from heartbeats, and finds user messages that were sent twice.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,14 +10,13 @@ use serde::Deserialize;
 use crate::summary::is_assent;
 use crate::text::one_line;
 
-/// A result belongs to a conversation when a person spoke within so many messages before it.
+/// A result counts as dialogue if a user message is at most this many messages before it.
 const RESULT_REACH: u64 = 20;
 
-/// What agents answer when there is nothing to say.
+/// Texts that agents send when they have nothing to report.
 const NOTHING_SAID: [&str; 2] = ["HEARTBEAT_OK", "NO_REPLY"];
 
-/// Whether ranges hold anything that a person or a model really said: not only heartbeats, calls
-/// without words and thinking.
+/// Whether ranges contain a dialogue: more than heartbeats, thinking and calls without text.
 pub fn has_dialogue(transcript: &Transcript, ranges: &[Range<u64>]) -> bool {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     entries.into_iter().any(|entry| carries(transcript, &entry))
@@ -35,13 +34,14 @@ fn carries(transcript: &Transcript, entry: &Entry<'_>) -> bool {
     }
 }
 
-/// A message of the person or one in the person's place: a command, a note, a summary.
+/// Whether an entry is a visible entry in the user role: a message, a command, a note or a summary.
 fn speaks(entry: &Entry<'_>) -> bool {
     let is_shown = !entry.has(Flags::HEARTBEAT) && !is_hidden(entry);
     entry.role() == Role::User && is_shown && says_something(entry)
 }
 
-/// Whether a message is one that an extension put in and shows to nobody: no part of the conversation.
+/// Whether an extension inserted the message without displaying it; it is then not part of the
+/// dialogue.
 pub fn is_hidden(entry: &Entry<'_>) -> bool {
     #[derive(Deserialize)]
     struct CustomDisplay {
@@ -51,7 +51,7 @@ pub fn is_hidden(entry: &Entry<'_>) -> bool {
     entry.kind() == EntryKind::Custom && display() == Some(false)
 }
 
-/// Whether a message asks for something: it is the person's, and more than a word of assent.
+/// Whether a user message asks for something and is more than an assent.
 pub fn is_request(entry: &Entry<'_>) -> bool {
     entry.is_user_message() && !is_assent(entry.text())
 }
@@ -61,23 +61,23 @@ fn says_something(entry: &Entry<'_>) -> bool {
     entry.has(Flags::IMAGES) || !(text.is_empty() || NOTHING_SAID.contains(&text))
 }
 
-/// When a message of the person counts as said twice.
+/// When a user message counts as a repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatRule {
-    /// The second one comes within so many milliseconds, inclusive.
+    /// Maximum distance to the first message, in ms, inclusive.
     pub within_ms: u64,
-    /// A shorter text may well be meant twice, in weighted characters.
+    /// Minimum length in weighted characters; shorter texts are often repeated on purpose.
     pub min_chars: u64,
 }
 
 impl Default for RepeatRule {
-    /// A minute and 24 characters: what a network sends twice, not what a person means twice.
+    /// One minute and 24 characters: a network retry, not a user who asks again.
     fn default() -> Self {
         RepeatRule { within_ms: 60_000, min_chars: 24 }
     }
 }
 
-/// The positions of messages that repeat the previous one of the same text, with no answer between.
+/// Positions of user messages that repeat an earlier one with no answer between them.
 pub fn find_repeats(
     transcript: &Transcript,
     ranges: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! Exact identifiers: what a summary must repeat letter for letter or the work cannot go on.
+//! Exact identifiers that a summary must repeat character by character.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,15 +8,15 @@ use regex::{Captures, Regex};
 
 use crate::{hash, redact};
 
-/// How many identifiers a summary carries: enough for the work at hand, few enough to be checked.
+/// Identifiers per summary: enough for the current work, few enough to be checked.
 pub const MAX_IDENTIFIERS: usize = 12;
 
-/// An identifier shorter than this says nothing.
+/// Minimum length of an identifier.
 const MIN_CHARS: usize = 4;
-/// A longer one is data, not a name.
+/// Maximum length of an identifier; a longer one is data.
 const MAX_CHARS: usize = 200;
 
-/// Candidates in order of precedence: a URL is not also a path.
+/// Candidates in order of precedence, so that a URL is not also matched as a path.
 const PATTERN: &str = concat!(
     r#"https?://[^\s<>"'`\\]+"#,
     r"|[A-Za-z]:\\[^\s<>|?*]+",
@@ -25,23 +25,23 @@ const PATTERN: &str = concat!(
     r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
 );
 
-/// `main.rs:120` is a line of a file, not a host with its port.
+/// Suffixes that make `main.rs:120` a source line and not a host with a port.
 const SOURCE_ENDINGS: [&str; 20] = [
     ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
     ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
 ];
 
-/// How git writes the kind of a file: every listing is full of them, and no work needs them.
+/// File modes of git: frequent in listings and irrelevant for the work.
 const FILE_MODES: [&str; 4] = ["100644", "100755", "120000", "040000"];
 
-/// How many letters make the name of an identifier that may not be told.
+/// Length of the pseudonym of an anonymised identifier.
 const PSEUDONYM_LETTERS: usize = 6;
 
 static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 static NUMBER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^[+-]?(?:\d+\.\d+|\d+(?:\.\d+)?[eE][+-]?\d+)$").ok());
 
-/// The identifiers of texts given newest first; at most `max`, in the order they were found.
+/// Returns at most `max` identifiers of `texts`, in the order of the texts (newest first).
 pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
@@ -58,20 +58,20 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
     found
 }
 
-/// The identifiers of a text whose secrets are replaced already, as often as they stand there.
+/// Finds the identifiers of a text that is already redacted, repetitions included.
 pub fn find_in_redacted(text: &str) -> impl Iterator<Item = String> {
     let candidates = CANDIDATES.iter().flat_map(|pattern| pattern.find_iter(text));
     candidates.filter_map(|candidate| identifier_of(candidate.as_str()))
 }
 
-/// Whether a text repeats an identifier; hex is compared without regard to case.
+/// Whether a text contains an identifier; hex is compared case-insensitively.
 pub fn is_mentioned(identifier: &str, text: &str) -> bool {
     text.contains(identifier)
         || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
 }
 
-/// A text with every identifier under another name: `/srv/app` becomes `path-kdwxqa`. The same
-/// identifier has the same name in every text, and nothing leads back from it.
+/// Replaces every identifier by a pseudonym: `/srv/app` becomes `path-kdwxqa`. Equal identifiers
+/// have equal pseudonyms, which cannot be reversed.
 pub fn anonymise(text: &str) -> Cow<'_, str> {
     let Some(pattern) = CANDIDATES.as_ref() else { return Cow::Borrowed(text) };
     pattern.replace_all(text, |found: &Captures<'_>| {
@@ -119,7 +119,7 @@ fn names_source(name: &str) -> bool {
     !name.contains('/') && SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// A token that no word of a language looks like: 6 digits in a row, or 8 hex digits with one of 0-9.
+/// Whether a token is unlike a word: 6 digits in a row, or 8 hex digits with a decimal digit.
 fn is_code(token: &str) -> bool {
     let digits = longest_run(token, |c| c.is_ascii_digit());
     let hex = longest_run(token, |c| c.is_ascii_hexdigit());

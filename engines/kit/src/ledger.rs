@@ -1,13 +1,14 @@
-//! The ledger of a session: what a summary must repeat letter for letter, whoever writes it.
+//! The ledger of a summary: requests, commands and identifiers, repeated character by character.
 //!
 //! ```text
-//!  <user-requests>     every request of the person, oldest first
-//!  <commands>          what was run, newest first, failures with their status
-//!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, with what each was
+//!  <user-requests>     every user request, oldest first
+//!  <commands>          commands, newest first, failures with their status
+//!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, each with a label
 //! ```
 //!
-//! A summary is the only thing that is left of what it stands for, so the blocks are read back from
-//! its text: a ledger of a ledger is a merge, and the newest entry wins.
+//! After a compaction the summary is the only source, so the blocks are parsed back from its text
+//! and
+//! merged; the newest entry wins.
 
 mod items;
 mod names;
@@ -29,28 +30,31 @@ use crate::text::{one_line, prefix};
 
 use items::{LedgerItem, LedgerItems};
 
-/// Tags of the blocks; a summary is read back by them.
+/// Tags of the blocks; the next compaction parses them.
 const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
 
-/// Of a request this much is read, in weighted characters: a tenth of no window is more, and eight million take seconds.
+/// Weighted characters read of one request. No window gives a request more; eight million take
+/// seconds.
 const REQUEST_READ_CHARS: u64 = 400_000;
 
-/// Of one text so much is searched for names, in weighted characters; redaction costs by length.
+/// Weighted characters of a text that are searched for names; redaction time grows with the length.
 const READ_CHARS: u64 = 12_000;
-/// A longer argument is data, such as the content of a file, in bytes: its names count as printed.
+/// Arguments above this size, in bytes, are data such as file contents; their names count as
+/// printed.
 const SHORT_ARGUMENT_BYTES: usize = 400;
-/// Names that one output or one long argument may add: a listing must not push out everything else.
+/// Maximum names from one output or one long argument, so that a listing does not displace the
+/// rest.
 const PRINTED_NAMES: usize = 24;
-/// No command line is cut below this, in weighted characters: a line of a terminal.
+/// Lower bound of a command line, in weighted characters: a terminal line.
 const LEAST_COMMAND_CHARS: u64 = 96;
-/// More than the tags of a block take, in weighted characters.
+/// Upper bound for the tags of a block, in weighted characters.
 const SLACK_CHARS: u64 = 64;
-/// The beginning by which a command is known, in weighted characters: less than any cut leaves.
+/// Prefix that identifies a command, in weighted characters; shorter than any cut command.
 const COMMAND_KEY_CHARS: u64 = 90;
 
-/// What a summary must repeat letter for letter.
+/// Requests, commands and identifiers of a history.
 #[derive(Clone, Debug)]
 pub struct SummaryLedger {
     requests: LedgerItems,
@@ -60,7 +64,8 @@ pub struct SummaryLedger {
 
 impl Default for SummaryLedger {
     fn default() -> Self {
-        // A command may have been cut to its least size before; of the others only the whole counts.
+        // An earlier summary may have cut a command to its minimum, so commands match by prefix.
+        // Requests and names match in full.
         SummaryLedger {
             requests: LedgerItems::new(u64::MAX),
             commands: LedgerItems::new(COMMAND_KEY_CHARS),
@@ -69,7 +74,7 @@ impl Default for SummaryLedger {
     }
 }
 
-/// How large the blocks may be, in weighted characters.
+/// Size limits of the blocks, in weighted characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// All requests.
@@ -81,7 +86,7 @@ pub struct LedgerLimits {
 }
 
 impl LedgerLimits {
-    /// The limits in a budget, in tokens.
+    /// The limits for a budget in tokens.
     pub fn new(budget_tokens: u64, settings: &RoomSettings) -> LedgerLimits {
         let chars = |share| share_of(budget_tokens, share) * CHARS_PER_TOKEN;
         LedgerLimits {
@@ -93,7 +98,7 @@ impl LedgerLimits {
 }
 
 impl SummaryLedger {
-    /// The ledger of ranges in rising order, with the ledgers of the summaries in them.
+    /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
     pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
         let mut ledger = SummaryLedger::default();
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
@@ -102,8 +107,8 @@ impl SummaryLedger {
         ledger
     }
 
-    /// The limits that leave no more than `chars` weighted characters: requests go first, and what they
-    /// do not need is left to the rest.
+    /// Reduces the limits to `chars` weighted characters. Requests have priority; the rest gets
+    /// what they leave.
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
@@ -114,24 +119,25 @@ impl SummaryLedger {
         LedgerLimits { request_chars, ledger_chars, ..limits }
     }
 
-    /// What its blocks take at most, in weighted characters.
+    /// Maximum size of the blocks, in weighted characters.
     pub fn chars(&self, limits: LedgerLimits) -> u64 {
         weighted_chars(&self.render(limits, ""))
     }
 
-    /// Whether it holds nothing.
+    /// Whether the ledger is empty.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.commands.is_empty() && self.names.is_empty()
     }
 
-    /// The blocks, without those that are empty. A name that `shown` or a block before it mentions is
-    /// not repeated.
+    /// Renders the non-empty blocks. A name that occurs in `shown` or in an earlier block is left
+    /// out.
     pub fn render(&self, limits: LedgerLimits, shown: &str) -> String {
         let mut parts = Vec::new();
         let requests = requests::render(&self.requests, limits.request_chars, REQUESTS);
         parts.extend(block(REQUESTS, &requests));
         let mut room_chars = limits.ledger_chars;
-        // Names are short and come back most often, so commands leave them a third of the room.
+        // Names are short and are used again most often, so commands leave them a third of the
+        // room.
         let command_chars = if self.names.is_empty() { room_chars } else { room_chars / 3 * 2 };
         let commands = self.command_lines(command_chars, limits.command_chars);
         parts.extend(block(COMMANDS, &commands));
@@ -163,12 +169,12 @@ impl SummaryLedger {
         }
     }
 
-    /// What an earlier summary carries: its blocks, and the names of everything else in it.
+    /// Adds the blocks of an earlier summary, and the names in the rest of its text.
     fn add_summary(&mut self, text: &str) {
         let rest = items::strip_block(text, IDENTIFIERS);
         self.names.add_printed(names::extract_names(&rest, u64::MAX), usize::MAX);
         for (tag, items) in [(IDENTIFIERS, &mut self.names), (COMMANDS, &mut self.commands)] {
-            // A block shows its newest line first.
+            // A block lists its newest line first.
             items::read_items(text, tag).into_iter().rev().for_each(|item| items.add(item));
         }
         let requests = items::read_texts(text, REQUESTS);
@@ -230,7 +236,7 @@ impl SummaryLedger {
     }
 }
 
-/// What a tool does to the file that it names.
+/// The operation of a tool on the file in its arguments.
 fn what_was_done(tool: &str) -> Option<&'static str> {
     match plain_tool_name(tool).to_lowercase().as_str() {
         "read" => Some("read"),
@@ -239,7 +245,7 @@ fn what_was_done(tool: &str) -> Option<&'static str> {
     }
 }
 
-/// The texts in the arguments of a call.
+/// All strings in the arguments of a call.
 fn texts_in(arguments: serde_json::Value) -> Vec<String> {
     let mut texts = Vec::new();
     let mut values = vec![arguments];
@@ -256,7 +262,7 @@ fn texts_in(arguments: serde_json::Value) -> Vec<String> {
     texts
 }
 
-/// A summary without the blocks of a ledger: what is to be read as prose or as sections.
+/// Removes the blocks of a ledger, so that the rest can be parsed as prose or sections.
 pub fn strip_ledger(text: &str) -> String {
     let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
     let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
@@ -266,13 +272,13 @@ pub fn strip_ledger(text: &str) -> String {
     left.trim_end().to_owned()
 }
 
-/// A summary with its ledger behind it.
+/// Appends the ledger to a summary.
 pub fn append_ledger(summary: &str, ledger: &SummaryLedger, limits: LedgerLimits) -> String {
     let blocks = ledger.render(limits, summary);
     if blocks.is_empty() { summary.to_owned() } else { format!("{summary}\n\n{blocks}") }
 }
 
-/// Lines in the tags of a block; nothing where there is no line.
+/// Wraps lines in the tags of a block; `None` without lines.
 fn block(tag: &str, lines: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| format!("<{tag}>\n{}\n</{tag}>", lines.join("\n")))
 }

@@ -1,5 +1,4 @@
-//! What bundled engines share: cuts that separate no call from its result, entries shown as
-//! something else, summaries with and without a model, and the small words all are made of.
+//! Shared building blocks of the bundled engines: cuts, replacements, summaries and text tools.
 
 #![cfg_attr(
     test,

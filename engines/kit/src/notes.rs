@@ -1,4 +1,4 @@
-//! Running notes: kept as a conversation grows, so that a compaction finds its summary written.
+//! Running notes: updated as a conversation grows, so that a compaction has its summary ready.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::sliding_window::SessionMap;
 use crate::store::session_key;
 
-/// Where the notes of a session stand in the engine's store.
+/// Key prefix of the notes in the engine's store.
 const KEY_PREFIX: &str = "notes/";
 
-/// The notes of all sessions. Nothing is done where they are not wanted.
+/// The notes of all sessions; does nothing if they are disabled.
 #[derive(Debug, Default)]
 pub struct RunningNotes<T> {
     is_wanted: bool,
@@ -20,13 +20,12 @@ pub struct RunningNotes<T> {
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
-    /// No notes yet.
+    /// Creates an empty collection.
     pub fn new(is_wanted: bool) -> Self {
         RunningNotes { is_wanted, sessions: SessionMap::default() }
     }
 
-    /// Takes up what an earlier process left of a session. What does not parse is no notes: they are
-    /// written anew from the transcript.
+    /// Loads the stored notes of a session. Unreadable notes are rebuilt from the transcript.
     pub async fn load(&self, host: &Host, session: &SessionRef) {
         if !self.is_wanted {
             return;
@@ -38,8 +37,8 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         }
     }
 
-    /// Takes in what is new, once, and answers how many entries that were. Another branch of the
-    /// session begins anew.
+    /// Adds the new entries to the notes and returns their number. Another branch starts with empty
+    /// notes.
     pub fn follow(
         &self,
         transcript: &Transcript,
@@ -52,7 +51,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         self.sessions.with_session(session, |notes| notes.follow(transcript, tell))
     }
 
-    /// What the notes say, where they go at least as far as `end`.
+    /// The notes of a session if they cover the entries up to `end`.
     pub fn notes_covering(
         &self,
         transcript: &Transcript,
@@ -77,16 +76,16 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         }
     }
 
-    /// Forgets everything; what was stored stays in the store.
+    /// Drops the notes in memory; stored notes stay.
     pub fn clear(&self) {
         self.sessions.clear();
     }
 }
 
-/// The notes of one session and how far they go.
+/// The notes of one session, as stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct NotesRecord<T> {
-    /// The id of the newest entry in them.
+    /// Id of the newest covered entry.
     through_id: String,
     told: T,
 }
@@ -103,14 +102,14 @@ impl<T: Default> NotesRecord<T> {
         len - from
     }
 
-    /// How many entries are in the notes; `None` where the transcript goes on from another one.
+    /// Number of covered entries; `None` if the transcript does not continue the covered one.
     fn covered(&self, transcript: &Transcript) -> Option<u64> {
         let newest = transcript.iter().rev().find(|entry| entry.id() == self.through_id);
         newest.map(|entry| entry.seq() + 1)
     }
 }
 
-/// Notes that are lost are written anew from the transcript: a warning, not a failure.
+/// A warning only: lost notes are rebuilt from the transcript.
 fn warn(host: &Host, action: &str, error: &EngineError) {
     host.log(LogLevel::Warn, &format!("could not {action} the running notes: {error}"));
 }

@@ -1,7 +1,8 @@
-//! Previews: of tool results too large for the window, head and important tail.
+//! Previews: head and important tail of tool results that are too large for the window.
 //!
-//! The results of one round share one limit, so that what a single reply brings in never fills the
-//! window by itself. A preview depends on its round and on the limit alone: it never changes.
+//! The results of one round share one limit, so that a single reply never fills the window. A
+//! preview
+//! depends only on its round and the limit, so its bytes never change.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use crate::replacement::{EntryReplacement, ReplacementMap};
 use crate::sliding_window::TranscriptCursor;
 use crate::text::{TextLimit, group_thousands, truncate};
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "preview";
 
 /// The previews of one session.
@@ -25,7 +26,7 @@ pub struct ResultPreviews {
 }
 
 impl ResultPreviews {
-    /// Looks at what is new, once; at everything where the transcript or the limit is another one.
+    /// Processes new entries, or all entries if the transcript or the limit changed.
     pub fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
         let mut new = self.reading.advance(transcript);
         if self.limit_tokens != limit_tokens {
@@ -43,12 +44,12 @@ impl ResultPreviews {
         }
     }
 
-    /// The results that are shown as previews.
+    /// The results that are replaced by previews.
     pub fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
-    /// A round over the limit: each of its results that takes more than an even share is cut to it.
+    /// Cuts each result of an oversized round that is above an even share.
     fn look_at(&mut self, transcript: &Transcript, round: Range<u64>) {
         let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::ORPHAN);
         let results = || transcript.range(round.clone()).filter(is_result);

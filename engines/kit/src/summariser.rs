@@ -1,4 +1,4 @@
-//! A model that writes summaries: asked where there is one, its answer cleaned, its failures typed.
+//! Requests summaries from a model, cleans the answers and types the failures.
 
 use std::future::Future;
 
@@ -10,36 +10,36 @@ use ctxhost_engine_api::{
 use crate::chunks::{MessageGroup, oldest_part};
 use crate::redact::redact;
 
-/// Tries after a prompt that was too long, each without the oldest groups.
+/// Retries after a prompt that was too long, each without the oldest groups.
 const OVERFLOW_TRIES: u32 = 3;
-/// One in so many tokens goes with each of them: a provider seldom says how much too long it was.
+/// Each retry drops one part in this many of the tokens: providers rarely report the excess.
 const OVERFLOW_PARTS: u64 = 5;
 
-/// Names a summary that was made without a model.
+/// Writer name of a summary that was made without a model.
 pub const EXTRACTIVE: &str = "extractive";
 
-/// A summary and where it comes from.
+/// A summary and its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenSummary {
-    /// The text, without its envelope.
+    /// The text without its envelope.
     pub text: String,
-    /// [`EXTRACTIVE`], the name of a model, or what else it was made of.
+    /// [`EXTRACTIVE`], the name of a model, or another source.
     pub writer: String,
-    /// What did not go as it should, for people.
+    /// Problems to report to users.
     pub notes: Vec<String>,
 }
 
 impl WrittenSummary {
-    /// A story with nothing to note.
+    /// Creates a summary without notes.
     pub fn new(text: impl Into<String>, writer: impl Into<String>) -> WrittenSummary {
         WrittenSummary { text: text.into(), writer: writer.into(), notes: Vec::new() }
     }
 
-    /// What a model answered, without its analysis, its envelope and secrets.
+    /// The answer of a model without its analysis, envelope and secrets.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ModelEmpty`] where nothing is left.
+    /// [`ErrorKind::ModelEmpty`] if nothing is left.
     pub fn from_completion(answer: &Completion) -> Result<WrittenSummary> {
         let text = redact(&summary_in(&answer.text)).trim().to_owned();
         if text.is_empty() {
@@ -50,17 +50,17 @@ impl WrittenSummary {
     }
 }
 
-/// Whether the host has a model.
+/// Whether the host offers a model.
 pub fn has_model(host: &Host) -> bool {
     host.info().capabilities.iter().any(|name| name == capability::COMPLETE)
 }
 
-/// An error after which nothing else may be tried.
+/// Whether an error forbids every further attempt.
 pub fn is_final(error: &EngineError) -> bool {
     matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Dead)
 }
 
-/// Asks for a summary once.
+/// Requests a summary once.
 ///
 /// # Errors
 ///
@@ -73,12 +73,12 @@ pub async fn request_summary(
     WrittenSummary::from_completion(&host.complete(call, request).await?)
 }
 
-/// Asks for the summary of groups, and after a prompt that was too long again without the oldest of
-/// them. Answers the groups that were told as well.
+/// Requests the summary of groups; if the prompt is too long, retries without the oldest groups.
+/// Also returns the groups that were summarised.
 ///
 /// # Errors
 ///
-/// As [`request_summary`]; a prompt that stays too long is one.
+/// As [`request_summary`], also for a prompt that stays too long.
 pub async fn request_summary_dropping_oldest<'a>(
     host: &Host,
     call: CallId,
@@ -101,12 +101,12 @@ pub async fn request_summary_dropping_oldest<'a>(
     }
 }
 
-/// Waits for what a model tells. A failure that leaves another way is logged and answered inside,
-/// for the summary's notes.
+/// Awaits a model's summary. A failure that allows a fallback is logged and returned as the inner
+/// error.
 ///
 /// # Errors
 ///
-/// One after which nothing else may be tried.
+/// A failure that forbids every further attempt.
 pub async fn attempt<T>(host: &Host, told: impl Future<Output = Result<T>>) -> Result<Result<T>> {
     match told.await {
         Ok(told) => Ok(Ok(told)),
@@ -118,12 +118,12 @@ pub async fn attempt<T>(host: &Host, told: impl Future<Output = Result<T>>) -> R
     }
 }
 
-/// What a summary says of the model that failed.
+/// The note of a summary whose model failed.
 pub fn failure_note(error: &EngineError) -> String {
     format!("told without a model: {error}")
 }
 
-/// The summary in an answer; its hidden analysis goes, and so do the tags around it.
+/// Extracts the summary from an answer: drops the hidden analysis and the tags.
 fn summary_in(answer: &str) -> String {
     let mut shown = answer.to_owned();
     if let Some((before, rest)) = answer.split_once("<analysis>") {

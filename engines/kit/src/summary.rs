@@ -1,7 +1,8 @@
-//! A summary made without a model: the conversation's own sentences, sorted into five sections.
+//! Extractive summaries: the conversation's own sentences, sorted into five sections.
 //!
-//! Deterministic: the same entries give the same bytes. It is what a fresh installation uses, and
-//! the rung on which every model-written summary falls back.
+//! Deterministic: the same entries give the same bytes. Engines use them without a model, and as
+//! the
+//! fallback when a model fails.
 
 mod extract;
 mod merge;
@@ -30,43 +31,42 @@ use crate::ledger::strip_ledger;
 use crate::redact::redact;
 use crate::text::head_and_tail;
 
-/// Stands under a heading that has no lines.
+/// The line under an empty heading.
 const NONE: &str = "None.";
 
-/// Of a longer message only head and end are read: what follows a paste is the question about it.
+/// Only head and end of a longer message are read: the question follows the pasted text.
 const HEAD_CHARS: u64 = 6_000;
 const END_CHARS: u64 = 2_000;
 
-/// Stands for an image.
+/// Placeholder of an image.
 pub const IMAGE: &str = "[an image]";
 
-/// Who speaks in a passage.
+/// Author of an excerpt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExcerptRole {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// A tool, in the person's place or its own.
+    /// A tool, in its own role or the user's.
     Tool,
 }
 
-/// One message as a summariser reads it: length bounded, secrets replaced. The output of a tool is
-/// raw, because nothing quotes it.
+/// One message as a summariser reads it: limited in length and redacted. Tool output is not
+/// redacted, because it is never quoted.
 #[derive(Clone, Debug)]
 pub struct MessageExcerpt<'a> {
     /// Position in the transcript.
     pub seq: u64,
-    /// Who speaks.
+    /// Its author.
     pub role: ExcerptRole,
-    /// What is said.
+    /// The text.
     pub text: Cow<'a, str>,
-    /// Whether the model goes on with tools after it: then it is no final answer.
+    /// Whether tool calls follow, so that it is not a final answer.
     pub calls_tools: bool,
 }
 
-/// The messages of ranges, oldest first, without earlier summaries and without what the person said
-/// twice.
+/// The messages of ranges, oldest first, without earlier summaries and repeated user messages.
 pub fn message_excerpts<'a>(
     transcript: &'a Transcript,
     ranges: &[Range<u64>],
@@ -99,7 +99,8 @@ pub fn message_excerpts<'a>(
     told.map(passage).collect()
 }
 
-/// What earlier compactions left in ranges, oldest first, without envelopes, ledgers and secrets.
+/// The summaries of earlier compactions in ranges, oldest first, without envelopes, ledgers and
+/// secrets.
 pub fn earlier_summaries(
     transcript: &Transcript,
     ranges: &[Range<u64>],
@@ -109,7 +110,7 @@ pub fn earlier_summaries(
     summaries.map(|entry| redact(&strip_ledger(&unwrap_summary(entry.text()))).into_owned())
 }
 
-/// The same, read and merged; `None` where there was none.
+/// The sections of earlier summaries, merged; `None` without any.
 pub fn merge_earlier_summaries(
     transcript: &Transcript,
     ranges: &[Range<u64>],
@@ -117,7 +118,7 @@ pub fn merge_earlier_summaries(
     earlier_summaries(transcript, ranges).map(|text| SummarySections::parse(&text)).reduce(merge)
 }
 
-/// Lines as a summary shows them under a heading, `- None.` where there are none.
+/// Renders lines as a list, `- None.` if there are none.
 pub fn render_bullets<T: AsRef<str>>(lines: &[T]) -> String {
     if lines.is_empty() {
         return format!("- {NONE}");
@@ -125,13 +126,13 @@ pub fn render_bullets<T: AsRef<str>>(lines: &[T]) -> String {
     lines.iter().map(|line| format!("- {}", line.as_ref())).collect::<Vec<_>>().join("\n")
 }
 
-/// What [`render_bullets`] of lines take, in weighted characters.
+/// Size of lines rendered by [`render_bullets`], in weighted characters.
 fn list_chars(lines: &[String]) -> u64 {
     lines.iter().map(|line| weighted_chars(line) + 3).sum()
 }
 
-/// Head and end of a long message, each up to where a line or a sentence ends: half a sentence says
-/// what nobody said.
+/// Head and end of a long message, cut at line or sentence ends: half a sentence can reverse the
+/// meaning.
 fn whole_ends(text: &str) -> Cow<'_, str> {
     const GAP: &str = "\n\n\u{0}\n\n";
     let both = head_and_tail(text, HEAD_CHARS, END_CHARS, GAP);
@@ -145,7 +146,7 @@ fn whole_ends(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{head}\n\n{}", end.trim_start()))
 }
 
-/// An image says nothing to a summary but that it was there.
+/// Appends the image placeholder.
 fn with_image(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.trim().is_empty() { IMAGE.into() } else { format!("{text}\n{IMAGE}").into() }
 }

@@ -1,5 +1,4 @@
-//! The newest part of a transcript that stays: whole frames until the room is full, and the frame in
-//! which it ends with its results cut.
+//! Selects the newest entries to keep: whole frames, then one frame with its results cut.
 //!
 //! ```text
 //!  … [call result result] [call RESULT] [call result] [answer]      a frame is a call with its results
@@ -14,22 +13,21 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use crate::caps::{LEAST_RESULT_CHARS, fair_cap};
 use crate::cuts::trailing_frame;
 
-/// Less room than this part of the whole is not worth a frame whose results are cut.
+/// A frame is cut only if at least this fraction of the room is left.
 const LEAST_PART: u64 = 4;
 
-/// Where the part that stays begins.
+/// The start of the kept tail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptTail {
     /// Its first position.
     pub start: u64,
-    /// Its first frame and what each result in it is cut to, in weighted characters; `None` where the
-    /// frame fits as it is.
+    /// Its first frame and the cap of each result in it, in weighted characters; `None` if no
+    /// result is cut.
     pub cut: Option<(Range<u64>, u64)>,
 }
 
-/// The newest frames that take at most `keep_tokens`, as `cost` counts an entry; the newest of all
-/// whatever it takes. Where much room is left before a frame that does not fit, its results are cut to
-/// what is left: one large output does not leave the tail empty.
+/// The newest frames that take at most `keep_tokens`, measured by `cost`; at least the newest one.
+/// If much room is left before a frame that does not fit, its results are cut to that room.
 pub fn newest_within(
     transcript: &Transcript,
     keep_tokens: u64,
@@ -50,7 +48,7 @@ pub fn newest_within(
     TranscriptTail { start, cut: None }
 }
 
-/// A tail that begins with a frame of which the results are cut, if that leaves something of them.
+/// A tail whose first frame has its results cut, if that leaves enough of them.
 fn cut_into(
     transcript: &Transcript,
     frame: Range<u64>,

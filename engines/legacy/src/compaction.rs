@@ -1,7 +1,6 @@
-//! Layer 3, compaction: older history becomes a summary, and the session keeps every entry.
+//! Layer 3, compaction: replaces older history by a summary; the session keeps every entry.
 //!
-//! Pressure: the conversation no longer fits its budget whatever is hidden. Cost: detail, once, and
-//! with a model summariser a few requests; so it comes last and must win enough to be worth it.
+//! It loses detail and may cost model requests, so it runs only when hiding is not enough.
 //!
 //! ```text
 //!  before   task  ──── history ────  newest request  ── prefix ──  │ tail
@@ -39,10 +38,10 @@ use crate::tool_result_guard;
 use cut::{CompactionCut, SummaryTask, TranscriptSegment};
 use summary::CheckedSummary;
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "compaction";
 
-/// What one compaction works with.
+/// Inputs of one compaction.
 #[derive(Clone, Copy)]
 pub(crate) struct LegacyCompaction<'a> {
     pub(crate) host: &'a Host,
@@ -53,13 +52,13 @@ pub(crate) struct LegacyCompaction<'a> {
 }
 
 impl LegacyCompaction<'_> {
-    /// Whether the conversation has to become smaller before the next request.
+    /// Whether the conversation must shrink before the next request.
     pub(crate) fn is_over_target(&self) -> bool {
         let settings = &self.settings.compaction;
         self.transcript.total_tokens() > share_of(self.request.budget, settings.target_share)
     }
 
-    /// A text as it may be told: under the policy `anonymize` without any exact name.
+    /// The text, anonymised under the policy `anonymize`.
     fn anonymised<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.settings.compaction.identifier_policy {
             IdentifierPolicy::Anonymize => anonymise(text),
@@ -68,7 +67,7 @@ impl LegacyCompaction<'_> {
     }
 }
 
-/// Decides what is folded, has it told, and answers the plan.
+/// Chooses the cut, has the summaries written and builds the plan.
 pub(crate) async fn compact(
     host: &Host,
     settings: &Settings,
@@ -139,7 +138,7 @@ fn plan_of(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedS
     plan
 }
 
-/// The summary stands at the largest gap of its fold; smaller gaps are told by it as well.
+/// Inserts the summary in the largest gap of its history and drops the other gaps.
 fn insert_summary(
     fold: &SummaryTask,
     story: &CheckedSummary,
@@ -156,7 +155,7 @@ fn insert_summary(
     plan.insert(Role::User, text, range).note(LAYER, detail);
 }
 
-/// Puts the large results away that stay and are cut for good.
+/// Stores the originals of results that the compaction cuts permanently.
 async fn store_originals(desk: &LegacyCompaction<'_>, cut: &CompactionCut) {
     let guard = &desk.settings.tool_results;
     let cut_for_good =
@@ -165,7 +164,7 @@ async fn store_originals(desk: &LegacyCompaction<'_>, cut: &CompactionCut) {
     desk.memory.store_originals(desk.host, &desk.request.session, large).await;
 }
 
-/// Keeps a range; results in it are cut to the cap of one result and to the room of the tail.
+/// Keeps a range with its results cut to their caps.
 fn keep(
     desk: &LegacyCompaction<'_>,
     cut: &CompactionCut,
@@ -181,7 +180,7 @@ fn keep(
     });
 }
 
-/// What the session keeps beside the compaction, and the next one takes up again.
+/// Details stored with the compaction and read back by the next one.
 fn details(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Value {
     let mut ledger = FileLedger::default();
     for fold in &cut.folds {

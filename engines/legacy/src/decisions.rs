@@ -1,5 +1,5 @@
-//! What the engine remembers of a session between requests, and across restarts: decisions that must
-//! come out the same each time, or the provider's cached prefix is lost.
+//! The engine's decisions per session, kept across requests and restarts so that cached prefixes
+//! stay valid.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,41 +9,39 @@ use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
 
-/// Where the decisions of a session stand in the engine's store. The number rises when their JSON
-/// changes, so that no version reads what it does not understand.
+/// Key prefix in the engine's store. The number changes with the JSON format.
 const KEY_PREFIX: &str = "decisions/1/";
 
 /// How far a result was pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PruneLevel {
-    /// Head and tail are left.
+    /// Head and tail remain.
     Soft,
-    /// The placeholder is left.
+    /// Only the placeholder remains.
     Hard,
 }
 
-/// What was decided in a session. Entry ids are keys, because positions move with each compaction;
-/// sorted, so that the same decisions are the same bytes.
+/// The stored decisions of a session, by entry id because positions change with each compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StoredDecisions {
-    /// Results cut by the aggregate rule, with the limit they were cut to, in weighted characters.
+    /// Results cut by the aggregate rule, with their limit in weighted characters.
     reduced: BTreeMap<String, u64>,
-    /// Results that were pruned, and how far.
+    /// Pruned results.
     pruned: BTreeMap<String, PruneLevel>,
-    /// Calls whose arguments were cut.
+    /// Calls with cut arguments.
     arguments: BTreeSet<String>,
-    /// Entries whose images were replaced.
+    /// Entries with replaced images.
     images: BTreeSet<String>,
-    /// When pruning last changed something, in milliseconds since 1970.
+    /// Time of the last pruning, in ms since 1970.
     pruned_at_ms: Option<i64>,
-    /// Results that were put away, with their handles.
+    /// Blob handles of stored originals.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     put_away: BTreeMap<String, String>,
 }
 
-/// The memory of one session.
+/// The decisions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionDecisions {
     epoch: u64,
@@ -53,7 +51,7 @@ pub(crate) struct SessionDecisions {
 }
 
 impl SessionDecisions {
-    /// The limit that the aggregate rule has set for a result.
+    /// The limit of a result set by the aggregate rule.
     pub(crate) fn reduced_limit(&self, id: &str) -> Option<u64> {
         self.decisions.reduced.get(id).copied()
     }
@@ -63,7 +61,7 @@ impl SessionDecisions {
         self.decisions.pruned.get(id).copied()
     }
 
-    /// Whether the arguments of any call, or of this one, were cut.
+    /// Whether the arguments of this call were cut.
     pub(crate) fn is_cut_call(&self, id: &str) -> bool {
         self.decisions.arguments.contains(id)
     }
@@ -73,7 +71,7 @@ impl SessionDecisions {
         self.decisions.images.contains(id)
     }
 
-    /// When pruning last changed something.
+    /// Time of the last pruning.
     pub(crate) fn pruned_at_ms(&self) -> Option<i64> {
         self.decisions.pruned_at_ms
     }
@@ -88,7 +86,7 @@ impl SessionDecisions {
         !self.decisions.arguments.is_empty()
     }
 
-    /// The handle under which a result was put away.
+    /// The blob handle of a stored original.
     pub(crate) fn blob_handle(&self, id: &str) -> Option<&str> {
         self.decisions.put_away.get(id).map(String::as_str)
     }
@@ -121,7 +119,7 @@ impl SessionDecisions {
         self.decisions.pruned_at_ms = Some(now_ms);
     }
 
-    /// After a compaction only decisions about entries that are still live are of use.
+    /// Drops the decisions about entries that a compaction removed.
     fn enter(&mut self, transcript: &Transcript) {
         if self.epoch == transcript.epoch() {
             return;
@@ -143,7 +141,7 @@ impl SessionDecisions {
     }
 }
 
-/// The memory of all sessions.
+/// The decisions of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionStore {
     sessions: SessionMap<SessionDecisions>,
@@ -151,8 +149,8 @@ pub(crate) struct DecisionStore {
 }
 
 impl DecisionStore {
-    /// Reads what an earlier process decided in a session, once. A store that fails is logged; the
-    /// session is then decided anew.
+    /// Loads the stored decisions of a session once. A failing store is logged; decisions then
+    /// start empty.
     pub(crate) async fn load(&self, host: &Host, session: &SessionRef) {
         if self.sessions.with_session(session, |memory| memory.is_recalled) {
             return;
@@ -174,7 +172,7 @@ impl DecisionStore {
         });
     }
 
-    /// Writes down what is new; nothing where nothing is. A store that fails is logged.
+    /// Stores changed decisions. A failing store is logged.
     pub(crate) async fn store(&self, host: &Host, session: &SessionRef) {
         let Some(news) = self.sessions.with_session(session, SessionDecisions::take_news) else {
             return;
@@ -187,13 +185,13 @@ impl DecisionStore {
         }
     }
 
-    /// The limit that the aggregate rule has set for a result, in weighted characters.
+    /// The limit of a result set by the aggregate rule, in weighted characters.
     pub(crate) fn reduced_limit(&self, session: &SessionRef, id: &str) -> Option<u64> {
         self.sessions.with_session(session, |memory| memory.reduced_limit(id))
     }
 
-    /// Puts the texts of results into the host's store of bytes, each once. Where that fails it is
-    /// logged, and the session alone keeps the original.
+    /// Stores the texts of results as blobs, once each. On failure only the session keeps the
+    /// original.
     pub(crate) async fn store_originals<'t>(
         &self,
         host: &Host,
@@ -220,12 +218,12 @@ impl DecisionStore {
         }
     }
 
-    /// The handle under which a result was put away.
+    /// The blob handle of a stored original.
     pub(crate) fn blob_handle(&self, session: &SessionRef, id: &str) -> Option<String> {
         self.sessions.with_session(session, |memory| memory.blob_handle(id).map(str::to_owned))
     }
 
-    /// Works with the memory of a session. Never held over an `await`.
+    /// Runs `work` on the decisions of a session; never held across an `await`.
     pub(crate) fn with_session<T>(
         &self,
         session: &SessionRef,
@@ -238,13 +236,13 @@ impl DecisionStore {
         })
     }
 
-    /// Whether a warning is given for the first time.
+    /// Whether a warning is new.
     pub(crate) fn is_new_warning(&self, sentence: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.insert(sentence.to_owned())
     }
 
-    /// Forgets everything; what was kept stays in the store.
+    /// Drops the decisions in memory; stored ones stay.
     pub(crate) fn clear(&self) {
         self.sessions.clear();
         self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();

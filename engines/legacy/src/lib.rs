@@ -1,11 +1,11 @@
-//! The bundled engine: four layers, each the answer to one kind of pressure.
+//! The `legacy` engine: a guard in four layers.
 //!
 //! ```text
-//!  assemble   1 window guard ─▶ 4 pruning (replays and decides) ─▶ 2 tool-result guard ─▶ plan
+//!  assemble   1 window guard ─▶ 4 pruning ─▶ 2 tool-result guard ─▶ plan
 //!  compact    3 compaction: cut point ─▶ summary ─▶ quality guard ─▶ plan
 //! ```
 //!
-//! Assembling only ever hides: if the plan is still over its budget, the host asks for a compaction.
+//! Assembling only hides. If the plan is over its budget, the host requests a compaction.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -44,7 +44,7 @@ use settings::Settings;
 use tool_result_guard::ReductionScope;
 use window_guard::WindowVerdict;
 
-/// The four-layer guard.
+/// The engine.
 #[derive(Debug)]
 pub struct LegacyEngine {
     host: Host,
@@ -69,7 +69,7 @@ impl ContextEngine for LegacyEngine {
         })
     }
 
-    /// Reads what an earlier process decided, so that the first request repeats its bytes.
+    /// Loads the decisions of an earlier process, so that the first request repeats its bytes.
     async fn bootstrap(&self, _: Transcript, request: BootstrapRequest) -> Result<BootstrapReply> {
         self.memory.load(&self.host, &request.session).await;
         Ok(BootstrapReply::default())
@@ -112,7 +112,7 @@ impl ContextEngine for LegacyEngine {
 }
 
 impl LegacyEngine {
-    /// Layer 1. Answers a warning for the report; it is logged the first time only.
+    /// Layer 1. Returns a warning for the report and logs it once.
     fn check_window(&self, model: &ModelRef) -> Result<Option<String>> {
         match window_guard::check_window(model, &self.settings.window) {
             WindowVerdict::Clear => Ok(None),
@@ -127,7 +127,7 @@ impl LegacyEngine {
         }
     }
 
-    /// Layers 4 and 2. Pruning goes first: a result it has cleared needs no cut.
+    /// Layers 4 and 2.
     fn reduce_results(&self, transcript: &Transcript, request: &AssembleRequest) -> Plan {
         let window_tokens =
             tool_result_guard::effective_window_tokens(request.model.window_tokens, request.budget);

@@ -1,13 +1,13 @@
-//! Layer 4, pruning: old tool output is trimmed, then cleared, once the provider's prompt cache has
-//! gone cold; images of old turns go at once.
+//! Layer 4, pruning: trims, then clears old tool output after the provider's prompt cache has
+//! expired.
 //!
-//! Pressure: a long session pays for tool output that nobody reads any more. Cost: the cached prefix
-//! from the first changed result on, which is why nothing happens before the cache has expired.
-//! Decisions are remembered and come out the same in every later request, whatever the mode.
+//! Pruning before that would invalidate the cached prefix. Decisions are stored and replayed in
+//! every later
+//! request, whatever the mode. Images of old turns are replaced at once.
 //!
 //! ```text
 //!  first user message … third-last assistant message … end
-//!  └────────── prunable results ──────────┘└─ never touched ─┘
+//!  └────────── prunable results ──────────┘└─ never pruned ─┘
 //! ```
 
 mod arguments;
@@ -25,12 +25,12 @@ use crate::decisions::{PruneLevel, SessionDecisions};
 use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "pruning";
 
 const IMAGE_REMOVED: &str = "[image removed during context pruning]";
 
-/// The layer with its settings and the tools it may touch.
+/// The layer with its settings and tool filters.
 #[derive(Debug)]
 pub(crate) struct PruningLayer {
     settings: PruningSettings,
@@ -38,17 +38,17 @@ pub(crate) struct PruningLayer {
     deny: GlobSet,
 }
 
-/// What the clock says.
+/// The times that decide whether the cache is cold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheClock {
     /// Now, in milliseconds since 1970.
     pub(crate) now_ms: i64,
-    /// When the last successful request began; `None` before the first.
+    /// Start of the last successful request; `None` before the first.
     pub(crate) last_touch_ms: Option<i64>,
 }
 
 impl PruningLayer {
-    /// Prepares the layer.
+    /// Compiles the tool filters.
     pub(crate) fn new(settings: &PruningSettings) -> Result<PruningLayer> {
         Ok(PruningLayer {
             allow: globs("pruning.allow", &settings.allow)?,
@@ -57,7 +57,7 @@ impl PruningLayer {
         })
     }
 
-    /// Replays what was decided, and decides anew where the cache has gone cold.
+    /// Replays earlier decisions, and decides anew if the cache is cold.
     pub(crate) fn prune(
         &self,
         results: &mut ToolResults<'_>,
@@ -109,7 +109,8 @@ impl PruningLayer {
             && last_touch_ms.is_some_and(|touch| self.has_expired(now_ms, touch))
     }
 
-    /// What was sent until then may still be cached; `None` where it has expired or nothing was sent.
+    /// Entries written until this time may be cached; `None` if the cache has expired or nothing
+    /// was sent.
     pub(crate) fn sent_until_ms(&self, clock: CacheClock) -> Option<i64> {
         clock.last_touch_ms.filter(|touch| !self.has_expired(clock.now_ms, *touch))
     }
@@ -119,7 +120,7 @@ impl PruningLayer {
         now_ms.saturating_sub(touch_ms) >= ttl_ms
     }
 
-    /// From the first message of the person to the oldest of the newest assistant messages.
+    /// From the first user message to the oldest of the newest assistant messages.
     fn prunable_range(&self, transcript: &Transcript) -> Option<Range<u64>> {
         let first = transcript.iter().find(|entry| entry.role() == Role::User)?;
         let mut assistants = transcript.iter().rev().filter(|e| e.role() == Role::Assistant);
@@ -156,7 +157,7 @@ impl PruningLayer {
         true
     }
 
-    /// Head and tail of a long result; `None` where it is short and holds no image.
+    /// Head and tail of a long result; `None` for a short one without images.
     fn trimmed(&self, entry: &Entry<'_>) -> Option<String> {
         let text = entry.text();
         let settings = &self.settings;
@@ -179,7 +180,7 @@ impl PruningLayer {
     }
 }
 
-/// One round of new decisions.
+/// One pass of new decisions.
 struct PruningPass<'r, 't> {
     layer: &'r PruningLayer,
     results: &'r mut ToolResults<'t>,
@@ -189,7 +190,7 @@ struct PruningPass<'r, 't> {
 }
 
 impl PruningPass<'_, '_> {
-    /// Trims every long result. Answers how many.
+    /// Trims every long result and returns the number of changes.
     fn soft(&mut self, memory: &mut SessionDecisions) -> usize {
         if self.is_below(self.layer.settings.soft_share) {
             return 0;
@@ -197,7 +198,7 @@ impl PruningPass<'_, '_> {
         self.decide(PruneLevel::Soft, memory, |_| true) + self.cut_arguments(memory)
     }
 
-    /// Cuts the arguments of old calls, where that is wanted. Answers how many calls.
+    /// Cuts the arguments of old calls, if enabled, and returns the number of calls.
     fn cut_arguments(&mut self, memory: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
@@ -212,7 +213,7 @@ impl PruningPass<'_, '_> {
         changed
     }
 
-    /// Clears results, oldest first, until the context is small enough. Answers how many.
+    /// Clears results, oldest first, until the context is small enough, and returns their number.
     fn hard(&mut self, memory: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let limit = settings.hard_share * self.window_chars as f64;
@@ -230,7 +231,7 @@ impl PruningPass<'_, '_> {
         })
     }
 
-    /// Walks the prunable results from old to new; `goes_on` hears what the next one would free.
+    /// Walks the prunable results from old to new while `continues(freed_chars)`.
     fn decide(
         &mut self,
         pruned: PruneLevel,

@@ -1,12 +1,10 @@
-//! Layer 2, the tool-result guard: no single result, and not all of them together, crowd out the
-//! conversation. A large one may be put away in the host's store of bytes first.
+//! Layer 2, the tool-result guard: limits single results, and all results together.
 //!
-//! Pressure: one log file or one page of JSON is larger than everything that was said. Cost: one
-//! look at the size of each result; text is read only where it is really cut. The session keeps
-//! every original under its entry id, which the notice names.
-//!
-//! A cut depends on the entry, the settings and the window alone, so the same bytes go out in every
-//! request. A result that the aggregate rule has cut stays cut.
+//! The session keeps every original under its entry id, which the notice names; large ones can also
+//! be stored as
+//! blobs. A cut depends only on the entry, the settings and the window, so its bytes never change.
+//! A result that the
+//! aggregate rule has cut stays cut.
 
 mod blocks;
 
@@ -21,27 +19,27 @@ use crate::pruning;
 use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, ToolResultSettings, share_of};
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "tool-result guard";
 
-/// Opens the notice of a result that was cut.
+/// Start of the notice of a cut result.
 pub(crate) const TRUNCATED: &str = "[truncated: output exceeded context limit]";
-/// Stands in place of a result that alone takes too much of the window.
+/// Replaces a result that alone takes too much of the window.
 pub(crate) const CLEARED: &str = "[compacted: tool output removed to free context]";
 
-/// What a request allows.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReductionScope {
-    /// The window of the model, in tokens.
+    /// Window of the model, in tokens.
     pub(crate) window_tokens: u64,
-    /// What the request must fit into, in tokens.
+    /// Budget of the request, in tokens.
     pub(crate) budget_tokens: u64,
-    /// What was written until then went out in a request that the provider may still have cached, in
-    /// milliseconds since 1970; `None` where nothing is cached.
+    /// Entries written until this time, in ms since 1970, may be in the provider's cache; `None` if
+    /// nothing is.
     pub(crate) sent_until_ms: Option<i64>,
 }
 
-/// Cuts what is too large for a window. Rows that pruning has already replaced stay as they are.
+/// Cuts results that are too large. Results that pruning has replaced are unchanged.
 pub(crate) fn reduce_results(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
@@ -68,26 +66,26 @@ pub(crate) fn reduce_results(
         AggregateRule { caps: &caps, settings, sent_until_ms: sent },
         memory,
     );
-    // A request that does not fit loses its cached prefix to a compaction if not to this.
+    // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
         balance(results, transcript, all, memory);
     }
 }
 
-/// The window that caps are taken of, in tokens: the model's, and no more than twice the budget in
-/// force. After a refusal or beside a long system prompt the budget is what counts.
+/// The window used for caps, in tokens: at most twice the budget, which is the tighter limit after
+/// a refusal or with a long system prompt.
 pub(crate) fn effective_window_tokens(window_tokens: u64, budget_tokens: u64) -> u64 {
     window_tokens.min(budget_tokens.saturating_mul(2))
 }
 
-/// What one result may cost in a window, in weighted characters.
+/// Cap of one result in a window, in weighted characters.
 pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
     WindowCaps::for_window(window_tokens, settings).single
 }
 
-/// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
-/// `blob_handle` is the one under which it was put away.
+/// Cuts a result to `cap_chars` weighted characters; `None` if it fits. `handle` names its stored
+/// original.
 pub(crate) fn cut_entry(
     entry: &Entry<'_>,
     cap_chars: u64,
@@ -98,8 +96,8 @@ pub(crate) fn cut_entry(
     cut(entry, &row, cap_chars, settings, &OriginalLocation { id: entry.id(), handle })
 }
 
-/// Whether a result is so large that its whole text goes into the host's store of bytes. What an
-/// earlier compaction cut is no whole text.
+/// Whether the whole text of a result is stored as a blob. A result that an earlier compaction cut
+/// is not whole.
 pub(crate) fn needs_stored_original(entry: &Entry<'_>, settings: &ToolResultSettings) -> bool {
     settings.spill_chars > 0
         && entry.role() == Role::Tool
@@ -108,11 +106,11 @@ pub(crate) fn needs_stored_original(entry: &Entry<'_>, settings: &ToolResultSett
         && weighted_chars(entry.text()) > settings.spill_chars
 }
 
-/// Where the whole of a result is.
+/// Where the whole result is.
 struct OriginalLocation<'a> {
-    /// The entry of the session.
+    /// Id of the session entry.
     id: &'a str,
-    /// The handle in the host's store of bytes, where it was put away.
+    /// Handle of the blob, if stored.
     handle: Option<&'a str>,
 }
 
@@ -123,7 +121,7 @@ impl std::fmt::Display for OriginalLocation<'_> {
     }
 }
 
-/// A result as its row shows it in at most `cap_chars` weighted characters; `None` where it fits.
+/// Cuts the current form of a result to `cap_chars` weighted characters; `None` if it fits.
 fn cut(
     entry: &Entry<'_>,
     row: &ToolRow,
@@ -152,7 +150,7 @@ fn cut(
         _ => one_text(entry, cap_chars, settings, original)?,
     };
     if matches!(&form, ReplacementBody::Text(text) if text.trim().is_empty()) {
-        // A cap below the shortest notice: the host refuses an empty result.
+        // The cap is below the shortest notice, and the host refuses empty results.
         return None;
     }
     let mut shown = EntryReplacement { body: form, layer: LAYER, detail: String::new() };
@@ -162,7 +160,7 @@ fn cut(
     Some(shown)
 }
 
-/// The one text of a result, cut; `None` where it fits.
+/// The cut text of a result; `None` if it fits.
 fn one_text(
     entry: &Entry<'_>,
     cap_chars: u64,
@@ -181,7 +179,8 @@ fn one_text(
     Some(ReplacementBody::Text(text.into_owned()))
 }
 
-/// A message whose blocks were cut. What a tool noted beside them goes: no model reads it.
+/// Rebuilds a message after its blocks were cut. The tool's `details` are dropped: no model reads
+/// them.
 fn rewritten(mut message: Value) -> ReplacementBody {
     let members = message.as_object_mut();
     members.map(|members| members.shift_remove("details"));
@@ -194,7 +193,7 @@ fn rewritten(mut message: Value) -> ReplacementBody {
     }
 }
 
-/// What the words of a result cost; images are cut one by one and clear nothing else.
+/// Size of the text of a result; its images are cut one by one and do not count.
 fn text_tokens(entry: &Entry<'_>) -> u64 {
     if entry.has(Flags::IMAGES) { tokens::estimate(entry.text()) } else { entry.tokens() }
 }
@@ -203,7 +202,7 @@ fn is_pruned(row: &ToolRow) -> bool {
     row.replacement.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
 }
 
-/// The sizes of a window.
+/// Limits for one window.
 #[derive(Debug)]
 struct WindowCaps {
     single: u64,
@@ -227,7 +226,7 @@ impl WindowCaps {
         }
     }
 
-    /// What one result may cost: what was put away need not be shown beyond the size that put it away.
+    /// Cap of one result; a stored original is shown in at most the size that made it a blob.
     fn cap_for(&self, original: &OriginalLocation<'_>, settings: &ToolResultSettings) -> u64 {
         match original.handle {
             Some(_) => self.single.min(settings.spill_chars),
@@ -236,12 +235,12 @@ impl WindowCaps {
     }
 }
 
-/// What the aggregate rule works with.
+/// Inputs of the aggregate rule.
 #[derive(Clone, Copy)]
 struct AggregateRule<'a> {
     caps: &'a WindowCaps,
     settings: &'a ToolResultSettings,
-    /// Results written until then stay as they were sent.
+    /// Results written until then are not cut.
     sent_until_ms: Option<i64>,
 }
 
@@ -253,8 +252,8 @@ impl AggregateRule<'_> {
     }
 }
 
-/// The aggregate rule: oldest first, until all results together fit; first each down to its notice,
-/// then to a marker. The trailing batch stays: the model has not read it yet.
+/// The aggregate rule: cuts results, oldest first, until all together fit; first down to a notice,
+/// then to a marker. The trailing batch is not cut, because the model has not read it.
 fn balance(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
@@ -264,7 +263,7 @@ fn balance(
     if results.result_chars() <= rule.caps.aggregate {
         return;
     }
-    // A cut in the middle costs the cached prefix behind it, so one makes room for many requests.
+    // A cut invalidates the cached prefix after it, so each one frees room for many requests.
     let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
     let mut excess = results.result_chars().saturating_sub(target_chars);
     for pass in [ReductionStage::Cut, ReductionStage::Elide] {
@@ -294,7 +293,7 @@ fn balance(
     }
 }
 
-/// The remembered size of a result of which only the marker is left.
+/// Stored limit of a result of which only the marker remains.
 const ELIDED: u64 = 0;
 
 #[derive(Clone, Copy)]

@@ -1,7 +1,8 @@
-//! The `mask` engine: old tool results become one line each; calls and thinking stay.
+//! The `mask` engine: replaces old tool results by one line each; calls and thinking stay.
 //!
-//! Under pressure fewer results stay in full, and only when the fewest still do not fit do the oldest
-//! whole turns go, as in the `window` engine. A result that was masked stays masked, byte for byte.
+//! Under pressure it keeps fewer results, then drops the oldest whole turns like the `window`
+//! engine. A
+//! masked result keeps its bytes.
 
 mod results;
 mod settings;
@@ -18,7 +19,7 @@ use ctxhost_engine_kit::sliding_window::{EntrySelection, SessionMap, SlidingWind
 use results::ResultMasks;
 pub use settings::Settings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "mask";
 
 /// The engine.
@@ -28,7 +29,7 @@ pub struct MaskEngine {
     sessions: SessionMap<MaskSession>,
 }
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 struct MaskSession {
     results: ResultMasks,
@@ -79,7 +80,7 @@ impl MaskSession {
         if let Some(selection) = self.settled(transcript, budget, settings) {
             return selection;
         }
-        // Like a window that moves, a mask that must grow makes room for more than this request.
+        // Masking frees room for several requests, like a window move.
         let target_tokens = settings.rule().target_tokens(budget);
         let most = self.results.maskable_count(settings.min_keep_results);
         while self.results.masked_count() < most

@@ -1,4 +1,4 @@
-//! The tool results of one session: which of them are masked, by which line, and what that saves.
+//! The masked tool results of a session.
 
 use std::ops::Range;
 
@@ -9,32 +9,33 @@ use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 
 use crate::{LAYER, Settings};
 
-/// How much of a call's arguments a line shows: 80 characters, enough for a path or a command.
+/// Length of the arguments in a line: 80 characters, a path or a command.
 const ARGUMENTS_CHARS: usize = 80;
 
-/// The results of a session, oldest first. The first [`masked_count`](Self::masked) are one line each.
+/// The results of a session, oldest first. The first [`masked_count`](Self::masked_count) are
+/// masked.
 #[derive(Debug, Default)]
 pub(crate) struct ResultMasks {
     reading: TranscriptCursor,
     seqs: Vec<u64>,
-    /// One for each masked result, worked out when it was masked and never again.
+    /// One per masked result, never changed.
     lines: Vec<MaskLine>,
-    /// How many results stand before the newest frame: those of the live round are never masked.
+    /// Number of results before the newest frame; results of the live round are never masked.
     settled: usize,
 }
 
 #[derive(Debug)]
 struct MaskLine {
-    /// `None` where the result is no longer than its line would be.
+    /// `None` if the result is not longer than its line.
     text: Option<String>,
-    /// What the result had, in characters.
+    /// Original length, in characters.
     before_chars: usize,
-    /// What this line and all lines before it save.
+    /// Tokens saved by this line and all lines before it.
     saved_tokens: u64,
 }
 
 impl ResultMasks {
-    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
         let new = self.reading.advance(transcript);
         if new.start == 0 {
@@ -47,23 +48,23 @@ impl ResultMasks {
         self.settled = self.seqs.partition_point(|&seq| seq < newest_frame);
     }
 
-    /// How many results are masked.
+    /// Number of masked results.
     pub(crate) fn masked_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// How many may be masked at most, where the newest `keep_range` stay in full.
+    /// Maximum number of masked results if the newest `keep` stay.
     pub(crate) fn maskable_count(&self, keep: usize) -> usize {
         self.seqs.len().saturating_sub(keep).min(self.settled)
     }
 
-    /// How many are to be masked without any pressure: whole batches of those that are old enough.
+    /// Number of results to mask without pressure: whole batches.
     pub(crate) fn due_count(&self, settings: &Settings) -> usize {
         let old = self.maskable_count(settings.keep_results);
         old - old % settings.batch_results.max(1)
     }
 
-    /// Masks the first `count` results; never fewer than are masked already.
+    /// Masks the first `count` results; never unmasks.
     pub(crate) fn mask_until(&mut self, transcript: &Transcript, count: usize) {
         let seqs = self.seqs.get(self.lines.len()..count.min(self.seqs.len())).unwrap_or(&[]);
         for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
@@ -79,7 +80,7 @@ impl ResultMasks {
         }
     }
 
-    /// What a range costs with its results masked.
+    /// Size of a range with its masks, in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, range: Range<u64>) -> u64 {
         let lines = self.lines_in(&range);
         let saved_until = |at: usize| {
@@ -89,7 +90,7 @@ impl ResultMasks {
         transcript.tokens(range).saturating_sub(saved)
     }
 
-    /// Keeps a range with its results masked.
+    /// Keeps a range with its masks.
     pub(crate) fn keep_range(&self, plan: &mut Plan, range: Range<u64>) {
         let mut from = range.start;
         for at in self.lines_in(&range) {
@@ -104,7 +105,7 @@ impl ResultMasks {
         plan.keep(from..range.end);
     }
 
-    /// Which masked results stand in a range of positions.
+    /// Indices of the masked results in a range.
     fn lines_in(&self, range: &Range<u64>) -> Range<usize> {
         let masked = self.seqs.get(..self.lines.len()).unwrap_or(&[]);
         let at = |position: u64| masked.partition_point(|&seq| seq < position);
@@ -112,7 +113,7 @@ impl ResultMasks {
     }
 }
 
-/// `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`
+/// The line of a result: `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`.
 fn line_of(transcript: &Transcript, entry: &Entry<'_>, chars: usize) -> String {
     let Some(result) = entry.tool_result() else {
         return format!("[result left out: {chars} chars]");

@@ -1,4 +1,4 @@
-//! The `mask` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `mask` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -23,7 +23,7 @@ fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64) -> Pla
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
-/// What the model sees, one text for each message.
+/// The texts of the messages that the model sees.
 fn seen(plan: &Plan, talk: &TranscriptBuilder) -> Vec<String> {
     let transcript = talk.transcript();
     plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()

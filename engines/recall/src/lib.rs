@@ -1,8 +1,10 @@
-//! The `recall` engine: what was said and done earlier is found again when it matters.
+//! The `recall` engine: indexes a session and retrieves earlier entries that the prompt needs.
 //!
-//! At ingest every entry goes into an index, a ledger of names and a list of the person's rules. While
-//! the history fits it is sent as it is. When it does not, the model sees the rules, the names, the newest
-//! entries with old results as lines, and what the prompt finds in all the rest. No model is asked.
+//! Ingest adds every entry to an index, a ledger of names and a list of the user's rules. While the
+//! history fits, it is
+//! sent unchanged. Otherwise the model sees the rules, the names, the newest entries with old
+//! results as lines, and
+//! the search results for the prompt. No model is called.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -46,16 +48,16 @@ use ranking::RankedSlice;
 use session::RecallSession;
 pub use settings::Settings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "recall";
 
-/// How keys of stored layouts begin.
+/// Key prefix of stored layouts.
 const KEY: &str = "layout/1/";
 
-/// What a request leaves free where a note is added, so that the answer to a small question still fits.
+/// Room left free beside a note, so that the answer to a short question still fits.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
 
-/// Share of the budget that text of the engine's own may take. The host refuses a plan above a half.
+/// Maximum share of the budget for the engine's own text; the host refuses more than half.
 const OWN_SHARE: f64 = 0.48;
 
 /// The engine.
@@ -99,7 +101,7 @@ impl ContextEngine for RecallEngine {
         };
         let (plan, layout) = self.sessions.with_session(&request.session, plan);
         if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
-            // What is not stored is worked out anew after a restart.
+            // A layout that is not stored is computed again after a restart.
             let _ = self.host.kv_put(&session_key(KEY, &request.session), &layout).await;
         }
         Ok(plan)
@@ -142,7 +144,7 @@ impl ContextEngine for RecallEngine {
 }
 
 impl RecallEngine {
-    /// Takes up the layout that was stored before a restart, once for each session.
+    /// Loads the stored layout once per session.
     async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
         let is_unknown = self.sessions.with_session(session, |memory| {
             memory.follow(transcript);
@@ -158,7 +160,7 @@ impl RecallEngine {
 }
 
 impl RecallSession {
-    /// The whole history where it fits; else the layout as it is, or a new one.
+    /// The whole history if it fits; else the current layout or a new one.
     fn plan(
         &mut self,
         transcript: &Transcript,
@@ -176,7 +178,7 @@ impl RecallSession {
             .layout
             .take()
             .filter(|it| it.is_valid_for(transcript, budget_tokens, replaced, settings));
-        // One search for each request at most, and none where nothing moves and no prompt is new.
+        // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
         let query = || self.build_query(transcript, &request.prompt);
         let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
@@ -196,7 +198,7 @@ impl RecallSession {
         self.is_layout_new = is_new || layout.notes.len() != notes;
         let tokens = layout.tokens(transcript, settings);
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
-            // What must stay is nearly all there is: own texts would only add to it.
+            // Nearly everything is protected, so own texts would only add to it.
             return whole(transcript);
         }
         let plan = layout.plan(transcript, settings);
@@ -204,7 +206,7 @@ impl RecallSession {
         plan
     }
 
-    /// The position of a prompt that was not looked up yet and can have a note in front of it.
+    /// Position of a new prompt that can have a note before it.
     fn asks_anew(
         &self,
         transcript: &Transcript,
@@ -217,7 +219,7 @@ impl RecallSession {
         (is_new && is_cut_point).then_some(newest)
     }
 
-    /// Puts what a new prompt finds in front of it, as far as there is room.
+    /// Adds the note for a new prompt, as far as there is room.
     fn add_note(
         &self,
         transcript: &Transcript,

@@ -1,5 +1,4 @@
-//! Old results as one line each, which keeps the names that the result held, and old calls without the
-//! long texts in their arguments.
+//! Masks: old results as one line with their names, old calls without long arguments.
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
@@ -11,16 +10,16 @@ use serde_json::Value;
 use crate::LAYER;
 use crate::session::RecallSession;
 
-/// The names of a result that its line keeps, in weighted characters: about five paths.
+/// Names kept in the line of a result, in weighted characters: about five paths.
 const NAME_CHARS: u64 = 160;
-/// A text in an old call's arguments keeps so much, in weighted characters.
+/// Length of an argument text of an old call, in weighted characters.
 const ARGUMENT_CHARS: u64 = 160;
-/// A replacement that saves less than this many tokens is not worth its place.
+/// Minimum tokens that a mask saves.
 const LEAST_SAVED_TOKENS: u64 = 24;
 
 impl RecallSession {
-    /// How an old entry is shown; `None` for one that is better kept as it is. Worked out once, so that it
-    /// is the same in every later request, and because a move asks for hundreds of them.
+    /// The mask of an old entry; `None` if it is not worth it. Cached: it must not change, and a
+    /// move needs hundreds.
     pub(crate) fn masked_view(
         &self,
         transcript: &Transcript,
@@ -62,7 +61,7 @@ impl RecallSession {
     }
 }
 
-/// A message without its thinking, and with short texts in the arguments of its calls.
+/// A message without thinking and with short argument texts.
 fn short_call(entry: &Entry<'_>) -> Option<EntryReplacement> {
     let short = shorten_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
     let count = short.as_ref().map_or(0, |(_, count)| *count);
@@ -80,7 +79,7 @@ fn short_call(entry: &Entry<'_>) -> Option<EntryReplacement> {
     })
 }
 
-/// The JSON of a message without its thinking blocks; `None` where nothing would be left.
+/// The JSON of a message without thinking blocks; `None` if nothing would be left.
 fn without_thinking(raw: &str) -> Option<String> {
     let mut message: Value = serde_json::from_str(raw).ok()?;
     let blocks = message.get_mut("content")?.as_array_mut()?;

@@ -1,6 +1,6 @@
-//! What the engine knows of one session: its index, names, rules and files, taken in entry by entry.
+//! Engine state of one session: index, names, rules and files, updated entry by entry.
 //!
-//! All of it follows from the transcript, so that a restart, or another branch, costs one pass over it.
+//! It is derived from the transcript, so a restart or another branch costs one pass over it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,50 +24,50 @@ use crate::rules::UserRules;
 use crate::slices;
 use crate::terms::for_each_term;
 
-/// The size of a slice, in tokens: a paragraph. What a person wrote is short and is kept whole longer.
+/// Size of a slice, in tokens: a paragraph. User messages are short and get larger slices.
 const SLICE_TOKENS: u64 = 100;
 const USER_SLICE_TOKENS: u64 = 200;
-/// Of one text so much is indexed, in bytes; a longer one is data.
+/// Bytes of a text that are indexed; a longer one is data.
 const INDEXED_BYTES: usize = 200_000;
-/// Of the arguments of one call so much is indexed, in bytes: what it is about stands at the beginning.
+/// Bytes of the arguments of a call that are indexed; the topic is at the beginning.
 const ARGUMENT_BYTES: usize = 2_000;
-/// An argument above this is the content of a file and not a name, in bytes.
+/// A longer argument, in bytes, is file content and not a name.
 const SHORT_ARGUMENT_BYTES: usize = 400;
 
-/// A pause that begins another conversation, in milliseconds.
+/// A pause that starts another conversation, in ms.
 const PAUSE_MS: i64 = 30 * 60 * 1_000;
-/// Entries that belong together at most: what stands further apart says nothing about each other.
+/// Maximum entries of a segment: distant entries are not related.
 const SEGMENT_ENTRIES: u32 = 24;
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 pub(crate) struct RecallSession {
     reading: TranscriptCursor,
     pub(crate) index: TermIndex,
-    /// By their number in the index.
+    /// By slice number of the index.
     pub(crate) slices: Vec<TextSlice>,
     /// By position in the transcript.
     pub(crate) entries: Vec<EntryFacts>,
     pub(crate) names: NameLedger,
     pub(crate) rules: UserRules,
     pub(crate) files: FileReads,
-    /// Pinned entries, the first task, summaries of compactions: they never go.
+    /// Pinned entries, the first task and compaction summaries; never dropped.
     pub(crate) must_stay: Vec<u64>,
-    /// What the person asked, oldest first.
+    /// User requests, oldest first.
     pub(crate) requests: Vec<u64>,
     pub(crate) newest_user: Option<u64>,
-    /// Behind a summary the first message of the person is not the task any more.
+    /// After a summary the first user message is not the task.
     has_summary: bool,
-    /// How old entries are shown, by position, as far as that was asked.
+    /// Masks of old entries computed so far, by position.
     pub(crate) masks: RefCell<HashMap<u64, Option<EntryReplacement>>>,
     newest_ms: i64,
     segment: u32,
     segment_entries: u32,
-    /// What the model saw in the request before; `None` while everything fits.
+    /// The layout of the last request; `None` while everything fits.
     pub(crate) layout: Option<RequestLayout>,
-    /// Whether that is not stored as it is.
+    /// Whether the layout differs from the stored one.
     pub(crate) is_layout_new: bool,
-    /// Whether what was stored before a restart was looked for.
+    /// Whether the stored layout was loaded.
     pub(crate) is_restored: bool,
 }
 
@@ -75,10 +75,10 @@ pub(crate) struct RecallSession {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextSlice {
     pub(crate) entry: u32,
-    /// Its text, in bytes of the entry's text; empty for the calls of an entry.
+    /// Byte range in the entry's text; empty for calls.
     start: u32,
     end: u32,
-    /// What it costs.
+    /// Size in tokens.
     pub(crate) tokens: u32,
 }
 
@@ -88,12 +88,12 @@ impl TextSlice {
     }
 }
 
-/// What is known of an entry for ranking.
+/// Ranking data of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryFacts {
     first_slice: u32,
     end_slice: u32,
-    /// Entries of one segment were said in one go.
+    /// Entries of one segment belong together.
     pub(crate) segment: u32,
     pub(crate) is_user: bool,
 }
@@ -105,13 +105,13 @@ impl EntryFacts {
 }
 
 impl RecallSession {
-    /// Takes in what is new, and answers its positions. A transcript that does not continue
-    /// what was read is taken in from its beginning.
+    /// Processes new entries and returns their positions. Starts over if the transcript does not
+    /// continue the one that was read.
     pub(crate) fn follow(&mut self, transcript: &Transcript) -> Range<u64> {
         let new = self.reading.advance(transcript);
         if new.start == 0 {
             let reading = std::mem::take(&mut self.reading);
-            // What was stored is of what was read before, unless nothing was.
+            // A stored layout belongs to the transcript that was read before, unless none was.
             let is_restored = self.is_restored;
             *self = RecallSession { reading, is_restored, ..RecallSession::default() };
         }
@@ -134,7 +134,7 @@ impl RecallSession {
         }
     }
 
-    /// What of it never goes, and which segment it belongs to.
+    /// Updates the protected entries and the segment.
     fn place(&mut self, entry: &Entry<'_>) {
         let is_summary = entry.kind() == EntryKind::CompactionSummary;
         self.has_summary |= is_summary;
@@ -168,7 +168,8 @@ impl RecallSession {
             for_each_text(&call.arguments_value(), &mut |text| {
                 let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
-                // A key without what stands around it looks like any other name.
+                // Without its context a key looks like any other name, so arguments are redacted
+                // first.
                 for_each_name(&redact(text), |name, kind| {
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
@@ -231,7 +232,7 @@ impl RecallSession {
         });
     }
 
-    /// What it takes for the index and its slices, in bytes.
+    /// Memory use of the index and its slices, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.index.size_bytes()
             + self.slices.capacity() * size_of::<TextSlice>()
@@ -239,7 +240,7 @@ impl RecallSession {
     }
 }
 
-/// Calls `found` with every text in a value.
+/// Calls `found` with every string in a value.
 fn for_each_text(value: &Value, found: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => found(text),

@@ -1,4 +1,4 @@
-//! Moving the window: a new layout that fits its budget with room to spare.
+//! Computes a new layout when the window moves.
 
 use std::collections::HashSet;
 
@@ -15,21 +15,21 @@ use crate::ranking::{RankedSlice, SearchQuery};
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
-/// A session counts as one that uses tools if one of so many newest entries is a result.
+/// Number of newest entries that are searched for tool results.
 const AGENT_ENTRIES: u64 = 40;
-/// Slices in a row that do not fit, until no more are tried: the room is full.
+/// Slices in a row that do not fit before the room counts as full.
 const MISSES: usize = 64;
-/// What rules and names take beside their blocks, in tokens.
+/// Size of rules and names without their blocks, in tokens.
 const HEAD_FRAME_TOKENS: u64 = 24;
-/// Share of the room that parts of calls and results may take.
+/// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
-/// Of the newest calls so much is looked up beside the prompt, in bytes.
+/// Bytes of the newest calls that are added to the query.
 const CONTEXT_BYTES: usize = 1_000;
 
-/// The best slices of a query whose entries' names are asked for.
+/// Best slices of a query whose names get a bonus.
 const ASKED_SLICES: usize = 32;
 
-/// How a budget is divided.
+/// Division of a budget.
 struct BudgetSplit {
     target_tokens: u64,
     tail_tokens: u64,
@@ -46,7 +46,7 @@ impl RecallSession {
         newest.into_iter().any(|entry| entry.role() == Role::Tool)
     }
 
-    /// What the next answer is about: the newest words of the person, and what is worked on.
+    /// Builds the query from the prompt and the current calls.
     pub(crate) fn build_query(&self, transcript: &Transcript, prompt: &str) -> SearchQuery {
         let newest = self.newest_user.and_then(|seq| transcript.get(seq));
         let words = newest.map_or("", |entry| entry.text());
@@ -63,7 +63,7 @@ impl RecallSession {
         SearchQuery::new(prompt, &context)
     }
 
-    /// A layout for `budget_tokens` that leaves the slack free, if what must stay allows it.
+    /// A layout for `budget_tokens` that leaves the slack free, if the protected entries allow it.
     pub(crate) fn new_layout(
         &self,
         transcript: &Transcript,
@@ -110,7 +110,7 @@ impl RecallSession {
         self.add_found(transcript, ranked, free_tokens, &mut layout);
         let left_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
         if left_tokens > room.target_tokens / 16 {
-            // Little was found: the newest entries take what is left.
+            // Little was found: the newest entries get the rest.
             self.place_tail(transcript, room.tail_tokens + left_tokens, settings, &mut layout);
         }
         layout
@@ -141,7 +141,8 @@ impl RecallSession {
         }
     }
 
-    /// The newest entries that fit, older results among them as lines, and what never goes before them.
+    /// Places the newest entries that fit, with older results masked, and the protected entries
+    /// before them.
     fn place_tail(
         &self,
         transcript: &Transcript,
@@ -203,8 +204,8 @@ impl RecallSession {
         }
     }
 
-    /// The names that need not be repeated: those that a layout shows, and those of replaced rules, which
-    /// must not be used any more.
+    /// Names that need not be repeated: those in view, and those of replaced rules, which must not
+    /// be used any more.
     fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> HashSet<u32> {
         let whole = layout.shown_positions(transcript.len() as u64);
         let whole = whole.filter(|seq| layout.masked.get(*seq).is_none());
@@ -228,7 +229,7 @@ impl RecallSession {
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
     }
 
-    /// The block of the heaviest names that neither the layout nor a text for it shows.
+    /// Renders the heaviest names that neither the layout nor `text` shows.
     pub(crate) fn render_further_names(
         &self,
         transcript: &Transcript,
@@ -250,7 +251,7 @@ impl RecallSession {
         transcript.get(seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
     }
 
-    /// A summary without the rules that were replaced since; `None` for any other entry.
+    /// A summary without the rules replaced since; `None` for other entries.
     fn summary_without_replaced(&self, transcript: &Transcript, seq: u64) -> Option<String> {
         let entry =
             transcript.get(seq).filter(|entry| entry.kind() == EntryKind::CompactionSummary)?;
@@ -261,7 +262,7 @@ impl RecallSession {
         (!replaced.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whole entries and parts of entries that stand on their own, in their place.
+    /// Adds found entries, whole or in part, at their positions.
     fn add_found(
         &self,
         transcript: &Transcript,
@@ -284,7 +285,7 @@ impl RecallSession {
             .filter_map(|(seq, numbers)| {
                 let entry = transcript.get(*seq)?;
                 let text = self.partial_text(&entry, numbers);
-                // What stands beside the text of an entry, thinking and images, is not what was found.
+                // Thinking and images beside the text were not what was found.
                 let is_more = entry.has(Flags::THINKING) || entry.has(Flags::IMAGES);
                 Some((*seq, text.or_else(|| is_more.then(|| entry.text().to_owned()))))
             })
@@ -295,7 +296,7 @@ impl RecallSession {
         };
         let mut spent_tokens: u64 = texts.iter().map(|(seq, text)| cost(*seq, text)).sum();
         while spent_tokens > room_tokens {
-            // The estimate of marks was too low: the entry that was found last goes.
+            // The estimate of gap marks was too low: drops the entry that was found last.
             let Some(seq) = order.pop() else { break };
             if let Some(text) = texts.remove(&seq) {
                 spent_tokens -= cost(seq, &text);
@@ -316,7 +317,7 @@ impl RecallSession {
         layout.excerpt = self.found_text(transcript, ranked, room_tokens, may);
     }
 
-    /// A note for a prompt: the best of what no other part of the layout shows.
+    /// Renders the note for a prompt: the best slices that the layout does not show.
     pub(crate) fn render_note(
         &self,
         transcript: &Transcript,
@@ -333,7 +334,7 @@ impl RecallSession {
         self.found_text(transcript, ranked, room_tokens, is_new)
     }
 
-    /// Whether an excerpt or an earlier note shows a part of an entry already.
+    /// Whether an excerpt or an earlier note already shows a part of an entry.
     fn is_quoted(
         &self,
         transcript: &Transcript,
@@ -369,7 +370,7 @@ impl RecallSession {
         }
     }
 
-    /// The best slices that fit, and their entries in the order they were found.
+    /// Selects the best slices that fit; also returns their entries in the order they were found.
     fn choose(
         &self,
         transcript: &Transcript,
@@ -404,7 +405,7 @@ impl RecallSession {
         (chosen, order)
     }
 
-    /// Whether a slice holds a rule that was replaced.
+    /// Whether a slice contains a replaced rule.
     fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
         let Some(slice) = self.slices.get(number as usize) else { return false };
         let seq = u64::from(slice.entry);
@@ -418,7 +419,7 @@ impl RecallSession {
     }
 }
 
-/// Whether an entry can be kept without others: it is no part of a call and its results.
+/// Whether an entry is not part of a call and its results, and can be kept alone.
 fn is_alone(transcript: &Transcript, seq: u64) -> bool {
     let frame = frame_around(transcript, seq);
     let is_plain = transcript.get(seq).is_some_and(|entry| {

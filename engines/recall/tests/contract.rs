@@ -1,4 +1,4 @@
-//! The `recall` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `recall` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -46,7 +46,7 @@ fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
     plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
 }
 
-/// Talk about nothing in particular, with one fact, one rule and its change far back.
+/// Small talk, with one fact, one rule and its change far back.
 fn long_talk() -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("Help me plan the year.").assistant("Gladly.");

@@ -1,4 +1,4 @@
-//! The `boundary` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `boundary` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

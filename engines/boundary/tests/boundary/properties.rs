@@ -1,4 +1,4 @@
-//! What holds for any conversation, window and budget.
+//! Properties for any conversation, window and budget.
 
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::{Script, ScriptPart, script_parts};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::stage::Stage;
 
-/// Enough scenes that there is something to fold.
+/// Enough turns for a compaction.
 fn transcripts() -> impl Strategy<Value = Transcript> {
     vec(script_parts(), 0..40).prop_map(|scenes: Vec<ScriptPart>| {
         let mut script = Script::new();
@@ -56,7 +56,7 @@ proptest! {
 
         let kept = kept(&plan, &transcript);
         let newest = transcript.newest_user_message().map(|entry| entry.seq());
-        // As the law has it: a result without its call can never be sent and is no live round.
+        // A result without its call can never be sent and is not part of the live round.
         let last = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN));
         let last = last.filter(|last| last.role() == Role::Tool || last.has(Flags::TOOL_CALLS));
         let live = last.map_or(transcript.len() as u64, |entry| entry.frame());

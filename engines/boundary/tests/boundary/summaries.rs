@@ -1,4 +1,4 @@
-//! Who writes the summary, and what happens when a model does not write a good one.
+//! The writer of a summary, and failures of the model.
 
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::{

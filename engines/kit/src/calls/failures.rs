@@ -1,4 +1,4 @@
-//! Calls that failed and did not succeed when the like was tried again.
+//! Calls that failed and did not succeed in a later attempt.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,19 +9,19 @@ use super::{describe_call, failure_status};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
-/// Of an output only so much is read for a line; redaction costs by length.
+/// Weighted characters read of an output; redaction time grows with the length.
 const READ_CHARS: u64 = 4_000;
 
-/// A failure that nothing has made good.
+/// A failure without a later success.
 #[derive(Clone, Debug)]
 pub struct OpenFailure<'a> {
-    /// What was called, as [`describe_call`] says it.
+    /// The call, as rendered by [`describe_call`].
     pub call: String,
-    /// What came of it.
+    /// Its result.
     pub result: Entry<'a>,
 }
 
-/// The open failures of ranges, oldest first; of calls that say the same the newest.
+/// The open failures of ranges, oldest first; of equal calls only the newest.
 pub fn open_failures<'a>(
     transcript: &'a Transcript,
     ranges: &[Range<u64>],
@@ -43,8 +43,8 @@ pub fn open_failures<'a>(
     open
 }
 
-/// What a failure says on one line: the call, and at most `limit_chars` weighted characters of what
-/// came of it, without secrets, with the exit code where one is known.
+/// Renders a failure on one line: the call, its exit code if known, and at most `limit_chars`
+/// weighted characters of redacted output.
 pub fn render_failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
     let status = failure_status(result).filter(|status| status != "failed");
     failure(call, status.as_deref(), result.text(), limit_chars)

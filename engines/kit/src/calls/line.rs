@@ -1,4 +1,4 @@
-//! What one line says of an old result: the tool, what it was asked, how it came out, how much it was.
+//! One-line descriptions of calls and old results.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use super::find_call;
 use crate::text::{clip, group_thousands, one_line, suffix};
 
-/// One argument in a line, in weighted characters: enough for a path or a command.
+/// Length of one argument in a line, in weighted characters: a path or a command.
 const ARGUMENT_CHARS: u64 = 100;
-/// The end of an output in which it names its exit code, in weighted characters.
+/// The end of an output that is searched for an exit code, in weighted characters.
 const EXIT_CODE_CHARS: u64 = 400;
 
-/// The arguments that say what a call was about, in the order a line shows them.
+/// Arguments that describe a call, in the order of a line.
 const PATTERNS: [&str; 3] = ["pattern", "query", "regex"];
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PLACES: [&str; 4] = ["path", "file_path", "filePath", "url"];
@@ -43,7 +43,7 @@ pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeate
     )
 }
 
-/// The tool and what it was asked.
+/// The tool and its arguments.
 fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
     let tool = || entry.tool_result().map(|result| result.tool.into_owned());
     match find_call(transcript, entry) {
@@ -52,7 +52,7 @@ fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
     }
 }
 
-/// `grep "fn main" src`: a call as far as its arguments say what it was about.
+/// Describes a call by its main arguments: `grep "fn main" src`.
 pub fn describe_call(call: &ToolCall<'_>) -> String {
     let mut words = vec![call.name.to_string()];
     let mut add = |names: &[&str], quote: &str| {
@@ -68,21 +68,19 @@ pub fn describe_call(call: &ToolCall<'_>) -> String {
     words.join(" ")
 }
 
-/// The command that a call runs, where it runs one.
+/// The command of a call, if it runs one.
 pub fn command_argument(call: &ToolCall<'_>) -> Option<String> {
     call.string_argument(&COMMANDS)
 }
 
-/// Whether an entry is the result of something that failed: it says so, or names an exit code that is
-/// not 0.
+/// Whether an entry is the result of a failed call: flagged, or with an exit code other than 0.
 pub fn has_failed(entry: &Entry<'_>) -> bool {
     let is_result = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
     let names_failure = || exit_code(entry).is_some_and(|code| code != "0");
     is_result && (entry.has(Flags::ERROR) || names_failure())
 }
 
-/// How a call or command failed, in a word or two: `exit 101`, `failed`, `cancelled`; `None` where it
-/// did not.
+/// How a call or command failed: `exit 101`, `failed`, `cancelled`; `None` if it did not.
 pub fn failure_status(entry: &Entry<'_>) -> Option<String> {
     let noted = ExitDetails::of(entry);
     let code = noted.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
@@ -94,8 +92,7 @@ pub fn failure_status(entry: &Entry<'_>) -> Option<String> {
     }
 }
 
-/// What a tool noted beside its output about how it came out: Pi's `details` of a result, or the fields
-/// of a command that the person ran.
+/// Outcome fields beside an output: Pi's `details` of a result, or the fields of a user's command.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExitDetails {

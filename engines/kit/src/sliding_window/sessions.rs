@@ -1,15 +1,15 @@
-//! What an engine remembers, session by session, and not for more sessions than fit in its head.
+//! Engine state per session, limited to the most recently used sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::SessionRef;
 
-/// How many sessions are remembered: 1,000, more than a gateway serves at once. The one that was
-/// longest unused goes first; its window is then worked out anew.
+/// Number of remembered sessions, more than a gateway serves at once. State of the least recently
+/// used one is dropped and rebuilt on use.
 const SESSIONS_KEPT: usize = 1_000;
 
-/// A memory of type `T` for each session. Sessions do not wait for each other.
+/// State of type `T` for each session. Sessions do not block each other.
 #[derive(Debug, Default)]
 pub struct SessionMap<T> {
     shelf: Mutex<LruMap<T>>,
@@ -22,13 +22,13 @@ struct LruMap<T> {
 }
 
 impl<T: Default> SessionMap<T> {
-    /// Runs `work` on the memory of a session, an empty one at first.
+    /// Runs `work` on the state of a session, initially the default.
     pub fn with_session<R>(&self, session: &SessionRef, work: impl FnOnce(&mut T) -> R) -> R {
         let memory = lock(&self.shelf).take_out(&session.id);
         work(&mut lock(&memory))
     }
 
-    /// Forgets every session.
+    /// Drops the state of all sessions.
     pub fn clear(&self) {
         lock(&self.shelf).memories.clear();
     }
@@ -54,8 +54,7 @@ impl<T: Default> LruMap<T> {
     }
 }
 
-/// A panic elsewhere is no reason to stop remembering: memories are worked out anew when they do
-/// not match the transcript.
+/// Ignores poisoning: state is rebuilt if it does not match the transcript.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Laws of the window, over generated budgets and growing sessions.
+//! Property tests of the window, over generated budgets and growing sessions.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::single_range_in_vec_init)]
 

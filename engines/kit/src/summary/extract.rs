@@ -1,4 +1,4 @@
-//! Sentences sorted by the words they hold, in the conversation's own words and language.
+//! Sorts sentences into sections by the words they contain, in the conversation's own language.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use super::similarity::LineWords;
 use super::{ExcerptRole, MessageExcerpt, SummarySections};
 use crate::identifiers;
 
-/// Identifiers come from the newest messages: they belong to the work at hand.
+/// Number of newest messages that are searched for identifiers: those of the current work.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// The first sentence of an answer tells what was done where it is at least so long, in weighted
-/// characters; a shorter one is a greeting.
+/// Minimum length of a first sentence that counts as a report, in weighted characters; a shorter
+/// one is a greeting.
 const MIN_REPORT_CHARS: u64 = 32;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -36,7 +36,7 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
-/// What a model says before it does something: the doing tells it better.
+/// Announcements of a model; the actions themselves are recorded anyway.
 static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:(?:ok(?:ay)?|good|great|perfect|now|first|actually|wait|hmm|alright|so|and|then)\b[\s,.!:-]*)*(?:let me\b|let us\b|i(?:'ll| will| need to| should| want to| am going to|'m going to) (?:now |first |then |also )?(?:look|check|read|see|find|search|view|examine|take|start|try|run|get|identify|verify|understand)\b)|^(?:让我|我来看|我先)",
@@ -44,7 +44,7 @@ static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// How answers begin that only agree.
+/// Beginnings of sentences that only agree.
 static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:yes|no|yep|right|exactly|correct|indeed|sure|ah|oh|i see|i have|you(?:'re| are) right|good (?:point|question|catch)|great question|now i|that(?:'s| is))\b|^(?:对|是的|好的|没错)",
@@ -52,13 +52,13 @@ static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// The five sections of passages that stand oldest first, with nothing behind them.
+/// The five sections of excerpts, oldest first, with no messages after them.
 pub fn extract_sections(passages: &[MessageExcerpt<'_>]) -> SummarySections {
     extract_sections_before(passages, false)
 }
 
-/// The five sections of passages that stand oldest first; `is_answered_later` says that an answer
-/// of the model follows them, so that nothing they ask is pending.
+/// The five sections of excerpts, oldest first. With `is_answered_later` an answer follows and
+/// nothing is pending.
 pub fn extract_sections_before(
     passages: &[MessageExcerpt<'_>],
     is_answered_later: bool,
@@ -80,7 +80,8 @@ pub fn extract_sections_before(
     sections
 }
 
-/// What was decided and done; where few words say so, the first sentence of each answer does.
+/// Decisions and completed work. If few sentences match, the first sentence of each answer counts
+/// too.
 fn decisions(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
     let told = newest_lines(passages, MAX_DECISIONS, |_, sentence, _| decided(sentence));
@@ -98,18 +99,18 @@ fn decisions(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     })
 }
 
-/// Whether a sentence holds a word, or is an item of a list that one announces.
+/// Whether a sentence or the heading of its list matches.
 fn is_about(pattern: &LazyLock<Option<Regex>>, sentence: &Sentence) -> bool {
     holds(pattern, &sentence.text)
         || sentence.topic.as_ref().is_some_and(|topic| holds(pattern, topic))
 }
 
-/// Whether a line is a task that was ticked off.
+/// Whether a line is a completed task.
 fn is_done(line: &str) -> bool {
     line.starts_with("[x]") || line.starts_with("[X]") || line.starts_with('✅')
 }
 
-/// What was said goes before what a tool printed: a listing is full of names nobody works with.
+/// Identifiers in messages rank above those in tool output, which is full of irrelevant names.
 fn newest_identifiers(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     let newest = || passages.iter().rev().take(IDENTIFIER_MESSAGES);
     let said = newest().filter(|passage| passage.role != ExcerptRole::Tool);
@@ -118,9 +119,9 @@ fn newest_identifiers(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences of person and model that are wanted, in the order they were said, each once and
-/// whole: one that is too long for a line is left out. `is_wanted` hears whether a message begins with
-/// the sentence.
+/// The newest matching sentences of user and model, in order and without repetitions. Sentences
+/// that are too long are dropped. The last argument of `is_wanted` is whether the message begins
+/// with the sentence.
 fn newest_lines(
     passages: &[MessageExcerpt<'_>],
     max: usize,

@@ -1,17 +1,17 @@
-//! Two summaries made one: the newer words win, nothing stands twice, nothing grows for ever.
+//! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
 use super::SummarySections;
 use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
 
-/// Opens a task that the newest stretch of conversation did not speak of.
+/// Marks a task that the newest part of the conversation does not mention.
 const EARLIER: &str = "(earlier) ";
 
-/// The sections of an older summary carried into a newer one.
+/// Merges an older summary into a newer one.
 #[must_use]
 pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections {
-    // A request of an older summary is history as soon as the person has spoken again.
+    // A new user message makes the older requests history.
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
@@ -24,8 +24,7 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     merged
 }
 
-/// Marks what an earlier summary left to do. What is marked already was not spoken of since the
-/// summary before, so it is done or given up: a stale task that is done again costs more than a hint.
+/// Marks the tasks of an earlier summary and drops those that are marked already.
 fn aged(todos: Vec<String>) -> Vec<String> {
     let fresh = todos.into_iter().filter(|line| !line.starts_with(EARLIER));
     fresh.map(|line| format!("{EARLIER}{line}")).collect()

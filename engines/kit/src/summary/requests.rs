@@ -1,4 +1,4 @@
-//! What the person asked and nobody has answered yet.
+//! User requests that are not answered yet.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,13 @@ use super::sentences::{sentences, strip_bullet, strip_emphasis};
 use super::{ExcerptRole, MessageExcerpt};
 use crate::text::prefix;
 
-/// Of what a nod agrees to so much is told, in weighted characters.
+/// Length of the proposal that an assent refers to, in weighted characters.
 const NODDED_AT_CHARS: u64 = 200;
 
-/// Says that a request goes on; the whole of it is among the requests of the ledger.
+/// Marks a truncated request; the ledger has the full text.
 const MORE: &str = " […]";
 
-/// Opens the line of a request that was answered, in summaries of older versions.
+/// Marks an answered request in summaries of older versions.
 const ANSWERED: &str = "(answered) ";
 
 static NOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -26,8 +26,7 @@ static NOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Requests without an answer, newest first. `is_answered_later` says that an answer follows the
-/// passages.
+/// Unanswered requests, newest first. With `is_answered_later` an answer follows the excerpts.
 pub(super) fn pending_requests(
     passages: &[MessageExcerpt<'_>],
     is_answered_later: bool,
@@ -47,22 +46,22 @@ pub(super) fn pending_requests(
     pending
 }
 
-/// Whether a line of an older summary stands for a request that was answered. It is not pending.
+/// Whether a line of an older summary is an answered request, which is not pending.
 pub fn is_answered_line(line: &str) -> bool {
     line.starts_with(ANSWERED)
 }
 
-/// Whether a text only says yes to what was said before it.
+/// Whether a text only agrees to the message before it.
 pub fn is_assent(text: &str) -> bool {
     NOD.as_ref().is_some_and(|nod| nod.is_match(text.trim()))
 }
 
-/// Whether a passage ends a turn.
+/// Whether an excerpt ends a turn.
 pub(super) fn is_final_answer(passage: &MessageExcerpt<'_>) -> bool {
     passage.role == ExcerptRole::Assistant && !passage.calls_tools && !passage.text.is_empty()
 }
 
-/// A request on one line; a nod with what it agrees to, because alone it asks for nothing.
+/// A request on one line. An assent is rendered with the proposal it refers to.
 fn line(passages: &[MessageExcerpt<'_>], at: usize) -> String {
     let text = passages.get(at).map_or("", |passage| passage.text.as_ref());
     let ask = whole_words(&strip_emphasis(strip_bullet(text.trim())), REQUEST_LIMIT_CHARS);
@@ -80,7 +79,7 @@ fn line(passages: &[MessageExcerpt<'_>], at: usize) -> String {
     }
 }
 
-/// A text in at most `max_chars` weighted characters: whole sentences where one fits, else whole words.
+/// Cuts a text to `max_chars` weighted characters, at a sentence end or else at a word.
 fn whole_words(text: &str, max_chars: u64) -> String {
     if weighted_chars(text) <= max_chars {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The five sections of a summary, as text and back.
+//! The five sections of a summary: rendering, parsing and fitting.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
@@ -6,7 +6,7 @@ use super::requests::is_answered_line;
 use super::wrap::is_markup;
 use super::{NONE, list_chars, render_bullets, similarity};
 
-/// The headings, in the order a summary shows them.
+/// The headings in order.
 pub const HEADINGS: [&str; 5] = [
     "## Decisions",
     "## Open TODOs",
@@ -15,42 +15,42 @@ pub const HEADINGS: [&str; 5] = [
     "## Exact identifiers",
 ];
 
-/// Lines of the section that tells what was done; the longest memory, so the most lines.
+/// Maximum decisions; the longest memory of a summary.
 pub(super) const MAX_DECISIONS: usize = 24;
-/// Lines of the other sections.
+/// Maximum lines of the other sections.
 pub(super) const MAX_LINES: usize = 12;
-/// Requests that wait at the same time.
+/// Maximum pending requests.
 pub(super) const MAX_REQUESTS: usize = 3;
-/// One line, in weighted characters. A longer sentence is left out, because half of one may say the
-/// opposite of the whole.
+/// Length of a line, in weighted characters. A longer sentence is dropped, because a half can
+/// reverse its meaning.
 pub(super) const LINE_LIMIT_CHARS: u64 = 400;
-/// One request, in weighted characters; the whole of it is among the requests of the ledger.
+/// Length of a request, in weighted characters; the ledger has the full text.
 pub(super) const REQUEST_LIMIT_CHARS: u64 = 400;
 
 /// The content of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SummarySections {
-    /// What was decided and done, oldest first.
+    /// Decisions and completed work, oldest first.
     pub decisions: Vec<String>,
-    /// What is left to do, oldest first.
+    /// Open tasks, oldest first.
     pub todos: Vec<String>,
-    /// Rules of the person, oldest first.
+    /// Rules of the user, oldest first.
     pub constraints: Vec<String>,
-    /// Requests, newest first.
+    /// Pending requests, newest first.
     pub requests: Vec<String>,
-    /// Names that must be exact, most recent first.
+    /// Exact identifiers, most recent first.
     pub identifiers: Vec<String>,
 }
 
 impl SummarySections {
-    /// The sections as text, each with at least one line.
+    /// Renders all sections.
     pub fn render(&self) -> String {
         let bodies = self.lists().map(render_bullets);
         let parts = HEADINGS.iter().zip(bodies).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Reads the sections of a summary, also of one that uses other headings.
+    /// Parses the sections of a summary, including those with other headings.
     pub fn parse(text: &str) -> Self {
         let mut sections = SummarySections::default();
         let mut place = SectionKind::Decisions;
@@ -73,8 +73,8 @@ impl SummarySections {
         sections
     }
 
-    /// Says nothing in two sections: what is left to do is not done, and a rule is no decision. What was
-    /// done since is not left to do.
+    /// Removes lines that are in two sections: a completed task is not open, and a rule is not a
+    /// decision.
     pub(super) fn remove_overlaps(&mut self) {
         self.requests.retain(|ask| !is_answered_line(ask));
         similarity::remove_similar(&mut self.decisions, &self.constraints);
@@ -90,7 +90,7 @@ impl SummarySections {
         self.decisions.retain(|line| is_ticked(line) || rest.contains(line));
     }
 
-    /// Leaves out lines, the oldest of the longest section first, until the text takes at most
+    /// Drops lines, the oldest of the longest section first, until the text takes at most
     /// `limit_chars` weighted characters. The newest request and the identifiers go last.
     pub fn fit(&mut self, limit_chars: u64) {
         while weighted_chars(&self.render()) > limit_chars {
@@ -130,7 +130,7 @@ impl SummarySections {
     }
 }
 
-/// Which section a line belongs to.
+/// The section of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SectionKind {
     Decisions,
@@ -142,7 +142,7 @@ enum SectionKind {
 }
 
 impl SectionKind {
-    /// The section of a heading, ours or another agent's. What nobody knows is told as done.
+    /// The section of a heading of any agent; unknown headings count as decisions.
     fn from_heading(heading: &str) -> SectionKind {
         let words = heading.to_lowercase();
         let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
@@ -166,7 +166,7 @@ fn is_ticked(line: &str) -> bool {
     line.len() > without_tick(line).len() && !line.starts_with("[ ]")
 }
 
-/// A task without the box that is ticked off.
+/// A task without its check box.
 fn without_tick(line: &str) -> &str {
     let boxes = ["[ ]", "[x]", "[X]", "✅"];
     boxes.iter().find_map(|tick| line.strip_prefix(tick)).unwrap_or(line).trim_start()

@@ -1,14 +1,12 @@
-//! Several texts cut to one size: short ones stay whole, long ones share what is left.
+//! Cuts several texts to one total size.
 
 use std::borrow::Cow;
 
 use super::{TextLimit, truncate, weighted_len};
 
-/// Cuts the texts of one message so that together they take at most `limit`. A text of at most
-/// `limit.min_keep_chars` stays whole where it and the notices of the others fit; the others share
-/// the rest by their size, each with its own notice.
-///
-/// A pure function: the same texts and limit give the same bytes.
+/// Cuts the texts of one message so that together they take at most `limit`. Texts of at most
+/// `limit.min_keep_chars` stay whole if they fit beside the notices of the others, which share the
+/// rest in proportion to their size. The result depends only on texts and limit.
 pub fn truncate_blocks<'a>(
     texts: &[&'a str],
     limit: TextLimit,

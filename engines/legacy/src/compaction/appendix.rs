@@ -1,4 +1,5 @@
-//! What follows the five sections: the newest turns word for word, failures of tools, files, rules.
+//! The text after the five sections: newest turns word for word, tool failures, files, workspace
+//! rules.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,11 +21,11 @@ use crate::settings::CompactionSettings;
 const RECENT_HEADING: &str = "## Recent turns preserved verbatim";
 const FAILURES_HEADING: &str = "## Tool Failures";
 const OLDER_LEFT_OUT: &str = "- (older lines left out)";
-/// Of a message only so much is read for a line; redaction costs by length.
+/// Weighted characters read of a message; redaction time grows with the length.
 const READ_CHARS: u64 = 4_000;
 
-/// The text after the sections, in at most `limit_chars` weighted characters; empty where there is
-/// nothing to say. Rules, files and failures are short and go first into the room; turns take the rest.
+/// Renders the appendix in at most `limit_chars` weighted characters. Rules, files and failures are
+/// short and have priority over turns.
 pub(crate) fn render(
     transcript: &Transcript,
     fold: &SummaryTask,
@@ -44,7 +45,7 @@ pub(crate) fn render(
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A part that does not fit its room is left out whole: half a list is worse than none.
+/// Drops a part that does not fit: half a list is misleading.
 fn fitting(part: String, room: &mut u64) -> String {
     let chars = weighted_chars(&part) + 2;
     if chars > *room {
@@ -54,7 +55,7 @@ fn fitting(part: String, room: &mut u64) -> String {
     part
 }
 
-/// The newest turns, newest lines first into the room.
+/// The newest turns; the newest lines have priority.
 fn turns(
     transcript: &Transcript,
     gaps: &[Range<u64>],
@@ -89,7 +90,7 @@ fn turns(
 fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
     let (speaker, limit_chars) = match entry.role() {
         _ if entry.kind() == EntryKind::CompactionSummary || is_hidden(entry) => return None,
-        // The whole of a request is among the requests of the ledger.
+        // The ledger has the full text of every request.
         Role::User => ("User".to_owned(), settings.recent_result_chars),
         Role::Assistant => ("Assistant".to_owned(), settings.recent_line_chars),
         Role::Tool => (result_of_tool(entry), settings.recent_result_chars),
@@ -102,7 +103,7 @@ fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String>
     (!text.is_empty()).then(|| format!("- {speaker}: {}", clip(&text, limit_chars)))
 }
 
-/// `Tool result (bash, exit 1)`
+/// Label of a result: `Tool result (bash, exit 1)`.
 fn result_of_tool(entry: &Entry<'_>) -> String {
     let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
     let parts: Vec<String> = [tool].into_iter().chain(failure_status(entry)).collect();
@@ -114,7 +115,7 @@ fn result_of_tool(entry: &Entry<'_>) -> String {
     }
 }
 
-/// The newest failures, each call once, oldest first.
+/// The newest failures, one per call, oldest first.
 fn tool_failures(
     transcript: &Transcript,
     gaps: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! How a fold is divided for a model: parts that are merged, chunks that follow each other in a part.
+//! Divides a history into parts that are merged, and each part into consecutive chunks.
 
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::chunks::{
@@ -8,7 +8,7 @@ use ctxhost_engine_kit::chunks::{
 use super::cut::SummaryTask;
 use crate::settings::CompactionSettings;
 
-/// The frames of a fold that are to be told; earlier summaries are carried over on their own way.
+/// The groups of a history without earlier summaries, which are carried over separately.
 pub(crate) fn unsummarised_groups(
     transcript: &Transcript,
     fold: &SummaryTask,
@@ -21,7 +21,7 @@ pub(crate) fn unsummarised_groups(
     frames
 }
 
-/// Parts of chunks of frames.
+/// Splits groups into parts, and parts into chunks.
 pub(crate) fn divide_into_parts<'a>(
     frames: &'a [MessageGroup],
     window_tokens: u64,
@@ -35,7 +35,7 @@ pub(crate) fn divide_into_parts<'a>(
     parts.into_iter().map(|part| limits.chunks(part, max_chunk_tokens)).collect()
 }
 
-/// The frames without oversized ones, and a note for each of those.
+/// Splits off oversized groups and returns the rest and a note for each.
 pub(crate) fn split_off_oversized(
     transcript: &Transcript,
     frames: &[MessageGroup],
@@ -70,7 +70,7 @@ mod tests {
         message_groups(&talk.transcript(), &[0..sizes.len() as u64])
     }
 
-    /// Case 29: three messages are never divided, and neither is what fits one chunk.
+    /// Case 29: three messages are never divided, and neither is a history of one chunk.
     #[test]
     fn what_fits_is_one_part() {
         let settings = CompactionSettings { chunk_overhead_tokens: 0, ..Default::default() };

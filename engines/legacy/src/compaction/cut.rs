@@ -1,4 +1,4 @@
-//! Where the history ends and the tail begins, and what of the history has to stay.
+//! Chooses where the history ends and the tail begins, and what of the history stays.
 
 use std::ops::Range;
 
@@ -14,26 +14,26 @@ use super::LegacyCompaction;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
-/// No summary is squeezed below this, in weighted characters: five headings, an envelope and a few
-/// lines.
+/// Lower bound of a summary, in weighted characters: five headings, an envelope and a few lines.
 pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// How often the tail is halved before only its newest frame is left.
+/// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// What one summary tells, and how.
+/// One summary to write, with its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct SummaryTask {
-    /// What it tells.
+    /// The history it replaces.
     pub(crate) history: History,
-    /// What its summary may take with its envelope and without its ledger, in weighted characters.
+    /// Limit with envelope and without ledger, in weighted characters.
     pub(crate) limit_chars: u64,
-    /// What it repeats letter for letter.
+    /// Its ledger.
     pub(crate) ledger: SummaryLedger,
-    /// What that may take.
+    /// Limits of the ledger.
     pub(crate) ledger_limits: LedgerLimits,
-    /// What that takes at most, in weighted characters.
+    /// Maximum size of the ledger, in weighted characters.
     ledger_chars: u64,
-    /// Whether it is the beginning of the turn that goes on in the tail: its request is kept.
+    /// Whether it covers the beginning of a turn that continues in the tail; the request itself is
+    /// kept.
     pub(crate) is_turn_prefix: bool,
 }
 
@@ -77,53 +77,53 @@ impl SummaryTask {
     }
 }
 
-/// A stretch of the transcript and what becomes of it.
+/// A segment of the transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TranscriptSegment {
-    /// Stays.
+    /// Kept.
     Keep(Range<u64>),
-    /// Is told by the summary of a fold.
+    /// Replaced by a summary.
     Fold {
-        /// Which.
+        /// Index of the summary.
         fold: usize,
         /// Its positions.
         range: Range<u64>,
     },
 }
 
-/// A decision.
+/// The chosen cut.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionCut {
     /// The whole transcript in order.
     pub(crate) segments: Vec<TranscriptSegment>,
-    /// What is folded: the history, the prefix of the split turn, or both.
+    /// The summaries: of the history, of the prefix of a split turn, or both.
     pub(crate) folds: Vec<SummaryTask>,
-    /// What stays, in tokens, with its results cut.
+    /// Size of the kept entries with their results cut, in tokens.
     pub(crate) kept_tokens: u64,
-    /// What results in it are cut to.
+    /// Caps of kept results.
     pub(crate) caps: ResultCaps,
 }
 
-/// To how many weighted characters results that stay are cut.
+/// Caps of kept results, in weighted characters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultCaps {
-    /// Any: the cap of one result in the budget in force.
+    /// Every result: the cap of one result for the budget.
     single: u64,
-    /// Those of the frame in which the tail begins.
+    /// The results of the frame where the tail begins.
     frame: Option<(Range<u64>, u64)>,
-    /// All, where the newest frame alone does not fit.
+    /// Every result, if the newest frame alone does not fit.
     emergency: Option<u64>,
 }
 
 impl ResultCaps {
-    /// The limit of one result; `None` where it stays as it is.
+    /// The limit of one result; `None` if it is not cut.
     pub(crate) fn limit_for(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> Option<u64> {
         if entry.role() != Role::Tool {
             return None;
         }
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
-        // What the aggregate rule has cut in requests is cut for good, to the same bytes.
+        // The cut of the aggregate rule becomes permanent, with the same bytes.
         let reduced = desk.memory.reduced_limit(&desk.request.session, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
         let pressed = self.emergency.unwrap_or(u64::MAX);
@@ -139,9 +139,8 @@ impl ResultCaps {
     }
 }
 
-/// Chooses the cut: the longest tail with which everything falls below the target.
-///
-/// `None` where no history lies before the cut and nothing presses.
+/// Chooses the longest tail with which the transcript falls below the target; `None` without
+/// history before the cut if the transcript already fits.
 pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     let LegacyCompaction { transcript, request, settings, .. } = desk;
     let aim = CutTarget::for_attempt(
@@ -168,14 +167,13 @@ pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     };
     let mut cut = pressed(aim.min_fold_tokens);
     if cut.tokens_after() > aim.target_tokens {
-        // An earlier summary is then written anew, and shorter, though little has come since.
+        // Rewrites an earlier summary, shorter, although little was added since.
         cut = pressed(0);
     }
     cut.is_smaller(transcript).then_some(cut)
 }
 
-/// The cut with a tail of `keep_tokens`; a longer one where summary and tail together would leave less
-/// in use than the floor.
+/// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
 fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
     let tail = |keep_tokens| {
         let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
@@ -191,7 +189,7 @@ fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> Com
     }
     let mut longer = tail(keep_tokens + missing);
     if longer == shortest && longer.start > 0 {
-        // What comes before has no result to cut. It stays whole where there is room for it.
+        // The frame before it has no result to cut, so it stays whole if it fits.
         longer =
             TranscriptTail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
     }
@@ -200,7 +198,7 @@ fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> Com
     if fits { longer } else { cut }
 }
 
-/// What a try aims at.
+/// The sizes that one attempt aims at.
 #[derive(Clone, Copy)]
 struct CutTarget {
     target_tokens: u64,
@@ -267,9 +265,9 @@ fn at(desk: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> Com
     CompactionCut::new(desk, folds, caps)
 }
 
-/// Divides the room for summaries by what each stands for. A summary takes what the earlier ones in it
-/// took and at most half of what is new, so that each makes the transcript smaller. The ledger goes
-/// before the sections: they tell of the conversation, it repeats it.
+/// Divides the room for summaries in proportion to their histories. A summary takes at most the
+/// size of earlier summaries and half of the new entries, so that each compaction shrinks the
+/// transcript. The ledger has priority over the sections.
 fn share_out(transcript: &Transcript, aim: &CutTarget, folds: &mut [SummaryTask]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
@@ -315,13 +313,13 @@ impl CompactionCut {
         cut
     }
 
-    /// What the live transcript will cost at most, in tokens.
+    /// Maximum size of the transcript after the compaction, in tokens.
     pub(crate) fn tokens_after(&self) -> u64 {
         self.kept_tokens + self.folds.iter().map(SummaryTask::max_tokens).sum::<u64>()
     }
 
-    /// The last resort: results in what stays are cut, then summaries get less room, until the
-    /// target holds or nothing more can give way.
+    /// Cuts results in the kept entries, then shrinks the summaries, until the target is met or
+    /// nothing can shrink.
     fn squeeze(&mut self, desk: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
@@ -335,8 +333,8 @@ impl CompactionCut {
         self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
         self.kept_tokens =
             self.kept_entries(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
-        // The ledger repeats what a model needs letter for letter, so the sections give way first.
-        // Of two, that of the turn at hand does: the requests are in the other one.
+        // The ledger repeats exact names, so the sections shrink first. The summary of the current
+        // turn shrinks before the other one, which has the requests.
         for shed in [SummaryTask::shed_sections, SummaryTask::shed_ledger] {
             for at in (0..self.folds.len()).rev() {
                 let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
@@ -347,12 +345,12 @@ impl CompactionCut {
         }
     }
 
-    /// Whether anything is folded or cut.
+    /// Whether anything is replaced or cut.
     fn is_smaller(&self, transcript: &Transcript) -> bool {
         !self.folds.is_empty() || self.kept_tokens < transcript.total_tokens()
     }
 
-    /// The entries that stay.
+    /// The kept entries.
     pub(crate) fn kept_entries<'t>(
         &self,
         transcript: &'t Transcript,

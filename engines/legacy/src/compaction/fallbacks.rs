@@ -1,5 +1,5 @@
-//! The model's rungs: everything, then without what is oversized, then what was told before the
-//! failure.
+//! Model summaries with fallbacks: everything, without oversized groups, then the parts that
+//! succeeded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,17 +16,17 @@ use super::model_request::{ModelSummary, is_final, request_with_retries};
 use super::prompt::{PartialSummary, PromptTemplate, render_groups};
 use crate::settings::share_of;
 
-/// The try from which older history is told without a model, so that little is left to fail.
+/// From this attempt on older history is summarised extractively, so that less can fail.
 const LAST_TRY: u32 = 3;
 
-/// What a model reads: the summary of what came before, and the frames to tell.
+/// Input of a model: the previous summary, and the groups to summarise.
 pub(super) struct SummaryInput {
     previous: Option<String>,
     frames: Vec<MessageGroup>,
 }
 
 impl SummaryInput {
-    /// The material of a fold. In the last try older history is told without a model first.
+    /// The input for a summary; in the last attempt older groups are summarised extractively first.
     pub(super) fn from_fold(
         desk: &LegacyCompaction<'_>,
         fold: &SummaryTask,
@@ -49,7 +49,7 @@ impl SummaryInput {
     }
 }
 
-/// Climbs down until something was told.
+/// Tries the fallbacks in order.
 pub(super) async fn summarise_with_fallbacks(
     desk: &LegacyCompaction<'_>,
     material: &SummaryInput,
@@ -76,17 +76,17 @@ pub(super) async fn summarise_with_fallbacks(
     everything.partial().ok_or(error)
 }
 
-/// Parts that are told one by one and then merged.
+/// Summarises parts one by one and merges them.
 struct PartSummariser<'a> {
     desk: &'a LegacyCompaction<'a>,
     parts: Vec<Vec<&'a [MessageGroup]>>,
     chunks: usize,
     done: AtomicUsize,
-    /// What each part has come to.
+    /// Progress of each part.
     told: Mutex<Vec<PartProgress>>,
 }
 
-/// How far a part has come.
+/// Progress of one part.
 #[derive(Clone, Debug, Default)]
 struct PartProgress {
     summary: Option<ModelSummary>,
@@ -127,7 +127,7 @@ impl<'a> PartSummariser<'a> {
         }
     }
 
-    /// The chunks of a part one after the other, each with the notes of those before it.
+    /// Summarises the chunks of a part in order, each with the summary of those before it.
     async fn summarise_part(
         &self,
         at: usize,
@@ -164,7 +164,7 @@ impl<'a> PartSummariser<'a> {
         request_with_retries(self.desk, frame.merge_request(&parts), "merge").await
     }
 
-    /// When the first and the last entry of a part were written.
+    /// Time of the first and the last entry of a part.
     fn time_range_ms(&self, chunks: &[&[MessageGroup]]) -> Option<(i64, i64)> {
         let written = |seq| self.desk.transcript.get(seq).map(|entry| entry.timestamp_ms());
         let first = chunks.first()?.first()?.range.start;
@@ -172,7 +172,7 @@ impl<'a> PartSummariser<'a> {
         written(first).zip(written(last)).filter(|(from, until)| *from > 0 && *until > 0)
     }
 
-    /// What was told before a failure, with the conversation's own sentences for the rest.
+    /// The chunks summarised before a failure, with an extractive summary of the rest.
     fn partial(&self) -> Option<ModelSummary> {
         let progress = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let model = progress.iter().find_map(|part| part.summary.as_ref())?.model.clone();
@@ -205,7 +205,7 @@ impl<'a> PartSummariser<'a> {
         self.desk.host.progress(self.desk.request.call, permille, &note);
     }
 
-    /// The id of the entry with which a chunk begins.
+    /// Name of a chunk: the id of its first entry.
     fn name_of(&self, chunk: &[MessageGroup]) -> String {
         let first = chunk.first().and_then(|group| self.desk.transcript.get(group.range.start));
         first.map_or_else(String::new, |entry| entry.id().to_owned())

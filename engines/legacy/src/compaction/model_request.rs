@@ -1,4 +1,4 @@
-//! One request to the summariser: tried again where that may help, typed where it does not.
+//! One request to the summariser, with retries and typed failures.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
@@ -9,10 +9,10 @@ pub(super) use ctxhost_engine_kit::summariser::is_final;
 use super::LegacyCompaction;
 use crate::settings::CompactionSettings;
 
-/// A summary of less may be longer than what it tells: five headings take their room.
+/// Shorter inputs may get longer summaries: five headings need room.
 const SHORT_INPUT_CHARS: u64 = 2_000;
 
-/// What a model said.
+/// A model's summary.
 #[derive(Clone, Debug)]
 pub(super) struct ModelSummary {
     pub(super) text: String,
@@ -35,7 +35,7 @@ impl ModelSummary {
     }
 }
 
-/// Whether another try of the same request can help. A model that was too slow once is too slow.
+/// Whether a retry can help. A timeout is not retried: the model would be too slow again.
 fn may_pass(error: &EngineError) -> bool {
     matches!(
         error.kind,
@@ -46,8 +46,8 @@ fn may_pass(error: &EngineError) -> bool {
     )
 }
 
-/// Asks, and asks again after a failure that may pass. `name` makes the pauses of one stretch of
-/// history differ from those of another, the same in every run.
+/// Sends the request, with retries after temporary failures. `name` seeds the jitter, so that the
+/// pauses of parts differ but are the same in every run.
 pub(super) async fn request_with_retries(
     desk: &LegacyCompaction<'_>,
     request: CompletionRequest,
@@ -72,7 +72,7 @@ pub(super) async fn request_with_retries(
     }
 }
 
-/// The pause after the try number `done`: doubled each time, longer by its share of jitter.
+/// The pause after attempt `done`: doubled each time, plus jitter.
 fn pause_ms(settings: &CompactionSettings, done: u32, name: &str) -> u64 {
     let doublings = done.saturating_sub(1).min(32);
     let pause = settings.backoff_ms.saturating_mul(1 << doublings).min(settings.backoff_limit_ms);

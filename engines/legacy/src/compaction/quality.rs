@@ -1,21 +1,21 @@
-//! The quality guard: a summary that lost its sections, its identifiers or the newest request is not
-//! used.
+//! The quality guard: refuses a summary without its sections, its identifiers or the newest
+//! request.
 
 use std::collections::BTreeSet;
 
 use ctxhost_engine_kit::identifiers::is_mentioned;
 use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
 
-/// Words of a request that are compared; its beginning says what it is about.
+/// Number of keywords of a request; its beginning states the topic.
 const MAX_KEYWORDS: usize = 12;
-/// With so many keywords two of them must come back, with fewer one.
+/// From this many keywords on two must match, else one.
 const MANY_KEYWORDS: usize = 3;
-/// A shorter word in letters says too little.
+/// Minimum length of a keyword in alphabetic scripts.
 const MIN_KEYWORD_CHARS: usize = 3;
-/// Identifiers named in one reason.
+/// Number of identifiers listed in a reason.
 const NAMED_IDENTIFIERS: usize = 3;
 
-/// Words that every request holds. Chinese ones stand as the pairs in which they are compared.
+/// Words that occur in every request. Chinese is compared in pairs of characters.
 const STOP_WORDS: [&str; 72] = [
     "the", "and", "for", "that", "this", "with", "you", "your", "are", "was", "were", "have",
     "has", "had", "not", "but", "can", "could", "should", "would", "will", "from", "into", "out",
@@ -26,20 +26,20 @@ const STOP_WORDS: [&str; 72] = [
     "请帮",
 ];
 
-/// What a summary must hold.
+/// The required content of a summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SummaryExpectations {
-    /// Names that must stand in it letter for letter.
+    /// Names that it must contain exactly.
     pub(crate) identifiers: Vec<String>,
-    /// The newest request of what it stands for.
+    /// The newest request of its history.
     pub(crate) latest_request: Option<String>,
-    /// The newest request that nobody has answered: it stands first among the pending ones.
+    /// The newest unanswered request, which must be the first pending one.
     pub(crate) open_request: Option<String>,
-    /// A request that is kept word for word beside the summary: it is not pending in it.
+    /// A request that is kept word for word and so must not be pending.
     pub(crate) retained_request: Option<String>,
 }
 
-/// The reasons why a summary is not used; empty for a good one.
+/// The reasons to refuse a summary; empty if it is accepted.
 pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Vec<String> {
     let mut reasons = section_reasons(summary);
     let missing: Vec<&str> = expected
@@ -67,12 +67,12 @@ pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Ve
     reasons
 }
 
-/// Whether a summary has the five sections, each once and in order.
+/// Whether a summary has the five sections, once each and in order.
 pub(crate) fn has_all_sections(summary: &str) -> bool {
     section_reasons(summary).is_empty()
 }
 
-/// The lines under the heading of pending requests, without those that say that there is none.
+/// The pending requests of a summary.
 fn pending_lines(summary: &str) -> Vec<&str> {
     let [_, _, _, pending, _] = HEADINGS;
     let lines = summary.lines().skip_while(|line| line.trim_end() != pending).skip(1);
@@ -110,7 +110,7 @@ fn reflects(summary: &str, ask: &str) -> bool {
     }
 }
 
-/// Words in lower case, each once; scripts without spaces count by pairs of characters.
+/// Unique lower-case words; scripts without spaces are split into pairs of characters.
 fn keywords(text: &str, max: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -137,7 +137,7 @@ fn words_of(run: &str) -> Vec<String> {
     characters.windows(2).map(|pair| pair.iter().collect()).collect()
 }
 
-/// Wide letters and digits are the same words as narrow ones.
+/// Maps full-width letters and digits to half-width ones.
 fn half_width(character: char) -> char {
     let narrow = |wide: char| char::from_u32(wide as u32 - 0xFEE0);
     match character {
@@ -146,7 +146,7 @@ fn half_width(character: char) -> char {
     }
 }
 
-/// Han and kana: written without spaces.
+/// Han and kana are written without spaces.
 fn is_unspaced(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
 }

@@ -1,8 +1,6 @@
-//! Who writes the summary: a model where there is one, else the conversation's own sentences, and
-//! never a text that only says that there is no summary.
+//! Writes a summary with a model if there is one, else extractively, and checks its quality.
 //!
-//! The ladder: everything, without oversized messages, the part that was told before a failure, the
-//! conversation's own sentences. Between any two steps the quality guard looks.
+//! A summary is never a text that only states that there is none.
 
 use std::borrow::Cow;
 
@@ -26,28 +24,28 @@ use super::quality::{SummaryExpectations, check_summary, has_all_sections};
 use super::{EXTRACTIVE, LegacyCompaction, appendix};
 use crate::settings::{IdentifierPolicy, SummariserChoice, share_of};
 
-/// What the envelope around a summary takes, in weighted characters.
+/// Size of the envelope, in weighted characters.
 const ENVELOPE_CHARS: u64 = 240;
-/// At most this share of the room goes to what follows the sections.
+/// Maximum share of the room for the appendix.
 const APPENDIX_SHARE: f64 = 0.5;
-/// At most this share of the room goes to identifiers that are checked.
+/// Maximum share of the room for checked identifiers.
 const IDENTIFIER_SHARE: f64 = 0.25;
 
-/// A summary and where it comes from.
+/// A summary that passed its check, and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedSummary {
-    /// The text, without its envelope.
+    /// The text without its envelope.
     pub(crate) text: String,
     /// `extractive`, or the name of the model.
     pub(crate) writer: String,
-    /// The names it repeats exactly.
+    /// Identifiers it repeats exactly.
     pub(crate) identifiers: Vec<String>,
-    /// What did not go as it should, for people.
+    /// Problems to report to users.
     pub(crate) notes: Vec<String>,
 }
 
-/// Tells a fold. A summary that the quality guard refused is replaced by one without a model where the
-/// conversation has to become smaller; where it has not, the compaction is called off.
+/// Writes a summary. If the quality guard refuses it, an extractive summary replaces it if the
+/// conversation must shrink; otherwise the compaction fails.
 pub(crate) async fn summarise_fold(
     desk: &LegacyCompaction<'_>,
     fold: &SummaryTask,
@@ -74,7 +72,7 @@ struct FoldSummariser<'a> {
     fold: &'a SummaryTask,
     passages: Vec<MessageExcerpt<'a>>,
     carried: Option<SummarySections>,
-    /// Whether the model has answered since: then nothing the fold asks is pending.
+    /// Whether the model has answered since, so that no request is pending.
     is_answered_later: bool,
     room_chars: u64,
 }
@@ -91,7 +89,7 @@ impl<'a> FoldSummariser<'a> {
         }
     }
 
-    /// Heartbeats and calls without words are not worth a request.
+    /// Heartbeats and calls without text are not worth a request.
     fn wants_model(&self) -> bool {
         let LegacyCompaction { host, settings, transcript, .. } = self.desk;
         let wanted = settings.compaction.summariser;
@@ -127,7 +125,7 @@ impl<'a> FoldSummariser<'a> {
         Ok(CheckedSummary { text, writer: EXTRACTIVE.into(), identifiers, notes })
     }
 
-    /// The sections of the fold with those of earlier summaries.
+    /// The sections of the history, merged with earlier summaries.
     fn extracted(&self) -> SummarySections {
         let newer = extract_sections_before(&self.passages, self.is_answered_later);
         let mut sections = match &self.carried {
@@ -142,7 +140,7 @@ impl<'a> FoldSummariser<'a> {
 
     // --- with a model ---
 
-    /// A summary, or the reasons for which the quality guard refused the last one.
+    /// A summary, or the reasons of the last refusal.
     async fn summarise_with_model(&self) -> Result<Result<CheckedSummary, Vec<String>>> {
         let settings = &self.desk.settings.compaction;
         let expected = self.expectations();
@@ -184,7 +182,7 @@ impl<'a> FoldSummariser<'a> {
         }
     }
 
-    /// Under the policy `anonymize` no exact name may be shown, so the live conversation is not.
+    /// The live conversation contains exact names, so `anonymize` forbids it.
     fn session_to_continue(&self) -> String {
         let settings = &self.desk.settings.compaction;
         let may = settings.reuse_live_prefix
@@ -242,7 +240,7 @@ impl<'a> FoldSummariser<'a> {
         appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
     }
 
-    /// The sections, the ledger and what follows it.
+    /// Sections, ledger and appendix.
     fn whole(&self, body: &str, appendix: &str) -> String {
         let shown = joined(body, appendix);
         let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
@@ -254,7 +252,7 @@ impl<'a> FoldSummariser<'a> {
     }
 }
 
-/// Whether an answer without another call stands behind a fold.
+/// Whether a final answer follows the history.
 fn is_answered_after(desk: &LegacyCompaction<'_>, fold: &SummaryTask) -> bool {
     let end = fold.history.gaps().last().map_or(0, |gap| gap.end);
     let later = desk.transcript.range(end..desk.transcript.len() as u64);
@@ -262,7 +260,7 @@ fn is_answered_after(desk: &LegacyCompaction<'_>, fold: &SummaryTask) -> bool {
     answers.any(|entry| !entry.has(Flags::TOOL_CALLS) && !entry.text().trim().is_empty())
 }
 
-/// A model's sections in at most `room` weighted characters: lines go before sections do.
+/// Fits a model's sections into `room_chars`: lines are dropped before sections.
 fn fitted(text: &str, room_chars: u64) -> Cow<'_, str> {
     if weighted_chars(text) <= room_chars || !has_all_sections(text) {
         return cap_with_marker(text, room_chars);

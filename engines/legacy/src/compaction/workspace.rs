@@ -1,4 +1,4 @@
-//! The rules of a workspace that a summary repeats, so that they outlive every compaction.
+//! The workspace rules that every summary repeats.
 
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::escape_tag;
@@ -8,11 +8,11 @@ use crate::settings::CompactionSettings;
 
 const TAG: &str = "workspace-critical-rules";
 
-/// Older names of the two usual sections; they count where a text has neither of the newer ones.
+/// Older names of the two default sections, used if neither newer name occurs.
 const OLDER_NAMES: [(&str, &str); 2] =
     [("Session Startup", "Every Session"), ("Red Lines", "Safety")];
 
-/// The rules as a summary shows them; empty where there are none.
+/// The rules as rendered in a summary; empty without rules.
 pub(crate) fn render(settings: &CompactionSettings) -> String {
     let text = settings.workspace_rules.trim();
     if text.is_empty() {
@@ -32,8 +32,7 @@ fn older<'n>(names: &[&'n str]) -> Vec<&'n str> {
     names.iter().map(|name| newer(name).map_or(*name, |(_, older)| older)).collect()
 }
 
-/// The sections of second and third level with these names, outside of code; `None` where there is
-/// none.
+/// The sections of level two and three with these names, outside code; `None` without a match.
 fn sections(text: &str, names: &[&str]) -> Option<String> {
     let mut chosen: Vec<&str> = Vec::new();
     let mut open_level = None;

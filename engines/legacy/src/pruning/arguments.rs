@@ -1,4 +1,4 @@
-//! Arguments of old calls: the file a model once wrote is in the file now, not only in its call.
+//! Shortens the arguments of old calls: a file that a model wrote can be read again.
 
 use ctxhost_engine_api::{Entry, Flags};
 use ctxhost_engine_kit::calls::shorten_arguments;
@@ -8,8 +8,8 @@ use super::LAYER;
 use crate::results::{EntryReplacement, ReplacementBody};
 use crate::settings::CHARS_PER_TOKEN;
 
-/// A call with every text of its arguments cut to `limit_chars`; `None` where none is longer. Ids,
-/// names and the shape of the arguments stay.
+/// A call with its argument texts cut to `limit_chars`; `None` if none is longer. Ids, names and
+/// structure are unchanged.
 pub(crate) fn shorten_old_arguments(
     entry: &Entry<'_>,
     limit_chars: u64,

@@ -1,4 +1,4 @@
-//! What is pruned, when, and that it stays so.
+//! Tests of the pruning layer.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
@@ -37,7 +37,7 @@ fn run(
     memory: &mut SessionDecisions,
 ) -> Vec<Option<String>> {
     let transcript = talk.transcript();
-    // V measures before its guard cuts, so these cases know no cap.
+    // The recorded cases measure results before any cap.
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
     pruning.prune(&mut results, &transcript, window_tokens, clock, memory);
@@ -179,7 +179,7 @@ fn rewritten(plan: &Plan) -> Vec<u64> {
     plan.ops.iter().filter_map(|op| seq(&op.action)).collect()
 }
 
-/// Turn by turn: an image of the person, an image of a tool, an answer.
+/// Per turn an image by the user, an image by a tool, and an answer.
 fn album(turns: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task");

@@ -1,4 +1,4 @@
-//! Caps, cuts and the balance of all results.
+//! Tests of caps, cuts and the aggregate rule.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
@@ -57,7 +57,7 @@ fn rounds(sizes: &[usize]) -> TranscriptBuilder {
     talk
 }
 
-/// The table of facts 3.1; windows below the block limit never get here.
+/// Case table of caps by window; windows below the block limit never get here.
 #[test]
 fn caps_by_window() {
     let settings = ToolResultSettings::default();
@@ -74,7 +74,7 @@ fn caps_by_window() {
     }
 }
 
-/// Case 23, with the design's notice in place of V's.
+/// Case 23, with the engine's own notice.
 #[test]
 fn case_23_one_large_result_is_cut_and_names_its_original() {
     let talk = rounds(&[40_000]);
@@ -93,7 +93,7 @@ fn case_23_one_large_result_is_cut_and_names_its_original() {
     assert_eq!(plan, assembled(&talk, 64_000, &mut memory), "the same bytes each time");
 }
 
-/// Case 22: the design has the per-result cap of 3.1 in place of V's separate guard cap.
+/// Case 22: one cap per result, without the reference's separate guard cap.
 #[test]
 fn case_22_a_result_that_fits_stays() {
     let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionDecisions::default());
@@ -119,7 +119,7 @@ fn case_24_all_together_give_way_from_the_oldest_on() {
     assert_eq!(weighted_chars(text), 3_000);
 }
 
-/// With each cut the provider's cache loses what follows it. Over 20 rounds the rule cuts in few of them.
+/// Each cut invalidates the provider's cache after it. Over 20 rounds the rule cuts in few of them.
 #[test]
 fn one_cut_makes_room_for_many_requests() {
     let cuts_with = |aggregate_slack: f64| {
@@ -170,7 +170,7 @@ fn what_the_aggregate_rule_has_cut_stays_cut() {
     let first = assembled(&talk, 10_000, &mut memory);
     let before = replaced(&first)[0].1;
     assert_eq!(replaced(&assembled(&talk, 10_000, &mut memory))[0].1, before);
-    // In a larger window the rule would leave it whole; the bytes stay.
+    // A larger window would not cut it, but the bytes stay.
     assert_eq!(replaced(&assembled(&talk, 20_000, &mut memory))[0].1, before);
 }
 
@@ -184,7 +184,7 @@ fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
     assert!(sum * CHARS_PER_TOKEN < 48_000 + 400, "{sum}");
 }
 
-/// A result with its blocks as they come.
+/// A result with these blocks.
 fn result_of(content: serde_json::Value) -> TranscriptBuilder {
     let raw = json!({
         "role": "toolResult", "toolCallId": "1", "toolName": "shot", "content": content,
@@ -210,7 +210,7 @@ fn result_of(content: serde_json::Value) -> TranscriptBuilder {
     talk
 }
 
-/// The blocks that are left, each as `image` or as the length of its text, and the last text.
+/// The remaining blocks, each as `image` or the length of its text, and the last text.
 fn blocks_left(plan: &Plan) -> (Vec<String>, String) {
     let [_, op, ..] = &plan.ops[..] else { panic!("{:?}", plan.ops) };
     let raw = match &op.action {
@@ -239,8 +239,8 @@ fn image() -> Value {
     json!({"type": "image", "mimeType": "image/png", "data": "AAAA"})
 }
 
-/// Case 21 with the design's notice and cap: large blocks share what is left by their size, small
-/// ones and the image stay.
+/// Case 21 with the engine's notice and cap: large blocks share the room in proportion, small ones
+/// and the image stay.
 #[test]
 fn case_21_blocks_share_the_cap() {
     let plan = assembled(

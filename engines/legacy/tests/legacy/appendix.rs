@@ -1,4 +1,4 @@
-//! What follows the five sections: recent turns, failures, files, the rules of the workspace.
+//! The appendix of a summary: recent turns, failures, files, workspace rules.
 
 use ctxhost_engine_api::Role;
 use ctxhost_engine_api::testing::TranscriptBuilder;
@@ -13,7 +13,7 @@ fn told(talk: &TranscriptBuilder, config: &Value, budget_tokens: u64) -> String 
     unwrap_summary(summaries(&plan)[0]).into_owned()
 }
 
-/// V: 0, 1, 2, 3 of four turns; here of a longer session, with their results.
+/// The reference preserves 0 to 3 of four turns; here from a longer session, with results.
 #[test]
 fn case_59_recent_turns_with_their_results() {
     for turns in [0, 1, 2, 3] {
@@ -31,8 +31,8 @@ fn case_59_recent_turns_with_their_results() {
     }
 }
 
-/// V summarises nothing when a short history is preserved whole. The design always tells what it
-/// folds: what is preserved stands in the summary, not beside it.
+/// The reference does not summarise a short history that is preserved whole. This engine always
+/// summarises what it replaces.
 #[test]
 fn case_47_a_short_history_is_told_and_preserved() {
     let mut talk = session(3);

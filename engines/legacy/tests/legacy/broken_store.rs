@@ -1,4 +1,4 @@
-//! A host that offers a store and whose disk is full: requests go on, and the log says why.
+//! A host whose store fails: requests continue and the log has the reason.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Compactions as a whole, without a model: what is folded, what stays, what the summary says.
+//! Whole compactions without a model.
 
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::TranscriptBuilder;
@@ -168,7 +168,7 @@ fn what_cannot_fit_is_said_with_its_numbers() {
     assert!(error.message.contains("and a compaction must end at 5,700"), "{error}");
 }
 
-/// The request of the history was answered in the tail that stays, so nobody does it again.
+/// The request of the history was answered in the kept tail, so it is not pending.
 #[test]
 fn a_request_that_the_tail_answers_is_not_pending() {
     let mut talk = TranscriptBuilder::new();
@@ -190,7 +190,7 @@ fn a_request_that_the_tail_answers_is_not_pending() {
     assert!(!text.contains("(answered)"), "{text}");
 }
 
-/// Facts 4.5: the same message twice within a minute is told once.
+/// The same message twice within a minute is summarised once.
 #[test]
 fn case_40_a_message_that_was_sent_twice_is_told_once() {
     let mut talk = TranscriptBuilder::new();

@@ -1,4 +1,4 @@
-//! What one request shows: the layers together, once each.
+//! The layers combined in one request.
 
 use std::sync::Arc;
 

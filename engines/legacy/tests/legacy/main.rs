@@ -1,4 +1,4 @@
-//! The engine as its host sees it: through the border, on a scripted host.
+//! Integration tests of the engine through the border, on a scripted host.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A history told in parts and chunks, what came before it, and what is left where a part fails.
+//! Summaries in parts and chunks, with earlier summaries and failing parts.
 
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
 use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Result};
@@ -9,7 +9,7 @@ use crate::stage::{
     summaries, writer,
 };
 
-/// Long enough for parts and chunks in a window of 16,000.
+/// A history long enough for parts and chunks in a window of 16,000.
 fn staged(config: &Value, answers: Vec<Result<String>>, turns: usize) -> (ScriptedHost, Plan) {
     let host = answering(answers);
     let mut request = request(9_000, 1);

@@ -1,4 +1,4 @@
-//! The engine on a recorded coding session: every turn fits, nothing breaks, compactions stay few.
+//! A recorded coding session: every turn fits and compactions are rare.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::stage::{assemble, compact, engine, offline};
 
 const WINDOW_TOKENS: u64 = 64_000;
-/// As a host would set it: window less reserve, divided by the margin.
+/// As a host computes it: window less reserve, divided by the margin.
 const BUDGET_TOKENS: u64 = 40_000;
 
 #[test]
@@ -110,7 +110,7 @@ fn entries(text: &str) -> impl Iterator<Item = NewEntry> {
     })
 }
 
-/// What a host makes of a plan: a new epoch.
+/// Applies a plan like a host: a new epoch.
 fn applied(transcript: &Transcript, plan: &ctxhost_engine_api::Plan) -> TranscriptLog {
     let mut log = TranscriptLog::new(transcript.epoch() + 1);
     for op in &plan.ops {

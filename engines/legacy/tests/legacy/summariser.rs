@@ -1,5 +1,4 @@
-//! A model writes the summary: the ladder of its failures, and what it is told. Cases 42 to 57 of the
-//! facts, as far as they are an engine's.
+//! Summaries by a model: fallbacks and prompts. Cases 42 to 57.
 
 use ctxhost_engine_api::testing::ScriptedHost;
 use ctxhost_engine_api::{ErrorKind, Plan, Result};
@@ -10,7 +9,8 @@ use crate::stage::{
     writer,
 };
 
-/// A budget under which the history of twelve turns is folded, and a window that tells it at once.
+/// A budget with which the history of twelve turns is replaced, and a window that fits it into one
+/// request.
 const BUDGET_TOKENS: u64 = 2_400;
 const TURNS: usize = 12;
 
@@ -25,8 +25,8 @@ fn good() -> Result<String> {
     Ok(good_summary(TURNS))
 }
 
-/// Each answer of a model and how far down the ladder it leads. V cancels where the design falls
-/// back to the extractive summary: either way the session keeps everything, and here the work goes on.
+/// Each answer of a model and the fallback it leads to. The reference cancels where this engine
+/// falls back to an extractive summary.
 #[test]
 fn cases_42_to_46_and_55_the_ladder_of_answers() {
     let free = || Ok("We talked about bugs.".to_owned());
@@ -122,8 +122,7 @@ fn an_echo_of_a_secret_never_reaches_the_summary() {
     assert!(!text.contains("sk-ant") && text.contains("use [redacted:api-key] as the key"));
 }
 
-/// What a tool printed is data: it stands inside the tags, cannot leave them, and the rules around it
-/// say what it is.
+/// Tool output is data: it cannot close its tags, and the rules state that it is data.
 #[test]
 fn an_injection_in_a_result_is_quoted_and_never_obeyed() {
     let mut talk = session(TURNS);
@@ -220,7 +219,7 @@ fn the_language_and_the_names_are_kept() {
     assert!(prompt.contains("Do not translate or shorten code, paths, ids"));
 }
 
-/// The summary names no ticket; recent turns and the ledger, which would, are switched off.
+/// A summary without the ticket; recent turns and the ledger, which contain it, are disabled.
 fn without_its_ticket(policy: &str) -> (ScriptedHost, Plan) {
     let mut talk = session(TURNS);
     for number in 0..4 {
@@ -261,7 +260,7 @@ fn case_57_and_policies_of_identifiers() {
     );
 }
 
-/// The host asks behind the live conversation where it is given the words for it.
+/// The host continues the live conversation if the request allows it.
 #[test]
 fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
     let told = |reuse: bool, policy: &str| {
