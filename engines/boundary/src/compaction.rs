@@ -34,9 +34,9 @@ pub(crate) async fn compact(
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(Compaction::Nothing { reason: reason.into() });
     };
-    let desk = BoundarySummariser { host, settings, transcript, request, layout: &layout };
-    let made = engine.fold(&desk, &drawing, is_thrashing).await;
-    engine.record(&desk, &made);
+    let summariser = BoundarySummariser { host, settings, transcript, request, layout: &layout };
+    let made = engine.fold(&summariser, &drawing, is_thrashing).await;
+    engine.record(&summariser, &made);
     made.map(Compaction::Plan)
 }
 
@@ -61,21 +61,21 @@ impl BoundaryEngine {
 
     async fn fold(
         &self,
-        desk: &BoundarySummariser<'_>,
+        summariser: &BoundarySummariser<'_>,
         drawing: &LayoutPlanner<'_>,
         is_thrashing: bool,
     ) -> Result<Plan> {
-        let BoundarySummariser { host, transcript, layout, .. } = *desk;
-        let session = &desk.request.session;
+        let BoundarySummariser { host, transcript, layout, .. } = *summariser;
+        let session = &summariser.request.session;
         self.update_notes(transcript, session);
         let running = self.notes.notes_covering(transcript, session, layout.tail);
-        let mut story = desk.summarise(running).await?;
+        let mut story = summariser.summarise(running).await?;
         story.text = append_ledger(&story.text, &layout.ledger, layout.ledger_limits);
         self.notes.store(host, session).await;
         let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
         let fold = &layout.fold;
         let message = layout::summary_message(transcript, session, fold, &story, has_history);
-        let attachments = self.attachments(desk, &drawing.aim, &message);
+        let attachments = self.attachments(summariser, &drawing.aim, &message);
         let attachments = attachments.as_deref();
         let mut plan = layout::build_plan(
             transcript,
@@ -97,11 +97,11 @@ impl BoundaryEngine {
     /// Only the first attempt adds attachments: later ones exist because the first was too large.
     fn attachments(
         &self,
-        desk: &BoundarySummariser<'_>,
+        summariser: &BoundarySummariser<'_>,
         aim: &BoundaryTarget,
         message: &str,
     ) -> Option<String> {
-        let BoundarySummariser { transcript, request, layout, .. } = desk;
+        let BoundarySummariser { transcript, request, layout, .. } = summariser;
         if request.attempt > 1 {
             return None;
         }
@@ -113,10 +113,10 @@ impl BoundaryEngine {
         render_attachments(transcript, layout.tail, &sub_agents, settings.limits(), room_tokens)
     }
 
-    fn record(&self, desk: &BoundarySummariser<'_>, made: &Result<Plan>) {
-        let transcript = desk.transcript;
-        let kept_answers = attempts::count_answers(transcript, desk.layout.tail);
-        self.sessions.with_session(&desk.request.session, |memory| match made {
+    fn record(&self, summariser: &BoundarySummariser<'_>, made: &Result<Plan>) {
+        let transcript = summariser.transcript;
+        let kept_answers = attempts::count_answers(transcript, summariser.layout.tail);
+        self.sessions.with_session(&summariser.request.session, |memory| match made {
             Ok(_) => memory.attempts.record_plan(transcript, kept_answers),
             Err(error) if error.kind == ErrorKind::Cancelled => {}
             Err(_) => memory.attempts.record_failure(),

@@ -39,7 +39,7 @@ use ctxhost_engine_api::*;
 use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::notes::RunningNotes;
 use ctxhost_engine_kit::previews::ResultPreviews;
-use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 use ctxhost_engine_kit::subagents::SubAgents;
 use ctxhost_engine_kit::summary::SummaryOutline;

@@ -2,11 +2,11 @@
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementMap};
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::MicroSettings;

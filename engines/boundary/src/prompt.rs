@@ -22,7 +22,7 @@ const CARRY_OVER: &str =
 /// Requests the summary of groups, with notes of earlier history. `missing` are the sections that
 /// the last answer lacked.
 pub(crate) fn summary_request(
-    desk: &BoundarySummariser<'_>,
+    summariser: &BoundarySummariser<'_>,
     groups: &[MessageGroup],
     earlier: &str,
     missing: &[&str],
@@ -32,15 +32,16 @@ pub(crate) fn summary_request(
         prompt.add_data("earlier-notes", earlier).add_text(CARRY_OVER);
     }
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
-    prompt.add_data("conversation", &render_conversation(desk.transcript, &ranges, &EXCERPTS));
+    prompt
+        .add_data("conversation", &render_conversation(summariser.transcript, &ranges, &EXCERPTS));
     prompt
         .add_text(RULES)
         .add_text(prompt::RULES)
         .add_text(TEMPLATE.headings().collect::<Vec<_>>().join("\n"));
     // Three words are about four tokens.
-    let words = desk.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
+    let words = summariser.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
     prompt.add_text(format!("The summary takes at most {words} words."));
-    let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
+    let focus = summariser.request.custom_instructions.as_deref().unwrap_or("");
     prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     if !missing.is_empty() {
         let names = missing.join(", ");
@@ -48,5 +49,5 @@ pub(crate) fn summary_request(
             "The last answer was refused because these sections were missing: {names}."
         ));
     }
-    prompt.to_request(&desk.settings.model, desk.request.reserve_tokens)
+    prompt.to_request(&summariser.settings.model, summariser.request.reserve_tokens)
 }

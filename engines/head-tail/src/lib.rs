@@ -38,8 +38,8 @@ use ctxhost_engine_api::{
     PlanNote, Result, Transcript,
 };
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 
 use compaction::HeadTailCompaction;
@@ -85,14 +85,14 @@ impl ContextEngine for HeadTailEngine {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let desk = HeadTailCompaction {
+        let inputs = HeadTailCompaction {
             host: &self.host,
             settings: &self.settings,
             sessions: &self.sessions,
             transcript: &transcript,
             request: &request,
         };
-        let answer = compaction::compact(&desk).await;
+        let answer = compaction::compact(&inputs).await;
         self.compactions.record(&answer);
         answer
     }

@@ -25,37 +25,37 @@ const UPDATE: &str = "Bring the earlier notes up to date with the conversation, 
 
 /// Requests the notes of the middle, or an update of the earlier notes.
 pub(crate) fn summary_request(
-    desk: &HeadTailCompaction<'_>,
+    inputs: &HeadTailCompaction<'_>,
     middle: &HistoryFold,
     summary_tokens: u64,
 ) -> CompletionRequest {
     let mut prompt = SummaryPrompt::default();
-    prompt.add_data("conversation", &fitting(desk, middle));
-    match notes::previous_notes(desk.transcript, middle) {
+    prompt.add_data("conversation", &fitting(inputs, middle));
+    match notes::previous_notes(inputs.transcript, middle) {
         Some(previous) => prompt.add_data("earlier-notes", &previous).add_text(UPDATE),
         None => prompt.add_text("Write the notes of this conversation."),
     };
     prompt.add_text(format!("Use exactly these headings, in this order:\n{}", HEADINGS.join("\n")));
     prompt.add_text(prompt::RULES).add_text(RULES);
     prompt.add_text(format!("Aim at {summary_tokens} tokens or less."));
-    let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
+    let focus = inputs.request.custom_instructions.as_deref().unwrap_or("");
     prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     // A hard limit would cut the notes in the middle of a section.
-    prompt.to_request(&desk.settings.model, 0)
+    prompt.to_request(&inputs.settings.model, 0)
 }
 
 /// The middle as text, with shorter messages until it fits.
-fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
-    let limit_tokens = match desk.request.model.window_tokens {
+fn fitting(inputs: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
+    let limit_tokens = match inputs.request.model.window_tokens {
         0 => u64::MAX,
         window_tokens => share_of(window_tokens, PROMPT_SHARE),
     };
-    let mut message_chars = desk.settings.prompt_message_chars;
+    let mut message_chars = inputs.settings.prompt_message_chars;
     loop {
         let result_chars = message_chars;
         let excerpts =
             ExcerptLimits { message_chars, result_chars, argument_chars: ARGUMENT_CHARS };
-        let text = render_conversation(desk.transcript, middle.gaps(), &excerpts);
+        let text = render_conversation(inputs.transcript, middle.gaps(), &excerpts);
         if message_chars <= LEAST_MESSAGE_CHARS || tokens::estimate(&text) <= limit_tokens {
             return text;
         }
@@ -67,7 +67,7 @@ fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
 mod tests {
     use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
     use ctxhost_engine_api::{CompactRequest, ModelRef};
-    use ctxhost_engine_kit::sliding_window::SessionMap;
+    use ctxhost_engine_kit::session_map::SessionMap;
 
     use super::*;
     use crate::settings::Settings;
@@ -76,10 +76,10 @@ mod tests {
         let (host, settings) = (ScriptedHost::new().handle(), Settings::default());
         let transcript = talk.transcript();
         let (host, settings, sessions) = (&host, &settings, &SessionMap::default());
-        let desk =
+        let inputs =
             HeadTailCompaction { host, settings, sessions, transcript: &transcript, request };
         let middle = HistoryFold::anchored_at_last(&transcript, vec![0..talk.len()]);
-        super::summary_request(&desk, &middle, 2_000).prompt
+        super::summary_request(&inputs, &middle, 2_000).prompt
     }
 
     #[test]

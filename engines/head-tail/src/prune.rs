@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 use ctxhost_engine_kit::text::{clip, group_thousands};
 
 use crate::settings::Settings;

@@ -14,22 +14,25 @@ use crate::prompt;
 const ENVELOPE_CHARS: u64 = 240;
 
 /// The extractive summary of a cut.
-pub(crate) fn extractive_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> WrittenSummary {
-    let text = notes::write_notes(desk.transcript, &cut.middle, chars_of(cut.summary_tokens));
+pub(crate) fn extractive_summary(
+    inputs: &HeadTailCompaction<'_>,
+    cut: &MiddleCut,
+) -> WrittenSummary {
+    let text = notes::write_notes(inputs.transcript, &cut.middle, chars_of(cut.summary_tokens));
     WrittenSummary::new(text, EXTRACTIVE)
 }
 
 /// A model's summary of a cut, of at most `room_tokens`.
 pub(crate) async fn model_summary(
-    desk: &HeadTailCompaction<'_>,
+    inputs: &HeadTailCompaction<'_>,
     cut: &MiddleCut,
     room_tokens: u64,
 ) -> Result<WrittenSummary> {
-    let request = prompt::summary_request(desk, &cut.middle, cut.summary_tokens);
-    let mut story = summariser::request_summary(desk.host, desk.request.call, request).await?;
+    let request = prompt::summary_request(inputs, &cut.middle, cut.summary_tokens);
+    let mut story = summariser::request_summary(inputs.host, inputs.request.call, request).await?;
     check(&story.text, cut.middle.tokens())?;
     let limit_chars = chars_of(room_tokens);
-    let whole = notes::insert_files(&story.text, desk.transcript, &cut.middle, limit_chars);
+    let whole = notes::insert_files(&story.text, inputs.transcript, &cut.middle, limit_chars);
     story.text = cap_with_marker(&whole, limit_chars).into_owned();
     Ok(story)
 }

@@ -9,7 +9,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, ToolCall, Transcript};
 use crate::calls::find_result;
 use crate::files::{FileLedger, plain_tool_name};
 use crate::redact::redact;
-use crate::summary::wrap_untrusted;
+use crate::summary::envelope::wrap_untrusted;
 use crate::text::{TextLimit, one_line, truncate};
 
 /// The first line of every attachment text.
@@ -44,12 +44,12 @@ pub fn render_attachments(
     limits: AttachmentLimits,
     room_tokens: u64,
 ) -> Option<String> {
-    let mut found = AttachmentScan::new(limits, tail);
-    found.look(transcript);
+    let mut scan = AttachmentScan::new(limits, tail);
+    scan.scan(transcript);
     let agents = (!sub_agents.is_empty()).then(|| (SUB_AGENTS, sub_agents.join("\n")));
-    let plan = found.plan.map(|plan| (PLAN, plan));
-    let skills = found.skills.into_iter().map(|skill| (SKILL, skill));
-    let files = found.files.into_iter().map(|file| (FILE, file));
+    let plan = scan.plan.map(|plan| (PLAN, plan));
+    let skills = scan.skills.into_iter().map(|skill| (SKILL, skill));
+    let files = scan.files.into_iter().map(|file| (FILE, file));
     let items = plan.into_iter().chain(agents).chain(skills).chain(files);
     let mut text = LEAD_IN.to_owned();
     let mut room_chars = (room_tokens * CHARS_PER_TOKEN).saturating_sub(weighted_chars(&text));
@@ -57,6 +57,7 @@ pub fn render_attachments(
         let envelope_chars = weighted_chars(&wrap_untrusted(tag, "")) + 2;
         let limit_chars = limits.item_chars.min(room_chars.saturating_sub(envelope_chars));
         if limit_chars < LEAST_CHARS {
+            // Later items are less important, so they do not get the rest.
             break;
         }
         let part = format!("\n\n{}", wrap_untrusted(tag, &redact(&excerpt(&body, limit_chars))));
@@ -74,7 +75,7 @@ struct AttachmentScan {
     limits: AttachmentLimits,
     tail: u64,
     plan: Option<String>,
-    knows_plan: bool,
+    has_plan: bool,
     skills: Vec<String>,
     files: Vec<String>,
     seen: BTreeSet<String>,
@@ -87,7 +88,7 @@ impl AttachmentScan {
             limits,
             tail,
             plan: None,
-            knows_plan: false,
+            has_plan: false,
             skills: Vec::new(),
             files: Vec::new(),
             seen: BTreeSet::new(),
@@ -95,50 +96,52 @@ impl AttachmentScan {
         }
     }
 
-    fn look(&mut self, transcript: &Transcript) {
+    fn scan(&mut self, transcript: &Transcript) {
         for entry in transcript.iter().rev() {
             if entry.kind() == EntryKind::CompactionSummary {
-                self.take_over(entry.text());
+                self.add_earlier(entry.text());
             }
             for call in entry.tool_calls().iter().rev() {
-                self.take(transcript, &entry, call);
+                self.add_call(transcript, &entry, call);
             }
         }
     }
 
-    fn take(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
+    fn add_call(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
         let name = plain_tool_name(&call.name).to_lowercase();
         if name.contains("todo") || name.contains("plan") {
-            self.take_plan(call.arguments.clone().into_owned(), entry.seq() >= self.tail);
+            self.add_plan(call.arguments.clone().into_owned(), entry.seq() >= self.tail);
         } else if name.contains("skill") {
             let title = format!("{}({})", call.name, one_line(&call.arguments));
             if self.is_new(entry, &title) && self.skills.len() < self.limits.skills {
-                let told = told(transcript, entry, call).unwrap_or_default();
-                self.skills.push(format!("{title}\n{told}"));
+                let text = result_text(transcript, entry, call).unwrap_or_default();
+                self.skills.push(format!("{title}\n{text}"));
             }
         } else {
-            self.take_file(transcript, entry, call);
+            self.add_file(transcript, entry, call);
         }
     }
 
-    fn take_plan(&mut self, plan: String, is_kept: bool) {
-        if !self.knows_plan {
+    fn add_plan(&mut self, plan: String, is_kept: bool) {
+        if !self.has_plan {
+            // The newest plan is still in the kept tail: an older one would contradict it.
             self.plan = (!is_kept).then_some(plan);
-            self.knows_plan = true;
+            self.has_plan = true;
         }
     }
 
-    fn take_file(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
+    fn add_file(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
         let mut ledger = FileLedger::default();
         ledger.add_call(call);
+        // The scan runs backwards, so a change found here is newer than the read found later.
         self.changed.extend(ledger.modified().into_iter().map(str::to_owned));
         let Some(path) = ledger.read().first().map(|path| (*path).to_owned()) else { return };
-        let Some(told) = told(transcript, entry, call) else { return };
+        let Some(text) = result_text(transcript, entry, call) else { return };
         if self.is_new(entry, &path) && self.files.len() < self.limits.files {
             let changed = self.changed.contains(&path);
             let note = if changed { " (changed after it was read)" } else { "" };
             let call = format!("{}({})", call.name, one_line(&call.arguments));
-            self.files.push(format!("{call}{note}\n{told}"));
+            self.files.push(format!("{call}{note}\n{text}"));
         }
     }
 
@@ -148,12 +151,13 @@ impl AttachmentScan {
     }
 
     /// Takes over the attachments of an earlier compaction that nothing newer replaces.
-    fn take_over(&mut self, text: &str) {
+    fn add_earlier(&mut self, text: &str) {
         if !text.starts_with(LEAD_IN) {
             return;
         }
+        // Files of an earlier compaction are dropped: they are as old as its summary.
         for plan in parts(text, PLAN) {
-            self.take_plan(plan.to_owned(), false);
+            self.add_plan(plan.to_owned(), false);
         }
         for skill in parts(text, SKILL) {
             let title = skill.lines().next().unwrap_or("").to_owned();
@@ -165,7 +169,7 @@ impl AttachmentScan {
 }
 
 /// The text of a successful result.
-fn told(transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) -> Option<String> {
+fn result_text(transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) -> Option<String> {
     let result = find_result(transcript, entry, call)?;
     let failed = result.has(Flags::ERROR) || result.tool_result().is_some_and(|head| head.is_error);
     (!failed && !result.text().is_empty()).then(|| result.text().to_owned())

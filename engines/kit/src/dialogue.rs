@@ -2,42 +2,50 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use regex::Regex;
 use serde::Deserialize;
 
-use crate::summary::is_assent;
 use crate::text::one_line;
 
 /// A result counts as dialogue if a user message is at most this many messages before it.
 const RESULT_REACH: u64 = 20;
 
 /// Texts that agents send when they have nothing to report.
-const NOTHING_SAID: [&str; 2] = ["HEARTBEAT_OK", "NO_REPLY"];
+const EMPTY_REPORTS: [&str; 2] = ["HEARTBEAT_OK", "NO_REPLY"];
+
+static ASSENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)^(?:(?:ok|okay|yes|yep|yeah|sure|go|go on|go ahead|do it|continue|please|proceed|good|great|nice|perfect|wow|thanks|thank you|fine|cool|alright|next|it works|好|好的|可以|继续|行|谢谢|嗯)[\s,.!。，！]*)+$",
+    )
+    .ok()
+});
 
 /// Whether ranges contain a dialogue: more than heartbeats, thinking and calls without text.
 pub fn has_dialogue(transcript: &Transcript, ranges: &[Range<u64>]) -> bool {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    entries.into_iter().any(|entry| carries(transcript, &entry))
+    entries.into_iter().any(|entry| is_dialogue(transcript, &entry))
 }
 
-fn carries(transcript: &Transcript, entry: &Entry<'_>) -> bool {
+fn is_dialogue(transcript: &Transcript, entry: &Entry<'_>) -> bool {
     match entry.role() {
-        Role::User => speaks(entry),
-        Role::Assistant => says_something(entry),
+        Role::User => is_visible_user_text(entry),
+        Role::Assistant => has_content(entry),
         Role::Tool => {
             let from = entry.seq().saturating_sub(RESULT_REACH);
-            transcript.range(from..entry.seq()).any(|before| speaks(&before))
+            transcript.range(from..entry.seq()).any(|before| is_visible_user_text(&before))
         }
         _ => false,
     }
 }
 
 /// Whether an entry is a visible entry in the user role: a message, a command, a note or a summary.
-fn speaks(entry: &Entry<'_>) -> bool {
+fn is_visible_user_text(entry: &Entry<'_>) -> bool {
     let is_shown = !entry.has(Flags::HEARTBEAT) && !is_hidden(entry);
-    entry.role() == Role::User && is_shown && says_something(entry)
+    entry.role() == Role::User && is_shown && has_content(entry)
 }
 
 /// Whether an extension inserted the message without displaying it; it is then not part of the
@@ -56,9 +64,14 @@ pub fn is_request(entry: &Entry<'_>) -> bool {
     entry.is_user_message() && !is_assent(entry.text())
 }
 
-fn says_something(entry: &Entry<'_>) -> bool {
+/// Whether a text only agrees to the message before it.
+pub fn is_assent(text: &str) -> bool {
+    ASSENT.as_ref().is_some_and(|assent| assent.is_match(text.trim()))
+}
+
+fn has_content(entry: &Entry<'_>) -> bool {
     let text = entry.text().trim();
-    entry.has(Flags::IMAGES) || !(text.is_empty() || NOTHING_SAID.contains(&text))
+    entry.has(Flags::IMAGES) || !(text.is_empty() || EMPTY_REPORTS.contains(&text))
 }
 
 /// When a user message counts as a repetition.
@@ -84,24 +97,31 @@ pub fn find_repeats(
     rule: RepeatRule,
 ) -> HashSet<u64> {
     let mut repeats = HashSet::new();
-    let mut said: Vec<Entry<'_>> = Vec::new();
+    // User messages since the last answer.
+    let mut pending: Vec<Entry<'_>> = Vec::new();
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
         if entry.role() == Role::Assistant {
-            said.clear();
+            pending.clear();
         }
         if !entry.is_user_message() || weighted_chars(entry.text()) < rule.min_chars {
             continue;
         }
-        let earlier = said.iter().rposition(|before| is_same(before, &entry));
-        if earlier.and_then(|at| said.get(at)).is_some_and(|before| is_near(before, &entry, rule)) {
+        // Compare with the newest equal message: three copies within reach of each other are two
+        // repeats, although the first and the last may be further apart.
+        let earlier = pending.iter().rposition(|before| is_same(before, &entry));
+        if earlier
+            .and_then(|at| pending.get(at))
+            .is_some_and(|before| is_near(before, &entry, rule))
+        {
             repeats.insert(entry.seq());
         }
-        said.push(entry);
+        pending.push(entry);
     }
     repeats
 }
 
 fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
+    // The text does not say whether two images are the same.
     let without_images = !before.has(Flags::IMAGES) && !entry.has(Flags::IMAGES);
     let words = |entry: &Entry<'_>| one_line(entry.text()).to_lowercase();
     without_images && words(before) == words(entry) && before.kind() == EntryKind::Message
@@ -109,6 +129,7 @@ fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
 
 fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {
     let apart_ms = entry.timestamp_ms().abs_diff(before.timestamp_ms());
+    // A missing timestamp proves nothing about the distance.
     let is_timed = before.timestamp_ms() > 0 && entry.timestamp_ms() > 0;
     is_timed && apart_ms <= rule.within_ms
 }
@@ -142,7 +163,7 @@ mod tests {
         entry(Role::User, at_ms, text, json!(text))
     }
 
-    fn told(entries: Vec<NewEntry>) -> Transcript {
+    fn transcript_of(entries: Vec<NewEntry>) -> Transcript {
         let mut talk = TranscriptBuilder::new();
         for entry in entries {
             talk.push(entry);
@@ -162,7 +183,7 @@ mod tests {
             ("no clock", vec![user(0, ask), user(0, ask)], vec![]),
             ("thrice", vec![user(1, ask), user(50_000, ask), user(100_000, ask)], vec![1, 2]),
         ] {
-            let transcript = told(entries);
+            let transcript = transcript_of(entries);
             let ranges = [0..transcript.len() as u64];
             let mut found: Vec<u64> =
                 find_repeats(&transcript, &ranges, RepeatRule::default()).into_iter().collect();
@@ -193,7 +214,7 @@ mod tests {
             ("an image", vec![image], true),
             ("an answer", vec![assistant("It is done.")], true),
         ] {
-            let transcript = told(entries);
+            let transcript = transcript_of(entries);
             assert_eq!(
                 has_dialogue(&transcript, &[0..transcript.len() as u64]),
                 expected,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ctxhost_engine_api::{EntryKind, Flags, ToolCall, Transcript};
 use serde_json::Value;
 
-use crate::summary::unwrap_summary;
+use crate::summary::envelope::unwrap_summary;
 
 const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
 

@@ -106,14 +106,14 @@ impl HistoryFold {
         transcript: &Transcript,
         layer: &str,
         keep: impl Fn(&mut Plan, Range<u64>),
-        put_in: impl Fn(&mut Plan, Range<u64>),
+        insert: impl Fn(&mut Plan, Range<u64>),
     ) -> Plan {
         let mut plan = Plan::default();
         let mut from = 0;
         for gap in &self.gaps {
             keep(&mut plan, from..gap.start);
             if self.is_anchor(gap) {
-                put_in(&mut plan, gap.clone());
+                insert(&mut plan, gap.clone());
             } else {
                 leave_out(&mut plan, gap.clone(), layer);
             }
@@ -151,8 +151,8 @@ mod tests {
     }
 
     fn summed(fold: &HistoryFold) -> Plan {
-        let put_in = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "told", gap);
-        fold.plan(&talk(), "test", |plan, range| _ = plan.keep(range), put_in)
+        let insert = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "told", gap);
+        fold.plan(&talk(), "test", |plan, range| _ = plan.keep(range), insert)
     }
 
     #[test]

@@ -178,13 +178,17 @@ mod tests {
     fn under_other_names_nothing_exact_is_left() {
         let text =
             "copy /srv/app/main.rs to https://example.com/a, commit deadbeefcafe, /srv/app/main.rs";
-        let told = anonymise(text);
-        assert_eq!(extract([told.as_ref()], 9), Vec::<String>::new(), "{told}");
-        assert_eq!(told.matches("path-").count(), 2);
-        let path = told.split(' ').find(|word| word.starts_with("path-")).unwrap();
-        assert_eq!(told.matches(path).count(), 2, "the same name for the same path");
-        assert!(told.starts_with("copy path-") && told.contains("url-") && told.contains("id-"));
-        assert_eq!(anonymise(&told), told, "once is enough");
+        let anonymous = anonymise(text);
+        assert_eq!(extract([anonymous.as_ref()], 9), Vec::<String>::new(), "{anonymous}");
+        assert_eq!(anonymous.matches("path-").count(), 2);
+        let path = anonymous.split(' ').find(|word| word.starts_with("path-")).unwrap();
+        assert_eq!(anonymous.matches(path).count(), 2, "the same name for the same path");
+        assert!(
+            anonymous.starts_with("copy path-")
+                && anonymous.contains("url-")
+                && anonymous.contains("id-")
+        );
+        assert_eq!(anonymise(&anonymous), anonymous, "once is enough");
     }
 
     #[test]

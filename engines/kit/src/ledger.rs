@@ -7,8 +7,7 @@
 //! ```
 //!
 //! After a compaction the summary is the only source, so the blocks are parsed back from its text
-//! and
-//! merged; the newest entry wins.
+//! and merged; the newest entry wins.
 
 mod items;
 mod names;
@@ -25,8 +24,8 @@ use crate::dialogue::{is_hidden, is_request};
 use crate::files::plain_tool_name;
 use crate::redact::redact;
 use crate::settings::share_of;
-use crate::summary::{IMAGE, unwrap_summary};
-use crate::text::{one_line, prefix};
+use crate::summary::envelope::unwrap_summary;
+use crate::text::{IMAGE, one_line, prefix};
 
 use items::{LedgerItem, LedgerItems};
 
@@ -164,7 +163,7 @@ impl SummaryLedger {
             Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
             Role::Assistant => self.add_answer(transcript, entry),
-            Role::Tool => self.print(entry.text()),
+            Role::Tool => self.add_output(entry.text()),
             _ => {}
         }
     }
@@ -199,45 +198,45 @@ impl SummaryLedger {
         let raw: serde_json::Value = serde_json::from_str(entry.raw()).unwrap_or_default();
         let command = raw.get("command").and_then(serde_json::Value::as_str);
         if let Some(command) = command.filter(|command| !command.trim().is_empty()) {
-            let what = failure_status(entry).unwrap_or_default();
-            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(what));
+            let label = failure_status(entry).unwrap_or_default();
+            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(label));
         }
-        self.print(entry.text());
+        self.add_output(entry.text());
     }
 
-    fn print(&mut self, text: &str) {
+    fn add_output(&mut self, text: &str) {
         self.names.add_printed(names::extract_output_names(text, READ_CHARS), PRINTED_NAMES);
     }
 
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         for call in entry.tool_calls() {
-            let done = what_was_done(&call.name);
+            let operation = file_operation(&call.name);
             for text in texts_in(call.arguments_value()) {
                 if text.len() > SHORT_ARGUMENT_BYTES {
-                    self.print(&text);
+                    self.add_output(&text);
                     continue;
                 }
                 let is_whole = |item: &LedgerItem| item.text == text.trim();
                 let found = names::extract_names(&text, READ_CHARS).into_iter();
-                self.names.add_mentioned(found.map(|item| match done {
-                    Some(done) if is_whole(&item) => item.with_label(done.into()),
+                self.names.add_mentioned(found.map(|item| match operation {
+                    Some(operation) if is_whole(&item) => item.with_label(operation.into()),
                     _ => item,
                 }));
             }
             let Some(command) = command_argument(&call) else { continue };
             if !command.trim().is_empty() {
                 let result = find_result(transcript, entry, &call);
-                let what = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
+                let label = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
                 let item = LedgerItem::new(one_line(&redact(&command)));
-                self.commands.add(item.with_label(what.unwrap_or_default()));
+                self.commands.add(item.with_label(label.unwrap_or_default()));
             }
         }
     }
 }
 
 /// The operation of a tool on the file in its arguments.
-fn what_was_done(tool: &str) -> Option<&'static str> {
+fn file_operation(tool: &str) -> Option<&'static str> {
     match plain_tool_name(tool).to_lowercase().as_str() {
         "read" => Some("read"),
         "write" | "edit" | "multiedit" => Some("changed"),

@@ -13,6 +13,8 @@
 
 pub mod budget;
 pub mod circuit_breaker;
+pub mod cursor;
+pub mod session_map;
 pub mod settings;
 pub mod status;
 pub mod store;

@@ -6,7 +6,7 @@ use ctxhost_engine_api::{EngineError, Host, LogLevel, SessionRef, Transcript};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::sliding_window::SessionMap;
+use crate::session_map::SessionMap;
 use crate::store::session_key;
 
 /// Key prefix of the notes in the engine's store.
@@ -15,19 +15,19 @@ const KEY_PREFIX: &str = "notes/";
 /// The notes of all sessions; does nothing if they are disabled.
 #[derive(Debug, Default)]
 pub struct RunningNotes<T> {
-    is_wanted: bool,
+    is_enabled: bool,
     sessions: SessionMap<NotesRecord<T>>,
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
     /// Creates an empty collection.
-    pub fn new(is_wanted: bool) -> Self {
-        RunningNotes { is_wanted, sessions: SessionMap::default() }
+    pub fn new(is_enabled: bool) -> Self {
+        RunningNotes { is_enabled, sessions: SessionMap::default() }
     }
 
     /// Loads the stored notes of a session. Unreadable notes are rebuilt from the transcript.
     pub async fn load(&self, host: &Host, session: &SessionRef) {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return;
         }
         let stored = host.kv_get(&session_key(KEY_PREFIX, session)).await;
@@ -43,12 +43,12 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         &self,
         transcript: &Transcript,
         session: &SessionRef,
-        tell: impl FnOnce(&mut T, Range<u64>),
+        append: impl FnOnce(&mut T, Range<u64>),
     ) -> u64 {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return 0;
         }
-        self.sessions.with_session(session, |notes| notes.follow(transcript, tell))
+        self.sessions.with_session(session, |notes| notes.follow(transcript, append))
     }
 
     /// The notes of a session if they cover the entries up to `end`.
@@ -59,14 +59,14 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         end: u64,
     ) -> Option<T> {
         self.sessions.with_session(session, |notes| {
-            let covered = notes.covered(transcript).filter(|_| self.is_wanted);
-            covered.filter(|covered| *covered >= end).map(|_| notes.told.clone())
+            let covered = notes.covered(transcript).filter(|_| self.is_enabled);
+            covered.filter(|covered| *covered >= end).map(|_| notes.content.clone())
         })
     }
 
     /// Stores the notes of a session.
     pub async fn store(&self, host: &Host, session: &SessionRef) {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return;
         }
         let notes = self.sessions.with_session(session, |notes| serde_json::to_string(notes));
@@ -87,23 +87,25 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
 struct NotesRecord<T> {
     /// Id of the newest covered entry.
     through_id: String,
-    told: T,
+    #[serde(rename = "told")]
+    content: T,
 }
 
 impl<T: Default> NotesRecord<T> {
-    fn follow(&mut self, transcript: &Transcript, tell: impl FnOnce(&mut T, Range<u64>)) -> u64 {
+    fn follow(&mut self, transcript: &Transcript, append: impl FnOnce(&mut T, Range<u64>)) -> u64 {
         let from = self.covered(transcript).unwrap_or_else(|| {
             *self = NotesRecord::default();
             0
         });
         let len = transcript.len() as u64;
-        tell(&mut self.told, from..len);
+        append(&mut self.content, from..len);
         self.through_id = transcript.last().map_or(String::new(), |entry| entry.id().to_owned());
         len - from
     }
 
     /// Number of covered entries; `None` if the transcript does not continue the covered one.
     fn covered(&self, transcript: &Transcript) -> Option<u64> {
+        // By id: positions change with each compaction. The newest entries are the likeliest match.
         let newest = transcript.iter().rev().find(|entry| entry.id() == self.through_id);
         newest.map(|entry| entry.seq() + 1)
     }
@@ -128,8 +130,8 @@ mod tests {
 
     fn follow(notes: &Counted, talk: &TranscriptBuilder) -> u64 {
         let transcript = talk.transcript();
-        notes.follow(&transcript, &session(), |told, range| {
-            told.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
+        notes.follow(&transcript, &session(), |content, range| {
+            content.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
         })
     }
 

@@ -1,8 +1,7 @@
 //! Previews: head and important tail of tool results that are too large for the window.
 //!
 //! The results of one round share one limit, so that a single reply never fills the window. A
-//! preview
-//! depends only on its round and the limit, so its bytes never change.
+//! preview depends only on its round and the limit, so its bytes never change.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,8 +9,8 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
+use crate::cursor::TranscriptCursor;
 use crate::replacement::{EntryReplacement, ReplacementMap};
-use crate::sliding_window::TranscriptCursor;
 use crate::text::{TextLimit, group_thousands, truncate};
 
 /// Layer name in plan notes.

@@ -7,23 +7,17 @@
 //! ```
 //!
 //! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
-//! caller
-//! supplies the cost of ranges, because engines may replace entries.
-
-mod reading;
-mod sessions;
+//! caller supplies the cost of ranges, because engines may replace entries.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EntryKind, Flags, Plan, Role, Transcript};
 
+use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::settings::share_of;
-
-pub use reading::TranscriptCursor;
-pub use sessions::SessionMap;
 
 /// The settings of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq)]

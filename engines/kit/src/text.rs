@@ -9,6 +9,9 @@ pub use blocks::truncate_blocks;
 use ctxhost_engine_api::transcript::tokens::{char_weight, weighted_chars};
 use regex::Regex;
 
+/// Placeholder of an image.
+pub const IMAGE: &str = "[an image]";
+
 /// Marks the omitted middle of a text.
 pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
 

@@ -75,16 +75,16 @@ pub(crate) async fn compact(
     transcript: &Transcript,
     request: &CompactRequest,
 ) -> Result<Compaction> {
-    let desk = LegacyCompaction { host, settings, memory, transcript, request };
-    let Some(cut) = cut::choose_cut(&desk) else {
+    let inputs = LegacyCompaction { host, settings, memory, transcript, request };
+    let Some(cut) = cut::choose_cut(&inputs) else {
         return Ok(nothing("no history lies before the cut"));
     };
     let mut stories = Vec::new();
     for fold in &cut.folds {
-        stories.push(summary::summarise_fold(&desk, fold).await?);
+        stories.push(summary::summarise_fold(&inputs, fold).await?);
     }
-    store_originals(&desk, &cut).await;
-    let plan = plan_of(&desk, &cut, &stories);
+    store_originals(&inputs, &cut).await;
+    let plan = plan_of(&inputs, &cut, &stories);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
         return Ok(nothing("the summary would be larger than the history"));
@@ -115,11 +115,11 @@ fn nothing(reason: &str) -> Compaction {
     Compaction::Nothing { reason: reason.into() }
 }
 
-fn plan_of(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Plan {
+fn plan_of(inputs: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Plan {
     let mut plan = Plan::default();
     for segment in &cut.segments {
         match segment {
-            TranscriptSegment::Keep(range) => keep(desk, cut, range.clone(), &mut plan),
+            TranscriptSegment::Keep(range) => keep(inputs, cut, range.clone(), &mut plan),
             TranscriptSegment::Fold { fold, range } => {
                 let told = cut.folds.get(*fold).zip(stories.get(*fold));
                 if let Some((fold, story)) = told {
@@ -128,8 +128,8 @@ fn plan_of(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedS
             }
         }
     }
-    plan.estimated_tokens = plan_tokens(&plan, desk.transcript);
-    plan.extras.details = details(desk, cut, stories);
+    plan.estimated_tokens = plan_tokens(&plan, inputs.transcript);
+    plan.extras.details = details(inputs, cut, stories);
     plan.extras.notes = stories
         .iter()
         .flat_map(|story| &story.notes)
@@ -156,35 +156,40 @@ fn insert_summary(
 }
 
 /// Stores the originals of results that the compaction cuts permanently.
-async fn store_originals(desk: &LegacyCompaction<'_>, cut: &CompactionCut) {
-    let guard = &desk.settings.tool_results;
-    let cut_for_good =
-        cut.kept_entries(desk.transcript).filter(|entry| cut.caps.limit_for(desk, entry).is_some());
+async fn store_originals(inputs: &LegacyCompaction<'_>, cut: &CompactionCut) {
+    let guard = &inputs.settings.tool_results;
+    let cut_for_good = cut
+        .kept_entries(inputs.transcript)
+        .filter(|entry| cut.caps.limit_for(inputs, entry).is_some());
     let large = cut_for_good.filter(|entry| tool_result_guard::needs_stored_original(entry, guard));
-    desk.memory.store_originals(desk.host, &desk.request.session, large).await;
+    inputs.memory.store_originals(inputs.host, &inputs.request.session, large).await;
 }
 
 /// Keeps a range with its results cut to their caps.
 fn keep(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     cut: &CompactionCut,
     range: std::ops::Range<u64>,
     plan: &mut Plan,
 ) {
-    keep_with_cut_results(plan, desk.transcript, range, |entry| {
-        let cap_chars = cut.caps.limit_for(desk, entry)?;
-        let handle = desk.memory.blob_handle(&desk.request.session, entry.id());
-        let guard = &desk.settings.tool_results;
+    keep_with_cut_results(plan, inputs.transcript, range, |entry| {
+        let cap_chars = cut.caps.limit_for(inputs, entry)?;
+        let handle = inputs.memory.blob_handle(&inputs.request.session, entry.id());
+        let guard = &inputs.settings.tool_results;
         let shown = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
         (shown.tokens() < entry.tokens()).then_some(shown)
     });
 }
 
 /// Details stored with the compaction and read back by the next one.
-fn details(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Value {
+fn details(
+    inputs: &LegacyCompaction<'_>,
+    cut: &CompactionCut,
+    stories: &[CheckedSummary],
+) -> Value {
     let mut ledger = FileLedger::default();
     for fold in &cut.folds {
-        ledger.add_history(desk.transcript, fold.history.gaps());
+        ledger.add_history(inputs.transcript, fold.history.gaps());
     }
     let mut identifiers: Vec<&String> = Vec::new();
     for identifier in stories.iter().rev().flat_map(|story| &story.identifiers) {

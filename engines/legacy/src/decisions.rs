@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::{Entry, Host, LogLevel, SessionRef, Transcript, capability};
-use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
 

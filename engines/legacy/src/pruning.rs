@@ -2,8 +2,7 @@
 //! expired.
 //!
 //! Pruning before that would invalidate the cached prefix. Decisions are stored and replayed in
-//! every later
-//! request, whatever the mode. Images of old turns are replaced at once.
+//! every later request, whatever the mode. Images of old turns are replaced at once.
 //!
 //! ```text
 //!  first user message … third-last assistant message … end

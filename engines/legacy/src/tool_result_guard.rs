@@ -1,10 +1,8 @@
 //! Layer 2, the tool-result guard: limits single results, and all results together.
 //!
 //! The session keeps every original under its entry id, which the notice names; large ones can also
-//! be stored as
-//! blobs. A cut depends only on the entry, the settings and the window, so its bytes never change.
-//! A result that the
-//! aggregate rule has cut stays cut.
+//! be stored as blobs. A cut depends only on the entry, the settings and the window, so its bytes
+//! never change. A result that the aggregate rule has cut stays cut.
 
 mod blocks;
 

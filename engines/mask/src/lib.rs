@@ -1,8 +1,7 @@
 //! The `mask` engine: replaces old tool results by one line each; calls and thinking stay.
 //!
 //! Under pressure it keeps fewer results, then drops the oldest whole turns like the `window`
-//! engine. A
-//! masked result keeps its bytes.
+//! engine. A masked result keeps its bytes.
 
 mod results;
 mod settings;
@@ -14,7 +13,8 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::sliding_window::{EntrySelection, SessionMap, SlidingWindow};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow};
 
 use results::ResultMasks;
 pub use settings::Settings;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 
 use crate::{LAYER, Settings};
 

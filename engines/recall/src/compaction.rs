@@ -1,8 +1,7 @@
 //! Compaction on request: the layout for a smaller budget becomes permanent.
 //!
 //! Rules and names become the summary, found entries keep their position, and the newest entries
-//! follow.
-//! The next epoch parses the rules from the summary.
+//! follow. The next epoch parses the rules from the summary.
 
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, Entry, EntryKind, Plan, Role, Transcript,

@@ -1,8 +1,7 @@
 //! The inverted index: maps terms to slices and scores slices for a query (BM25).
 //!
 //! Postings are append-only delta-coded bytes: adding a slice costs its length, and a hundred
-//! thousand entries take
-//! tens of megabytes.
+//! thousand entries take tens of megabytes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -6,10 +6,8 @@
 //! ```
 //!
 //! Everything before the newest entries is computed when the window moves and then constant until
-//! the
-//! budget is used up or a rule is replaced. Notes for later prompts are inserted directly before
-//! the prompt,
-//! after the cached prefix.
+//! the budget is used up or a rule is replaced. Notes for later prompts are inserted directly
+//! before the prompt, after the cached prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,10 +1,8 @@
 //! The `recall` engine: indexes a session and retrieves earlier entries that the prompt needs.
 //!
 //! Ingest adds every entry to an index, a ledger of names and a list of the user's rules. While the
-//! history fits, it is
-//! sent unchanged. Otherwise the model sees the rules, the names, the newest entries with old
-//! results as lines, and
-//! the search results for the prompt. No model is called.
+//! history fits, it is sent unchanged. Otherwise the model sees the rules, the names, the newest
+//! entries with old results as lines, and the search results for the prompt. No model is called.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,8 +37,8 @@ use ctxhost_engine_api::{
     IngestReply, IngestRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
     Transcript,
 };
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 
 use layout::RequestLayout;

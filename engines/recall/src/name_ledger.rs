@@ -1,8 +1,7 @@
 //! The ledger of names: the names of a session, how they were used, and which ones to repeat.
 //!
 //! The weight of a name grows with frequency and recency. Mentions by the user, the model or a call
-//! count more than
-//! printed ones.
+//! count more than printed ones.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,9 @@
 //! Ranks the slices of a session for a query.
 //!
 //! A slice scores by its own terms, by its best neighbour and by the best of its segment, because
-//! an answer is often
-//! next to the words of the question. The score is divided by the root of the size, so that short
-//! slices leave room for
-//! more. User messages count twice, because only the user can repeat them.
+//! an answer is often next to the words of the question. The score is divided by the root of the
+//! size, so that short slices leave room for more. User messages count twice, because only the user
+//! can repeat them.
 
 use std::collections::{HashMap, HashSet};
 

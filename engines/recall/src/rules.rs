@@ -1,8 +1,7 @@
 //! The user's rules and preferences, valid until replaced.
 //!
 //! A sentence is a rule if it contains a cue (always, never, from now on, I prefer). A later rule
-//! about the same
-//! subject replaces the earlier one, which is then neither pinned nor retrieved.
+//! about the same subject replaces the earlier one, which is then neither pinned nor retrieved.
 
 use std::sync::LazyLock;
 

@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::replacement::EntryReplacement;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::Value;
 

@@ -1,8 +1,7 @@
 //! Terms of a text: the keys of the index.
 //!
 //! A term is the hash of a lower-case word without common English suffixes. `parseHttp_body` gives
-//! its parts and
-//! itself. Scripts without spaces give pairs of characters.
+//! its parts and itself. Scripts without spaces give pairs of characters.
 
 use ctxhost_engine_kit::hash;
 

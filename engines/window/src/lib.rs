@@ -1,8 +1,7 @@
 //! The `window` engine: keeps pinned entries and the newest whole turns that fit.
 //!
 //! It reads no text and calls no model. A call is never separated from its results, and the newest
-//! user
-//! message and frame always stay. Moves are rare because each frees [`Settings::slack_share`].
+//! user message and frame always stay. Moves are rare because each frees [`Settings::slack_share`].
 
 mod settings;
 
@@ -13,7 +12,8 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::sliding_window::{SessionMap, SlidingRule, SlidingWindow};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::sliding_window::{SlidingRule, SlidingWindow};
 
 pub use settings::Settings;
 

@@ -22,6 +22,7 @@ pub fn shorten_arguments(
     for block in message.get_mut("content")?.as_array_mut()? {
         let is_call = block.get("type").and_then(Value::as_str) == Some("toolCall");
         let Some(arguments) = block.get_mut("arguments").filter(|_| is_call) else { continue };
+        // Shortening small arguments would change cached bytes for nothing.
         if weighted_chars(&arguments.to_string()) > over_chars {
             shortened += shorten(arguments, &cut);
         }

@@ -26,15 +26,17 @@ pub fn open_failures<'a>(
     transcript: &'a Transcript,
     ranges: &[Range<u64>],
 ) -> Vec<OpenFailure<'a>> {
-    let mut asked = HashMap::new();
+    let mut calls_by_id = HashMap::new();
     let mut open: Vec<OpenFailure<'a>> = Vec::new();
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
+        // Call ids may repeat in later turns, so only the calls of the current frame count.
         if entry.is_cut_point() {
             let calls = entry.tool_calls().into_iter();
-            asked = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
+            calls_by_id = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
         }
         let Some(result) = entry.tool_result() else { continue };
-        let Some(call) = asked.get(result.call_id.as_ref()) else { continue };
+        let Some(call) = calls_by_id.get(result.call_id.as_ref()) else { continue };
+        // The same call was tried again: only its newest outcome counts.
         open.retain(|earlier| earlier.call != *call);
         if entry.has(Flags::ERROR) {
             open.push(OpenFailure { call: call.clone(), result: entry });
@@ -46,6 +48,7 @@ pub fn open_failures<'a>(
 /// Renders a failure on one line: the call, its exit code if known, and at most `limit_chars`
 /// weighted characters of redacted output.
 pub fn render_failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
+    // A bare `failed` repeats the heading under which failures are listed.
     let status = failure_status(result).filter(|status| status != "failed");
     failure(call, status.as_deref(), result.text(), limit_chars)
 }
@@ -75,9 +78,9 @@ mod tests {
         talk.result("c", "bash", "ok").failure("d", "bash", "second");
         let transcript = talk.transcript();
         let open = open_failures(&transcript, &[0..talk.len()]);
-        let told: Vec<_> =
+        let lines: Vec<_> =
             open.iter().map(|open| (open.call.as_str(), open.result.text())).collect();
-        assert_eq!(told, [("bash lint", "second")]);
+        assert_eq!(lines, [("bash lint", "second")]);
         assert_eq!(open_failures(&transcript, &[0..4]).len(), 2);
     }
 

@@ -16,7 +16,7 @@ const ARGUMENT_CHARS: u64 = 100;
 /// The end of an output that is searched for an exit code, in weighted characters.
 const EXIT_CODE_CHARS: u64 = 400;
 
-/// Arguments that describe a call, in the order of a line.
+// Argument names differ between agents. A line lists patterns, then commands, then places.
 const PATTERNS: [&str; 3] = ["pattern", "query", "regex"];
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PLACES: [&str; 4] = ["path", "file_path", "filePath", "url"];
@@ -27,9 +27,9 @@ static EXIT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// `[old output left out: bash cargo test -> exit code 101, 48 lines, 12,408 chars]`
 pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
-    let asked = asked(transcript, entry);
+    let call = call(transcript, entry);
     if is_repeated {
-        return format!("[old output left out: {asked}; the same was printed again later]");
+        return format!("[old output left out: {call}; the same was printed again later]");
     }
     let text = entry.text();
     let lines = text.lines().count();
@@ -38,16 +38,17 @@ pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeate
     let image = if entry.has(Flags::IMAGES) { ", with an image" } else { "" };
     let outcome = outcome(entry);
     format!(
-        "[old output left out: {asked} -> {outcome}, {} line{plural}, {chars} chars{image}]",
+        "[old output left out: {call} -> {outcome}, {} line{plural}, {chars} chars{image}]",
         group_thousands(lines as u64)
     )
 }
 
 /// The tool and its arguments.
-fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
+fn call(transcript: &Transcript, entry: &Entry<'_>) -> String {
     let tool = || entry.tool_result().map(|result| result.tool.into_owned());
     match find_call(transcript, entry) {
         Some(call) => describe_call(&call),
+        // The call was compacted or never recorded; the result still names its tool.
         None => tool().filter(|tool| !tool.is_empty()).unwrap_or_else(|| "a tool".into()),
     }
 }
@@ -82,11 +83,12 @@ pub fn has_failed(entry: &Entry<'_>) -> bool {
 
 /// How a call or command failed: `exit 101`, `failed`, `cancelled`; `None` if it did not.
 pub fn failure_status(entry: &Entry<'_>) -> Option<String> {
-    let noted = ExitDetails::of(entry);
-    let code = noted.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
+    let details = ExitDetails::of(entry);
+    // Structured details are more reliable than the text.
+    let code = details.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
     match code.filter(|code| code != "0") {
         Some(code) => Some(format!("exit {code}")),
-        None if noted.is_cancelled() => Some("cancelled".into()),
+        None if details.is_cancelled() => Some("cancelled".into()),
         None if entry.has(Flags::ERROR) => Some("failed".into()),
         None => None,
     }
@@ -106,6 +108,7 @@ impl ExitDetails {
     fn of(entry: &Entry<'_>) -> ExitDetails {
         let outer: ExitDetails = serde_json::from_str(entry.raw()).unwrap_or_default();
         let inner = outer.details.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        // Pi nests the fields in `details`; its bash entries have them at the top level.
         inner.unwrap_or(outer)
     }
 
@@ -130,6 +133,7 @@ fn outcome(entry: &Entry<'_>) -> String {
 }
 
 fn exit_code<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    // Shell tools append the exit code; searching the whole output would match quoted text.
     let end = suffix(entry.text(), EXIT_CODE_CHARS, 1);
     let found = EXIT_CODE.as_ref()?.captures_iter(end).last()?;
     found.get(1).map(|code| code.as_str())

@@ -7,7 +7,7 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use crate::caps::fair_cap;
-use crate::summary::escape_tag;
+use crate::summary::envelope::escape_tag;
 use crate::text::{clip, one_line, prefix};
 
 /// A mark before the text of a line: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]` starts

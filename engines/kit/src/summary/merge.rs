@@ -1,7 +1,6 @@
 //! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
-use super::SummarySections;
-use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS};
+use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
 
@@ -26,19 +25,22 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
 
 /// Marks the tasks of an earlier summary and drops those that are marked already.
 fn aged(todos: Vec<String>) -> Vec<String> {
+    // A task that was not mentioned since the last summary is done or given up: repeating a finished
+    // task costs more than losing a hint.
     let fresh = todos.into_iter().filter(|line| !line.starts_with(EARLIER));
     fresh.map(|line| format!("{EARLIER}{line}")).collect()
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
-    let meaning = |line: &String| LineWords::new(line.strip_prefix(EARLIER).unwrap_or(line));
-    let said: Vec<LineWords> = newer.iter().map(meaning).collect();
+    let words_of = |line: &String| LineWords::new(line.strip_prefix(EARLIER).unwrap_or(line));
+    let newer_words: Vec<LineWords> = newer.iter().map(words_of).collect();
     older.retain(|line| {
-        let told = meaning(line);
-        !newer.contains(line) && !said.iter().any(|known| known.is_similar(&told))
+        let words = words_of(line);
+        !newer.contains(line) && !newer_words.iter().any(|known| known.is_similar(&words))
     });
     older.extend(newer);
     let mut lines = keep_newest_unique(older);
+    // The newest lines are at the end.
     lines.split_off(lines.len().saturating_sub(max))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use serde::{Deserialize, Serialize};
 
-use super::{NONE, list_chars, render_bullets};
+use super::bullets::{NONE, list_chars, render_bullets};
 
 /// A section of a template.
 #[derive(Clone, Copy, Debug)]
@@ -136,11 +136,11 @@ impl SummaryTemplate {
             sections.filter(move |section| outline.lines(section.heading).len() > least)
         };
         let size = |section: &&SectionSpec| list_chars(outline.lines(section.heading));
-        let told = of(LineRetention::OldestFirst, 0).chain(of(LineRetention::Files, 0));
+        let oldest_first = of(LineRetention::OldestFirst, 0).chain(of(LineRetention::Files, 0));
         let rest = of(LineRetention::KeepFirst, 1)
             .chain(of(LineRetention::ReplaceAll, 0))
             .chain(of(LineRetention::DropLast, 0));
-        told.max_by_key(size).or_else(|| rest.into_iter().next())
+        oldest_first.max_by_key(size).or_else(|| rest.into_iter().next())
     }
 
     /// The heading of a line: `## 9. Next step`, `9. Optional Next Step:`, `**Next Step**`.

@@ -2,9 +2,10 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
+use super::bullets::{NONE, list_chars, render_bullets};
+use super::envelope::is_markup;
 use super::requests::is_answered_line;
-use super::wrap::is_markup;
-use super::{NONE, list_chars, render_bullets, similarity};
+use super::similarity;
 
 /// The headings in order.
 pub const HEADINGS: [&str; 5] = [
@@ -53,7 +54,7 @@ impl SummarySections {
     /// Parses the sections of a summary, including those with other headings.
     pub fn parse(text: &str) -> Self {
         let mut sections = SummarySections::default();
-        let mut place = SectionKind::Decisions;
+        let mut kind = SectionKind::Decisions;
         let mut skipped_tag = None;
         for line in text.lines().map(str::trim) {
             if let Some(tag) = &skipped_tag {
@@ -65,9 +66,9 @@ impl SummarySections {
             } else if is_markup(line) {
                 continue;
             } else if line.starts_with('#') {
-                place = SectionKind::from_heading(line);
+                kind = SectionKind::from_heading(line);
             } else {
-                sections.take(place, line);
+                sections.take(kind, line);
             }
         }
         sections
@@ -94,8 +95,8 @@ impl SummarySections {
     /// `limit_chars` weighted characters. The newest request and the identifiers go last.
     pub fn fit(&mut self, limit_chars: u64) {
         while weighted_chars(&self.render()) > limit_chars {
-            let told = [&mut self.decisions, &mut self.todos, &mut self.constraints];
-            let longest = told.into_iter().max_by_key(|lines| list_chars(lines));
+            let lists = [&mut self.decisions, &mut self.todos, &mut self.constraints];
+            let longest = lists.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
                 Some(lines) => drop(lines.remove(0)),
                 None if self.requests.len() > 1 => drop(self.requests.pop()),
@@ -109,14 +110,14 @@ impl SummarySections {
         [&self.decisions, &self.todos, &self.constraints, &self.requests, &self.identifiers]
     }
 
-    fn take(&mut self, place: SectionKind, line: &str) {
+    fn take(&mut self, kind: SectionKind, line: &str) {
         let line =
             line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
         let is_table = line.starts_with('|') || line.starts_with("```");
         if line.is_empty() || line == NONE || is_table || is_markup(line) {
             return;
         }
-        let list = match place {
+        let list = match kind {
             SectionKind::Decisions => &mut self.decisions,
             SectionKind::Todos => &mut self.todos,
             SectionKind::Constraints => &mut self.constraints,

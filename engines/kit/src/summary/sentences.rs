@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::wrap::is_markup;
+use super::envelope::is_markup;
 use crate::text::one_line;
 
 /// Minimum length of a sentence, in weighted characters.

@@ -11,8 +11,7 @@ use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::IMAGE;
-use ctxhost_engine_kit::text::{clip, one_line, prefix};
+use ctxhost_engine_kit::text::{IMAGE, clip, one_line, prefix};
 
 use super::cut::SummaryTask;
 use super::workspace;

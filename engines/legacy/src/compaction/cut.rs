@@ -117,22 +117,26 @@ pub(crate) struct ResultCaps {
 
 impl ResultCaps {
     /// The limit of one result; `None` if it is not cut.
-    pub(crate) fn limit_for(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> Option<u64> {
+    pub(crate) fn limit_for(
+        &self,
+        inputs: &LegacyCompaction<'_>,
+        entry: &Entry<'_>,
+    ) -> Option<u64> {
         if entry.role() != Role::Tool {
             return None;
         }
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
         // The cut of the aggregate rule becomes permanent, with the same bytes.
-        let reduced = desk.memory.reduced_limit(&desk.request.session, entry.id());
+        let reduced = inputs.memory.reduced_limit(&inputs.request.session, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
         let pressed = self.emergency.unwrap_or(u64::MAX);
         let chars = self.single.min(frame).min(reduced).min(pressed);
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
-    fn tokens(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
-        match self.limit_for(desk, entry).filter(|_| !entry.has(Flags::IMAGES)) {
+    fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
+        match self.limit_for(inputs, entry).filter(|_| !entry.has(Flags::IMAGES)) {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
             None => entry.tokens(),
         }
@@ -141,8 +145,8 @@ impl ResultCaps {
 
 /// Chooses the longest tail with which the transcript falls below the target; `None` without
 /// history before the cut if the transcript already fits.
-pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
-    let LegacyCompaction { transcript, request, settings, .. } = desk;
+pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+    let LegacyCompaction { transcript, request, settings, .. } = inputs;
     let aim = CutTarget::for_attempt(
         request.budget,
         request.attempt,
@@ -151,7 +155,7 @@ pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     );
     let is_pressed = transcript.total_tokens() > aim.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
-        let cut = filled(desk, &aim, aim.keep_tokens >> halving);
+        let cut = filled(inputs, &aim, aim.keep_tokens >> halving);
         if !is_pressed {
             return Some(cut).filter(|cut| !cut.folds.is_empty());
         }
@@ -161,8 +165,8 @@ pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     }
     let pressed = |min_fold_tokens| {
         let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(desk, newest, &CutTarget { min_fold_tokens, ..aim });
-        cut.squeeze(desk, aim.target_tokens);
+        let mut cut = at(inputs, newest, &CutTarget { min_fold_tokens, ..aim });
+        cut.squeeze(inputs, aim.target_tokens);
         cut
     };
     let mut cut = pressed(aim.min_fold_tokens);
@@ -174,13 +178,13 @@ pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
 }
 
 /// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
-fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
+fn filled(inputs: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
     let tail = |keep_tokens| {
         let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
-        tail::newest_within(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
+        tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
     };
     let shortest = tail(keep_tokens);
-    let cut = at(desk, shortest.clone(), aim);
+    let cut = at(inputs, shortest.clone(), aim);
     let ledger_chars: u64 = cut.folds.iter().map(|fold| fold.ledger_chars).sum();
     let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
     let missing = aim.floor_tokens.saturating_sub(used_tokens);
@@ -190,10 +194,12 @@ fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> Com
     let mut longer = tail(keep_tokens + missing);
     if longer == shortest && longer.start > 0 {
         // The frame before it has no result to cut, so it stays whole if it fits.
-        longer =
-            TranscriptTail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
+        longer = TranscriptTail {
+            start: inputs.transcript.cut_at_or_before(longer.start - 1),
+            cut: None,
+        };
     }
-    let longer = at(desk, longer, aim);
+    let longer = at(inputs, longer, aim);
     let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
     if fits { longer } else { cut }
 }
@@ -247,8 +253,8 @@ impl CutTarget {
     }
 }
 
-fn at(desk: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> CompactionCut {
-    let transcript = desk.transcript;
+fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> CompactionCut {
+    let transcript = inputs.transcript;
     let kept = protected_before(transcript, tail.start);
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
@@ -262,7 +268,7 @@ fn at(desk: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> Com
     }
     share_out(transcript, aim, &mut folds);
     let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, emergency: None };
-    CompactionCut::new(desk, folds, caps)
+    CompactionCut::new(inputs, folds, caps)
 }
 
 /// Divides the room for summaries in proportion to their histories. A summary takes at most the
@@ -291,11 +297,11 @@ fn share_out(transcript: &Transcript, aim: &CutTarget, folds: &mut [SummaryTask]
 
 impl CompactionCut {
     fn new(
-        desk: &LegacyCompaction<'_>,
+        inputs: &LegacyCompaction<'_>,
         folds: Vec<SummaryTask>,
         caps: ResultCaps,
     ) -> CompactionCut {
-        let transcript = desk.transcript;
+        let transcript = inputs.transcript;
         let mut segments: Vec<TranscriptSegment> = folds
             .iter()
             .enumerate()
@@ -309,7 +315,7 @@ impl CompactionCut {
         segments.sort_by_key(|segment| segment.range().start);
         let mut cut = CompactionCut { segments, folds, kept_tokens: 0, caps };
         cut.kept_tokens =
-            cut.kept_entries(transcript).map(|entry| cut.caps.tokens(desk, &entry)).sum();
+            cut.kept_entries(transcript).map(|entry| cut.caps.tokens(inputs, &entry)).sum();
         cut
     }
 
@@ -320,11 +326,11 @@ impl CompactionCut {
 
     /// Cuts results in the kept entries, then shrinks the summaries, until the target is met or
     /// nothing can shrink.
-    fn squeeze(&mut self, desk: &LegacyCompaction<'_>, target_tokens: u64) {
+    fn squeeze(&mut self, inputs: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
         }
-        let transcript = desk.transcript;
+        let transcript = inputs.transcript;
         let kept =
             self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
         let kept = kept.map(TranscriptSegment::range);
@@ -332,7 +338,7 @@ impl CompactionCut {
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
         self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
         self.kept_tokens =
-            self.kept_entries(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
+            self.kept_entries(transcript).map(|entry| self.caps.tokens(inputs, &entry)).sum();
         // The ledger repeats exact names, so the sections shrink first. The summary of the current
         // turn shrinks before the other one, which has the requests.
         for shed in [SummaryTask::shed_sections, SummaryTask::shed_ledger] {

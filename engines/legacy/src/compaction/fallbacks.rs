@@ -28,45 +28,47 @@ pub(super) struct SummaryInput {
 impl SummaryInput {
     /// The input for a summary; in the last attempt older groups are summarised extractively first.
     pub(super) fn from_fold(
-        desk: &LegacyCompaction<'_>,
+        inputs: &LegacyCompaction<'_>,
         fold: &SummaryTask,
         carried: Option<&SummarySections>,
     ) -> SummaryInput {
-        let mut frames = unsummarised_groups(desk.transcript, fold);
+        let mut frames = unsummarised_groups(inputs.transcript, fold);
         let mut older = carried.cloned();
-        if desk.request.attempt >= LAST_TRY {
-            let settings = &desk.settings.compaction;
-            let budget = share_of(desk.request.model.window_tokens, settings.history_share);
+        if inputs.request.attempt >= LAST_TRY {
+            let settings = &inputs.settings.compaction;
+            let budget = share_of(inputs.request.model.window_tokens, settings.history_share);
             let pruned = prune_oldest(&frames, budget, settings.parts);
             let rest = frames.split_off(pruned.groups);
-            let told = extracted(desk, &frames);
+            let told = extracted(inputs, &frames);
             older = Some(older.map_or(told.clone(), |older| merge(older, told)));
             frames = rest;
         }
         let previous = older.filter(|sections| *sections != SummarySections::default());
-        let previous = previous.map(|sections| desk.anonymised(&sections.render()).into_owned());
+        let previous = previous.map(|sections| inputs.anonymised(&sections.render()).into_owned());
         SummaryInput { previous, frames }
     }
 }
 
 /// Tries the fallbacks in order.
 pub(super) async fn summarise_with_fallbacks(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     material: &SummaryInput,
     frame: &PromptTemplate,
 ) -> Result<ModelSummary> {
-    let everything = PartSummariser::new(desk, &material.frames);
+    let everything = PartSummariser::new(inputs, &material.frames);
     let error = match everything.summarise(material.previous.as_deref(), frame).await {
         Ok(told) => return Ok(told),
         Err(error) if is_final(&error) => return Err(error),
         Err(error) => error,
     };
-    let window_tokens = desk.request.model.window_tokens;
-    let settings = &desk.settings.compaction;
+    let window_tokens = inputs.request.model.window_tokens;
+    let settings = &inputs.settings.compaction;
     let (fine, omitted) =
-        split_off_oversized(desk.transcript, &material.frames, window_tokens, settings);
+        split_off_oversized(inputs.transcript, &material.frames, window_tokens, settings);
     if !omitted.is_empty() && !fine.is_empty() {
-        match PartSummariser::new(desk, &fine).summarise(material.previous.as_deref(), frame).await
+        match PartSummariser::new(inputs, &fine)
+            .summarise(material.previous.as_deref(), frame)
+            .await
         {
             Ok(told) => return Ok(told.with_notes(omitted)),
             Err(error) if is_final(&error) => return Err(error),
@@ -78,7 +80,7 @@ pub(super) async fn summarise_with_fallbacks(
 
 /// Summarises parts one by one and merges them.
 struct PartSummariser<'a> {
-    desk: &'a LegacyCompaction<'a>,
+    inputs: &'a LegacyCompaction<'a>,
     parts: Vec<Vec<&'a [MessageGroup]>>,
     chunks: usize,
     done: AtomicUsize,
@@ -94,11 +96,11 @@ struct PartProgress {
 }
 
 impl<'a> PartSummariser<'a> {
-    fn new(desk: &'a LegacyCompaction<'a>, frames: &'a [MessageGroup]) -> Self {
-        let window_tokens = desk.request.model.window_tokens;
-        let parts = divide_into_parts(frames, window_tokens, &desk.settings.compaction);
+    fn new(inputs: &'a LegacyCompaction<'a>, frames: &'a [MessageGroup]) -> Self {
+        let window_tokens = inputs.request.model.window_tokens;
+        let parts = divide_into_parts(frames, window_tokens, &inputs.settings.compaction);
         PartSummariser {
-            desk,
+            inputs,
             chunks: parts.iter().map(Vec::len).sum(),
             done: AtomicUsize::new(0),
             told: Mutex::new(vec![PartProgress::default(); parts.len()]),
@@ -113,7 +115,7 @@ impl<'a> PartSummariser<'a> {
     ) -> Result<ModelSummary> {
         let part = |at| self.summarise_part(at, previous.filter(|_| at == 0), frame);
         let mut told = Vec::new();
-        if self.desk.settings.compaction.parallel_parts {
+        if self.inputs.settings.compaction.parallel_parts {
             told = try_join_all((0..self.parts.len()).map(part)).await?;
         } else {
             for at in 0..self.parts.len() {
@@ -138,12 +140,12 @@ impl<'a> PartSummariser<'a> {
         let mut last = Err(EngineError::failed("a part holds no message"));
         for (chunk_at, chunk) in self.parts.get(at).into_iter().flatten().enumerate() {
             self.report();
-            let text = render_groups(self.desk, chunk);
+            let text = render_groups(self.inputs, chunk);
             let request = match self.chunks {
                 1 => frame.whole_request(&text, so_far.as_deref()),
                 _ => frame.part_request(&text, so_far.as_deref()),
             };
-            let told = request_with_retries(self.desk, request, &self.name_of(chunk)).await?;
+            let told = request_with_retries(self.inputs, request, &self.name_of(chunk)).await?;
             so_far = Some(told.text.clone());
             self.record(at, PartProgress { summary: Some(told.clone()), chunks: chunk_at + 1 });
             last = Ok(told);
@@ -161,12 +163,12 @@ impl<'a> PartSummariser<'a> {
                 time_range_ms: self.time_range_ms(chunks),
             })
             .collect();
-        request_with_retries(self.desk, frame.merge_request(&parts), "merge").await
+        request_with_retries(self.inputs, frame.merge_request(&parts), "merge").await
     }
 
     /// Time of the first and the last entry of a part.
     fn time_range_ms(&self, chunks: &[&[MessageGroup]]) -> Option<(i64, i64)> {
-        let written = |seq| self.desk.transcript.get(seq).map(|entry| entry.timestamp_ms());
+        let written = |seq| self.inputs.transcript.get(seq).map(|entry| entry.timestamp_ms());
         let first = chunks.first()?.first()?.range.start;
         let last = chunks.last()?.last()?.range.end.checked_sub(1)?;
         written(first).zip(written(last)).filter(|(from, until)| *from > 0 && *until > 0)
@@ -182,10 +184,10 @@ impl<'a> PartSummariser<'a> {
                 sections = merge(sections, SummarySections::parse(&told.text));
             }
             for chunk in chunks.get(part.chunks..).unwrap_or(&[]) {
-                sections = merge(sections, extracted(self.desk, chunk));
+                sections = merge(sections, extracted(self.inputs, chunk));
             }
         }
-        let text = self.desk.anonymised(&sections.render()).into_owned();
+        let text = self.inputs.anonymised(&sections.render()).into_owned();
         let note = partial_note(self.done.load(Ordering::Relaxed), self.chunks);
         Some(ModelSummary { text, model, notes: vec![note] })
     }
@@ -202,19 +204,19 @@ impl<'a> PartSummariser<'a> {
         let done = self.done.load(Ordering::Relaxed);
         let permille = u32::try_from(done * 1_000 / (self.chunks + 1)).unwrap_or(1_000);
         let note = format!("summary {} of {}", done + 1, self.chunks.max(done + 1));
-        self.desk.host.progress(self.desk.request.call, permille, &note);
+        self.inputs.host.progress(self.inputs.request.call, permille, &note);
     }
 
     /// Name of a chunk: the id of its first entry.
     fn name_of(&self, chunk: &[MessageGroup]) -> String {
-        let first = chunk.first().and_then(|group| self.desk.transcript.get(group.range.start));
+        let first = chunk.first().and_then(|group| self.inputs.transcript.get(group.range.start));
         first.map_or_else(String::new, |entry| entry.id().to_owned())
     }
 }
 
-fn extracted(desk: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> SummarySections {
+fn extracted(inputs: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> SummarySections {
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
-    extract_sections(&message_excerpts(desk.transcript, &ranges))
+    extract_sections(&message_excerpts(inputs.transcript, &ranges))
 }
 
 fn partial_note(done: usize, count: usize) -> String {

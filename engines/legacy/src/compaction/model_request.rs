@@ -49,11 +49,11 @@ fn may_pass(error: &EngineError) -> bool {
 /// Sends the request, with retries after temporary failures. `name` seeds the jitter, so that the
 /// pauses of parts differ but are the same in every run.
 pub(super) async fn request_with_retries(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     request: CompletionRequest,
     name: &str,
 ) -> Result<ModelSummary> {
-    let LegacyCompaction { host, settings, request: call, .. } = desk;
+    let LegacyCompaction { host, settings, request: call, .. } = inputs;
     let settings = &settings.compaction;
     let input_chars = weighted_chars(&request.prompt);
     let tries = settings.request_tries.max(1);

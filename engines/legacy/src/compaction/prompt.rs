@@ -154,12 +154,14 @@ impl PromptTemplate {
 }
 
 /// Renders groups as text, anonymised under the policy `anonymize`.
-pub(crate) fn render_groups(desk: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
+pub(crate) fn render_groups(inputs: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
     let excerpts = ExcerptLimits {
         message_chars: u64::MAX,
-        result_chars: desk.settings.compaction.prompt_result_chars,
+        result_chars: inputs.settings.compaction.prompt_result_chars,
         argument_chars: ARGUMENT_CHARS,
     };
-    desk.anonymised(&prompt::render_conversation(desk.transcript, &ranges, &excerpts)).into_owned()
+    inputs
+        .anonymised(&prompt::render_conversation(inputs.transcript, &ranges, &excerpts))
+        .into_owned()
 }

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
-use ctxhost_engine_kit::dialogue;
+use ctxhost_engine_kit::dialogue::{has_dialogue, is_assent};
 use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
-    ExcerptRole, MessageExcerpt, SummarySections, extract_sections_before, is_assent, merge,
+    ExcerptRole, MessageExcerpt, SummarySections, extract_sections_before, merge,
     merge_earlier_summaries, message_excerpts,
 };
 use ctxhost_engine_kit::text::cap_with_marker;
@@ -47,18 +47,18 @@ pub(crate) struct CheckedSummary {
 /// Writes a summary. If the quality guard refuses it, an extractive summary replaces it if the
 /// conversation must shrink; otherwise the compaction fails.
 pub(crate) async fn summarise_fold(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     fold: &SummaryTask,
 ) -> Result<CheckedSummary> {
-    let teller = FoldSummariser::new(desk, fold);
+    let teller = FoldSummariser::new(inputs, fold);
     let mut notes = Vec::new();
     if teller.wants_model() {
-        match attempt(desk.host, teller.summarise_with_model()).await? {
+        match attempt(inputs.host, teller.summarise_with_model()).await? {
             Ok(Ok(story)) => return Ok(story),
-            Ok(Err(reasons)) if !desk.is_over_target() => return Err(refused(&reasons)),
+            Ok(Err(reasons)) if !inputs.is_over_target() => return Err(refused(&reasons)),
             Ok(Err(reasons)) => {
                 let note = replaced(&reasons);
-                desk.host.log(LogLevel::Warn, &note);
+                inputs.host.log(LogLevel::Warn, &note);
                 notes.push(note);
             }
             Err(error) => notes.push(failure_note(&error)),
@@ -68,7 +68,7 @@ pub(crate) async fn summarise_fold(
 }
 
 struct FoldSummariser<'a> {
-    desk: &'a LegacyCompaction<'a>,
+    inputs: &'a LegacyCompaction<'a>,
     fold: &'a SummaryTask,
     passages: Vec<MessageExcerpt<'a>>,
     carried: Option<SummarySections>,
@@ -78,20 +78,20 @@ struct FoldSummariser<'a> {
 }
 
 impl<'a> FoldSummariser<'a> {
-    fn new(desk: &'a LegacyCompaction<'a>, fold: &'a SummaryTask) -> Self {
+    fn new(inputs: &'a LegacyCompaction<'a>, fold: &'a SummaryTask) -> Self {
         FoldSummariser {
-            desk,
+            inputs,
             fold,
-            passages: message_excerpts(desk.transcript, fold.history.gaps()),
-            carried: merge_earlier_summaries(desk.transcript, fold.history.gaps()),
-            is_answered_later: is_answered_after(desk, fold),
+            passages: message_excerpts(inputs.transcript, fold.history.gaps()),
+            carried: merge_earlier_summaries(inputs.transcript, fold.history.gaps()),
+            is_answered_later: is_answered_after(inputs, fold),
             room_chars: fold.limit_chars.saturating_sub(ENVELOPE_CHARS),
         }
     }
 
     /// Heartbeats and calls without text are not worth a request.
     fn wants_model(&self) -> bool {
-        let LegacyCompaction { host, settings, transcript, .. } = self.desk;
+        let LegacyCompaction { host, settings, transcript, .. } = self.inputs;
         let wanted = settings.compaction.summariser;
         let has = has_model(host);
         if wanted == SummariserChoice::Model && !has {
@@ -99,7 +99,7 @@ impl<'a> FoldSummariser<'a> {
         }
         wanted != SummariserChoice::Extractive
             && has
-            && dialogue::has_dialogue(transcript, self.fold.history.gaps())
+            && has_dialogue(transcript, self.fold.history.gaps())
     }
 
     // --- without a model ---
@@ -114,7 +114,7 @@ impl<'a> FoldSummariser<'a> {
             latest_request: sections
                 .requests
                 .first()
-                .map(|ask| self.desk.anonymised(ask).into_owned()),
+                .map(|ask| self.inputs.anonymised(ask).into_owned()),
             ..SummaryExpectations::default()
         };
         let reasons = check_summary(&text, &expected);
@@ -142,14 +142,14 @@ impl<'a> FoldSummariser<'a> {
 
     /// A summary, or the reasons of the last refusal.
     async fn summarise_with_model(&self) -> Result<Result<CheckedSummary, Vec<String>>> {
-        let settings = &self.desk.settings.compaction;
+        let settings = &self.inputs.settings.compaction;
         let expected = self.expectations();
-        let material = SummaryInput::from_fold(self.desk, self.fold, self.carried.as_ref());
+        let material = SummaryInput::from_fold(self.inputs, self.fold, self.carried.as_ref());
         let mut frame = self.frame();
         let mut reasons = Vec::new();
         for _ in 0..settings.quality_tries() {
             frame.feedback = std::mem::take(&mut reasons);
-            let told = summarise_with_fallbacks(self.desk, &material, &frame).await?;
+            let told = summarise_with_fallbacks(self.inputs, &material, &frame).await?;
             let text = self.finished(&told);
             if settings.quality_guard {
                 reasons = check_summary(&text, &expected);
@@ -165,14 +165,14 @@ impl<'a> FoldSummariser<'a> {
     }
 
     fn frame(&self) -> PromptTemplate {
-        let settings = &self.desk.settings.compaction;
-        let request = self.desk.request;
+        let settings = &self.inputs.settings.compaction;
+        let request = self.inputs.request;
         let focus = request.custom_instructions.as_deref().unwrap_or(&settings.custom_instructions);
         let focus = focus.chars().take(settings.custom_instructions_chars).collect::<String>();
         PromptTemplate {
             model: settings.model.clone(),
             max_output_tokens: share_of(request.reserve_tokens, settings.output_share),
-            focus: self.desk.anonymised(&redact(&focus)).into_owned(),
+            focus: self.inputs.anonymised(&redact(&focus)).into_owned(),
             feedback: Vec::new(),
             session: self.session_to_continue(),
             is_turn_prefix: self.fold.is_turn_prefix,
@@ -184,11 +184,11 @@ impl<'a> FoldSummariser<'a> {
 
     /// The live conversation contains exact names, so `anonymize` forbids it.
     fn session_to_continue(&self) -> String {
-        let settings = &self.desk.settings.compaction;
+        let settings = &self.inputs.settings.compaction;
         let may = settings.reuse_live_prefix
             && !self.fold.is_turn_prefix
             && settings.identifier_policy != IdentifierPolicy::Anonymize;
-        if may { self.desk.request.session.id.clone() } else { String::new() }
+        if may { self.inputs.request.session.id.clone() } else { String::new() }
     }
 
     fn expectations(&self) -> SummaryExpectations {
@@ -196,8 +196,8 @@ impl<'a> FoldSummariser<'a> {
         let latest = asks.map(|ask| ask.text.as_ref()).find(|text| !is_assent(text));
         let sections = self.extracted();
         let open = sections.requests.first();
-        let newest = self.desk.transcript.newest_user_message().map(|entry| redact(entry.text()));
-        let named = |text: Cow<'_, str>| self.desk.anonymised(&text).into_owned();
+        let newest = self.inputs.transcript.newest_user_message().map(|entry| redact(entry.text()));
+        let named = |text: Cow<'_, str>| self.inputs.anonymised(&text).into_owned();
         SummaryExpectations {
             identifiers: self.expected_identifiers(&sections),
             latest_request: latest.map(|ask| named(ask.into())),
@@ -207,7 +207,7 @@ impl<'a> FoldSummariser<'a> {
     }
 
     fn expected_identifiers(&self, sections: &SummarySections) -> Vec<String> {
-        if self.desk.settings.compaction.identifier_policy != IdentifierPolicy::Strict {
+        if self.inputs.settings.compaction.identifier_policy != IdentifierPolicy::Strict {
             return Vec::new();
         }
         let mut identifiers = sections.identifiers.clone();
@@ -231,20 +231,20 @@ impl<'a> FoldSummariser<'a> {
     // --- both ---
 
     fn is_nameless(&self) -> bool {
-        self.desk.settings.compaction.identifier_policy == IdentifierPolicy::Anonymize
+        self.inputs.settings.compaction.identifier_policy == IdentifierPolicy::Anonymize
     }
 
     fn appendix(&self) -> String {
         let limit_chars = share_of(self.room_chars, APPENDIX_SHARE);
-        let settings = &self.desk.settings.compaction;
-        appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
+        let settings = &self.inputs.settings.compaction;
+        appendix::render(self.inputs.transcript, self.fold, settings, limit_chars)
     }
 
     /// Sections, ledger and appendix.
     fn whole(&self, body: &str, appendix: &str) -> String {
         let shown = joined(body, appendix);
         let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
-        self.desk.anonymised(&joined(&joined(body, &blocks), appendix)).into_owned()
+        self.inputs.anonymised(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
     fn body_chars(&self, appendix: &str) -> u64 {
@@ -253,9 +253,9 @@ impl<'a> FoldSummariser<'a> {
 }
 
 /// Whether a final answer follows the history.
-fn is_answered_after(desk: &LegacyCompaction<'_>, fold: &SummaryTask) -> bool {
+fn is_answered_after(inputs: &LegacyCompaction<'_>, fold: &SummaryTask) -> bool {
     let end = fold.history.gaps().last().map_or(0, |gap| gap.end);
-    let later = desk.transcript.range(end..desk.transcript.len() as u64);
+    let later = inputs.transcript.range(end..inputs.transcript.len() as u64);
     let mut answers = later.filter(|entry| entry.role() == Role::Assistant);
     answers.any(|entry| !entry.has(Flags::TOOL_CALLS) && !entry.text().trim().is_empty())
 }

@@ -16,8 +16,7 @@ impl TranscriptCursor {
     /// Returns the unread positions and moves the cursor to the end.
     ///
     /// The range starts at 0 if `transcript` does not continue the one that was read, after a
-    /// compaction or on
-    /// another branch. State by position is then invalid.
+    /// compaction or on another branch. State by position is then invalid.
     pub fn advance(&mut self, transcript: &Transcript) -> Range<u64> {
         let from = if self.continues_in(transcript) { self.len } else { 0 };
         self.epoch = transcript.epoch();

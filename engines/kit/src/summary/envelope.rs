@@ -111,9 +111,9 @@ mod tests {
         assert_eq!(unwrap_summary(&both), "first\n\nsecond");
         // An older version nested its envelopes like this.
         let nested = wrap_summary(&both, &provenance);
-        let told = unwrap_summary(&nested);
-        assert!(told.contains("first") && told.contains("second"), "{told}");
-        assert!(!told.contains("summary"), "{told}");
+        let text = unwrap_summary(&nested);
+        assert!(text.contains("first") && text.contains("second"), "{text}");
+        assert!(!text.contains("summary"), "{text}");
     }
 
     #[test]
