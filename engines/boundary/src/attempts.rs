@@ -3,7 +3,8 @@
 use ctxhost_engine_api::{Entry, EntryKind, Role, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 
-/// A window that is full again after this many answers was not helped. 3 is the published value.
+/// A window that is full again after at most this many answers was not helped.
+// 3 is the published value of the agent that this engine follows.
 const THRASH_ANSWERS: u64 = 3;
 /// Repetitions that count as thrashing. 3 is the published value.
 const THRASH_TIMES: u32 = 3;

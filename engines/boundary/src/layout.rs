@@ -31,12 +31,13 @@ const ACKNOWLEDGEMENT: &str = "I have read the summary and go on from there.";
 
 /// Lower bound of a summary, in weighted characters: nine headings and the task.
 const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// Minimum history as a share of transcript or budget: it saves at least half, and the host
-/// requires 0.05.
+/// Minimum history as a share of transcript or budget.
+// A summary takes at most half of it, and the host refuses a compaction that saves less than 0.05.
 const LEAST_FOLD_SHARE: f64 = 0.1;
 /// Size of the text around the summary, in tokens: fixed sentences, envelope, two entry ids.
 const FRAME_TOKENS: u64 = 200;
-/// Maximum share of the budget for inserted text; the host allows half.
+/// Maximum share of the budget for inserted text.
+// The host refuses more than half; the rest allows for different estimates.
 const INSERT_SHARE: f64 = 0.45;
 /// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;

@@ -17,7 +17,8 @@ use crate::sections::{
 
 /// Length of a line, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// Length of the task and the current work, in weighted characters: they must be understood alone.
+/// Length of the task and the current work, in weighted characters.
+// They are the only lines that must be understood without the others.
 const LONG_LINE_CHARS: u64 = 600;
 
 /// The notes of one range, including its earlier summaries.

@@ -30,14 +30,16 @@ pub(crate) const HEADINGS: [&str; 9] = [
 const NEXT_STEPS: &str = "## Next Steps";
 const FILES: &str = "## Relevant Files";
 
-/// Sections that are only valid when written, so the next summary drops them.
+/// Sections that the next summary drops.
+// They describe the moment of writing and are outdated one compaction later.
 const PASSING: [&str; 2] = ["### In Progress", "### Blocked"];
 
 /// Number of listed failures.
 const MAX_FAILURES: usize = 5;
 /// Length of a line about current work or a failure, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// Weighted characters read of a message; redaction time grows with the length.
+/// Weighted characters read of a message.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 2_000;
 /// Limits of each list of files: a fraction of the summary, and characters.
 const FILE_LIST_PART: u64 = 8;

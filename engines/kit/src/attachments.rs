@@ -21,7 +21,8 @@ const SKILL: &str = "skill";
 const FILE: &str = "file";
 const SUB_AGENTS: &str = "sub-agents";
 
-/// An attachment with less room than this is useless, in weighted characters.
+/// Minimum size of an attachment, in weighted characters.
+// Below it only the tags and a truncation notice would fit.
 const LEAST_CHARS: u64 = 200;
 
 /// Limits of the attachments.

@@ -21,6 +21,7 @@ pub fn result_cap_chars(
     let is_result = |entry: &&Entry<'_>| entry.role() == Role::Tool;
     let results: Vec<u64> = entries.iter().filter(is_result).map(Entry::tokens).collect();
     let all_tokens: u64 = entries.iter().map(Entry::tokens).sum();
+    // Only results can be cut; everything else takes its full size.
     let rest_tokens = all_tokens - results.iter().sum::<u64>();
     let level_tokens = fair_cap(results, limit_tokens.saturating_sub(rest_tokens))?;
     Some((level_tokens * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS))
@@ -44,6 +45,7 @@ pub fn keep_with_cut_results(
 
 /// The largest cap with which all sizes together take at most `room`; `None` if they fit uncapped.
 pub fn fair_cap(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
+    // Smallest first: what a small size does not use is shared by the larger ones.
     sizes.sort_unstable();
     let mut room = room;
     let mut left = sizes.len() as u64;

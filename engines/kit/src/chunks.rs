@@ -69,6 +69,8 @@ impl ChunkLimits {
         if share <= LARGE_MESSAGE_SHARE {
             return self.base_ratio;
         }
+        // The larger the average message, the fewer fit: leave room for one that exceeds the
+        // average.
         let reduction = (share * 2.0).min(self.base_ratio - self.min_ratio);
         (self.base_ratio - reduction).max(self.min_ratio)
     }
@@ -97,6 +99,7 @@ impl ChunkLimits {
 
 /// Splits groups into at most `parts` parts of similar size.
 pub fn split_parts(groups: &[MessageGroup], parts: usize) -> Vec<&[MessageGroup]> {
+    // A single group cannot be divided, because it holds a call with its results.
     if parts < 2 || groups.len() < 2 {
         return if groups.is_empty() { Vec::new() } else { vec![groups] };
     }
@@ -121,6 +124,7 @@ pub fn prune_oldest(groups: &[MessageGroup], budget_tokens: u64, parts: usize) -
 
 /// Number of oldest groups that hold one of `parts` equal parts of the tokens.
 pub fn oldest_part(groups: &[MessageGroup], parts: u64) -> usize {
+    // At least one token, or a history of empty messages would never shrink.
     let share_tokens = (total_tokens(groups) / parts).max(1);
     let mut gone_tokens = 0;
     let is_enough = |group: &MessageGroup| {
@@ -144,6 +148,8 @@ fn fill(groups: &[MessageGroup], limit_tokens: u64, max_chunks: usize) -> Vec<&[
     let mut chunks = Vec::new();
     let (mut start, mut spent) = (0, 0);
     for (at, group) in groups.iter().enumerate() {
+        // The first group of a chunk is added even if it exceeds the limit, so that no group is
+        // lost.
         let is_full = at > start && spent + group.tokens > limit_tokens;
         if is_full && chunks.len() + 1 < max_chunks {
             chunks.extend(groups.get(start..at));

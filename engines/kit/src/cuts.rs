@@ -37,6 +37,7 @@ pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
         }
         let frame = frame_around(transcript, entry.seq());
         match frames.last_mut() {
+            // Two protected entries may be in one frame or in adjacent ones.
             Some(last) if frame.start <= last.end => last.end = last.end.max(frame.end),
             _ => frames.push(frame),
         }

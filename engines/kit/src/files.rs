@@ -79,6 +79,7 @@ impl FileLedger {
 
     /// Files that were read and not changed.
     pub fn read(&self) -> Vec<&str> {
+        // A model that changed a file knows it, so listing it as read adds nothing.
         self.read.difference(&self.modified).map(String::as_str).collect()
     }
 
@@ -115,6 +116,8 @@ fn list(tag: &str, names: &[&str], limit_chars: usize) -> String {
     let mut lines = String::new();
     let mut shown = 0;
     for name in names {
+        // Stop at the first name that does not fit: the list is sorted, and a count replaces the
+        // rest.
         if lines.len() + name.len() + 1 > limit_chars {
             break;
         }
@@ -133,6 +136,7 @@ fn tagged<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = String> + use<'a
     let parts: Vec<&str> = text.split(open.as_str()).skip(1).collect();
     let inner = parts.into_iter().filter_map(move |part| Some(part.split_once(&close)?.0));
     let names = inner.flat_map(str::lines);
+    // The count of omitted files is not a file.
     names.filter(|line| !line.is_empty() && !line.starts_with("...and ")).map(str::to_owned)
 }
 

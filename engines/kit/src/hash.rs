@@ -18,6 +18,7 @@ pub fn hash_fraction(text: &str) -> f64 {
 
 /// `count` lower-case letters derived from a text; none of them form an identifier.
 pub fn hash_letters(text: &str, count: usize) -> String {
+    // Base 26 of the hash, lowest digit first.
     let mut rest = fnv1a(text);
     let mut letter = || {
         let at = (rest % 26) as u8;

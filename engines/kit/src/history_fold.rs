@@ -72,6 +72,7 @@ impl HistoryFold {
     /// Size of the entries that no earlier summary covers, in tokens.
     pub fn new_tokens(&self, transcript: &Transcript) -> u64 {
         let entries = self.gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
+        // Rewriting an earlier summary alone is not worth a compaction, so it does not count.
         let new = entries.filter(|entry| entry.kind() != EntryKind::CompactionSummary);
         new.map(|entry| entry.tokens()).sum()
     }

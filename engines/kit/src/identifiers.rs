@@ -8,7 +8,8 @@ use regex::{Captures, Regex};
 
 use crate::{hash, redact};
 
-/// Identifiers per summary: enough for the current work, few enough to be checked.
+/// Identifiers per summary.
+// Enough for the current work, few enough that a model repeats all of them.
 pub const MAX_IDENTIFIERS: usize = 12;
 
 /// Minimum length of an identifier.
@@ -25,13 +26,15 @@ const PATTERN: &str = concat!(
     r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
 );
 
-/// Suffixes that make `main.rs:120` a source line and not a host with a port.
+/// File suffixes of source code.
+// Without them `main.rs:120` would match as a host with a port.
 const SOURCE_ENDINGS: [&str; 20] = [
     ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
     ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
 ];
 
-/// File modes of git: frequent in listings and irrelevant for the work.
+/// File modes of git.
+// They are frequent in listings and look like numbers of 6 digits.
 const FILE_MODES: [&str; 4] = ["100644", "100755", "120000", "040000"];
 
 /// Length of the pseudonym of an anonymised identifier.
@@ -66,6 +69,7 @@ pub fn find_in_redacted(text: &str) -> impl Iterator<Item = String> {
 
 /// Whether a text contains an identifier; hex is compared case-insensitively.
 pub fn is_mentioned(identifier: &str, text: &str) -> bool {
+    // Models change the case of hashes but not of paths.
     text.contains(identifier)
         || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
 }
@@ -105,12 +109,14 @@ fn identifier_of(candidate: &str) -> Option<String> {
     if !is_named || FILE_MODES.contains(&bare) {
         return None;
     }
+    // Decimal fractions and exponents are measurements.
     if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
         return None;
     }
     if bare.split_once(':').is_some_and(|(name, _)| names_source(name)) {
         return None;
     }
+    // Plain words and small numbers are not identifiers.
     let has_shape = bare.contains(['/', '\\', ':']) || is_code(bare);
     has_shape.then(|| if is_hex(bare) { bare.to_uppercase() } else { bare.to_owned() })
 }
@@ -127,6 +133,7 @@ fn is_code(token: &str) -> bool {
 }
 
 fn is_hex(token: &str) -> bool {
+    // At least one letter: a long decimal number keeps its case anyway.
     token.len() >= 8
         && token.chars().all(|c| c.is_ascii_hexdigit())
         && token.contains(|c: char| c.is_ascii_alphabetic())

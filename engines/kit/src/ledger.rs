@@ -34,23 +34,25 @@ const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
 
-/// Weighted characters read of one request. No window gives a request more; eight million take
-/// seconds.
+/// Weighted characters read of one request.
+// No window gives a request more, and redacting eight million takes seconds.
 const REQUEST_READ_CHARS: u64 = 400_000;
 
-/// Weighted characters of a text that are searched for names; redaction time grows with the length.
+/// Weighted characters of a text that are searched for names.
+// Redaction time grows with the length, and an output is rarely searched twice.
 const READ_CHARS: u64 = 12_000;
-/// Arguments above this size, in bytes, are data such as file contents; their names count as
-/// printed.
+/// Arguments above this size, in bytes, count as printed text.
+// They are data such as file contents: the model did not choose the names in them.
 const SHORT_ARGUMENT_BYTES: usize = 400;
-/// Maximum names from one output or one long argument, so that a listing does not displace the
-/// rest.
+/// Maximum names from one output or one long argument.
+// Otherwise one directory listing displaces everything else.
 const PRINTED_NAMES: usize = 24;
 /// Lower bound of a command line, in weighted characters: a terminal line.
 const LEAST_COMMAND_CHARS: u64 = 96;
 /// Upper bound for the tags of a block, in weighted characters.
 const SLACK_CHARS: u64 = 64;
-/// Prefix that identifies a command, in weighted characters; shorter than any cut command.
+/// Prefix that identifies a command, in weighted characters.
+// Shorter than `LEAST_COMMAND_CHARS`, so that a command cut by an earlier summary still matches.
 const COMMAND_KEY_CHARS: u64 = 90;
 
 /// Requests, commands and identifiers of a history.
@@ -111,6 +113,7 @@ impl SummaryLedger {
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
+        // Render once with the maximum to learn what the requests really take.
         let needed_chars =
             block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
         let request_chars = needed_chars.min(most_chars);
@@ -141,6 +144,7 @@ impl SummaryLedger {
         let commands = self.command_lines(command_chars, limits.command_chars);
         parts.extend(block(COMMANDS, &commands));
         room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
+        // Repeating a name that the summary already shows wastes room.
         let mentioned = format!("{shown}\n{}", parts.join("\n"));
         let is_new = |item: &LedgerItem| !names::is_mentioned(&item.text, &mentioned);
         let names = self.names.fit_lines(room_chars, LedgerItem::line, is_new);
@@ -159,6 +163,7 @@ impl SummaryLedger {
             _ if entry.kind() == EntryKind::CompactionSummary => {
                 self.add_summary(&unwrap_summary(entry.text()))
             }
+            // Extensions insert reminders that look like user messages.
             _ if is_hidden(entry) => {}
             Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
@@ -217,6 +222,8 @@ impl SummaryLedger {
                     self.add_output(&text);
                     continue;
                 }
+                // The operation is known only for an argument that is the name itself, not for one
+                // that contains it.
                 let is_whole = |item: &LedgerItem| item.text == text.trim();
                 let found = names::extract_names(&text, READ_CHARS).into_iter();
                 self.names.add_mentioned(found.map(|item| match operation {

@@ -93,6 +93,7 @@ struct NotesRecord<T> {
 
 impl<T: Default> NotesRecord<T> {
     fn follow(&mut self, transcript: &Transcript, append: impl FnOnce(&mut T, Range<u64>)) -> u64 {
+        // Another branch or an edited history: notes of entries that are gone would be wrong.
         let from = self.covered(transcript).unwrap_or_else(|| {
             *self = NotesRecord::default();
             0

@@ -19,7 +19,7 @@ const LAYER: &str = "preview";
 /// The previews of one session.
 #[derive(Debug, Default)]
 pub struct ResultPreviews {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     limit_tokens: u64,
     rewrites: ReplacementMap,
 }
@@ -27,7 +27,8 @@ pub struct ResultPreviews {
 impl ResultPreviews {
     /// Processes new entries, or all entries if the transcript or the limit changed.
     pub fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
-        let mut new = self.reading.advance(transcript);
+        let mut new = self.cursor.advance(transcript);
+        // Another limit changes every preview, so all rounds are cut again.
         if self.limit_tokens != limit_tokens {
             self.limit_tokens = limit_tokens;
             new.start = 0;
@@ -35,10 +36,11 @@ impl ResultPreviews {
         if new.start == 0 {
             self.rewrites.clear();
         }
+        // A round may have grown since the last call: start at its beginning.
         let mut at = transcript.cut_at_or_before(new.start);
         while at < new.end {
             let end = transcript.cut_at_or_after(at + 1);
-            self.look_at(transcript, at..end);
+            self.cut_round(transcript, at..end);
             at = end;
         }
     }
@@ -49,12 +51,13 @@ impl ResultPreviews {
     }
 
     /// Cuts each result of an oversized round that is above an even share.
-    fn look_at(&mut self, transcript: &Transcript, round: Range<u64>) {
+    fn cut_round(&mut self, transcript: &Transcript, round: Range<u64>) {
         let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::ORPHAN);
         let results = || transcript.range(round.clone()).filter(is_result);
         if results().map(|entry| entry.tokens()).sum::<u64>() <= self.limit_tokens {
             return;
         }
+        // An even share: results below it stay whole, so the round may end below its limit.
         let share_tokens = self.limit_tokens / (results().count() as u64).max(1);
         for entry in results().filter(|entry| entry.tokens() > share_tokens) {
             if let Some(preview) = preview_of(&entry, share_tokens * CHARS_PER_TOKEN) {

@@ -39,6 +39,8 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// matches a pattern.
 pub fn replace_secrets(text: &str, mut with: impl FnMut(&str, &str) -> String) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
+    // In order: the pattern of a whole key block comes first, so that no later one matches inside
+    // it.
     for (pattern, kind) in REDACTIONS.iter() {
         let replaced =
             pattern.replace_all(&clean, |found: &Captures<'_>| replaced(found, kind, &mut with));

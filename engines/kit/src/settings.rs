@@ -74,6 +74,7 @@ fn check_table(
         if let SettingKind::Table(inner) = setting.kind {
             check_table(&format!("{key}."), value, inner, rule)?;
         }
+        // Types other than numbers were checked by serde.
         let Some(number) = value.as_f64() else { continue };
         if !setting.kind.allows_number(number)
             && let Some(rule) = rule(setting.kind)
@@ -113,6 +114,7 @@ fn unknown_message(key: &str, reason: &str) -> String {
 
 /// The key in serde's message: ``unknown field `blok`, expected one of `block`, `warn` ``.
 fn unknown_key(reason: &str) -> Option<&str> {
+    // serde has no typed error for unknown fields.
     if reason.starts_with("unknown field") { quoted(reason).next() } else { None }
 }
 

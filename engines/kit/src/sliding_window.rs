@@ -51,9 +51,9 @@ impl SlidingRule {
 /// The window of one session between two requests.
 #[derive(Debug, Default)]
 pub struct SlidingWindow {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     /// Pinned entries, the first task and compaction summaries; never dropped.
-    always: Vec<u64>,
+    protected: Vec<u64>,
     newest_user: Option<u64>,
     /// User requests, oldest first.
     requests: Vec<u64>,
@@ -75,19 +75,20 @@ struct WindowCut {
 impl SlidingWindow {
     /// Reads new entries; starts over if the transcript is another one.
     pub fn follow(&mut self, transcript: &Transcript, rule: &SlidingRule) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
-            let reading = std::mem::take(&mut self.reading);
-            *self = SlidingWindow { reading, ..SlidingWindow::default() };
+            let cursor = std::mem::take(&mut self.cursor);
+            *self = SlidingWindow { cursor, ..SlidingWindow::default() };
         }
         for entry in transcript.range(new) {
+            // After a compaction the first user message is not the task any more.
             let is_first_task = rule.keep_first_task
                 && entry.is_user_message()
                 && self.newest_user.is_none()
                 && !self.begins_with_summary(transcript);
             let is_summary = entry.kind() == EntryKind::CompactionSummary;
             if is_first_task || is_summary || entry.has(Flags::PINNED) {
-                self.always.push(entry.seq());
+                self.protected.push(entry.seq());
             }
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
@@ -107,6 +108,7 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<EntrySelection> {
         let holds = |cut: &&WindowCut| {
+            // A budget that rose a little must not move the window: the prefix is worth more.
             budget_tokens <= rule.about_the_same(cut.budget_tokens)
                 && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
         };
@@ -126,10 +128,11 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> EntrySelection {
         let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
-        let always_tokens: u64 = self.always.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let always_tokens: u64 = self.protected.iter().map(|&seq| tokens(seq..seq + 1)).sum();
         let free_tokens = rule.target_tokens(room_tokens).saturating_sub(always_tokens);
         let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
+        // The share for requests is reserved first; what they do not use is added to the tail.
         let requests = self.newest_requests(tail, request_tokens, tokens);
         let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
         let target_tokens = free_tokens - spent_tokens;
@@ -139,6 +142,7 @@ impl SlidingWindow {
             let selection = self.selection(transcript, newest, None, &requests);
             (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
         });
+        // A turn longer than the budget is cut between its frames, behind its question.
         let (seq, lead) = match whole {
             Some(seq) => (seq, None),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
@@ -163,7 +167,7 @@ impl SlidingWindow {
             left.is_some()
         };
         let older = self.requests.iter().rev().copied().filter(|seq| *seq < end);
-        let older = older.filter(|seq| !self.always.contains(seq));
+        let older = older.filter(|seq| !self.protected.contains(seq));
         older.filter(fits).collect()
     }
 
@@ -182,7 +186,7 @@ impl SlidingWindow {
         target_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> u64 {
-        let lead = self.newest_user.filter(|seq| !self.always.contains(seq));
+        let lead = self.newest_user.filter(|seq| !self.protected.contains(seq));
         let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
         let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
         from.min(trailing_frame(transcript))
@@ -195,8 +199,8 @@ impl SlidingWindow {
         lead: Option<u64>,
         requests: &[u64],
     ) -> EntrySelection {
-        let always = self.always.iter().chain(requests).copied();
-        let mut singles: Vec<u64> = always.chain(lead).collect();
+        let protected = self.protected.iter().chain(requests).copied();
+        let mut singles: Vec<u64> = protected.chain(lead).collect();
         singles.sort_unstable();
         singles.dedup();
         let mut kept: Vec<Range<u64>> = Vec::new();
@@ -215,7 +219,7 @@ impl SlidingWindow {
         let is_summary = |seq: &u64| {
             transcript.get(*seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
         };
-        self.always.iter().any(is_summary)
+        self.protected.iter().any(is_summary)
     }
 }
 

@@ -4,7 +4,8 @@ use ctxhost_engine_api::{Host, SessionRef, capability};
 
 use crate::hash;
 
-/// A longer session id is replaced by its hash, because store keys are limited.
+/// Longest session id, in bytes, that is used as a key.
+// Stores limit the length of keys; a longer id is replaced by its hash.
 const LONGEST_ID_BYTES: usize = 60;
 
 /// The key of a session under a prefix.

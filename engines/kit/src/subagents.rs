@@ -39,6 +39,7 @@ impl SubAgents {
     /// The running sub-agents of a session, one line each.
     pub fn running_lines(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
         let alive = self.alive();
+        // A child that exceeded its time to live may have ended without a notification.
         let ours = alive.iter().filter(|(_, agent)| {
             agent.parent_id == parent.id && agent.expires_ms.is_none_or(|at| now_ms < at)
         });

@@ -12,7 +12,8 @@ use crate::redact::redact;
 
 /// Retries after a prompt that was too long, each without the oldest groups.
 const OVERFLOW_TRIES: u32 = 3;
-/// Each retry drops one part in this many of the tokens: providers rarely report the excess.
+/// Each retry drops one part in this many of the tokens.
+// Providers rarely report by how much a prompt is too long.
 const OVERFLOW_PARTS: u64 = 5;
 
 /// Writer name of a summary that was made without a model.

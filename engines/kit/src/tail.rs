@@ -14,6 +14,7 @@ use crate::caps::{LEAST_RESULT_CHARS, fair_cap};
 use crate::cuts::trailing_frame;
 
 /// A frame is cut only if at least this fraction of the room is left.
+// With less room a cut frame would be all notices.
 const LEAST_PART: u64 = 4;
 
 /// The start of the kept tail.
@@ -56,6 +57,7 @@ fn cut_into(
     least_tokens: u64,
     cost: &impl Fn(&Entry<'_>) -> u64,
 ) -> Option<TranscriptTail> {
+    // Cutting text does not shrink a result that consists of images.
     let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::IMAGES);
     let costs = |wanted: bool| {
         let entries = transcript.range(frame.clone());
@@ -64,6 +66,7 @@ fn cut_into(
     let results: Vec<u64> = costs(true).collect();
     let least_results = results.len() as u64 * LEAST_RESULT_CHARS / CHARS_PER_TOKEN;
     let room = room_tokens.checked_sub(costs(false).sum())?;
+    // Results cut below their minimum would only be notices.
     if results.is_empty() || room < least_results || room_tokens < least_tokens {
         return None;
     }

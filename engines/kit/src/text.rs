@@ -15,17 +15,20 @@ pub const IMAGE: &str = "[an image]";
 /// Marks the omitted middle of a text.
 pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
 
-/// Marks the end of a summary that was cut; short, because it counts towards the limit.
+/// Marks the end of a summary that was cut.
+// Short, because it counts towards the limit.
 pub const CUT_MARKER: &str = "\n\n[summary cut here to keep within its limits]";
 
 /// Length of the end of a text that is searched for words of failure or result.
 const IMPORTANT_TAIL_CHARS: usize = 2_000;
 /// Limits of an important tail: a share of the budget, and characters.
+// The head usually has the command and the first, often decisive error.
 const TAIL_SHARE_PERCENT: u64 = 30;
 const TAIL_LIMIT_CHARS: u64 = 4_000;
 /// A cut moves to a line break only within this share of the text.
 const NEWLINE_REACH_PERCENT: usize = 20;
-/// Rounds until the count in a notice no longer changes the notice's length.
+/// Rounds of fitting a notice.
+// The number of digits in the notice changes its length, which changes the number.
 const NOTICE_ROUNDS: usize = 4;
 
 /// The size limit of a text.
@@ -63,6 +66,7 @@ pub fn truncate<'a>(
     for _ in 0..NOTICE_ROUNDS {
         let notice_text = notice(left_out.max(1));
         let room = limit.max_chars.saturating_sub(weigh(&notice_text));
+        // Not even the notice fits: return its beginning, so that the limit holds.
         if room == 0 {
             return Cow::Owned(prefix(&notice_text, limit.max_chars, limit.min_weight).to_owned());
         }
@@ -161,6 +165,7 @@ pub fn has_important_tail(text: &str) -> bool {
         )
         .ok()
     });
+    // Only the end is searched: a log is full of such words.
     let start = text.char_indices().rev().nth(IMPORTANT_TAIL_CHARS - 1).map_or(0, |(at, _)| at);
     let tail = text.get(start..).unwrap_or("");
     tail.trim_end().ends_with('}') || WORDS.as_ref().is_some_and(|words| words.is_match(tail))
@@ -185,6 +190,7 @@ fn keep(text: &str, room_chars: u64, limit: TextLimit) -> (String, u64) {
     let marker_chars = weighted_len(MIDDLE_MARKER, limit.min_weight);
     let tail_chars = (room_chars * TAIL_SHARE_PERCENT / 100).min(TAIL_LIMIT_CHARS);
     let head_chars = room_chars.saturating_sub(tail_chars + marker_chars);
+    // Without room for both, a head alone is more useful than two fragments.
     if room_chars > 2 * min_keep && head_chars > min_keep && has_important_tail(text) {
         let head = to_last_newline(prefix(text, head_chars, limit.min_weight));
         let tail = from_first_newline(suffix(text, tail_chars, limit.min_weight));
@@ -213,6 +219,7 @@ fn from_first_newline(tail: &str) -> &str {
 }
 
 fn weight(character: char, min_weight: u64) -> u64 {
+    // UTF-16 units, because the recorded cases count them.
     char_weight(character).max(min_weight * character.len_utf16() as u64)
 }
 

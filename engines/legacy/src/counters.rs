@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ctxhost_engine_api::{Action, Compaction, EngineStatus, Plan, Result};
+use ctxhost_engine_kit::summariser::EXTRACTIVE;
 use ctxhost_engine_kit::text::group_thousands;
 use serde_json::json;
 
-use crate::compaction::{self, EXTRACTIVE};
+use crate::compaction;
 use crate::settings::Settings;
 
 /// Counters over all sessions.

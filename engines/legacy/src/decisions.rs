@@ -9,7 +9,8 @@ use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
 
-/// Key prefix in the engine's store. The number changes with the JSON format.
+/// Key prefix in the engine's store.
+// The number changes with the JSON format, so that no version misreads another one's value.
 const KEY_PREFIX: &str = "decisions/1/";
 
 /// How far a result was pruned.

@@ -50,8 +50,8 @@ pub struct LegacyEngine {
     host: Host,
     settings: Settings,
     pruning: PruningLayer,
-    memory: DecisionStore,
-    tally: LegacyCounters,
+    decisions: DecisionStore,
+    counters: LegacyCounters,
 }
 
 impl ContextEngine for LegacyEngine {
@@ -64,50 +64,50 @@ impl ContextEngine for LegacyEngine {
             host,
             settings,
             pruning,
-            memory: DecisionStore::default(),
-            tally: LegacyCounters::default(),
+            decisions: DecisionStore::default(),
+            counters: LegacyCounters::default(),
         })
     }
 
     /// Loads the decisions of an earlier process, so that the first request repeats its bytes.
     async fn bootstrap(&self, _: Transcript, request: BootstrapRequest) -> Result<BootstrapReply> {
-        self.memory.load(&self.host, &request.session).await;
+        self.decisions.load(&self.host, &request.session).await;
         Ok(BootstrapReply::default())
     }
 
     /// Layers 1, 4 and 2.
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let warning = self.check_window(&request.model)?;
-        self.memory.load(&self.host, &request.session).await;
+        self.decisions.load(&self.host, &request.session).await;
         let guard = &self.settings.tool_results;
         if guard.spill_chars > 0 {
             let large =
                 transcript.iter().filter(|e| tool_result_guard::needs_stored_original(e, guard));
-            self.memory.store_originals(&self.host, &request.session, large).await;
+            self.decisions.store_originals(&self.host, &request.session, large).await;
         }
         let mut plan = self.reduce_results(&transcript, &request);
-        self.memory.store(&self.host, &request.session).await;
-        self.tally.record_plan(&plan);
+        self.decisions.store(&self.host, &request.session).await;
+        self.counters.record_plan(&plan);
         plan.extras.notes.extend(warning.map(|sentence| PlanNote::new("window guard", sentence)));
         Ok(plan)
     }
 
     /// Layer 3.
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let LegacyEngine { host, settings, memory, .. } = self;
-        memory.load(host, &request.session).await;
-        let answer = compaction::compact(host, settings, memory, &transcript, &request).await;
-        memory.store(host, &request.session).await;
-        self.tally.record_compaction(&answer);
+        let LegacyEngine { host, settings, decisions, .. } = self;
+        decisions.load(host, &request.session).await;
+        let answer = compaction::compact(host, settings, decisions, &transcript, &request).await;
+        decisions.store(host, &request.session).await;
+        self.counters.record_compaction(&answer);
         answer
     }
 
     fn status(&self) -> EngineStatus {
-        self.tally.status(&self.settings)
+        self.counters.status(&self.settings)
     }
 
     async fn dispose(&self) {
-        self.memory.clear();
+        self.decisions.clear();
     }
 }
 
@@ -143,15 +143,15 @@ impl LegacyEngine {
         };
         let cap_chars = tool_result_guard::single_cap_chars(window_tokens, guard);
         let mut results = ToolResults::from_transcript(transcript, cap_chars);
-        self.memory.with_session(&request.session, transcript, |memory| {
-            self.pruning.prune(&mut results, transcript, window_tokens, clock, memory);
-            tool_result_guard::reduce_results(&mut results, transcript, scope, guard, memory);
+        self.decisions.with_session(&request.session, transcript, |decisions| {
+            self.pruning.prune(&mut results, transcript, window_tokens, clock, decisions);
+            tool_result_guard::reduce_results(&mut results, transcript, scope, guard, decisions);
         });
         results.into_plan()
     }
 
     fn warn_once(&self, sentence: &str) {
-        if self.memory.is_new_warning(sentence) {
+        if self.decisions.is_new_warning(sentence) {
             self.host.log(LogLevel::Warn, sentence);
         }
     }

@@ -63,21 +63,21 @@ impl PruningLayer {
         transcript: &Transcript,
         window_tokens: u64,
         clock: CacheClock,
-        memory: &mut SessionDecisions,
+        decisions: &mut SessionDecisions,
     ) {
-        self.replay(results, transcript, memory);
+        self.replay(results, transcript, decisions);
         let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
-        images::replace_old_images(results, transcript, keep_turns, memory);
-        let last_touch_ms = clock.last_touch_ms.max(memory.pruned_at_ms());
+        images::replace_old_images(results, transcript, keep_turns, decisions);
+        let last_touch_ms = clock.last_touch_ms.max(decisions.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {
             return;
         }
         let Some(range) = self.prunable_range(transcript) else { return };
         let window_chars = window_tokens * CHARS_PER_TOKEN;
         let mut round = PruningPass { layer: self, results, transcript, range, window_chars };
-        let changed = round.soft(memory) + round.hard(memory);
+        let changed = round.soft(decisions) + round.hard(decisions);
         if changed > 0 {
-            memory.set_pruned_at(clock.now_ms);
+            decisions.set_pruned_at(clock.now_ms);
         }
     }
 
@@ -85,16 +85,16 @@ impl PruningLayer {
         &self,
         results: &mut ToolResults<'_>,
         transcript: &Transcript,
-        memory: &SessionDecisions,
+        decisions: &SessionDecisions,
     ) {
-        for row in results.rows.iter_mut().filter(|_| memory.has_pruned()) {
+        for row in results.rows.iter_mut().filter(|_| decisions.has_pruned()) {
             let Some(entry) = transcript.get(row.seq) else { continue };
-            if let Some(pruned) = memory.prune_level(entry.id()) {
+            if let Some(pruned) = decisions.prune_level(entry.id()) {
                 self.show(row, &entry, pruned);
             }
         }
-        for entry in transcript.iter().filter(|_| memory.has_cut_arguments()) {
-            if memory.is_cut_call(entry.id())
+        for entry in transcript.iter().filter(|_| decisions.has_cut_arguments()) {
+            if decisions.is_cut_call(entry.id())
                 && let Some(shown) =
                     arguments::shorten_old_arguments(&entry, self.settings.argument_chars)
             {
@@ -190,21 +190,21 @@ struct PruningPass<'r, 't> {
 
 impl PruningPass<'_, '_> {
     /// Trims every long result and returns the number of changes.
-    fn soft(&mut self, memory: &mut SessionDecisions) -> usize {
+    fn soft(&mut self, decisions: &mut SessionDecisions) -> usize {
         if self.is_below(self.layer.settings.soft_share) {
             return 0;
         }
-        self.decide(PruneLevel::Soft, memory, |_| true) + self.cut_arguments(memory)
+        self.decide(PruneLevel::Soft, decisions, |_| true) + self.cut_arguments(decisions)
     }
 
     /// Cuts the arguments of old calls, if enabled, and returns the number of calls.
-    fn cut_arguments(&mut self, memory: &mut SessionDecisions) -> usize {
+    fn cut_arguments(&mut self, decisions: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
         let mut changed = 0;
-        for entry in calls.filter(|entry| !memory.is_cut_call(entry.id())).collect::<Vec<_>>() {
+        for entry in calls.filter(|entry| !decisions.is_cut_call(entry.id())).collect::<Vec<_>>() {
             if let Some(shown) = arguments::shorten_old_arguments(&entry, settings.argument_chars) {
-                memory.set_arguments_cut(entry.id());
+                decisions.set_arguments_cut(entry.id());
                 self.results.replace_entry(entry.seq(), shown);
                 changed += 1;
             }
@@ -213,7 +213,7 @@ impl PruningPass<'_, '_> {
     }
 
     /// Clears results, oldest first, until the context is small enough, and returns their number.
-    fn hard(&mut self, memory: &mut SessionDecisions) -> usize {
+    fn hard(&mut self, decisions: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let limit = settings.hard_share * self.window_chars as f64;
         if !settings.hard_clear || self.is_below(settings.hard_share) {
@@ -223,10 +223,10 @@ impl PruningPass<'_, '_> {
             return 0;
         }
         let mut context = self.results.context_chars();
-        self.decide(PruneLevel::Hard, memory, |freed_chars| {
-            let goes_on = context as f64 >= limit;
+        self.decide(PruneLevel::Hard, decisions, |freed_chars| {
+            let continues = context as f64 >= limit;
             context = context.saturating_sub(freed_chars);
-            goes_on
+            continues
         })
     }
 
@@ -234,24 +234,24 @@ impl PruningPass<'_, '_> {
     fn decide(
         &mut self,
         pruned: PruneLevel,
-        memory: &mut SessionDecisions,
-        mut goes_on: impl FnMut(u64) -> bool,
+        decisions: &mut SessionDecisions,
+        mut continues: impl FnMut(u64) -> bool,
     ) -> usize {
         let mut changed = 0;
         for row in self.results.rows.iter_mut().filter(|row| self.range.contains(&row.seq)) {
             let Some(entry) = self.transcript.get(row.seq) else { continue };
-            if memory.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
+            if decisions.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
                 continue;
             }
             let mut trial = row.clone();
             if !self.layer.may_touch(&entry) || !self.layer.show(&mut trial, &entry, pruned) {
                 continue;
             }
-            if !goes_on(row.chars.saturating_sub(trial.chars)) {
+            if !continues(row.chars.saturating_sub(trial.chars)) {
                 break;
             }
             *row = trial;
-            memory.set_pruned(entry.id(), pruned);
+            decisions.set_pruned(entry.id(), pruned);
             changed += 1;
         }
         changed

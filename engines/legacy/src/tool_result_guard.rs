@@ -43,13 +43,14 @@ pub(crate) fn reduce_results(
     transcript: &Transcript,
     scope: ReductionScope,
     settings: &ToolResultSettings,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     let caps = WindowCaps::for_window(scope.window_tokens, settings);
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
-        let remembered = memory.reduced_limit(entry.id());
-        let original = OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
+        let remembered = decisions.reduced_limit(entry.id());
+        let original =
+            OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
         let cap_chars = remembered.unwrap_or_else(|| caps.cap_for(&original, settings));
         if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
             row.replace(cleared(&entry, &original));
@@ -62,12 +63,12 @@ pub(crate) fn reduce_results(
         results,
         transcript,
         AggregateRule { caps: &caps, settings, sent_until_ms: sent },
-        memory,
+        decisions,
     );
     // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
-        balance(results, transcript, all, memory);
+        balance(results, transcript, all, decisions);
     }
 }
 
@@ -256,7 +257,7 @@ fn balance(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     rule: AggregateRule<'_>,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     if results.result_chars() <= rule.caps.aggregate {
         return;
@@ -274,7 +275,7 @@ fn balance(
                 continue;
             }
             let original =
-                OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
+                OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
             let target = pass.target_chars(&original, row.chars, excess);
             let shown = match pass {
                 ReductionStage::Cut => cut(&entry, row, target, rule.settings, &original),
@@ -283,7 +284,7 @@ fn balance(
             let Some(shown) = shown else { continue };
             let (before, now) = (row.chars, shown.chars());
             if now < before {
-                memory.set_reduced(entry.id(), target);
+                decisions.set_reduced(entry.id(), target);
                 row.replace(shown);
                 excess = excess.saturating_sub(before - now);
             }

@@ -9,7 +9,8 @@ use ctxhost_engine_kit::cuts::trailing_frame;
 
 use crate::{LAYER, Settings};
 
-/// Length of the arguments in a line: 80 characters, a path or a command.
+/// Length of the arguments in a line, in characters.
+// Enough for a path or a command.
 const ARGUMENTS_CHARS: usize = 80;
 
 /// The results of a session, oldest first. The first [`masked_count`](Self::masked_count) are

@@ -11,9 +11,11 @@ const K1: f32 = 1.2;
 const B: f32 = 0.4;
 
 /// Number of query terms that are looked up, rarest first.
+// A prompt of several pages finds nothing more than its rare words do.
 const QUERY_TERMS: usize = 32;
 
-/// Maximum postings read for all terms after the rarest: less than a millisecond.
+/// Maximum postings read for all terms after the rarest.
+// Bounds a search to less than a millisecond in any session.
 const QUERY_POSTINGS: u32 = 50_000;
 
 /// The inverted index of one session.

@@ -52,10 +52,12 @@ const LAYER: &str = "recall";
 /// Key prefix of stored layouts.
 const KEY: &str = "layout/1/";
 
-/// Room left free beside a note, so that the answer to a short question still fits.
+/// Share of the budget that stays free beside a note.
+// Otherwise the answer to a short question would move the window.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
 
-/// Maximum share of the budget for the engine's own text; the host refuses more than half.
+/// Maximum share of the budget for the engine's own text.
+// The host refuses a plan with more than half; estimates may differ slightly.
 const OWN_SHARE: f64 = 0.48;
 
 /// The engine.

@@ -9,8 +9,9 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use crate::names::{NameKind, for_each_name};
 
-/// Entries after which a mention counts half: about twenty steps of a coding agent. Measured on a
-/// recorded session: 20 to 40 are best, 120 loses two percent of the names that the next call uses.
+/// Entries after which a mention counts half: about twenty steps of a coding agent.
+// Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
+// next call uses.
 const HALF_LIFE_ENTRIES: f32 = 40.0;
 
 /// Bonus of a name in an entry that the prompt finds, equal to four mentions.

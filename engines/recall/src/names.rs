@@ -20,7 +20,8 @@ const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=160;
 /// Of a longer text, in bytes, only head and end are searched: results and pasted files.
 const SEARCHED_BYTES: usize = 24_000;
 
-/// File extensions, so that `self.state` is not a file.
+/// File extensions.
+// A list, because any suffix would make `self.state` a file.
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 ";
 
 /// Calls `found` with each name of a text and its kind. Secrets are skipped.

@@ -15,10 +15,12 @@ use crate::terms::for_each_term;
 const NEIGHBOUR_SHARE: f32 = 0.5;
 const SEGMENT_SHARE: f32 = 0.5;
 /// Weight of user messages.
+// The model can repeat its own work, but only the user knows what was asked.
 const USER_WEIGHT: f32 = 2.0;
 /// Fixed cost of a slice besides its tokens.
 const OVERHEAD_TOKENS: f32 = 8.0;
-/// Entries whose segments are ranked: far more than any budget holds.
+/// Entries whose segments are ranked.
+// Far more than any budget holds.
 const BEST_ENTRIES: usize = 256;
 /// Weight of terms from the context.
 const CONTEXT_WEIGHT: f32 = 0.3;

@@ -27,9 +27,11 @@ const CHANGES: &str = concat!(
     r"|从现在|以后|今後|改|ab jetzt|désormais",
 );
 
-/// Length of a rule, in weighted characters; a longer sentence is a narrative.
+/// Length of a rule, in weighted characters.
+// A longer sentence is a narrative that happens to contain a cue.
 const RULE_CHARS: std::ops::RangeInclusive<u64> = 8..=400;
-/// Bytes of a message that are searched for rules; the rest was pasted.
+/// Bytes of a message that are searched for rules.
+// Users write at the beginning; the rest of a long message was pasted.
 const READ_BYTES: usize = 4_000;
 /// Common share of two subjects from which the later rule replaces the earlier; lower if it
 /// announces a change.
@@ -38,7 +40,8 @@ const CHANGED_SUBJECT: f32 = 0.45;
 /// Verbs of instructions, which do not identify the subject.
 const COMMON_VERBS: &str =
     "use run write make add keep put get set go goes do need want please ever begin end";
-/// Newest rules that a new one is compared with, so that the cost per message is constant.
+/// Newest rules that a new one is compared with.
+// Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
 
 static RULES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CUES).ok());

@@ -24,7 +24,8 @@ use crate::rules::UserRules;
 use crate::slices;
 use crate::terms::for_each_term;
 
-/// Size of a slice, in tokens: a paragraph. User messages are short and get larger slices.
+/// Size of a slice, in tokens: a paragraph.
+// User messages are short and lose more when cut, so their slices are larger.
 const SLICE_TOKENS: u64 = 100;
 const USER_SLICE_TOKENS: u64 = 200;
 /// Bytes of a text that are indexed; a longer one is data.
@@ -36,7 +37,9 @@ const SHORT_ARGUMENT_BYTES: usize = 400;
 
 /// A pause that starts another conversation, in ms.
 const PAUSE_MS: i64 = 30 * 60 * 1_000;
-/// Maximum entries of a segment: distant entries are not related.
+/// Maximum entries of a segment.
+// Without a limit a session without pauses would be one segment, and every entry related to every
+// other.
 const SEGMENT_ENTRIES: u32 = 24;
 
 /// Engine state of one session.

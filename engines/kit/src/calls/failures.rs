@@ -9,7 +9,8 @@ use super::{describe_call, failure_status};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
-/// Weighted characters read of an output; redaction time grows with the length.
+/// Weighted characters read of an output.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 4_000;
 
 /// A failure without a later success.

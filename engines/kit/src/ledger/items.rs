@@ -18,7 +18,8 @@ const TIMES: &str = r"^(\d{1,4})x$";
 /// Labels that only commands have.
 const STATUS: &str = r"^(?:exit \d{1,3}|failed|no result|cancelled)$";
 
-/// Upper bound of the counted mentions, so that old names lose rank.
+/// Upper bound of the counted mentions.
+// Otherwise a name of a hundred turns ago would never lose its rank.
 const MAX_WEIGHT: u64 = 8;
 
 static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MARK).ok());
@@ -70,6 +71,7 @@ impl LedgerItem {
             match times_in(part) {
                 Some(times) => item.mentions = times,
                 None if is_mark(part) => item.label = part.to_owned(),
+                // An unknown mark is part of the text, such as a shell test.
                 None => return LedgerItem::new(line),
             }
         }
@@ -108,6 +110,7 @@ impl LedgerItems {
     /// Adds a line, or moves a known one to the end. A later label wins, except that `read` does
     /// not replace `changed`.
     pub(super) fn add(&mut self, item: LedgerItem) {
+        // A counter instead of a list: moving a line to the end costs no shift.
         let order = self.next;
         self.next += 1;
         let key = self.key(&item.text);
@@ -117,6 +120,7 @@ impl LedgerItems {
         };
         *place = order;
         known.mentions += item.mentions;
+        // An earlier summary may list the cut form; the longer text is kept.
         let is_cut = item.text.strip_suffix('…').is_some_and(|head| known.text.starts_with(head));
         if !is_cut {
             known.text = item.text;
@@ -137,6 +141,7 @@ impl LedgerItems {
     /// Adds the first `most` printed items. A known item is not refreshed by a tool's output.
     pub(super) fn add_printed(&mut self, items: Vec<LedgerItem>, most: usize) {
         for item in items.into_iter().take(most) {
+            // A listing would otherwise make every old name new again.
             if !self.by_key.contains_key(&self.key(&item.text)) {
                 self.add(LedgerItem { mentions: 0, ..item });
             }
@@ -172,6 +177,7 @@ impl LedgerItems {
             .enumerate()
             .map(|(age, item)| ((age as u64 + 1) * 16 / item.weight(), age, item))
             .collect();
+        // The score is age divided by weight, so that lower is better.
         ranked.sort_unstable_by_key(|(score, age, _)| (*score, *age));
         let mut room = room_chars.saturating_sub(TAG_CHARS);
         let mut shown: Vec<(usize, String)> = Vec::new();

@@ -81,6 +81,7 @@ fn named(name: String, text: &str) -> LedgerItem {
     if name.contains('/') || name.contains('\\') || name.starts_with("port ") {
         return LedgerItem::new(name);
     }
+    // Hex identifiers were changed to upper case, so the original may be in lower case.
     let at = text.find(&name).or_else(|| text.find(&name.to_lowercase()));
     let before = at.and_then(|at| text.get(..at)).unwrap_or("");
     let line = before.rsplit(['\n', '.', ';', ',', '(', '|']).next().unwrap_or("");

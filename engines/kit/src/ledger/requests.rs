@@ -6,7 +6,8 @@ use super::items::{LedgerItems, text_line};
 use crate::caps::fair_cap;
 use crate::text::head_and_tail;
 
-/// Lower bound of a cut request, in weighted characters: the request fits, pasted text is cut.
+/// Lower bound of a cut request, in weighted characters.
+// A request fits into it; what is cut is text pasted into the message.
 const LEAST_CHARS: u64 = 400;
 /// Size of the tags and the cut mark, in weighted characters.
 const TAG_CHARS: u64 = 48;
@@ -20,6 +21,7 @@ pub(super) fn render(requests: &LedgerItems, room_chars: u64, tag: &str) -> Vec<
     let room_chars = room_chars.saturating_sub(TAG_CHARS);
     let sizes = texts.iter().map(|text| size(&text_line(text, tag)));
     let limit_chars = fair_cap(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
+    // Newest first, so that the oldest are dropped if even the cut requests do not fit.
     let lines = texts.iter().rev().map(|text| line(text, limit_chars, tag));
     let mut room = room_chars;
     let mut shown: Vec<String> = Vec::new();

@@ -25,6 +25,7 @@ impl ReplacementMap {
     /// Replaces an entry from now on, if that saves tokens.
     pub fn insert(&mut self, entry: &Entry<'_>, shown: EntryReplacement) {
         let saved_tokens = entry.tokens().saturating_sub(shown.tokens());
+        // A replacement that saves nothing would change cached bytes for no gain.
         if saved_tokens > 0 {
             let rewrite = MappedReplacement { id: entry.id().to_owned(), shown, saved_tokens };
             self.by_seq.insert(entry.seq(), rewrite);

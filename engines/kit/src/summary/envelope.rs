@@ -38,6 +38,7 @@ pub fn unwrap_summary(text: &str) -> Cow<'_, str> {
     if parts.is_empty() {
         parts.push(text);
     }
+    // The common case of one plain summary borrows.
     if let [part] = parts.as_slice()
         && !part.lines().any(is_envelope)
     {

@@ -12,10 +12,11 @@ use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emph
 use super::similarity::LineWords;
 use crate::identifiers;
 
-/// Number of newest messages that are searched for identifiers: those of the current work.
+/// Number of newest messages that are searched for identifiers.
+// Older names rarely belong to the current work, and the ledger has them anyway.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// Minimum length of a first sentence that counts as a report, in weighted characters; a shorter
-/// one is a greeting.
+/// Minimum length of a first sentence that counts as a report, in weighted characters.
+// A shorter first sentence is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -36,7 +37,8 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
-/// Announcements of a model; the actions themselves are recorded anyway.
+/// Announcements of a model.
+// The calls that follow record the action more reliably than the announcement.
 static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:(?:ok(?:ay)?|good|great|perfect|now|first|actually|wait|hmm|alright|so|and|then)\b[\s,.!:-]*)*(?:let me\b|let us\b|i(?:'ll| will| need to| should| want to| am going to|'m going to) (?:now |first |then |also )?(?:look|check|read|see|find|search|view|examine|take|start|try|run|get|identify|verify|understand)\b)|^(?:让我|我来看|我先)",
@@ -85,6 +87,7 @@ pub fn extract_sections_before(
 fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
     let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
     let lines = newest_lines(excerpts, MAX_DECISIONS, |_, sentence, _| decided(sentence));
+    // Enough explicit decisions: reports of answers would displace them.
     if lines.len() * 2 > MAX_DECISIONS {
         return lines;
     }
@@ -130,6 +133,7 @@ fn newest_lines(
     let mut found: Vec<(LineWords, String)> = Vec::new();
     for excerpt in excerpts.iter().rev().filter(|excerpt| excerpt.role != ExcerptRole::Tool) {
         let sentences = sentences_with_topics(&excerpt.text);
+        // Only the first sentence of an answer reports; later ones explain.
         let begins_with = |sentence: &Sentence| {
             let is_first = sentences.first() == Some(sentence);
             is_first

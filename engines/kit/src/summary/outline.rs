@@ -147,8 +147,10 @@ impl SummaryTemplate {
     fn heading_of(&self, line: &str) -> Option<&'static str> {
         let mark = |c: char| c.is_ascii_digit() || "#*. :".contains(c);
         let words = line.trim().trim_matches(mark).to_lowercase();
+        // The published template says "Optional Next Step".
         let words = words.strip_prefix("optional ").unwrap_or(&words);
         let bare = |c: char| !"#*0123456789".contains(c);
+        // A plain sentence that equals a heading is content.
         let is_marked = line.trim_end().ends_with(':') || !line.trim().starts_with(bare);
         let mut headings = self.0.iter().map(|section| section.heading).filter(|_| is_marked);
         headings.find(|heading| heading.to_lowercase() == words)
@@ -175,6 +177,7 @@ impl SectionSpec {
             old.push(line.clone());
         }
         let excess = old.len().saturating_sub(self.max_lines);
+        // Oldest first, but behind the pinned first line.
         old.drain(pinned.min(old.len())..(pinned + excess).min(old.len()));
     }
 }

@@ -72,6 +72,7 @@ fn whole_words(text: &str, max_chars: u64) -> String {
     }
     let head = prefix(text, max_chars.saturating_sub(weighted_chars(MORE)), 1);
     let sentence = [". ", "! ", "? ", "。", "！", "？"];
+    // Latin sentences end before a space, Chinese ones anywhere.
     let ends =
         sentence.iter().filter_map(|end| head.rfind(end).map(|at| at + end.trim_end().len()));
     let end = ends.max().filter(|end| end * 2 > head.len()).or_else(|| head.rfind(' '));

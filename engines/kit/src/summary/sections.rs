@@ -22,8 +22,8 @@ pub(super) const MAX_DECISIONS: usize = 24;
 pub(super) const MAX_LINES: usize = 12;
 /// Maximum pending requests.
 pub(super) const MAX_REQUESTS: usize = 3;
-/// Length of a line, in weighted characters. A longer sentence is dropped, because a half can
-/// reverse its meaning.
+/// Length of a line, in weighted characters; a longer sentence is dropped.
+// It is not cut, because half of a sentence can reverse its meaning.
 pub(super) const LINE_LIMIT_CHARS: u64 = 400;
 /// Length of a request, in weighted characters; the ledger has the full text.
 pub(super) const REQUEST_LIMIT_CHARS: u64 = 400;
@@ -80,6 +80,7 @@ impl SummarySections {
         self.requests.retain(|ask| !is_answered_line(ask));
         similarity::remove_similar(&mut self.decisions, &self.constraints);
         similarity::remove_similar(&mut self.todos, &self.constraints);
+        // A task that was completed since the last summary is listed as open there.
         let (done, rest): (Vec<String>, Vec<String>) =
             self.decisions.iter().cloned().partition(|line| is_ticked(line));
         let bare: Vec<String> = done.iter().map(|line| without_tick(line).to_owned()).collect();
@@ -113,6 +114,7 @@ impl SummarySections {
     fn take(&mut self, kind: SectionKind, line: &str) {
         let line =
             line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
+        // Tables and code lose their meaning line by line.
         let is_table = line.starts_with('|') || line.starts_with("```");
         if line.is_empty() || line == NONE || is_table || is_markup(line) {
             return;
@@ -147,6 +149,7 @@ impl SectionKind {
     fn from_heading(heading: &str) -> SectionKind {
         let words = heading.to_lowercase();
         let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
+        // These sections quote the conversation and are written again by each compaction.
         if has(&["recent turns", "tool failures"]) {
             SectionKind::Skipped
         } else if has(&["identifier"]) {

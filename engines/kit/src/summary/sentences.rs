@@ -76,6 +76,7 @@ fn whole_lines(text: &str) -> Vec<String> {
         }
         let is_indented = raw.starts_with([' ', '\t']);
         let is_bare = strip_bullet(line).len() == line.len() && !line.starts_with('#');
+        // Wrapped lines continue in lower case or indented; a new list item does neither.
         let goes_on = is_bare && (is_indented || line.starts_with(char::is_lowercase));
         match lines.last_mut().filter(|_| may_go_on && goes_on) {
             Some(last) => {
@@ -102,6 +103,7 @@ fn split(line: &str) -> Vec<String> {
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         sentence.push(character);
+        // A full stop inside code does not end a sentence.
         is_quoted ^= character == '`';
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 /// Lines that share this percentage of their words are similar.
 const SAME_PERCENT: usize = 80;
 /// A line with fewer words must match exactly.
+// A single common word is no evidence: `done` is contained in `done and dusted`.
 const LEAST_WORDS: usize = 2;
 
 /// Words that negate a sentence.
@@ -31,6 +32,7 @@ impl LineWords {
 
     /// Whether both lines mean the same, or one is contained in the other.
     pub(super) fn is_similar(&self, other: &LineWords) -> bool {
+        // "3 tests fail" and "5 tests fail" share most words and mean different things.
         if self.decisive != other.decisive {
             return false;
         }
@@ -40,6 +42,7 @@ impl LineWords {
         let common = self.words.intersection(&other.words).count();
         let (fewer, more) = (self.words.len(), other.words.len());
         let (fewer, more) = (fewer.min(more), fewer.max(more));
+        // The shorter line says nothing that the longer one does not.
         let is_part = common == fewer && fewer >= LEAST_WORDS;
         is_part || common * 100 >= (fewer + more - common) * SAME_PERCENT
     }

@@ -23,6 +23,7 @@ pub fn truncate_blocks<'a>(
     };
     let over_minimum = |size: u64| size > limit.min_keep_chars;
     let any = |size: u64| size > 0;
+    // If the small texts do not fit whole, all texts share the room.
     let small_fit =
         sizes.iter().any(|size| over_minimum(*size)) && reserved(&over_minimum) <= limit.max_chars;
     let is_large: &dyn Fn(u64) -> bool = if small_fit { &over_minimum } else { &any };
@@ -32,6 +33,7 @@ pub fn truncate_blocks<'a>(
         if !is_large(*size) {
             return Cow::Borrowed(*text);
         }
+        // 128 bits, because two sizes are multiplied.
         let share = u128::from(room) * u128::from(*size) / u128::from(large.max(1));
         let max_chars =
             share as u64 + notice_chars(*size).min(limit.max_chars / sizes.len() as u64);

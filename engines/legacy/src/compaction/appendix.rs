@@ -20,18 +20,19 @@ use crate::settings::CompactionSettings;
 const RECENT_HEADING: &str = "## Recent turns preserved verbatim";
 const FAILURES_HEADING: &str = "## Tool Failures";
 const OLDER_LEFT_OUT: &str = "- (older lines left out)";
-/// Weighted characters read of a message; redaction time grows with the length.
+/// Weighted characters read of a message.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 4_000;
 
 /// Renders the appendix in at most `limit_chars` weighted characters. Rules, files and failures are
 /// short and have priority over turns.
 pub(crate) fn render(
     transcript: &Transcript,
-    fold: &SummaryTask,
+    task: &SummaryTask,
     settings: &CompactionSettings,
     limit_chars: u64,
 ) -> String {
-    let gaps = fold.history.gaps();
+    let gaps = task.history.gaps();
     let mut ledger = FileLedger::default();
     ledger.add_history(transcript, gaps);
     let mut room = limit_chars;
@@ -87,7 +88,7 @@ fn turns(
 }
 
 fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
-    let (speaker, limit_chars) = match entry.role() {
+    let (label, limit_chars) = match entry.role() {
         _ if entry.kind() == EntryKind::CompactionSummary || is_hidden(entry) => return None,
         // The ledger has the full text of every request.
         Role::User => ("User".to_owned(), settings.recent_result_chars),
@@ -99,7 +100,7 @@ fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String>
     if entry.has(Flags::IMAGES) {
         text = if text.is_empty() { IMAGE.to_owned() } else { format!("{IMAGE} {text}") };
     }
-    (!text.is_empty()).then(|| format!("- {speaker}: {}", clip(&text, limit_chars)))
+    (!text.is_empty()).then(|| format!("- {label}: {}", clip(&text, limit_chars)))
 }
 
 /// Label of a result: `Tool result (bash, exit 1)`.

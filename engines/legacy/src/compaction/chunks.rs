@@ -11,9 +11,9 @@ use crate::settings::CompactionSettings;
 /// The groups of a history without earlier summaries, which are carried over separately.
 pub(crate) fn unsummarised_groups(
     transcript: &Transcript,
-    fold: &SummaryTask,
+    task: &SummaryTask,
 ) -> Vec<MessageGroup> {
-    let mut frames = message_groups(transcript, fold.history.gaps());
+    let mut frames = message_groups(transcript, task.history.gaps());
     frames.retain(|group| {
         let mut entries = transcript.range(group.range.clone());
         !entries.all(|entry| entry.kind() == EntryKind::CompactionSummary)
@@ -30,6 +30,7 @@ pub(crate) fn divide_into_parts<'a>(
     let limits = settings.chunk_limits();
     let max_chunk_tokens = limits.max_chunk_tokens(frames, window_tokens);
     let least = settings.min_messages_to_split.max(2);
+    // Two parts and a merge cost three requests, so a history that fits one is not divided.
     let is_split = count_entries(frames) >= least && total_tokens(frames) > max_chunk_tokens;
     let parts = split_parts(frames, if is_split { settings.parts } else { 1 });
     parts.into_iter().map(|part| limits.chunks(part, max_chunk_tokens)).collect()
@@ -50,6 +51,7 @@ pub(crate) fn split_off_oversized(
 }
 
 fn omitted(transcript: &Transcript, group: &MessageGroup) -> String {
+    // The note names the largest entry of the group, which is why it was omitted.
     let largest = transcript.range(group.range.clone()).max_by_key(|entry| entry.tokens());
     let role = largest.map_or("message", |entry| entry.role().name());
     let thousands = (group.tokens + 500) / 1_000;

@@ -10,7 +10,7 @@ use ctxhost_engine_kit::history_fold::HistoryFold as History;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
@@ -41,20 +41,20 @@ impl SummaryTask {
     fn new(
         transcript: &Transcript,
         history: History,
-        aim: &CutTarget,
+        target: &CutTarget,
         is_turn_prefix: bool,
     ) -> SummaryTask {
         let ledger = SummaryLedger::new(transcript, history.gaps());
-        let mut fold = SummaryTask {
+        let mut task = SummaryTask {
             history,
             limit_chars: 0,
             ledger,
-            ledger_limits: aim.ledger,
+            ledger_limits: target.ledger,
             ledger_chars: 0,
             is_turn_prefix,
         };
-        fold.limit_ledger(aim.ledger, u64::MAX);
-        fold
+        task.limit_ledger(target.ledger, u64::MAX);
+        task
     }
 
     fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
@@ -83,9 +83,9 @@ pub(crate) enum TranscriptSegment {
     /// Kept.
     Keep(Range<u64>),
     /// Replaced by a summary.
-    Fold {
+    Summarise {
         /// Index of the summary.
-        fold: usize,
+        task: usize,
         /// Its positions.
         range: Range<u64>,
     },
@@ -97,7 +97,7 @@ pub(crate) struct CompactionCut {
     /// The whole transcript in order.
     pub(crate) segments: Vec<TranscriptSegment>,
     /// The summaries: of the history, of the prefix of a split turn, or both.
-    pub(crate) folds: Vec<SummaryTask>,
+    pub(crate) tasks: Vec<SummaryTask>,
     /// Size of the kept entries with their results cut, in tokens.
     pub(crate) kept_tokens: u64,
     /// Caps of kept results.
@@ -128,14 +128,15 @@ impl ResultCaps {
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
         // The cut of the aggregate rule becomes permanent, with the same bytes.
-        let reduced = inputs.memory.reduced_limit(&inputs.request.session, entry.id());
+        let reduced = inputs.decisions.reduced_limit(&inputs.request.session, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
-        let pressed = self.emergency.unwrap_or(u64::MAX);
-        let chars = self.single.min(frame).min(reduced).min(pressed);
+        let squeezed = self.emergency.unwrap_or(u64::MAX);
+        let chars = self.single.min(frame).min(reduced).min(squeezed);
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
     fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
+        // Cutting its text does not remove an image, so such a result is counted in full.
         match self.limit_for(inputs, entry).filter(|_| !entry.has(Flags::IMAGES)) {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
             None => entry.tokens(),
@@ -147,47 +148,52 @@ impl ResultCaps {
 /// history before the cut if the transcript already fits.
 pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     let LegacyCompaction { transcript, request, settings, .. } = inputs;
-    let aim = CutTarget::for_attempt(
+    let target = CutTarget::for_attempt(
         request.budget,
         request.attempt,
         settings,
         request.model.window_tokens,
     );
-    let is_pressed = transcript.total_tokens() > aim.target_tokens;
+    let is_pressed = transcript.total_tokens() > target.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
-        let cut = filled(inputs, &aim, aim.keep_tokens >> halving);
+        let cut = cut_with_floor(inputs, &target, target.keep_tokens >> halving);
         if !is_pressed {
-            return Some(cut).filter(|cut| !cut.folds.is_empty());
+            return Some(cut).filter(|cut| !cut.tasks.is_empty());
         }
-        if cut.is_smaller(transcript) && cut.tokens_after() <= aim.target_tokens {
+        if cut.is_smaller(transcript) && cut.tokens_after() <= target.target_tokens {
             return Some(cut);
         }
     }
-    let pressed = |min_fold_tokens| {
+    let squeezed = |min_fold_tokens| {
         let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(inputs, newest, &CutTarget { min_fold_tokens, ..aim });
-        cut.squeeze(inputs, aim.target_tokens);
+        let mut cut = at(inputs, newest, &CutTarget { min_fold_tokens, ..target });
+        cut.shrink(inputs, target.target_tokens);
         cut
     };
-    let mut cut = pressed(aim.min_fold_tokens);
-    if cut.tokens_after() > aim.target_tokens {
+    let mut cut = squeezed(target.min_fold_tokens);
+    if cut.tokens_after() > target.target_tokens {
         // Rewrites an earlier summary, shorter, although little was added since.
-        cut = pressed(0);
+        cut = squeezed(0);
     }
     cut.is_smaller(transcript).then_some(cut)
 }
 
 /// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
-fn filled(inputs: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
+fn cut_with_floor(
+    inputs: &LegacyCompaction<'_>,
+    target: &CutTarget,
+    keep_tokens: u64,
+) -> CompactionCut {
     let tail = |keep_tokens| {
-        let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
+        let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
         tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
     };
     let shortest = tail(keep_tokens);
-    let cut = at(inputs, shortest.clone(), aim);
-    let ledger_chars: u64 = cut.folds.iter().map(|fold| fold.ledger_chars).sum();
+    let cut = at(inputs, shortest.clone(), target);
+    let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
+    // The summary itself may turn out short, so it does not count towards the floor.
     let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
-    let missing = aim.floor_tokens.saturating_sub(used_tokens);
+    let missing = target.floor_tokens.saturating_sub(used_tokens);
     if missing == 0 {
         return cut;
     }
@@ -199,8 +205,8 @@ fn filled(inputs: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> C
             cut: None,
         };
     }
-    let longer = at(inputs, longer, aim);
-    let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
+    let longer = at(inputs, longer, target);
+    let fits = !longer.tasks.is_empty() && longer.tokens_after() <= target.target_tokens;
     if fits { longer } else { cut }
 }
 
@@ -224,12 +230,14 @@ impl CutTarget {
         window_tokens: u64,
     ) -> CutTarget {
         let Settings { compaction, room, tool_results, .. } = settings;
+        // An unknown window sets no cap; the budget still does.
         let window_tokens = if window_tokens == 0 { u64::MAX } else { window_tokens };
         let share = match attempt {
             0 | 1 => compaction.target_share,
             2 => compaction.retry_target_share,
             _ => compaction.last_target_share,
         };
+        // Each further attempt means that the last result was too large: keep half as much.
         let keep = compaction.keep_recent_tokens;
         let keep = keep.min(share_of(budget_tokens, compaction.keep_recent_share));
         let summary = share_of(budget_tokens, compaction.summary_share) * CHARS_PER_TOKEN;
@@ -253,67 +261,71 @@ impl CutTarget {
     }
 }
 
-fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> CompactionCut {
+fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, target: &CutTarget) -> CompactionCut {
     let transcript = inputs.transcript;
     let kept = protected_before(transcript, tail.start);
+    // Gaps after the newest request belong to a turn that continues in the tail.
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
         gaps(&kept, tail.start).into_iter().partition(|gap| gap.start < newest);
-    let mut folds = Vec::new();
+    let mut tasks = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
         let history = History::anchored_at_largest(transcript, gaps);
-        if !history.is_empty() && history.new_tokens(transcript) >= aim.min_fold_tokens {
-            folds.push(SummaryTask::new(transcript, history, aim, is_turn_prefix));
+        if !history.is_empty() && history.new_tokens(transcript) >= target.min_fold_tokens {
+            tasks.push(SummaryTask::new(transcript, history, target, is_turn_prefix));
         }
     }
-    share_out(transcript, aim, &mut folds);
-    let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, emergency: None };
-    CompactionCut::new(inputs, folds, caps)
+    divide_room(transcript, target, &mut tasks);
+    let caps = ResultCaps { single: target.result_chars, frame: tail.cut, emergency: None };
+    CompactionCut::new(inputs, tasks, caps)
 }
 
 /// Divides the room for summaries in proportion to their histories. A summary takes at most the
-/// size of earlier summaries and half of the new entries, so that each compaction shrinks the
-/// transcript. The ledger has priority over the sections.
-fn share_out(transcript: &Transcript, aim: &CutTarget, folds: &mut [SummaryTask]) {
-    let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
-    let count = folds.len() as u64;
+/// size of earlier summaries and half of the new entries. The ledger has priority over the sections.
+fn divide_room(transcript: &Transcript, target: &CutTarget, tasks: &mut [SummaryTask]) {
+    let whole: u64 = tasks.iter().map(|task| task.history.tokens()).sum();
+    let count = tasks.len() as u64;
+    // Requests have a limit of their own, so only the rest of a ledger shares the room.
     let needs =
-        folds.iter().map(|fold| fold.ledger_chars.saturating_sub(fold.ledger_limits.request_chars));
-    let ledger_chars = fair_cap(needs.collect(), aim.ledger.ledger_chars);
+        tasks.iter().map(|task| task.ledger_chars.saturating_sub(task.ledger_limits.request_chars));
+    let ledger_chars = fair_cap(needs.collect(), target.ledger.ledger_chars);
     let limits = LedgerLimits {
-        ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),
-        ..aim.ledger
+        ledger_chars: ledger_chars.unwrap_or(target.ledger.ledger_chars),
+        ..target.ledger
     };
-    for fold in folds {
-        let tokens = fold.history.tokens();
-        let new_tokens = fold.history.new_tokens(transcript);
+    for task in tasks {
+        let tokens = task.history.tokens();
+        let new_tokens = task.history.new_tokens(transcript);
+        // Each compaction must shrink the transcript, or the same history is summarised for ever.
         let most_chars = (tokens - new_tokens / 2) * CHARS_PER_TOKEN;
-        fold.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
-        let part = aim.summary_chars / (2 * count) + aim.summary_chars / 2 * tokens / whole.max(1);
-        let left_chars = most_chars.saturating_sub(fold.ledger_chars);
-        fold.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
+        task.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+        // Half of the room evenly, half in proportion: a small history still gets a usable summary.
+        let part =
+            target.summary_chars / (2 * count) + target.summary_chars / 2 * tokens / whole.max(1);
+        let left_chars = most_chars.saturating_sub(task.ledger_chars);
+        task.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
     }
 }
 
 impl CompactionCut {
     fn new(
         inputs: &LegacyCompaction<'_>,
-        folds: Vec<SummaryTask>,
+        tasks: Vec<SummaryTask>,
         caps: ResultCaps,
     ) -> CompactionCut {
         let transcript = inputs.transcript;
-        let mut segments: Vec<TranscriptSegment> = folds
+        let mut segments: Vec<TranscriptSegment> = tasks
             .iter()
             .enumerate()
-            .flat_map(|(fold, f)| f.history.gaps().iter().map(move |gap| (fold, gap.clone())))
-            .map(|(fold, range)| TranscriptSegment::Fold { fold, range })
+            .flat_map(|(task, f)| f.history.gaps().iter().map(move |gap| (task, gap.clone())))
+            .map(|(task, range)| TranscriptSegment::Summarise { task, range })
             .collect();
-        let folded: Vec<Range<u64>> = segments.iter().map(TranscriptSegment::range).collect();
+        let replaced: Vec<Range<u64>> = segments.iter().map(TranscriptSegment::range).collect();
         segments.extend(
-            gaps(&folded, transcript.len() as u64).into_iter().map(TranscriptSegment::Keep),
+            gaps(&replaced, transcript.len() as u64).into_iter().map(TranscriptSegment::Keep),
         );
         segments.sort_by_key(|segment| segment.range().start);
-        let mut cut = CompactionCut { segments, folds, kept_tokens: 0, caps };
+        let mut cut = CompactionCut { segments, tasks, kept_tokens: 0, caps };
         cut.kept_tokens =
             cut.kept_entries(transcript).map(|entry| cut.caps.tokens(inputs, &entry)).sum();
         cut
@@ -321,12 +333,12 @@ impl CompactionCut {
 
     /// Maximum size of the transcript after the compaction, in tokens.
     pub(crate) fn tokens_after(&self) -> u64 {
-        self.kept_tokens + self.folds.iter().map(SummaryTask::max_tokens).sum::<u64>()
+        self.kept_tokens + self.tasks.iter().map(SummaryTask::max_tokens).sum::<u64>()
     }
 
     /// Cuts results in the kept entries, then shrinks the summaries, until the target is met or
     /// nothing can shrink.
-    fn squeeze(&mut self, inputs: &LegacyCompaction<'_>, target_tokens: u64) {
+    fn shrink(&mut self, inputs: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
         }
@@ -342,10 +354,10 @@ impl CompactionCut {
         // The ledger repeats exact names, so the sections shrink first. The summary of the current
         // turn shrinks before the other one, which has the requests.
         for shed in [SummaryTask::shed_sections, SummaryTask::shed_ledger] {
-            for at in (0..self.folds.len()).rev() {
+            for at in (0..self.tasks.len()).rev() {
                 let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
-                if let Some(fold) = self.folds.get_mut(at) {
-                    shed(fold, excess_tokens * CHARS_PER_TOKEN);
+                if let Some(task) = self.tasks.get_mut(at) {
+                    shed(task, excess_tokens * CHARS_PER_TOKEN);
                 }
             }
         }
@@ -353,7 +365,7 @@ impl CompactionCut {
 
     /// Whether anything is replaced or cut.
     fn is_smaller(&self, transcript: &Transcript) -> bool {
-        !self.folds.is_empty() || self.kept_tokens < transcript.total_tokens()
+        !self.tasks.is_empty() || self.kept_tokens < transcript.total_tokens()
     }
 
     /// The kept entries.
@@ -370,7 +382,9 @@ impl CompactionCut {
 impl TranscriptSegment {
     fn range(&self) -> Range<u64> {
         match self {
-            TranscriptSegment::Keep(range) | TranscriptSegment::Fold { range, .. } => range.clone(),
+            TranscriptSegment::Keep(range) | TranscriptSegment::Summarise { range, .. } => {
+                range.clone()
+            }
         }
     }
 }
@@ -383,9 +397,9 @@ mod tests {
     fn each_try_aims_lower() {
         let settings = Settings::default();
         let aims = [1, 2, 3].map(|attempt| CutTarget::for_attempt(100_000, attempt, &settings, 0));
-        assert_eq!(aims.each_ref().map(|aim| aim.target_tokens), [90_000, 70_000, 50_000]);
-        assert_eq!(aims.each_ref().map(|aim| aim.keep_tokens), [20_000, 10_000, 5_000]);
-        assert_eq!(aims.each_ref().map(|aim| aim.floor_tokens), [24_000, 12_000, 6_000]);
+        assert_eq!(aims.each_ref().map(|target| target.target_tokens), [90_000, 70_000, 50_000]);
+        assert_eq!(aims.each_ref().map(|target| target.keep_tokens), [20_000, 10_000, 5_000]);
+        assert_eq!(aims.each_ref().map(|target| target.floor_tokens), [24_000, 12_000, 6_000]);
         assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).keep_tokens, 5_000);
         assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).floor_tokens, 6_000);
     }

@@ -6,10 +6,11 @@ use ctxhost_engine_kit::hash;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 pub(super) use ctxhost_engine_kit::summariser::is_final;
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::CompactionSettings;
 
-/// Shorter inputs may get longer summaries: five headings need room.
+/// Inputs below this size may get longer summaries, in weighted characters.
+// Five headings alone are longer than a few short messages.
 const SHORT_INPUT_CHARS: u64 = 2_000;
 
 /// A model's summary.
@@ -23,8 +24,9 @@ pub(super) struct ModelSummary {
 impl ModelSummary {
     fn from_completion(answer: Completion, input_chars: u64) -> Result<ModelSummary> {
         let WrittenSummary { text, writer, notes } = WrittenSummary::from_completion(&answer)?;
+        // A model that continues the conversation instead of summarising it answers at length.
         if weighted_chars(&text) > input_chars.max(SHORT_INPUT_CHARS) {
-            return Err(EngineError::failed("the summary is longer than what it tells"));
+            return Err(EngineError::failed("the summary is longer than its input"));
         }
         Ok(ModelSummary { text, model: writer, notes })
     }
@@ -62,8 +64,9 @@ pub(super) async fn request_with_retries(
         let answer = host.complete(call.call, request.clone()).await;
         done += 1;
         match answer.and_then(|answer| ModelSummary::from_completion(answer, input_chars)) {
-            Ok(told) => return Ok(told),
+            Ok(summary) => return Ok(summary),
             Err(error) if done == tries || !may_pass(&error) => return Err(error),
+            // Checked before the pause, which a cancelled caller would wait for.
             Err(_) if host.is_cancelled(call.call) => {
                 return Err(EngineError::new(ErrorKind::Cancelled, "the compaction was cancelled"));
             }
@@ -76,6 +79,7 @@ pub(super) async fn request_with_retries(
 fn pause_ms(settings: &CompactionSettings, done: u32, name: &str) -> u64 {
     let doublings = done.saturating_sub(1).min(32);
     let pause = settings.backoff_ms.saturating_mul(1 << doublings).min(settings.backoff_limit_ms);
+    // Seeded by the name, so that a replay pauses as long as the session did.
     let jitter = settings.backoff_jitter * hash::hash_fraction(&format!("{name}/{done}"));
     (pause as f64 * (1.0 + jitter)) as u64
 }

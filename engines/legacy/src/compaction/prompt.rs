@@ -6,7 +6,7 @@ use ctxhost_engine_kit::prompt::{self, ExcerptLimits, SummaryPrompt};
 use ctxhost_engine_kit::summary::HEADINGS;
 use jiff::Timestamp;
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::IdentifierPolicy;
 
 /// Length of the arguments of a call in a prompt, in weighted characters.
@@ -60,10 +60,10 @@ pub(crate) struct PartialSummary<'a> {
 
 impl PartialSummary<'_> {
     fn time(&self) -> Option<String> {
-        let told =
+        let format_time =
             |ms| Some(Timestamp::from_millisecond(ms).ok()?.strftime("%Y-%m-%d %H:%M").to_string());
         let (from, until) = self.time_range_ms?;
-        Some(format!(", {} to {} UTC", told(from)?, told(until)?))
+        Some(format!(", {} to {} UTC", format_time(from)?, format_time(until)?))
     }
 }
 

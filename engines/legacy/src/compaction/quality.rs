@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use ctxhost_engine_kit::identifiers::is_mentioned;
 use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
 
-/// Number of keywords of a request; its beginning states the topic.
+/// Number of compared keywords of a request.
+// The beginning states the topic; the rest is often pasted.
 const MAX_KEYWORDS: usize = 12;
 /// From this many keywords on two must match, else one.
 const MANY_KEYWORDS: usize = 3;
@@ -52,16 +53,17 @@ pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Ve
     if !missing.is_empty() {
         reasons.push(format!("missing_identifiers:{}", missing.join(",")));
     }
-    if expected.latest_request.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
+    if expected.latest_request.as_deref().is_some_and(|request| !reflects(summary, request)) {
         reasons.push("latest_user_ask_not_reflected".into());
     }
     let pending = pending_lines(summary);
     let first = pending.first().copied().unwrap_or_default();
-    if expected.open_request.as_deref().is_some_and(|ask| !reflects(first, ask)) {
+    if expected.open_request.as_deref().is_some_and(|request| !reflects(first, request)) {
         reasons.push("latest_user_ask_not_foregrounded".into());
     }
-    let retained = expected.retained_request.as_deref().filter(|ask| !keywords(ask, 1).is_empty());
-    if retained.is_some_and(|ask| pending.iter().any(|line| reflects(line, ask))) {
+    let retained =
+        expected.retained_request.as_deref().filter(|request| !keywords(request, 1).is_empty());
+    if retained.is_some_and(|request| pending.iter().any(|line| reflects(line, request))) {
         reasons.push("retained_turn_ask_marked_pending".into());
     }
     reasons
@@ -99,11 +101,11 @@ fn section_reasons(summary: &str) -> Vec<String> {
     reasons
 }
 
-fn reflects(summary: &str, ask: &str) -> bool {
-    let asked = keywords(ask, MAX_KEYWORDS);
-    let told: BTreeSet<String> = keywords(summary, usize::MAX).into_iter().collect();
-    let found = asked.iter().filter(|word| told.contains(*word)).count();
-    match asked.len() {
+fn reflects(summary: &str, request: &str) -> bool {
+    let wanted = keywords(request, MAX_KEYWORDS);
+    let found_words: BTreeSet<String> = keywords(summary, usize::MAX).into_iter().collect();
+    let found = wanted.iter().filter(|word| found_words.contains(*word)).count();
+    match wanted.len() {
         0 => true,
         many if many >= MANY_KEYWORDS => found >= 2,
         _ => found >= 1,
@@ -159,10 +161,10 @@ mod tests {
         HEADINGS.map(|heading| format!("{heading}\n- {body}\n")).join("\n")
     }
 
-    fn expecting(identifiers: &[&str], ask: &str) -> SummaryExpectations {
+    fn expecting(identifiers: &[&str], request: &str) -> SummaryExpectations {
         SummaryExpectations {
             identifiers: identifiers.iter().map(|id| (*id).to_owned()).collect(),
-            latest_request: Some(ask.to_owned()),
+            latest_request: Some(request.to_owned()),
             ..SummaryExpectations::default()
         }
     }
@@ -194,14 +196,15 @@ mod tests {
 
     #[test]
     fn case_58_the_latest_ask_is_reflected() {
-        let ask = "deploy kubernetes cluster tonight";
+        let request = "deploy kubernetes cluster tonight";
         let lost = vec!["latest_user_ask_not_reflected".to_owned()];
-        assert_eq!(check_summary(&summary("nothing"), &expecting(&[], ask)), lost);
-        assert_eq!(check_summary(&summary("deploy it"), &expecting(&[], ask)), lost);
-        assert!(check_summary(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
+        assert_eq!(check_summary(&summary("nothing"), &expecting(&[], request)), lost);
+        assert_eq!(check_summary(&summary("deploy it"), &expecting(&[], request)), lost);
+        assert!(check_summary(&summary("Deploy the cluster"), &expecting(&[], request)).is_empty());
         assert!(check_summary(&summary("x"), &expecting(&[], "ok?")).is_empty());
         assert!(
-            check_summary(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], ask)).is_empty()
+            check_summary(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], request))
+                .is_empty()
         );
         assert_eq!(check_summary(&summary("可以帮我"), &expecting(&[], "请你帮我部署集群")), lost);
         assert!(check_summary(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());

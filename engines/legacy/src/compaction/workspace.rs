@@ -51,8 +51,8 @@ fn sections(text: &str, names: &[&str]) -> Option<String> {
         }
         chosen.extend(open_level.is_some().then_some(line));
     }
-    let told = chosen.join("\n").trim().to_owned();
-    (!told.is_empty()).then_some(told)
+    let text = chosen.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
 }
 
 fn heading(line: &str) -> Option<(usize, &str)> {

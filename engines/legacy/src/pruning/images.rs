@@ -18,7 +18,7 @@ pub(crate) fn replace_old_images(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     keep_turns: Option<usize>,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
@@ -26,11 +26,11 @@ pub(crate) fn replace_old_images(
         let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
             continue;
         };
-        if seq >= cutoff && !memory.has_dropped_images(entry.id()) {
+        if seq >= cutoff && !decisions.has_dropped_images(entry.id()) {
             continue;
         }
         let Some(shown) = without_images(&entry) else { continue };
-        memory.set_images_dropped(entry.id());
+        decisions.set_images_dropped(entry.id());
         match results.row_at(seq) {
             Some(row) if row.replacement.is_none() => row.replace(shown),
             Some(_) => {}

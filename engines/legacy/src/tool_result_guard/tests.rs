@@ -7,31 +7,35 @@ use serde_json::json;
 
 use super::*;
 
-fn assembled(talk: &TranscriptBuilder, window_tokens: u64, memory: &mut SessionDecisions) -> Plan {
+fn assembled(
+    talk: &TranscriptBuilder,
+    window_tokens: u64,
+    decisions: &mut SessionDecisions,
+) -> Plan {
     let scope = ReductionScope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None };
-    assembled_in(talk, scope, memory)
+    assembled_in(talk, scope, decisions)
 }
 
 /// The recorded cases cut no more than is needed.
 fn assembled_in(
     talk: &TranscriptBuilder,
     scope: ReductionScope,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Plan {
     let settings = ToolResultSettings { aggregate_slack: 0.0, ..ToolResultSettings::default() };
-    assembled_by(&settings, talk, scope, memory)
+    assembled_by(&settings, talk, scope, decisions)
 }
 
 fn assembled_by(
     settings: &ToolResultSettings,
     talk: &TranscriptBuilder,
     scope: ReductionScope,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Plan {
     let transcript = talk.transcript();
     let cap_chars = single_cap_chars(scope.window_tokens, settings);
     let mut results = ToolResults::from_transcript(&transcript, cap_chars);
-    reduce_results(&mut results, &transcript, scope, settings, memory);
+    reduce_results(&mut results, &transcript, scope, settings, decisions);
     results.into_plan()
 }
 
@@ -78,8 +82,8 @@ fn caps_by_window() {
 #[test]
 fn case_23_one_large_result_is_cut_and_names_its_original() {
     let talk = rounds(&[40_000]);
-    let mut memory = SessionDecisions::default();
-    let plan = assembled(&talk, 64_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let plan = assembled(&talk, 64_000, &mut decisions);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 16_000);
     assert!(text.contains(&format!("{TRUNCATED} 24,1")), "{}", &text[15_880..]);
@@ -90,7 +94,7 @@ fn case_23_one_large_result_is_cut_and_names_its_original() {
     );
     let note = plan.ops[1].note.as_ref().unwrap();
     assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 -> 16,000 chars"));
-    assert_eq!(plan, assembled(&talk, 64_000, &mut memory), "the same bytes each time");
+    assert_eq!(plan, assembled(&talk, 64_000, &mut decisions), "the same bytes each time");
 }
 
 /// Case 22: one cap per result, without the reference's separate guard cap.
@@ -113,8 +117,8 @@ fn over_half_of_the_window_is_cleared() {
 fn case_24_all_together_give_way_from_the_oldest_on() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
-    let plan = assembled(&talk, 10_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let plan = assembled(&talk, 10_000, &mut decisions);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 3_000);
 }
@@ -129,11 +133,11 @@ fn one_cut_makes_room_for_many_requests() {
             budget_tokens: u64::MAX / 8,
             sent_until_ms: None,
         };
-        let mut memory = SessionDecisions::default();
+        let mut decisions = SessionDecisions::default();
         let mut shown = Vec::new();
         let mut cuts = 0;
         for round in 1..=20 {
-            let plan = assembled_by(&settings, &rounds(&vec![3_000; round]), scope, &mut memory);
+            let plan = assembled_by(&settings, &rounds(&vec![3_000; round]), scope, &mut decisions);
             let now: Vec<(u64, String)> =
                 replaced(&plan).into_iter().map(|(seq, text)| (seq, text.to_owned())).collect();
             cuts += u32::from(now != shown);
@@ -154,8 +158,8 @@ fn caps_follow_the_budget_in_force() {
 #[test]
 fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
     for (window_tokens, size) in [(0, 60), (0, 120), (2, 60), (80, 200), (80, 2_500)] {
-        let mut memory = SessionDecisions::default();
-        let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut memory);
+        let mut decisions = SessionDecisions::default();
+        let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut decisions);
         for (seq, text) in replaced(&plan) {
             assert!(text.len() < size, "{window_tokens}, {size}: entry {seq} is {text:?}");
         }
@@ -166,12 +170,12 @@ fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
 fn what_the_aggregate_rule_has_cut_stays_cut() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
-    let first = assembled(&talk, 10_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let first = assembled(&talk, 10_000, &mut decisions);
     let before = replaced(&first)[0].1;
-    assert_eq!(replaced(&assembled(&talk, 10_000, &mut memory))[0].1, before);
+    assert_eq!(replaced(&assembled(&talk, 10_000, &mut decisions))[0].1, before);
     // A larger window would not cut it, but the bytes stay.
-    assert_eq!(replaced(&assembled(&talk, 20_000, &mut memory))[0].1, before);
+    assert_eq!(replaced(&assembled(&talk, 20_000, &mut decisions))[0].1, before);
 }
 
 #[test]
@@ -223,12 +227,12 @@ fn blocks_left(plan: &Plan) -> (Vec<String>, String) {
     let message: Value = serde_json::from_str(&raw).unwrap();
     assert_eq!(message.get("details"), None);
     let blocks = message["content"].as_array().unwrap();
-    let told = |block: &Value| match block["text"].as_str() {
+    let describe = |block: &Value| match block["text"].as_str() {
         Some(text) => text.len().to_string(),
         None => block["type"].as_str().unwrap().to_owned(),
     };
     let last = blocks.last().unwrap()["text"].as_str().unwrap_or_default().to_owned();
-    (blocks.iter().map(told).collect(), last)
+    (blocks.iter().map(describe).collect(), last)
 }
 
 fn text(size: usize) -> Value {
@@ -290,14 +294,14 @@ fn sent(budget_tokens: u64) -> ReductionScope {
 fn what_was_sent_stays_while_the_request_fits() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
+    let mut decisions = SessionDecisions::default();
     let roomy = sent(100_000);
-    assert!(replaced(&assembled_in(&talk, roomy, &mut memory)).is_empty(), "still cached");
+    assert!(replaced(&assembled_in(&talk, roomy, &mut decisions)).is_empty(), "still cached");
     let expired = ReductionScope { sent_until_ms: None, ..roomy };
-    assert_eq!(replaced(&assembled_in(&talk, expired, &mut memory)).len(), 1);
-    let mut memory = SessionDecisions::default();
+    assert_eq!(replaced(&assembled_in(&talk, expired, &mut decisions)).len(), 1);
+    let mut decisions = SessionDecisions::default();
     let tight = sent(13_000);
-    assert_eq!(replaced(&assembled_in(&talk, tight, &mut memory)).len(), 1, "it would not fit");
+    assert_eq!(replaced(&assembled_in(&talk, tight, &mut decisions)).len(), 1, "it would not fit");
 }
 
 #[test]
