@@ -24,6 +24,7 @@ impl CompactionAttempts {
     /// Records the outcome of the newest plan: a new epoch means that the host applied it.
     pub(crate) fn record_outcome(&mut self, transcript: &Transcript) {
         match self.tried_epoch.take() {
+            // The host does not report the outcome, so the epoch is the only evidence.
             Some(epoch) if transcript.epoch() > epoch => self.circuit.record_success(),
             Some(_) => self.record_failure(),
             None => {}
@@ -38,6 +39,7 @@ impl CompactionAttempts {
 
     /// Records a compaction that failed.
     pub(crate) fn record_failure(&mut self) {
+        // The breaker has no cooldown, so the time does not matter.
         self.circuit.record_failure(0);
     }
 
@@ -47,13 +49,14 @@ impl CompactionAttempts {
         self.circuit.open_ms(0, limit, u64::MAX)?;
         let failures = self.circuit.failures();
         Some(format!(
-            "{failures} compactions failed in a row; one by hand that works closes the breaker"
+            "{failures} compactions failed in a row (breaker_failures); a successful manual compaction closes the breaker"
         ))
     }
 
     /// Whether the window filled up again soon after each of the last compactions. Call once per
     /// compaction, after [`record_outcome`](Self::record_outcome).
     pub(crate) fn is_thrashing(&mut self, transcript: &Transcript) -> bool {
+        // After a failed compaction the window is full for another reason.
         let Some(kept) = self.kept_answers.take().filter(|_| self.circuit.failures() == 0) else {
             return false;
         };

@@ -76,50 +76,54 @@ pub(crate) struct LayoutPlanner<'a> {
     pub(crate) transcript: &'a Transcript,
     pub(crate) previews: &'a ResultPreviews,
     pub(crate) settings: &'a Settings,
-    pub(crate) aim: BoundaryTarget,
+    pub(crate) target: BoundaryTarget,
 }
 
 impl LayoutPlanner<'_> {
     /// The layout with the most of the last turn that stays below the threshold; `None` if too
     /// little can be replaced or no room is left.
     pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, aim, settings, .. } = self;
-        let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
-        let limit_tokens = limit_tokens >> aim.attempt.saturating_sub(1).min(u64::BITS - 1);
+        let LayoutPlanner { transcript, target, settings, .. } = self;
+        let limit_tokens = share_of(target.base_tokens(), settings.last_turn_share);
+        // Each further attempt keeps half as much of the last turn.
+        let limit_tokens = limit_tokens >> target.attempt.saturating_sub(1).min(u64::BITS - 1);
         let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
         let mut starts = turns.chain([trailing_frame(transcript)]);
-        starts.find_map(|tail| self.fold_at(tail, aim.base_tokens()))
+        // The first layout that fits keeps the most.
+        starts.find_map(|tail| self.layout_at(tail, target.base_tokens()))
     }
 
     /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
     /// host whose request does not fit.
     pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
-        self.fold_at(trailing_frame(self.transcript), self.aim.budget_tokens)
+        self.layout_at(trailing_frame(self.transcript), self.target.budget_tokens)
     }
 
-    fn fold_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, aim, settings, .. } = self;
+    fn layout_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, target, settings, .. } = self;
         let fold = HistoryFold::anchored_at_largest(
             transcript,
             gaps(&protected_before(transcript, tail), tail),
         );
         let before_tokens = transcript.total_tokens();
-        if fold.tokens() < share_of(before_tokens.min(aim.budget_tokens), LEAST_FOLD_SHARE) {
+        // Too little to be worth a summary and the loss of the cached prefix.
+        if fold.tokens() < share_of(before_tokens.min(target.budget_tokens), LEAST_FOLD_SHARE) {
             return None;
         }
+        // Entries in the tail may be shown as previews, which cost less than the entries.
         let shown_less = self.previews.rewrites().saved_tokens(tail..transcript.len() as u64);
         let kept_tokens = before_tokens - fold.tokens() - shown_less;
-        let room_tokens = share_of(whole_tokens, aim.target_share())
+        let room_tokens = share_of(whole_tokens, target.target_share())
             .saturating_sub(kept_tokens)
-            .min(share_of(aim.budget_tokens, INSERT_SHARE))
+            .min(share_of(target.budget_tokens, INSERT_SHARE))
             // At most the size of earlier summaries and half of the new entries, so that the
             // transcript shrinks.
             .min(fold.tokens() - fold.new_tokens(transcript) / 2);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
-        let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
+        let wanted_chars = share_of(target.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
         let ledger = SummaryLedger::new(transcript, fold.gaps());
-        let limits = LedgerLimits::new(aim.budget_tokens, &settings.room);
+        let limits = LedgerLimits::new(target.budget_tokens, &settings.room);
         let ledger_limits =
             ledger.fit_limits(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
         let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
@@ -133,8 +137,9 @@ impl LayoutPlanner<'_> {
 /// Start of the last turn, or of its newest part if it exceeds the limit.
 fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let len = transcript.len() as u64;
-    let is_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
-    let turns = if is_question { 2 } else { 1 };
+    // A question alone refers to the turn before it, so the answer needs both.
+    let ends_with_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
+    let turns = if ends_with_question { 2 } else { 1 };
     let start = transcript.cut_at_or_before(recent_turns_start(transcript, 0..len, turns));
     start.max(tail_start(transcript, limit_tokens)).min(trailing_frame(transcript))
 }
@@ -171,11 +176,11 @@ pub(crate) fn summary_message(
     transcript: &Transcript,
     session: &SessionRef,
     fold: &HistoryFold,
-    story: &WrittenSummary,
+    summary: &WrittenSummary,
     has_history: bool,
 ) -> String {
-    let provenance = Provenance { entries: fold.entries(), writer: &story.writer };
-    let mut parts = vec![OPENING.to_owned(), wrap_summary(&story.text, &provenance)];
+    let provenance = Provenance { entries: fold.entries(), writer: &summary.writer };
+    let mut parts = vec![OPENING.to_owned(), wrap_summary(&summary.text, &provenance)];
     let first = fold.gaps().first().and_then(|gap| transcript.get(gap.start));
     let last = fold.gaps().last().and_then(|gap| transcript.get(gap.end - 1));
     if let Some((first, last)) = first.zip(last).filter(|_| has_history) {
@@ -234,27 +239,27 @@ mod tests {
         talk
     }
 
-    fn aim(tokens: u64) -> BoundaryTarget {
+    fn target(tokens: u64) -> BoundaryTarget {
         BoundaryTarget { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
     }
 
-    fn drawn(
+    fn planned(
         talk: &TranscriptBuilder,
-        aim: BoundaryTarget,
-        draw: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
+        target: BoundaryTarget,
+        plan: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
     ) -> Option<BoundaryLayout> {
         let (previews, settings) = (&ResultPreviews::default(), &Settings::default());
-        draw(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, aim })
+        plan(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, target })
     }
 
-    fn chosen(talk: &TranscriptBuilder, aim: BoundaryTarget) -> Option<BoundaryLayout> {
-        drawn(talk, aim, |drawing| drawing.choose())
+    fn chosen(talk: &TranscriptBuilder, target: BoundaryTarget) -> Option<BoundaryLayout> {
+        planned(talk, target, |planner| planner.choose())
     }
 
     #[test]
     fn the_last_turn_stays_whole_and_the_task_stays() {
         let talk = turns(10, 4);
-        let layout = chosen(&talk, aim(4_000)).unwrap();
+        let layout = chosen(&talk, target(4_000)).unwrap();
         assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..90][..]));
     }
 
@@ -262,7 +267,7 @@ mod tests {
     fn a_question_alone_brings_the_turn_before_it() {
         let mut talk = turns(10, 4);
         talk.user("yes, do it");
-        assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 90);
+        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 90);
     }
 
     #[test]
@@ -274,7 +279,7 @@ mod tests {
             let id = format!("r{round}");
             talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
         }
-        let BoundaryLayout { fold, tail, .. } = chosen(&talk, aim(4_000)).unwrap();
+        let BoundaryLayout { fold, tail, .. } = chosen(&talk, target(4_000)).unwrap();
         assert_eq!(fold.gaps(), [1..question, question + 1..tail]);
         assert!(talk.transcript().get(tail).unwrap().is_cut_point());
         assert!(talk.transcript().tokens(tail..talk.len()) <= 1_200);
@@ -285,18 +290,18 @@ mod tests {
         let mut talk = TranscriptBuilder::new();
         (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
         talk.calls(&[("open", "read", "{}")]).result("nobody", "read", "lost");
-        assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 40);
-        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..aim(4_000) }).unwrap().tail, 40);
+        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 40);
+        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..target(4_000) }).unwrap().tail, 40);
     }
 
     #[test]
     fn what_must_stay_may_leave_no_room() {
         let mut talk = turns(10, 4);
         talk.user(&"a long paste ".repeat(1_000));
-        assert!(chosen(&talk, aim(3_500)).is_none());
-        let aim = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
-        assert!(chosen(&talk, aim).is_none());
-        let layout = drawn(&talk, aim, |drawing| drawing.choose_smallest());
+        assert!(chosen(&talk, target(3_500)).is_none());
+        let target = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
+        assert!(chosen(&talk, target).is_none());
+        let layout = planned(&talk, target, |planner| planner.choose_smallest());
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }
 

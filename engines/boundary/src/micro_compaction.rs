@@ -20,11 +20,11 @@ const CLEARED: &str = "[old tool result cleared]";
 /// stable.
 #[derive(Debug, Default)]
 pub(crate) struct MicroCompaction {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     results: Vec<ClearableResult>,
     cleared: usize,
     /// Number of results before the newest frame; results of the live round are never cleared.
-    settled: usize,
+    before_newest: usize,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct ClearableResult {
 impl MicroCompaction {
     /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &MicroSettings) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
             self.results.clear();
             self.cleared = 0;
@@ -51,7 +51,7 @@ impl MicroCompaction {
             self.results.push(ClearableResult { seq: entry.seq(), saving_tokens });
         }
         let newest_frame = trailing_frame(transcript);
-        self.settled = self.results.partition_point(|result| result.seq < newest_frame);
+        self.before_newest = self.results.partition_point(|result| result.seq < newest_frame);
     }
 
     /// Clears old results if no cached prefix is lost or the window fills up. Returns whether it
@@ -63,12 +63,16 @@ impl MicroCompaction {
         is_cold: bool,
         settings: &MicroSettings,
     ) -> bool {
-        let old = self.results.len().saturating_sub(settings.keep_results).min(self.settled);
+        // Results of the live round are never old, however many there are.
+        let old = self.results.len().saturating_sub(settings.keep_results).min(self.before_newest);
+        // A warm cache is given up only for a saving that pays for it.
         let is_pressed = shown_tokens > share_of(threshold_tokens, settings.pressure_share);
         let newly = self.results.get(self.cleared..old).unwrap_or(&[]);
         let least_tokens = share_of(threshold_tokens, settings.min_saving_share);
-        let pays = newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
-        let clears = settings.enabled && old > self.cleared && (is_cold || (is_pressed && pays));
+        let is_worth_it =
+            newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
+        let clears =
+            settings.enabled && old > self.cleared && (is_cold || (is_pressed && is_worth_it));
         if clears {
             self.cleared = old;
         }
@@ -81,15 +85,15 @@ impl MicroCompaction {
         transcript: &Transcript,
         previews: &ResultPreviews,
     ) -> ReplacementMap {
-        let mut shown = previews.rewrites().clone();
+        let mut replacements = previews.rewrites().clone();
         let cleared = self.results.iter().take(self.cleared);
         for result in cleared.filter(|result| result.saving_tokens > 0) {
             let detail = format!("{} tokens cleared", group_thousands(result.saving_tokens));
             if let Some(entry) = transcript.get(result.seq) {
-                shown.insert(&entry, EntryReplacement::from_text(CLEARED, LAYER, detail));
+                replacements.insert(&entry, EntryReplacement::from_text(CLEARED, LAYER, detail));
             }
         }
-        shown
+        replacements
     }
 }
 

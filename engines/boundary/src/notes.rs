@@ -42,23 +42,24 @@ pub(crate) fn append_range(
     for summary in earlier_notes(transcript, range.clone()) {
         TEMPLATE.append(outline, &sections::parse(&summary));
     }
-    let passages = message_excerpts(transcript, std::slice::from_ref(&range));
-    for passage in &passages {
-        match (passage.role, one_line(&passage.text)) {
+    let excerpts = message_excerpts(transcript, std::slice::from_ref(&range));
+    for excerpt in &excerpts {
+        match (excerpt.role, one_line(&excerpt.text)) {
             (ExcerptRole::Tool, _) => {}
             (_, line) if line.is_empty() => {}
             (ExcerptRole::User, line) => append_user_message(outline, &line),
-            (ExcerptRole::Assistant, line) => append_answer(outline, &line, passage.calls_tools),
+            (ExcerptRole::Assistant, line) => append_answer(outline, &line, excerpt.calls_tools),
         }
     }
-    let worked = from_five_sections(extract_sections(&passages))
+    let new_sections = from_five_sections(extract_sections(&excerpts))
         .with_lines(FILES, FileLedger::from_range(transcript, range.clone()).lines())
         .with_lines(ERRORS, errors(transcript, range));
-    TEMPLATE.append(outline, &worked);
+    TEMPLATE.append(outline, &new_sections);
 }
 
 fn append_user_message(outline: &mut SummaryOutline, line: &str) {
     let ask = || clip(line, LONG_LINE_CHARS).into_owned();
+    // The first request is the task; later ones are messages.
     let is_task = outline.lines(REQUEST).is_empty();
     let message = SummaryOutline::default()
         .with_lines(REQUEST, is_task.then(ask))

@@ -121,6 +121,7 @@ impl Settings {
     /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a wrong key or value.
     pub fn parse(config: &Value, percent: Option<&str>) -> Result<Settings> {
         let mut settings: Settings = parse(config)?;
+        // An empty variable is treated as unset.
         if let Some(text) = percent.map(str::trim).filter(|text| !text.is_empty()) {
             let wrong = |_| {
                 let message = format!("is {text:?} in {PERCENT_VARIABLE}; set a whole number");

@@ -12,8 +12,12 @@ use crate::settings::ThresholdSettings;
 /// The size from which a transcript is compacted, in estimated tokens: the smaller of the rule and
 /// the host's budget.
 pub(crate) fn threshold_tokens(room: &RequestBudget, settings: &ThresholdSettings) -> u64 {
+    // The budget corresponds to the window without the reserve, so the rule takes the same share of
+    // it. What system prompt and tools take changes the result by less than a hundredth of the
+    // window.
     let usable_tokens = room.window_tokens.saturating_sub(room.reserve_tokens);
     let rule_tokens = provider_tokens(room.window_tokens, settings);
+    // Also for an unknown window, where both are 0.
     if rule_tokens >= usable_tokens {
         return room.budget_tokens;
     }
@@ -28,6 +32,7 @@ fn provider_tokens(window_tokens: u64, settings: &ThresholdSettings) -> u64 {
         return percent_of(settings.percent);
     }
     let held_free = settings.output_tokens.saturating_add(settings.buffer_tokens);
+    // In a small window output and buffer would take more than half.
     window_tokens.saturating_sub(held_free).max(percent_of(settings.min_percent))
 }
 

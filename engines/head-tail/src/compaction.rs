@@ -44,13 +44,14 @@ impl HeadTailCompaction<'_> {
 pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compaction> {
     let HeadTailCompaction { settings, request, transcript, .. } = *inputs;
     let now_ms = request.now_ms;
-    let resting = inputs.cooldowns(|cooldowns| {
+    let cooldown = inputs.cooldowns(|cooldowns| {
+        // A user who asks for a compaction wants it now, whatever failed before.
         if request.force || request.trigger == Trigger::Manual {
             cooldowns.reset();
         }
         cooldowns.backoff_reason(now_ms, settings)
     });
-    if let Some(reason) = resting {
+    if let Some(reason) = cooldown {
         inputs.host.log(LogLevel::Warn, &reason);
         return Ok(Compaction::Nothing { reason });
     }
@@ -60,6 +61,7 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
         Some(cut) => Some(build_plan(inputs, cut).await?),
         None => None,
     };
+    // No plan counts as a compaction that saved nothing, or the request would be repeated.
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
     inputs.cooldowns(|cooldowns| {
         cooldowns.record_saving(before_tokens, after_tokens, now_ms, settings)
@@ -72,17 +74,14 @@ pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compactio
 
 /// The plan of a cut, with its summary.
 async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Plan> {
-    let story = match cut.middle.is_empty() {
-        true => WrittenSummary::default(),
-        false => {
-            let story = write_summary(inputs, cut).await?;
-            WrittenSummary {
-                text: append_ledger(&story.text, &cut.ledger, cut.ledger_limits),
-                ..story
-            }
-        }
-    };
+    let mut summary = WrittenSummary::default();
+    // Without a middle the compaction only cuts results.
+    if !cut.middle.is_empty() {
+        summary = write_summary(inputs, cut).await?;
+        summary.text = append_ledger(&summary.text, &cut.ledger, cut.ledger_limits);
+    }
     let transcript = inputs.transcript;
+    // Results are cut to what the target size of the summary leaves.
     let added_tokens = cut.summary_tokens + cut.ledger_tokens;
     let limit_tokens = target_tokens(inputs).saturating_sub(added_tokens);
     let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
@@ -93,14 +92,14 @@ async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<
         }
         None => _ = plan.keep(range),
     };
-    let provenance = Provenance { entries: cut.middle.entries(), writer: &story.writer };
+    let provenance = Provenance { entries: cut.middle.entries(), writer: &summary.writer };
     let mut plan = cut.middle.plan(transcript, LAYER, keep, |plan, gap| {
-        let text = wrap_summary(&story.text, &provenance);
-        let detail = cut.middle.describe(&text, &story.writer);
+        let text = wrap_summary(&summary.text, &provenance);
+        let detail = cut.middle.describe(&text, &summary.writer);
         plan.insert(Role::User, text, gap).note(LAYER, detail);
     });
     plan.extras.details = cut.middle.details(transcript);
-    plan.extras.notes.extend(story.notes.iter().map(|note| PlanNote::new(LAYER, note)));
+    plan.extras.notes.extend(summary.notes.iter().map(|note| PlanNote::new(LAYER, note)));
     Ok(plan)
 }
 
@@ -117,13 +116,13 @@ async fn write_summary(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Resu
     match answer {
         Err(error) if settings.abort_on_summary_failure => Err(EngineError::new(
             error.kind,
-            format!("{error}; the history is kept, as abort_on_summary_failure asks"),
+            format!("{error}; the history is kept (abort_on_summary_failure)"),
         )),
         Err(error) => {
             let notes = vec![failure_note(&error)];
             Ok(WrittenSummary { notes, ..summary::extractive_summary(inputs, cut) })
         }
-        told => told,
+        summary => summary,
     }
 }
 
@@ -146,6 +145,7 @@ fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<EntryReplacement> {
     let limit = TextLimit { min_keep_chars: cap_chars / 4, ..TextLimit::with_max_chars(cap_chars) };
     let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
     let text = match entry.text().trim() {
+        // The host refuses an empty result.
         "" => "[an image was left out]".into(),
         text => truncate(text, limit, notice),
     };

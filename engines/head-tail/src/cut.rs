@@ -36,9 +36,11 @@ impl MiddleCut {
     fn at(transcript: &Transcript, tail: u64, goal: &CutGoal<'_>) -> MiddleCut {
         let mut kept = cuts::protected_before(transcript, tail);
         let head = head_end(transcript, goal);
+        // Ranges inside the head would overlap it.
         kept.retain(|range| range.end > head);
         kept.insert(0, 0..head.min(tail));
         let mut middle = HistoryFold::anchored_at_last(transcript, cuts::gaps(&kept, tail));
+        // Rewriting an earlier summary for a few new entries is not worth it.
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
             middle = HistoryFold::default();
         }
@@ -93,8 +95,10 @@ pub(crate) fn choose_cut(
     let goal = CutGoal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
     let aim_tokens = target_tokens.min(trigger_tokens);
+    // A repeated attempt means that the last result was too large.
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
+        // The minimum of messages holds only while there is room.
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
         let cut = MiddleCut::at(transcript, tail, &goal);
@@ -102,6 +106,7 @@ pub(crate) fn choose_cut(
             return Some(cut);
         }
     }
+    // Last resort: only the newest frame is kept.
     let is_pressed = transcript.total_tokens() > aim_tokens;
     let tail = cuts::trailing_frame(transcript);
     let cut = is_pressed.then(|| MiddleCut::at(transcript, tail, &goal))?;
@@ -117,12 +122,14 @@ pub(crate) fn tail_start(
     settings: &Settings,
 ) -> u64 {
     let tail_tokens = share_of(trigger_tokens, settings.tail_share);
+    // The tail may grow to end at a whole frame, but not without limit.
     let overrun_tokens = share_of(tail_tokens, settings.tail_overrun);
     let earliest = cuts::tail_start(transcript, overrun_tokens);
     let within = cuts::tail_start(transcript, tail_tokens);
     let whole = within.checked_sub(1).map_or(0, |seq| transcript.cut_at_or_before(seq));
     let tail = whole.max(earliest);
     let newest = transcript.newest_user_message().map_or(tail, |entry| entry.frame());
+    // A tail that starts just behind the newest request would lose what it answers.
     let tail = if newest >= earliest { tail.min(newest) } else { tail };
     let few = (transcript.len() as u64).saturating_sub(messages);
     tail.min(transcript.cut_at_or_before(few))
@@ -140,6 +147,7 @@ fn head_end(transcript: &Transcript, goal: &CutGoal<'_>) -> u64 {
         let next = transcript.cut_at_or_after(end + 1);
         for entry in transcript.range(end..next) {
             messages += u64::from(entry.role() != Role::System);
+            // Pinned entries stay in any case, so they do not use up the share.
             spent_tokens += if entry.has(Flags::PINNED) { 0 } else { entry.tokens() };
         }
         if spent_tokens > limit_tokens {

@@ -80,7 +80,7 @@ impl ContextEngine for HeadTailEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let plan =
-            |memory: &mut HeadTailSession| memory.plan(&transcript, &request, &self.settings);
+            |session: &mut HeadTailSession| session.plan(&transcript, &request, &self.settings);
         Ok(self.sessions.with_session(&request.session, plan))
     }
 
@@ -114,27 +114,28 @@ impl HeadTailSession {
         request: &AssembleRequest,
         settings: &Settings,
     ) -> Plan {
-        let room = RequestBudget::from(request);
+        let budget = RequestBudget::from(request);
         self.pruned.follow(transcript);
-        self.relieve(transcript, &room, settings);
+        self.prune(transcript, &budget, settings);
         let mut plan = self.pruned.rewrites().plan(transcript);
-        if plan.estimated_tokens > settings.trigger_tokens(&room) {
-            self.ask(transcript, request, settings, &mut plan);
+        if plan.estimated_tokens > settings.trigger_tokens(&budget) {
+            self.request_if_useful(transcript, request, settings, &mut plan);
         }
         plan
     }
 
     /// Prunes entries before the tail, then also the tail's minimum of messages.
-    fn relieve(&mut self, transcript: &Transcript, room: &RequestBudget, settings: &Settings) {
-        let trigger_tokens = settings.trigger_tokens(room);
+    fn prune(&mut self, transcript: &Transcript, budget: &RequestBudget, settings: &Settings) {
+        let trigger_tokens = settings.trigger_tokens(budget);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
+        // First outside the tail; inside its minimum of messages only if that is not enough.
         for messages in [settings.tail_messages, 0] {
             let tokens = self.pruned.rewrites().shown_tokens(transcript);
             if tokens <= trigger_tokens {
                 return;
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
-            if tokens > room.budget_tokens
+            if tokens > budget.budget_tokens
                 || self.pruned.needs_pruning(transcript, tail, batch_tokens)
             {
                 self.pruned.prune_until(transcript, tail, settings);
@@ -143,7 +144,7 @@ impl HeadTailSession {
     }
 
     /// Requests a compaction if it would help.
-    fn ask(
+    fn request_if_useful(
         &self,
         transcript: &Transcript,
         request: &AssembleRequest,
@@ -154,11 +155,12 @@ impl HeadTailSession {
             plan.extras.notes.push(PlanNote::new(LAYER, reason));
             return;
         }
-        let room = RequestBudget::from(request);
-        let cut = cut::choose_cut(transcript, &room, 1, settings);
+        let budget = RequestBudget::from(request);
+        let cut = cut::choose_cut(transcript, &budget, 1, settings);
+        // A compaction that saves little would be repeated after a few turns.
         let worth_tokens = share_of(plan.estimated_tokens, 1.0 - settings.min_saving_share);
         if cut.is_some_and(|cut| cut.after_tokens() < worth_tokens) {
-            request_compaction(plan, "above the trigger", settings.trigger_tokens(&room));
+            request_compaction(plan, "above the trigger", settings.trigger_tokens(&budget));
         }
     }
 }

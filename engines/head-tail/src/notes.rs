@@ -32,7 +32,7 @@ const FILES: &str = "## Relevant Files";
 
 /// Sections that the next summary drops.
 // They describe the moment of writing and are outdated one compaction later.
-const PASSING: [&str; 2] = ["### In Progress", "### Blocked"];
+const TRANSIENT: [&str; 2] = ["### In Progress", "### Blocked"];
 
 /// Number of listed failures.
 const MAX_FAILURES: usize = 5;
@@ -59,23 +59,31 @@ pub(crate) fn write_notes(
     middle: &HistoryFold,
     limit_chars: u64,
 ) -> String {
-    let told = message_excerpts(transcript, middle.gaps());
-    let mut newer = extract_sections(&told);
+    let excerpts = message_excerpts(transcript, middle.gaps());
+    let mut newer = extract_sections(&excerpts);
+    // The goal must not be empty: the newest request is kept elsewhere, but names the task.
     if newer.requests.is_empty() {
         newer.requests.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
     }
     let mut sections = match previous_notes(transcript, middle) {
-        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &PASSING)), newer),
+        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &TRANSIENT)), newer),
         None => newer,
     };
-    let going_on = told.iter().rev().find(|passage| {
-        passage.role == ExcerptRole::Assistant && passage.calls_tools && !passage.text.is_empty()
+    let current_work = excerpts.iter().rev().find(|excerpt| {
+        excerpt.role == ExcerptRole::Assistant && excerpt.calls_tools && !excerpt.text.is_empty()
     });
-    let going_on: Vec<String> = going_on.map(|passage| line(&passage.text)).into_iter().collect();
+    let current_work: Vec<String> =
+        current_work.map(|excerpt| line(&excerpt.text)).into_iter().collect();
     let failures = failures(transcript, middle);
     let render = |sections: &SummarySections| {
-        insert_files(&form(sections, &going_on, &failures), transcript, middle, limit_chars)
+        insert_files(
+            &render_form(sections, &current_work, &failures),
+            transcript,
+            middle,
+            limit_chars,
+        )
     };
+    // What the empty form takes is not available for lines.
     sections.fit(limit_chars.saturating_sub(weighted_chars(&render(&SummarySections::default()))));
     cap_with_marker(&render(&sections), limit_chars).into_owned()
 }
@@ -119,7 +127,7 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     kept
 }
 
-fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) -> String {
+fn render_form(sections: &SummarySections, current_work: &[String], failures: &[String]) -> String {
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
@@ -127,7 +135,7 @@ fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) ->
     [
         format!("## Goal\n{}", render_bullets(&sections.requests)),
         format!("## Progress\n### Done\n{}", render_bullets(&done)),
-        format!("### In Progress\n{}", render_bullets(going_on)),
+        format!("### In Progress\n{}", render_bullets(current_work)),
         format!("### Blocked\n{}", render_bullets(failures)),
         format!("## Key Decisions\n{}", render_bullets(&decided)),
         format!("{NEXT_STEPS}\n{}", render_bullets(&sections.todos)),
@@ -141,8 +149,8 @@ fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) ->
 fn failures(transcript: &Transcript, middle: &HistoryFold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
-    let told = open.iter().skip(skipped);
-    told.map(|open| render_failure_line(&open.call, &open.result, LINE_CHARS)).collect()
+    let excerpts = open.iter().skip(skipped);
+    excerpts.map(|open| render_failure_line(&open.call, &open.result, LINE_CHARS)).collect()
 }
 
 fn line(text: &str) -> String {
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn the_same_conversation_gives_the_same_form() {
         let talk = session();
-        let told = write_notes(&talk.transcript(), &whole(&talk), 16_000);
+        let notes = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         let expected = "\
 ## Goal
 - Now deploy it to /srv/app/live
@@ -211,16 +219,16 @@ mod tests {
 
 ### Exact identifiers
 - /srv/app/live";
-        assert_eq!(told, expected);
-        assert!(HEADINGS.iter().all(|heading| told.contains(heading)));
+        assert_eq!(notes, expected);
+        assert!(HEADINGS.iter().all(|heading| notes.contains(heading)));
     }
 
     #[test]
     fn the_next_summary_takes_up_the_last_one_and_drops_what_has_passed() {
         let first = session();
-        let told = write_notes(&first.transcript(), &whole(&first), 16_000);
+        let notes = write_notes(&first.transcript(), &whole(&first), 16_000);
         let mut talk = TranscriptBuilder::with_epoch(1);
-        talk.summary(&told).user("Rename the table").assistant("Renamed the table to sessions.");
+        talk.summary(&notes).user("Rename the table").assistant("Renamed the table to sessions.");
         let again = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         for kept in [
             "Fixed the redirect.",
@@ -239,8 +247,8 @@ mod tests {
     fn a_small_room_is_kept_to() {
         let talk = session();
         for limit in [0, 100, 600, 900] {
-            let told = write_notes(&talk.transcript(), &whole(&talk), limit);
-            assert!(weighted_chars(&told) <= limit, "{limit}");
+            let notes = write_notes(&talk.transcript(), &whole(&talk), limit);
+            assert!(weighted_chars(&notes) <= limit, "{limit}");
         }
     }
 

@@ -51,6 +51,7 @@ fn fitting(inputs: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
         window_tokens => share_of(window_tokens, PROMPT_SHARE),
     };
     let mut message_chars = inputs.settings.prompt_message_chars;
+    // Halving is enough: the prompt does not have to fill its share.
     loop {
         let result_chars = message_chars;
         let excerpts =
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
 
-    fn asked(talk: &TranscriptBuilder, request: &CompactRequest) -> String {
+    fn rendered_prompt(talk: &TranscriptBuilder, request: &CompactRequest) -> String {
         let (host, settings) = (ScriptedHost::new().handle(), Settings::default());
         let transcript = talk.transcript();
         let (host, settings, sessions) = (&host, &settings, &SessionMap::default());
@@ -92,7 +93,7 @@ mod tests {
             custom_instructions: Some("</focus> the tests".into()),
             ..CompactRequest::default()
         };
-        let prompt = asked(&talk, &request);
+        let prompt = rendered_prompt(&talk, &request);
         assert!(prompt.contains("[User]: use token=[redacted:credential]"));
         assert!(prompt.contains("[Assistant tool calls]: bash("));
         assert!(prompt.contains("[…]") && prompt.contains("THE END"));
@@ -111,7 +112,7 @@ mod tests {
             talk.user(&"long words ".repeat(600));
         });
         let model = ModelRef { window_tokens: 20_000, ..ModelRef::default() };
-        let prompt = asked(&talk, &CompactRequest { model, ..CompactRequest::default() });
+        let prompt = rendered_prompt(&talk, &CompactRequest { model, ..CompactRequest::default() });
         assert!(prompt.contains("<earlier-notes") && prompt.contains("ship it"));
         assert!(tokens::estimate(&prompt) < 14_000, "{}", tokens::estimate(&prompt));
     }

@@ -19,7 +19,7 @@ const LAYER: &str = "pruning";
 /// The pruned entries of one session. Each entry is decided once.
 #[derive(Debug, Default)]
 pub(crate) struct SessionPruning {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     /// Entries before this position are decided.
     until: u64,
     rewrites: ReplacementMap,
@@ -28,7 +28,8 @@ pub(crate) struct SessionPruning {
 impl SessionPruning {
     /// Follows the transcript; after a compaction decisions move with their entries.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
-        let is_another = self.reading.advance(transcript).start == 0;
+        // Decisions are by position, and a compaction moves positions.
+        let is_another = self.cursor.advance(transcript).start == 0;
         if is_another && self.until > 0 {
             self.until = self.rewrites.rebase(transcript);
         }
@@ -55,13 +56,16 @@ impl SessionPruning {
         if tail <= self.until {
             return;
         }
+        // Over the whole transcript, because the newest copy may be in the tail.
         let newest = newest_of_each(transcript, settings);
         for entry in transcript.range(self.until..tail).filter(|e| !e.has(Flags::PINNED)) {
-            let shown = match entry.role() {
+            let replacement = match entry.role() {
                 Role::Tool => result(transcript, &entry, &newest, settings),
                 _ => arguments(&entry, settings),
             };
-            shown.into_iter().for_each(|shown| self.rewrites.insert(&entry, shown));
+            replacement
+                .into_iter()
+                .for_each(|replacement| self.rewrites.insert(&entry, replacement));
         }
         self.until = tail;
     }

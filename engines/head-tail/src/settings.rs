@@ -96,6 +96,7 @@ impl Settings {
     /// is unknown.
     pub(crate) fn trigger_tokens(&self, room: &RequestBudget) -> u64 {
         let RequestBudget { window_tokens, budget_tokens, .. } = *room;
+        // An unknown window leaves only the budget to take a share of.
         let whole_tokens = if window_tokens == 0 { budget_tokens } else { window_tokens };
         share_of(whole_tokens, self.threshold_share).min(budget_tokens)
     }

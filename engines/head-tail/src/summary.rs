@@ -29,12 +29,14 @@ pub(crate) async fn model_summary(
     room_tokens: u64,
 ) -> Result<WrittenSummary> {
     let request = prompt::summary_request(inputs, &cut.middle, cut.summary_tokens);
-    let mut story = summariser::request_summary(inputs.host, inputs.request.call, request).await?;
-    check(&story.text, cut.middle.tokens())?;
+    let mut summary =
+        summariser::request_summary(inputs.host, inputs.request.call, request).await?;
+    check(&summary.text, cut.middle.tokens())?;
     let limit_chars = chars_of(room_tokens);
-    let whole = notes::insert_files(&story.text, inputs.transcript, &cut.middle, limit_chars);
-    story.text = cap_with_marker(&whole, limit_chars).into_owned();
-    Ok(story)
+    // Files come from the ledger: models forget or invent them.
+    let whole = notes::insert_files(&summary.text, inputs.transcript, &cut.middle, limit_chars);
+    summary.text = cap_with_marker(&whole, limit_chars).into_owned();
+    Ok(summary)
 }
 
 /// Refuses an answer that is not a summary.

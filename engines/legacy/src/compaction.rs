@@ -155,8 +155,8 @@ fn keep(
         let cap_chars = cut.caps.limit_for(inputs, entry)?;
         let handle = inputs.decisions.blob_handle(&inputs.request.session, entry.id());
         let guard = &inputs.settings.tool_results;
-        let shown = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
-        (shown.tokens() < entry.tokens()).then_some(shown)
+        let replacement = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
+        (replacement.tokens() < entry.tokens()).then_some(replacement)
     });
 }
 

@@ -30,6 +30,7 @@ impl LegacyCounters {
         };
         let replaced = plan.ops.iter().filter(|op| is_replaced(&op.action)).count();
         self.requests.fetch_add(1, Ordering::Relaxed);
+        // The newest value, not a sum: every request replaces the same entries again.
         self.replaced.store(replaced as u64, Ordering::Relaxed);
     }
 

@@ -80,6 +80,7 @@ impl ContextEngine for LegacyEngine {
         let warning = self.check_window(&request.model)?;
         self.decisions.load(&self.host, &request.session).await;
         let guard = &self.settings.tool_results;
+        // Before the plan, because its notices name the handles.
         if guard.spill_chars > 0 {
             let large =
                 transcript.iter().filter(|e| tool_result_guard::needs_stored_original(e, guard));
@@ -141,9 +142,11 @@ impl LegacyEngine {
             budget_tokens: request.budget,
             sent_until_ms: self.pruning.sent_until_ms(clock),
         };
+        // The size that a result has after the guard decides when pruning starts.
         let cap_chars = tool_result_guard::single_cap_chars(window_tokens, guard);
         let mut results = ToolResults::from_transcript(transcript, cap_chars);
         self.decisions.with_session(&request.session, transcript, |decisions| {
+            // Pruning first: a result that it has cleared needs no cut.
             self.pruning.prune(&mut results, transcript, window_tokens, clock, decisions);
             tool_result_guard::reduce_results(&mut results, transcript, scope, guard, decisions);
         });

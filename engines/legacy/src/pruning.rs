@@ -68,14 +68,16 @@ impl PruningLayer {
         self.replay(results, transcript, decisions);
         let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
         images::replace_old_images(results, transcript, keep_turns, decisions);
+        // A pass changes the prefix, so the cache is warm again from then on.
         let last_touch_ms = clock.last_touch_ms.max(decisions.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {
             return;
         }
+        // Fewer answers than protected ones: nothing is old.
         let Some(range) = self.prunable_range(transcript) else { return };
         let window_chars = window_tokens * CHARS_PER_TOKEN;
-        let mut round = PruningPass { layer: self, results, transcript, range, window_chars };
-        let changed = round.soft(decisions) + round.hard(decisions);
+        let mut pass = PruningPass { layer: self, results, transcript, range, window_chars };
+        let changed = pass.trim_results(decisions) + pass.clear_results(decisions);
         if changed > 0 {
             decisions.set_pruned_at(clock.now_ms);
         }
@@ -90,15 +92,16 @@ impl PruningLayer {
         for row in results.rows.iter_mut().filter(|_| decisions.has_pruned()) {
             let Some(entry) = transcript.get(row.seq) else { continue };
             if let Some(pruned) = decisions.prune_level(entry.id()) {
-                self.show(row, &entry, pruned);
+                self.apply(row, &entry, pruned);
             }
         }
+        // The filter is constant; it skips the walk for the usual session without cut arguments.
         for entry in transcript.iter().filter(|_| decisions.has_cut_arguments()) {
             if decisions.is_cut_call(entry.id())
-                && let Some(shown) =
+                && let Some(replacement) =
                     arguments::shorten_old_arguments(&entry, self.settings.argument_chars)
             {
-                results.replace_entry(entry.seq(), shown);
+                results.replace_entry(entry.seq(), replacement);
             }
         }
     }
@@ -124,6 +127,7 @@ impl PruningLayer {
         let first = transcript.iter().find(|entry| entry.role() == Role::User)?;
         let mut assistants = transcript.iter().rev().filter(|e| e.role() == Role::Assistant);
         let cutoff = match self.settings.keep_last_assistants.checked_sub(1) {
+            // Too few answers: nothing may be pruned.
             Some(newer) => assistants.nth(newer)?.seq(),
             None => transcript.len() as u64,
         };
@@ -134,13 +138,14 @@ impl PruningLayer {
         if self.allow.is_empty() && self.deny.is_empty() {
             return true;
         }
+        // Tool names differ in case between agents.
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.to_lowercase());
         !self.deny.is_match(&tool) && (self.allow.is_empty() || self.allow.is_match(&tool))
     }
 
-    fn show(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: PruneLevel) -> bool {
+    fn apply(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: PruneLevel) -> bool {
         let (text, word) = match pruned {
-            PruneLevel::Soft => match self.trimmed(entry) {
+            PruneLevel::Soft => match self.trimmed_text(entry) {
                 Some(text) => (text, "soft"),
                 None => return false,
             },
@@ -157,20 +162,21 @@ impl PruningLayer {
     }
 
     /// Head and tail of a long result; `None` for a short one without images.
-    fn trimmed(&self, entry: &Entry<'_>) -> Option<String> {
+    fn trimmed_text(&self, entry: &Entry<'_>) -> Option<String> {
         let text = entry.text();
         let settings = &self.settings;
         let whole = weighted_chars(text);
         let kept = settings.soft_head_chars + settings.soft_tail_chars;
+        // An image goes even where the text is short: it costs as much as two pages.
         let has_image = entry.has(Flags::IMAGES);
         if whole <= settings.soft_over_chars.max(kept) {
             return has_image.then(|| format!("{text}\n{IMAGE_REMOVED}"));
         }
-        let ends =
+        let head_tail =
             head_and_tail(text, settings.soft_head_chars, settings.soft_tail_chars, "\n...\n");
         let image = if has_image { format!("\n{IMAGE_REMOVED}") } else { String::new() };
         Some(format!(
-            "{ends}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
+            "{head_tail}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
             group_thousands(settings.soft_head_chars),
             group_thousands(settings.soft_tail_chars),
             group_thousands(whole),
@@ -190,8 +196,8 @@ struct PruningPass<'r, 't> {
 
 impl PruningPass<'_, '_> {
     /// Trims every long result and returns the number of changes.
-    fn soft(&mut self, decisions: &mut SessionDecisions) -> usize {
-        if self.is_below(self.layer.settings.soft_share) {
+    fn trim_results(&mut self, decisions: &mut SessionDecisions) -> usize {
+        if self.is_context_below(self.layer.settings.soft_share) {
             return 0;
         }
         self.decide(PruneLevel::Soft, decisions, |_| true) + self.cut_arguments(decisions)
@@ -203,9 +209,11 @@ impl PruningPass<'_, '_> {
         let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
         let mut changed = 0;
         for entry in calls.filter(|entry| !decisions.is_cut_call(entry.id())).collect::<Vec<_>>() {
-            if let Some(shown) = arguments::shorten_old_arguments(&entry, settings.argument_chars) {
+            if let Some(replacement) =
+                arguments::shorten_old_arguments(&entry, settings.argument_chars)
+            {
                 decisions.set_arguments_cut(entry.id());
-                self.results.replace_entry(entry.seq(), shown);
+                self.results.replace_entry(entry.seq(), replacement);
                 changed += 1;
             }
         }
@@ -213,12 +221,13 @@ impl PruningPass<'_, '_> {
     }
 
     /// Clears results, oldest first, until the context is small enough, and returns their number.
-    fn hard(&mut self, decisions: &mut SessionDecisions) -> usize {
+    fn clear_results(&mut self, decisions: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let limit = settings.hard_share * self.window_chars as f64;
-        if !settings.hard_clear || self.is_below(settings.hard_share) {
+        if !settings.hard_clear || self.is_context_below(settings.hard_share) {
             return 0;
         }
+        // Less is not worth a new cached prefix.
         if self.prunable_chars() < settings.hard_min_chars {
             return 0;
         }
@@ -240,11 +249,13 @@ impl PruningPass<'_, '_> {
         let mut changed = 0;
         for row in self.results.rows.iter_mut().filter(|row| self.range.contains(&row.seq)) {
             let Some(entry) = self.transcript.get(row.seq) else { continue };
+            // A level never falls, or bytes that were sent would change back.
             if decisions.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
                 continue;
             }
+            // Applied to a copy: the caller decides by the freed size whether to stop before it.
             let mut trial = row.clone();
-            if !self.layer.may_touch(&entry) || !self.layer.show(&mut trial, &entry, pruned) {
+            if !self.layer.may_touch(&entry) || !self.layer.apply(&mut trial, &entry, pruned) {
                 continue;
             }
             if !continues(row.chars.saturating_sub(trial.chars)) {
@@ -257,7 +268,7 @@ impl PruningPass<'_, '_> {
         changed
     }
 
-    fn is_below(&self, share: f64) -> bool {
+    fn is_context_below(&self, share: f64) -> bool {
         (self.results.context_chars() as f64) < share * self.window_chars as f64
     }
 

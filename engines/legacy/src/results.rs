@@ -22,9 +22,9 @@ pub(crate) struct ToolRow {
 
 impl ToolRow {
     /// Sets the replacement.
-    pub(crate) fn replace(&mut self, shown: EntryReplacement) {
-        self.chars = shown.chars();
-        self.replacement = Some(shown);
+    pub(crate) fn replace(&mut self, replacement: EntryReplacement) {
+        self.chars = replacement.chars();
+        self.replacement = Some(replacement);
     }
 }
 
@@ -56,9 +56,11 @@ impl<'a> ToolResults<'a> {
         for entry in transcript.iter() {
             match entry.role() {
                 Role::Tool if !entry.has(Flags::ORPHAN) => {
+                    // The tool-result guard cuts it there, so pruning must not count more.
                     let chars = raw_chars(&entry).min(cap_chars);
                     results.rows.push(ToolRow { seq: entry.seq(), chars, replacement: None });
                 }
+                // The results after the last answer are the ones that the model has not read.
                 Role::Assistant => results.trailing_from = entry.seq() + 1,
                 _ => {}
             }
@@ -74,8 +76,8 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Replaces an entry that is not a result.
-    pub(crate) fn replace_entry(&mut self, seq: u64, shown: EntryReplacement) {
-        self.other_replacements.insert(seq, shown);
+    pub(crate) fn replace_entry(&mut self, seq: u64, replacement: EntryReplacement) {
+        self.other_replacements.insert(seq, replacement);
     }
 
     /// Size of the whole request with all replacements, in weighted characters.
@@ -84,6 +86,7 @@ impl<'a> ToolResults<'a> {
         let results: u64 = self.rows.iter().map(|row| raw(row.seq)).sum();
         let asides: u64 = self.other_replacements.keys().map(|seq| raw(*seq)).sum();
         let asides_now: u64 = self.other_replacements.values().map(EntryReplacement::chars).sum();
+        // From sums, without walking the entries that no layer replaced.
         let whole = self.transcript.total_tokens() * CHARS_PER_TOKEN;
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
@@ -97,15 +100,19 @@ impl<'a> ToolResults<'a> {
     pub(crate) fn into_plan(self) -> Plan {
         // A notice longer than a short result gains nothing, and the host limits the text that
         // engines insert.
-        let is_shorter = |seq: u64, shown: &EntryReplacement| {
-            self.transcript.get(seq).is_none_or(|entry| shown.chars() < raw_chars(&entry))
+        let is_shorter = |seq: u64, replacement: &EntryReplacement| {
+            self.transcript.get(seq).is_none_or(|entry| replacement.chars() < raw_chars(&entry))
         };
-        let shown = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
+        let replacement = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
         let mut replaced = self.other_replacements;
-        replaced.extend(shown.filter(|(seq, shown)| is_shorter(*seq, shown)));
+        replaced.extend(replacement.filter(|(seq, replacement)| is_shorter(*seq, replacement)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
-        keep_with_replacements(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));
+        keep_with_replacements(
+            &mut plan,
+            whole,
+            replaced.iter().map(|(seq, replacement)| (*seq, replacement)),
+        );
         plan.estimated_tokens = match replaced.is_empty() {
             true => self.transcript.total_tokens(),
             false => plan_tokens(&plan, self.transcript),

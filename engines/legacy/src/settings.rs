@@ -58,6 +58,8 @@ impl Settings {
             _ => None,
         })?;
         settings.room.check()?;
+        // The ranges of single settings are checked above; these rules compare or bound special
+        // ones.
         if settings.window.warn_tokens < settings.window.block_tokens {
             return Err(setting_error(
                 "window.warn_tokens",

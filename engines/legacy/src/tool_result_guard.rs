@@ -48,18 +48,20 @@ pub(crate) fn reduce_results(
     let caps = WindowCaps::for_window(scope.window_tokens, settings);
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
-        let remembered = decisions.reduced_limit(entry.id());
+        let stored_limit = decisions.reduced_limit(entry.id());
         let original =
             OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
-        let cap_chars = remembered.unwrap_or_else(|| caps.cap_for(&original, settings));
-        if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
-            row.replace(cleared(&entry, &original));
-        } else if let Some(shown) = cut(&entry, row, cap_chars, settings, &original) {
-            row.replace(shown);
+        let cap_chars = stored_limit.unwrap_or_else(|| caps.cap_for(&original, settings));
+        // A cut to a small fraction would look like the output and mislead the model.
+        if text_tokens(&entry) > caps.clear_over_tokens || stored_limit == Some(ELIDED) {
+            row.replace(cleared_marker(&entry, &original));
+        } else if let Some(replacement) = cut(&entry, row, cap_chars, settings, &original) {
+            row.replace(replacement);
         }
     }
+    // Cached results are exempt at first.
     let sent = scope.sent_until_ms.filter(|_| settings.protect_sent);
-    balance(
+    apply_aggregate_rule(
         results,
         transcript,
         AggregateRule { caps: &caps, settings, sent_until_ms: sent },
@@ -68,7 +70,7 @@ pub(crate) fn reduce_results(
     // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
-        balance(results, transcript, all, decisions);
+        apply_aggregate_rule(results, transcript, all, decisions);
     }
 }
 
@@ -131,12 +133,14 @@ fn cut(
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let raw = match row.replacement.as_ref().map(|shown| &shown.body) {
+    // A layer before this one may have replaced blocks already, such as old images.
+    let raw = match row.replacement.as_ref().map(|replacement| &replacement.body) {
         Some(ReplacementBody::Raw(raw)) => raw,
         _ => entry.raw(),
     };
+    // Parsed only here, for the few results over their cap.
     let mut message: Value = serde_json::from_str(raw).unwrap_or_default();
-    let form = match message.get_mut("content").and_then(Value::as_array_mut) {
+    let body = match message.get_mut("content").and_then(Value::as_array_mut) {
         Some(content) if !BlockWeights::from_content(content).is_one_text() => {
             if BlockWeights::from_content(content).total() <= cap_chars {
                 return None;
@@ -144,19 +148,19 @@ fn cut(
             let whole = weighted_chars(entry.text());
             let room = BlockBudget { cap_chars, min_keep_chars: settings.min_keep_chars, original };
             blocks::fit_content(content, &room, |left_out| notice(original, left_out, whole));
-            rewritten(message)
+            rebuild_message(message)
         }
         _ => one_text(entry, cap_chars, settings, original)?,
     };
-    if matches!(&form, ReplacementBody::Text(text) if text.trim().is_empty()) {
+    if matches!(&body, ReplacementBody::Text(text) if text.trim().is_empty()) {
         // The cap is below the shortest notice, and the host refuses empty results.
         return None;
     }
-    let mut shown = EntryReplacement { body: form, layer: LAYER, detail: String::new() };
+    let mut replacement = EntryReplacement { body, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
-    shown.detail =
-        format!("{} -> {} chars", group_thousands(before), group_thousands(shown.chars()));
-    Some(shown)
+    replacement.detail =
+        format!("{} -> {} chars", group_thousands(before), group_thousands(replacement.chars()));
+    Some(replacement)
 }
 
 /// The cut text of a result; `None` if it fits.
@@ -180,8 +184,9 @@ fn one_text(
 
 /// Rebuilds a message after its blocks were cut. The tool's `details` are dropped: no model reads
 /// them.
-fn rewritten(mut message: Value) -> ReplacementBody {
+fn rebuild_message(mut message: Value) -> ReplacementBody {
     let members = message.as_object_mut();
+    // Keeps the order of the other fields, so that the bytes are stable.
     members.map(|members| members.shift_remove("details"));
     let content = message.get("content").and_then(Value::as_array);
     match content.map(Vec::as_slice) {
@@ -198,7 +203,7 @@ fn text_tokens(entry: &Entry<'_>) -> u64 {
 }
 
 fn is_pruned(row: &ToolRow) -> bool {
-    row.replacement.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
+    row.replacement.as_ref().is_some_and(|replacement| replacement.layer == pruning::LAYER)
 }
 
 /// Limits for one window.
@@ -220,6 +225,7 @@ impl WindowCaps {
         let share = share_of(window_tokens * CHARS_PER_TOKEN, settings.aggregate_share);
         WindowCaps {
             single,
+            // In a small window the share may be less than one result.
             aggregate: share.max(single * settings.aggregate_results),
             clear_over_tokens: share_of(window_tokens, settings.clear_share),
         }
@@ -246,6 +252,7 @@ struct AggregateRule<'a> {
 impl AggregateRule<'_> {
     fn may_cut(&self, entry: &Entry<'_>) -> bool {
         let written_ms = entry.timestamp_ms();
+        // Entries without a timestamp cannot be compared and may be cut.
         let is_sent = |until_ms| written_ms > 0 && written_ms <= until_ms;
         !self.sent_until_ms.is_some_and(is_sent)
     }
@@ -253,7 +260,7 @@ impl AggregateRule<'_> {
 
 /// The aggregate rule: cuts results, oldest first, until all together fit; first down to a notice,
 /// then to a marker. The trailing batch is not cut, because the model has not read it.
-fn balance(
+fn apply_aggregate_rule(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     rule: AggregateRule<'_>,
@@ -265,7 +272,8 @@ fn balance(
     // A cut invalidates the cached prefix after it, so each one frees room for many requests.
     let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
     let mut excess = results.result_chars().saturating_sub(target_chars);
-    for pass in [ReductionStage::Cut, ReductionStage::Elide] {
+    // A cut keeps a part of every result; only if that is not enough are whole results removed.
+    for stage in [ReductionStage::Cut, ReductionStage::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {
                 return;
@@ -276,16 +284,16 @@ fn balance(
             }
             let original =
                 OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
-            let target = pass.target_chars(&original, row.chars, excess);
-            let shown = match pass {
+            let target = stage.target_chars(&original, row.chars, excess);
+            let replacement = match stage {
                 ReductionStage::Cut => cut(&entry, row, target, rule.settings, &original),
-                ReductionStage::Elide => Some(cleared(&entry, &original)),
+                ReductionStage::Elide => Some(cleared_marker(&entry, &original)),
             };
-            let Some(shown) = shown else { continue };
-            let (before, now) = (row.chars, shown.chars());
+            let Some(replacement) = replacement else { continue };
+            let (before, now) = (row.chars, replacement.chars());
             if now < before {
                 decisions.set_reduced(entry.id(), target);
-                row.replace(shown);
+                row.replace(replacement);
                 excess = excess.saturating_sub(before - now);
             }
         }
@@ -310,6 +318,7 @@ impl ReductionStage {
     ) -> u64 {
         match self {
             ReductionStage::Cut => {
+                // Not below the notice, or the cut would be larger than its target.
                 let least = weighted_chars(&notice(original, now_chars, now_chars));
                 now_chars.saturating_sub(excess_chars).max(least)
             }
@@ -318,7 +327,7 @@ impl ReductionStage {
     }
 }
 
-fn cleared(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> EntryReplacement {
+fn cleared_marker(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> EntryReplacement {
     let chars = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
     EntryReplacement {
         body: ReplacementBody::Text(format!("{CLEARED} {chars} characters; {original}")),

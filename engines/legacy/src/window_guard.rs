@@ -24,6 +24,7 @@ pub(crate) fn check_window(model: &ModelRef, settings: &WindowSettings) -> Windo
     let window = model.window_tokens;
     let limits = settings.limits(window);
     let (name, least) = (name_of(model), group_thousands(limits.block_tokens));
+    // Guessing an unknown window would defeat the guard.
     if window == 0 {
         return WindowVerdict::Block(format!(
             "the context window of {name} is unknown; set its size, at least {least} tokens, in the config"

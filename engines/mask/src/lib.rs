@@ -46,7 +46,7 @@ impl ContextEngine for MaskEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let choose =
-            |memory: &mut MaskSession| memory.plan(&transcript, request.budget, &self.settings);
+            |session: &mut MaskSession| session.plan(&transcript, request.budget, &self.settings);
         Ok(self.sessions.with_session(&request.session, choose))
     }
 
@@ -77,18 +77,19 @@ impl MaskSession {
         budget: u64,
         settings: &Settings,
     ) -> EntrySelection {
-        if let Some(selection) = self.settled(transcript, budget, settings) {
+        if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
         }
         // Masking frees room for several requests, like a window move.
         let target_tokens = settings.rule().target_tokens(budget);
         let most = self.results.maskable_count(settings.min_keep_results);
+        // One at a time: each mask costs detail.
         while self.results.masked_count() < most
-            && self.settled(transcript, target_tokens, settings).is_none()
+            && self.select_unchanged(transcript, target_tokens, settings).is_none()
         {
             self.results.mask_until(transcript, self.results.masked_count() + 1);
         }
-        if let Some(selection) = self.settled(transcript, budget, settings) {
+        if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
         }
         let results = &self.results;
@@ -96,7 +97,7 @@ impl MaskSession {
         self.window.slide(transcript, budget, &settings.rule(), &tokens)
     }
 
-    fn settled(
+    fn select_unchanged(
         &self,
         transcript: &Transcript,
         budget: u64,

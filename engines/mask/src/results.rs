@@ -17,12 +17,12 @@ const ARGUMENTS_CHARS: usize = 80;
 /// masked.
 #[derive(Debug, Default)]
 pub(crate) struct ResultMasks {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     seqs: Vec<u64>,
     /// One per masked result, never changed.
     lines: Vec<MaskLine>,
     /// Number of results before the newest frame; results of the live round are never masked.
-    settled: usize,
+    before_newest: usize,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct MaskLine {
 impl ResultMasks {
     /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
             self.seqs.clear();
             self.lines.clear();
@@ -46,7 +46,7 @@ impl ResultMasks {
         let results = transcript.range(new).filter(|entry| entry.role() == Role::Tool);
         self.seqs.extend(results.map(|entry| entry.seq()));
         let newest_frame = trailing_frame(transcript);
-        self.settled = self.seqs.partition_point(|&seq| seq < newest_frame);
+        self.before_newest = self.seqs.partition_point(|&seq| seq < newest_frame);
     }
 
     /// Number of masked results.
@@ -56,12 +56,13 @@ impl ResultMasks {
 
     /// Maximum number of masked results if the newest `keep` stay.
     pub(crate) fn maskable_count(&self, keep: usize) -> usize {
-        self.seqs.len().saturating_sub(keep).min(self.settled)
+        self.seqs.len().saturating_sub(keep).min(self.before_newest)
     }
 
     /// Number of results to mask without pressure: whole batches.
     pub(crate) fn due_count(&self, settings: &Settings) -> usize {
         let old = self.maskable_count(settings.keep_results);
+        // Whole batches, so that the cached prefix is stable in between.
         old - old % settings.batch_results.max(1)
     }
 
@@ -71,6 +72,7 @@ impl ResultMasks {
         for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
             let before_chars = entry.text().chars().count();
             let line = line_of(transcript, &entry, before_chars);
+            // A line longer than the result is not used.
             let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
             let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
             self.lines.push(MaskLine {
@@ -84,6 +86,7 @@ impl ResultMasks {
     /// Size of a range with its masks, in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, range: Range<u64>) -> u64 {
         let lines = self.lines_in(&range);
+        // Prefix sums: the cost of a range is a subtraction.
         let saved_until = |at: usize| {
             at.checked_sub(1).and_then(|at| self.lines.get(at)).map_or(0, |line| line.saved_tokens)
         };

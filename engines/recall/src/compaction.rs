@@ -30,18 +30,19 @@ impl RecallSession {
     ) -> Compaction {
         self.follow(transcript);
         let tokens = transcript.total_tokens();
-        let bolder = 1.0 / f64::from(request.attempt.clamp(1, 3));
-        let aim_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * bolder);
+        // Each further attempt aims lower, because the last result was too large.
+        let share = 1.0 / f64::from(request.attempt.clamp(1, 3));
+        let limit_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * share);
         // No slack: the smaller budget already makes room.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranked = self.rank(&self.build_query(transcript, focus));
         // The new summary includes the contents of the engine's earlier ones.
-        let always = self.must_stay.clone();
+        let must_stay = self.must_stay.clone();
         self.must_stay
             .retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
-        let layout = self.new_layout(transcript, aim_tokens, &ranked, &lasting);
-        self.must_stay = always;
+        let layout = self.new_layout(transcript, limit_tokens, &ranked, &lasting);
+        self.must_stay = must_stay;
         let missing =
             layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
         if missing == 0 {
@@ -85,6 +86,7 @@ fn lasting_plan(
     layout.head.clear();
     layout.excerpt.clear();
     let mut plan = layout.plan(transcript, settings);
+    // A summary replaces one contiguous range; the largest one is the least misleading.
     let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
         Action::Drop(range) => Some((at, range.clone())),
         _ => None,

@@ -35,6 +35,7 @@ impl RecallSession {
         for range in
             sorted.iter().filter_map(|number| Some(self.slices.get(*number as usize)?.range()))
         {
+            // Slices that touch need no mark.
             if range.start > end {
                 out.truncate(out.trim_end().len());
                 out.push_str(if out.is_empty() { "" } else { "\n" });
@@ -105,6 +106,7 @@ fn head_of(entry: &Entry<'_>) -> String {
 
 /// Date in UTC, `2026-11-23`, by the civil-from-days algorithm with years that begin in March.
 fn date_of(timestamp_ms: i64) -> String {
+    // Days since 0000-03-01: leap days are then at the end of a year.
     let days = timestamp_ms.div_euclid(86_400_000) + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);

@@ -38,6 +38,7 @@ pub(crate) fn file_operation(call: &ToolCall<'_>) -> &'static str {
     let name = plain_tool_name(&call.name).to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match () {
+        // Writing first: `read_and_write` changes the file.
         () if has(&["write", "edit", "patch", "replace", "create_file"]) => "changed",
         () if has(&["read", "view", "cat", "open_file"]) => "read",
         () => "",

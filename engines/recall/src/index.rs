@@ -90,8 +90,10 @@ impl TermIndex {
         let mut terms = std::mem::take(&mut self.pending);
         terms.clear();
         fill(&mut terms);
+        // Lengths only normalise scores, so saturating is harmless.
         self.lengths.push(u16::try_from(terms.len()).unwrap_or(u16::MAX));
         self.total_length += terms.len() as u64;
+        // Sorted, so that equal terms are counted in one pass.
         terms.sort_unstable();
         for equal in terms.chunk_by(|left, right| left == right) {
             let Some(term) = equal.first() else { continue };
@@ -107,17 +109,18 @@ impl TermIndex {
 
     /// Scores every slice that shares a term with the weighted query terms.
     pub(crate) fn search(&self, query: &[(u64, f32)]) -> SliceScores {
+        // A dense vector: faster than a map, and freed after the request.
         let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
-        let found = query.iter().filter_map(|(term, weight)| {
+        let terms = query.iter().filter_map(|(term, weight)| {
             self.postings.get(term).map(|postings| (postings, *weight))
         });
-        let mut found: Vec<(&Postings, f32)> = found.collect();
+        let mut terms: Vec<(&Postings, f32)> = terms.collect();
         // The sort is stable, so terms of equal rarity keep the order of the query.
-        found.sort_by_key(|(postings, _)| postings.slices);
+        terms.sort_by_key(|(postings, _)| postings.slices);
         let mut read = 0;
-        for (postings, weight) in found.into_iter().take(QUERY_TERMS) {
+        for (postings, weight) in terms.into_iter().take(QUERY_TERMS) {
             // Frequent terms carry little information but most of the work in a long session.
             if read > 0 && read + postings.slices > QUERY_POSTINGS {
                 break;

@@ -50,6 +50,7 @@ impl RequestLayout {
         replaced_rules: u64,
         settings: &Settings,
     ) -> bool {
+        // A small rise of the budget must not change the prefix.
         let most_tokens = (self.budget_tokens as f64 * (1.0 + settings.slack_share)) as u64;
         let is_cut_point = transcript.get(self.cut).is_some_and(|entry| entry.is_cut_point());
         budget_tokens <= most_tokens && replaced_rules == self.replaced_rules && is_cut_point
@@ -101,6 +102,7 @@ impl RequestLayout {
         let mut end = 0;
         let mut is_head_due = !self.head.is_empty();
         for (seq, text) in &self.kept {
+            // The system prompt stays first; rules and names follow it.
             let is_leading = *seq == end && text.is_none() && is_head_due;
             if is_head_due && !(is_leading && self.is_instruction(transcript, *seq)) {
                 insert(&mut plan, &self.head, end, "rules and names");
@@ -152,6 +154,7 @@ impl RequestLayout {
         let note = format!("[{missing} earlier {entries} left out{found}]");
         let kept_tokens: u64 = kept.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
         let missing_tokens = transcript.tokens(0..self.cut).saturating_sub(kept_tokens);
+        // A note that costs more than it replaces is pointless.
         (settings.leave_out_note && missing_tokens > tokens::estimate(&note)).then_some(note)
     }
 }

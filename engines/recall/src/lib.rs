@@ -83,10 +83,10 @@ impl ContextEngine for RecallEngine {
     }
 
     async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
-        let entries = self.sessions.with_session(&request.session, |memory| {
-            let new = memory.follow(&transcript);
+        let entries = self.sessions.with_session(&request.session, |session| {
+            let new = session.follow(&transcript);
             let asked = request.entries;
-            self.index_bytes.store(memory.index_bytes(), std::sync::atomic::Ordering::Relaxed);
+            self.index_bytes.store(session.index_bytes(), std::sync::atomic::Ordering::Relaxed);
             new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
         Ok(IngestReply { entries })
@@ -94,10 +94,11 @@ impl ContextEngine for RecallEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.restore(&transcript, &request.session).await;
-        let plan = |memory: &mut RecallSession| {
-            let plan = memory.plan(&transcript, &request, &self.settings);
-            let is_new = std::mem::take(&mut memory.is_layout_new);
-            (plan, is_new.then(|| stored_layout::to_json(memory.layout.as_ref(), &transcript)))
+        let plan = |session: &mut RecallSession| {
+            let plan = session.plan(&transcript, &request, &self.settings);
+            // Serialised under the lock of the session, stored after it.
+            let is_new = std::mem::take(&mut session.is_layout_new);
+            (plan, is_new.then(|| stored_layout::to_json(session.layout.as_ref(), &transcript)))
         };
         let (plan, layout) = self.sessions.with_session(&request.session, plan);
         if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
@@ -108,8 +109,8 @@ impl ContextEngine for RecallEngine {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        Ok(self.sessions.with_session(&request.session, |memory| {
-            memory.compact(&transcript, &request, &self.settings)
+        Ok(self.sessions.with_session(&request.session, |session| {
+            session.compact(&transcript, &request, &self.settings)
         }))
     }
 
@@ -122,9 +123,9 @@ impl ContextEngine for RecallEngine {
         transcript: Transcript,
         request: ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        self.sessions.with_session(&request.session, |memory| {
-            memory.follow(&transcript);
-            memory.call_tool(&transcript, &request)
+        self.sessions.with_session(&request.session, |session| {
+            session.follow(&transcript);
+            session.call_tool(&transcript, &request)
         })
     }
 
@@ -146,16 +147,17 @@ impl ContextEngine for RecallEngine {
 impl RecallEngine {
     /// Loads the stored layout once per session.
     async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
-        let is_unknown = self.sessions.with_session(session, |memory| {
-            memory.follow(transcript);
-            !std::mem::replace(&mut memory.is_restored, true) && memory.layout.is_none()
+        // Marked as restored before the store answers, so that a failing store is asked only once.
+        let is_unknown = self.sessions.with_session(session, |session| {
+            session.follow(transcript);
+            !std::mem::replace(&mut session.is_restored, true) && session.layout.is_none()
         });
         if !is_unknown || !has_key_value_store(&self.host) {
             return;
         }
         let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
         let layout = stored.and_then(|json| stored_layout::from_json(&json, transcript));
-        self.sessions.with_session(session, |memory| memory.layout = layout);
+        self.sessions.with_session(session, |session| session.layout = layout);
     }
 }
 
@@ -186,10 +188,11 @@ impl RecallSession {
         let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(move_window);
         let notes = layout.notes.len();
-        if let Some(newest) = self.asks_anew(transcript, request, &layout) {
+        if let Some(newest) = self.position_of_new_prompt(transcript, request, &layout) {
             self.add_note(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
             is_new = true;
         }
+        // Notes go first: the prefix before them stays valid.
         while layout.tokens(transcript, settings) > budget_tokens && layout.drop_oldest_note() {}
         if layout.tokens(transcript, settings) > budget_tokens {
             layout = move_window();
@@ -207,13 +210,14 @@ impl RecallSession {
     }
 
     /// Position of a new prompt that can have a note before it.
-    fn asks_anew(
+    fn position_of_new_prompt(
         &self,
         transcript: &Transcript,
         request: &AssembleRequest,
         layout: &RequestLayout,
     ) -> Option<u64> {
         let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
+        // A note inside a frame would separate a call from its result.
         let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
         let is_new = newest >= layout.cut && !layout.notes.contains_key(&newest);
         (is_new && is_cut_point).then_some(newest)
@@ -231,6 +235,7 @@ impl RecallSession {
     ) {
         let is_agent = self.uses_tools(transcript);
         let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
+        // Chats come back to facts, not to names.
         let name_share = if is_agent { settings.name_note_share } else { 0.0 };
         let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
         let free = |layout: &RequestLayout| {

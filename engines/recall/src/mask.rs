@@ -25,8 +25,8 @@ impl RecallSession {
         transcript: &Transcript,
         entry: &Entry<'_>,
     ) -> Option<EntryReplacement> {
-        if let Some(known) = self.masks.borrow().get(&entry.seq()) {
-            return known.clone();
+        if let Some(cached) = self.masks.borrow().get(&entry.seq()) {
+            return cached.clone();
         }
         let shown = self.new_mask(transcript, entry);
         self.masks.borrow_mut().insert(entry.seq(), shown.clone());
@@ -42,6 +42,7 @@ impl RecallSession {
             Role::Assistant => short_call(entry)?,
             _ => return None,
         };
+        // A small saving is not worth the detail.
         (shown.tokens() + LEAST_SAVED_TOKENS <= entry.tokens()).then_some(shown)
     }
 
@@ -50,6 +51,7 @@ impl RecallSession {
         let names = self.names.heaviest_names(entry.seq(), NAME_CHARS);
         let new: Vec<&str> = names.into_iter().filter(|name| !line.contains(name)).collect();
         if !new.is_empty() {
+            // Opens the bracket of the line again.
             line.pop();
             line = format!("{line}; names: {}]", new.join(" "));
         }
@@ -66,14 +68,15 @@ fn short_call(entry: &Entry<'_>) -> Option<EntryReplacement> {
     let short = shorten_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
     let count = short.as_ref().map_or(0, |(_, count)| *count);
     let raw = short.map_or_else(|| entry.raw().to_owned(), |(raw, _)| raw);
-    let thoughtless = if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
-    let detail = match (count, thoughtless.is_some()) {
+    let without_thinking_blocks =
+        if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
+    let detail = match (count, without_thinking_blocks.is_some()) {
         (0, false) => return None,
         (0, true) => "thinking left out".to_owned(),
         (count, _) => format!("{count} long arguments of a call cut"),
     };
     Some(EntryReplacement {
-        body: ReplacementBody::Raw(thoughtless.unwrap_or(raw)),
+        body: ReplacementBody::Raw(without_thinking_blocks.unwrap_or(raw)),
         layer: LAYER,
         detail,
     })
@@ -84,9 +87,9 @@ fn without_thinking(raw: &str) -> Option<String> {
     let mut message: Value = serde_json::from_str(raw).ok()?;
     let blocks = message.get_mut("content")?.as_array_mut()?;
     blocks.retain(|block| block.get("type").and_then(Value::as_str) != Some("thinking"));
-    let says = |block: &Value| match block.get("text").and_then(Value::as_str) {
+    let has_content = |block: &Value| match block.get("text").and_then(Value::as_str) {
         Some(text) => !text.trim().is_empty(),
         None => true,
     };
-    blocks.iter().any(says).then(|| message.to_string())
+    blocks.iter().any(has_content).then(|| message.to_string())
 }

@@ -15,7 +15,7 @@ use crate::names::{NameKind, for_each_name};
 const HALF_LIFE_ENTRIES: f32 = 40.0;
 
 /// Bonus of a name in an entry that the prompt finds, equal to four mentions.
-const ASKED_LOG2: f32 = 2.0;
+const BOOST_LOG2: f32 = 2.0;
 
 /// Influence of the length of a name on its weight: 1 is weight per character.
 const LENGTH_SHARE: f32 = 1.0;
@@ -86,21 +86,22 @@ impl NameLedger {
     pub(crate) fn render(
         &self,
         shown: &HashSet<u32>,
-        asked: &HashSet<u32>,
+        boosted: &HashSet<u32>,
         most_chars: u64,
     ) -> String {
         let mut numbers: Vec<u32> =
             (0..self.rows.len() as u32).filter(|number| !shown.contains(number)).collect();
         let weight = |number: &u32| {
             let row = self.rows.get(*number as usize);
-            let asked = if asked.contains(number) { ASKED_LOG2 } else { 0.0 };
+            let boosted = if boosted.contains(number) { BOOST_LOG2 } else { 0.0 };
             row.map_or(0.0, |row| {
-                row.weight_log2 + asked - LENGTH_SHARE * (row.name.len() as f32).log2()
+                row.weight_log2 + boosted - LENGTH_SHARE * (row.name.len() as f32).log2()
             })
         };
         // A name takes at least three characters with its comma, so more are never shown.
         let most = (most_chars / 4) as usize + 1;
         if numbers.len() > most {
+            // Only the candidates that can fit are sorted.
             numbers.select_nth_unstable_by(most, |l, r| {
                 weight(r).total_cmp(&weight(l)).then(l.cmp(r))
             });
@@ -120,6 +121,7 @@ impl NameLedger {
             } else {
                 format!("{} ({})", row.name, row.operation)
             };
+            // A name that does not fit lets shorter ones pass.
             let Some(rest) = room.checked_sub(weighted_chars(&item) + 2) else { continue };
             room = rest;
             listed.push_str(&item);
@@ -165,7 +167,7 @@ impl EntryNames<'_> {
         name: &str,
         kind: NameKind,
         weight: f32,
-        what: &'static str,
+        operation: &'static str,
     ) {
         let ledger = &mut *self.ledger;
         let number = match ledger.numbers.get(name) {
@@ -174,18 +176,19 @@ impl EntryNames<'_> {
                 let number = ledger.rows.len() as u32;
                 ledger.numbers.insert(name.into(), number);
                 let weight_log2 = f32::NEG_INFINITY;
-                ledger.rows.push(NameRow { name: name.into(), kind, operation: what, weight_log2 });
+                ledger.rows.push(NameRow { name: name.into(), kind, operation, weight_log2 });
                 number
             }
         };
         let Some(row) = ledger.rows.get_mut(number as usize) else { return };
-        if !what.is_empty() {
-            row.operation = what;
+        if !operation.is_empty() {
+            row.operation = operation;
         }
         if self.numbers.contains(&number) {
             return;
         }
         self.numbers.push(number);
+        // Older weights decay by growing newer ones, so that no row has to be updated.
         let now = weight.log2() + self.at / HALF_LIFE_ENTRIES;
         row.weight_log2 = sum_log2(row.weight_log2, now);
     }
@@ -199,6 +202,7 @@ impl EntryNames<'_> {
 /// log2(2^left + 2^right)
 fn sum_log2(left: f32, right: f32) -> f32 {
     let (small, large) = if left < right { (left, right) } else { (right, left) };
+    // Relative to the larger one, so that the power cannot overflow.
     large + (small - large).exp2().ln_1p() / std::f32::consts::LN_2
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, Na
     if text.len() <= SEARCHED_BYTES {
         return search(text, &mut found);
     }
+    // Names in the middle of a long result are rarely used again.
     let head = text.floor_char_boundary(SEARCHED_BYTES / 2);
     let tail = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
     search(text.get(..head).unwrap_or_default(), &mut found);
@@ -60,6 +61,7 @@ fn is_break(character: char) -> bool {
 
 /// A word, or both sides of its `=`; an address keeps its query.
 fn parts_of(word: &str) -> impl Iterator<Item = &str> {
+    // `KEY=value` are two names, but a URL keeps its query.
     let cut = if word.contains("://") { None } else { word.split_once('=') };
     let (left, right) = cut.unwrap_or((word, ""));
     [left, right].into_iter().filter(|part| !part.is_empty())
@@ -125,6 +127,7 @@ fn is_code(name: &str) -> bool {
         return true;
     }
     if letters == 0 {
+        // Dates are everywhere in logs.
         let is_date = name.contains('-') && digits <= 8;
         return digits >= 5 && name.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !is_date;
     }

@@ -38,6 +38,7 @@ impl SearchQuery {
         let mut terms = Vec::new();
         for (text, weight) in [(prompt, 1.0), (context, CONTEXT_WEIGHT)] {
             for_each_term(text, |term| {
+                // A term in both parts counts with the weight of the prompt.
                 if seen.insert(term) {
                     terms.push((term, weight));
                 }
@@ -92,6 +93,7 @@ impl RecallSession {
                 continue;
             }
             let score = (scores.get(number) + around) * weight;
+            // The root: proportional to the size would only find the shortest slices.
             ranked.push((number, score / (slice.tokens as f32 + OVERHEAD_TOKENS).sqrt()));
         }
     }

@@ -11,7 +11,7 @@ use regex::Regex;
 use crate::terms;
 
 /// Cues of a rule or preference, in the languages most common among agents.
-const CUES: &str = concat!(
+const RULE_PATTERN: &str = concat!(
     r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
     r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
@@ -22,7 +22,7 @@ const CUES: &str = concat!(
     r"|总是|永远|不要|从现在|必须|以后|今後|常に|必ず|絶対|しないで|всегда|никогда|항상|절대",
 );
 /// Cues that an earlier rule is no longer valid.
-const CHANGES: &str = concat!(
+const CHANGE_PATTERN: &str = concat!(
     r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget)\b",
     r"|从现在|以后|今後|改|ab jetzt|désormais",
 );
@@ -44,8 +44,8 @@ const COMMON_VERBS: &str =
 // Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
 
-static RULES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CUES).ok());
-static CHANGED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGES).ok());
+static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
+static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
@@ -80,24 +80,27 @@ impl UserRules {
     /// Adds a sentence if it is a rule.
     pub(crate) fn add(&mut self, seq: u64, sentence: &str) {
         let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_rule = RULES.as_ref().is_some_and(|rules| rules.is_match(&line));
+        let is_rule = RULE_CUES.as_ref().is_some_and(|rules| rules.is_match(&line));
+        // A question asks about a rule and does not state one.
         if !is_rule || !RULE_CHARS.contains(&weighted_chars(&line)) || line.ends_with('?') {
             return;
         }
         let subject = subject_of(&line);
-        let is_change = CHANGED.as_ref().is_some_and(|changed| changed.is_match(&line));
+        // An announced change needs less evidence.
+        let is_change = CHANGE_CUES.as_ref().is_some_and(|changed| changed.is_match(&line));
         let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
         let compared = self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced);
-        let about = compared.filter_map(|rule| {
+        let related = compared.filter_map(|rule| {
             let share = common_share(&subject, &rule.subject);
             (share >= least).then_some((rule, share))
         });
         // A change replaces only the nearest rule; a repetition replaces every equal one.
-        let mut about: Vec<(&mut UserRule, f32)> = about.collect();
-        about.sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
-        let count = if is_change { 1 } else { about.len() };
-        for (earlier, _) in about.into_iter().take(count) {
+        let mut related: Vec<(&mut UserRule, f32)> = related.collect();
+        related
+            .sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
+        let count = if is_change { 1 } else { related.len() };
+        for (earlier, _) in related.into_iter().take(count) {
             earlier.is_replaced = true;
             self.replaced += 1;
         }
@@ -185,7 +188,7 @@ fn subject_of(line: &str) -> Vec<u64> {
             .as_ref()
             .map_or_else(|| line.to_owned(), |it| it.replace_all(line, " ").into_owned())
     };
-    let plain = without(&without(line, &RULES), &CHANGED);
+    let plain = without(&without(line, &RULE_CUES), &CHANGE_CUES);
     let words = plain.split_whitespace().filter(|word| !is_value(word));
     terms::distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
@@ -193,6 +196,7 @@ fn subject_of(line: &str) -> Vec<u64> {
 /// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
 fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    // The first letter is upper case at the start of every sentence.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
     has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
 }
@@ -206,6 +210,7 @@ fn is_common_verb(word: &str) -> bool {
 fn common_share(new: &[u64], old: &[u64]) -> f32 {
     let common = new.iter().filter(|term| old.contains(term)).count();
     let smaller = new.len().min(old.len());
+    // One common word is chance.
     if smaller == 0 || (common == 1 && smaller > 2) { 0.0 } else { common as f32 / smaller as f32 }
 }
 
@@ -224,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(RULES.is_some() && CHANGED.is_some());
+        assert!(RULE_CUES.is_some() && CHANGE_CUES.is_some());
     }
 
     #[test]

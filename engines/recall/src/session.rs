@@ -45,7 +45,7 @@ const SEGMENT_ENTRIES: u32 = 24;
 /// Engine state of one session.
 #[derive(Debug, Default)]
 pub(crate) struct RecallSession {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     pub(crate) index: TermIndex,
     /// By slice number of the index.
     pub(crate) slices: Vec<TextSlice>,
@@ -111,23 +111,23 @@ impl RecallSession {
     /// Processes new entries and returns their positions. Starts over if the transcript does not
     /// continue the one that was read.
     pub(crate) fn follow(&mut self, transcript: &Transcript) -> Range<u64> {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
-            let reading = std::mem::take(&mut self.reading);
+            let cursor = std::mem::take(&mut self.cursor);
             // A stored layout belongs to the transcript that was read before, unless none was.
             let is_restored = self.is_restored;
-            *self = RecallSession { reading, is_restored, ..RecallSession::default() };
+            *self = RecallSession { cursor, is_restored, ..RecallSession::default() };
         }
         for entry in transcript.range(new.clone()) {
-            self.read(&entry);
+            self.read_entry(&entry);
         }
         new
     }
 
-    fn read(&mut self, entry: &Entry<'_>) {
-        self.place(entry);
-        self.note_names(entry);
-        self.note_calls(entry);
+    fn read_entry(&mut self, entry: &Entry<'_>) {
+        self.update_protected(entry);
+        self.add_names(entry);
+        self.add_calls(entry);
         self.add_slices(entry);
         if entry.is_user_message() && !is_hidden(entry) {
             self.rules.read_message(entry.seq(), entry.text());
@@ -138,7 +138,7 @@ impl RecallSession {
     }
 
     /// Updates the protected entries and the segment.
-    fn place(&mut self, entry: &Entry<'_>) {
+    fn update_protected(&mut self, entry: &Entry<'_>) {
         let is_summary = entry.kind() == EntryKind::CompactionSummary;
         self.has_summary |= is_summary;
         let is_first_task =
@@ -152,6 +152,7 @@ impl RecallSession {
         if is_request(entry) {
             self.requests.push(entry.seq());
         }
+        // Negative differences (an imported history) are no pause.
         let is_pause = entry.timestamp_ms() - self.newest_ms > PAUSE_MS;
         if is_pause || self.segment_entries >= SEGMENT_ENTRIES {
             self.segment += 1;
@@ -161,22 +162,25 @@ impl RecallSession {
         self.newest_ms = self.newest_ms.max(entry.timestamp_ms());
     }
 
-    fn note_names(&mut self, entry: &Entry<'_>) {
+    fn add_names(&mut self, entry: &Entry<'_>) {
         let is_output = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
+        // A tool prints names that the work does not need.
         let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
         let mut names = self.names.begin_entry();
         for call in entry.tool_calls() {
-            let what = file_operation(&call);
+            let operation = file_operation(&call);
             let path = path_argument(&call);
             for_each_text(&call.arguments_value(), &mut |text| {
+                // A long argument is file content: its names were not chosen one by one.
                 let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
                 // Without its context a key looks like any other name, so arguments are redacted
                 // first.
                 for_each_name(&redact(text), |name, kind| {
+                    // Only the path argument itself was read or changed.
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
-                    names.add_mention(name, kind, weight, if is_path { what } else { "" });
+                    names.add_mention(name, kind, weight, if is_path { operation } else { "" });
                 });
             });
         }
@@ -186,7 +190,7 @@ impl RecallSession {
         names.finish();
     }
 
-    fn note_calls(&mut self, entry: &Entry<'_>) {
+    fn add_calls(&mut self, entry: &Entry<'_>) {
         entry.tool_calls().iter().for_each(|call| self.files.record_call(call));
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);
@@ -209,6 +213,7 @@ impl RecallSession {
             for call in entry.tool_calls() {
                 let end = call.arguments.floor_char_boundary(ARGUMENT_BYTES);
                 let arguments = call.arguments.get(..end).unwrap_or_default();
+                // Calls are searchable but are never quoted as text.
                 self.add_slice(entry, 0..0, 0, |pending| {
                     for_each_term(&call.name, |term| pending.push(term));
                     for_each_term(arguments, |term| pending.push(term));

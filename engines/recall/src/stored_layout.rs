@@ -38,6 +38,7 @@ struct SavedMask {
 
 /// Serialises a layout; empty for none.
 pub(crate) fn to_json(layout: Option<&RequestLayout>, transcript: &Transcript) -> String {
+    // An empty value, because a store cannot delete.
     let Some(layout) = layout else { return String::new() };
     let masked = (layout.cut..transcript.len() as u64).filter_map(|seq| {
         let shown = layout.masked.get(seq)?;
@@ -66,12 +67,12 @@ pub(crate) fn to_json(layout: Option<&RequestLayout>, transcript: &Transcript) -
 pub(crate) fn from_json(json: &str, transcript: &Transcript) -> Option<RequestLayout> {
     let saved: SavedLayout = serde_json::from_str(json).ok()?;
     let len = transcript.len() as u64;
-    let is_of_this = saved.version == VERSION
+    let is_current = saved.version == VERSION
         && saved.cut < len
         && saved.fingerprint == fingerprint(transcript, saved.cut)
         && saved.kept.iter().all(|(seq, _)| *seq < saved.cut)
         && saved.notes.iter().all(|(seq, _)| *seq < len);
-    if !is_of_this {
+    if !is_current {
         return None;
     }
     let mut masked = ReplacementMap::default();

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Number of newest entries that are searched for tool results.
 const AGENT_ENTRIES: u64 = 40;
 /// Slices in a row that do not fit before the room counts as full.
-const MISSES: usize = 64;
+const MAX_MISSES: usize = 64;
 /// Size of rules and names without their blocks, in tokens.
 const HEAD_FRAME_TOKENS: u64 = 24;
 /// Share of the room for parts of calls and results.
@@ -27,7 +27,7 @@ const EXCERPT_SHARE: f64 = 0.12;
 const CONTEXT_BYTES: usize = 1_000;
 
 /// Best slices of a query whose names get a bonus.
-const ASKED_SLICES: usize = 32;
+const BOOSTED_SLICES: usize = 32;
 
 /// Division of a budget.
 struct BudgetSplit {
@@ -59,6 +59,7 @@ impl RecallSession {
             context.push_str(&call.arguments);
             context.push(' ');
         }
+        // The newest calls may write whole files.
         context.truncate(context.floor_char_boundary(CONTEXT_BYTES));
         SearchQuery::new(prompt, &context)
     }
@@ -73,6 +74,7 @@ impl RecallSession {
     ) -> RequestLayout {
         let mut allowed_tokens = budget_tokens;
         let mut layout = RequestLayout::default();
+        // Own texts are estimated before they are rendered; a few rounds correct that.
         for _ in 0..4 {
             layout =
                 self.layout_within(transcript, budget_tokens, allowed_tokens, ranked, settings);
@@ -94,29 +96,29 @@ impl RecallSession {
         ranked: &[RankedSlice],
         settings: &Settings,
     ) -> RequestLayout {
-        let room = self.room(transcript, allowed_tokens, settings);
+        let split = self.split(transcript, allowed_tokens, settings);
         let mut layout = RequestLayout {
             budget_tokens,
             replaced_rules: self.rules.replaced_count(),
             ..RequestLayout::default()
         };
-        self.place_tail(transcript, room.tail_tokens, settings, &mut layout);
-        self.add_head(room.rule_tokens, room.ledger_tokens, transcript, &mut layout);
+        self.place_tail(transcript, split.tail_tokens, settings, &mut layout);
+        self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         let spent_tokens = layout.tokens(transcript, settings);
-        let free_tokens = room.target_tokens.saturating_sub(spent_tokens);
-        let excerpt_tokens = room.excerpt_tokens.min(free_tokens / 3);
+        let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
+        let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
         self.add_excerpt(transcript, ranked, excerpt_tokens, &mut layout);
-        let free_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        let free_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, settings));
         self.add_found(transcript, ranked, free_tokens, &mut layout);
-        let left_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
-        if left_tokens > room.target_tokens / 16 {
+        let left_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        if left_tokens > split.target_tokens / 16 {
             // Little was found: the newest entries get the rest.
-            self.place_tail(transcript, room.tail_tokens + left_tokens, settings, &mut layout);
+            self.place_tail(transcript, split.tail_tokens + left_tokens, settings, &mut layout);
         }
         layout
     }
 
-    fn room(
+    fn split(
         &self,
         transcript: &Transcript,
         allowed_tokens: u64,
@@ -126,6 +128,7 @@ impl RecallSession {
         let is_agent = self.uses_tools(transcript);
         let tail_share =
             if is_agent { settings.agent_tail_share } else { settings.chat_tail_share };
+        // Names matter to agents; a chat gets a quarter.
         let ledger_share =
             if is_agent { settings.ledger_share } else { settings.ledger_share / 4.0 };
         let always: u64 = self.must_stay.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
@@ -157,6 +160,7 @@ impl RecallSession {
         let full_tokens = share_of(room_tokens, settings.full_share);
         let mut masked = ReplacementMap::default();
         for entry in transcript.range(0..live).rev() {
+            // Outdated reads are masked wherever they are.
             let is_old =
                 spent_tokens + entry.tokens() > full_tokens || self.files.is_outdated(entry.seq());
             let shown = if is_old { self.masked_view(transcript, &entry) } else { None };
@@ -169,6 +173,7 @@ impl RecallSession {
                 masked.insert(&entry, shown);
             }
         }
+        // Never inside a frame, and never inside the live round.
         layout.cut = transcript.cut_at_or_after(from).min(live);
         layout.masked = masked;
         layout.kept.retain(|seq, _| *seq < layout.cut);
@@ -222,8 +227,8 @@ impl RecallSession {
     }
 
     /// The names of the entries that a query finds.
-    fn asked_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
-        let slices = ranked.iter().take(ASKED_SLICES);
+    fn boosted_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
+        let slices = ranked.iter().take(BOOSTED_SLICES);
         let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
         let entries = entries.map(|slice| u64::from(slice.entry));
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
@@ -243,7 +248,7 @@ impl RecallSession {
         let own = own.map(String::as_str).chain([text]);
         shown.extend(own.flat_map(|text| self.names.name_numbers(text)));
         let names =
-            self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN);
+            self.names.render(&shown, &self.boosted_names(ranked), room_tokens * CHARS_PER_TOKEN);
         redact(&names).into_owned()
     }
 
@@ -278,8 +283,9 @@ impl RecallSession {
         };
         let cut = layout.cut;
         let is_kept: HashSet<u64> = layout.kept.keys().copied().collect();
-        let may = |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
-        let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, may, cost);
+        let is_candidate =
+            |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
+        let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, is_candidate, cost);
         let mut texts: std::collections::BTreeMap<u64, Option<String>> = chosen
             .iter()
             .filter_map(|(seq, numbers)| {
@@ -313,8 +319,8 @@ impl RecallSession {
         layout: &mut RequestLayout,
     ) {
         let (cut, is_old) = (layout.cut, |seq| self.files.is_outdated(seq));
-        let may = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
-        layout.excerpt = self.found_text(transcript, ranked, room_tokens, may);
+        let is_candidate = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
+        layout.excerpt = self.found_text(transcript, ranked, room_tokens, is_candidate);
     }
 
     /// Renders the note for a prompt: the best slices that the layout does not show.
@@ -344,6 +350,7 @@ impl RecallSession {
     ) -> bool {
         let Some(entry) = transcript.get(seq) else { return false };
         let text = entry.text();
+        // The beginning identifies an entry well enough and costs little to search.
         let begin = text.get(..text.floor_char_boundary(80)).unwrap_or_default().trim();
         !begin.is_empty()
             && (excerpt.contains(begin) || layout.notes.values().any(|note| note.contains(begin)))
@@ -354,13 +361,15 @@ impl RecallSession {
         transcript: &Transcript,
         ranked: &[RankedSlice],
         room_tokens: u64,
-        may: impl Fn(u64) -> bool,
+        is_candidate: impl Fn(u64) -> bool,
     ) -> String {
+        // With less room the frame would hold no text.
         let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + 40) else {
             return String::new();
         };
         let cost = |number: u32, chosen: &SliceSelection| self.excerpt_tokens(number, chosen);
-        let (mut chosen, mut order) = self.choose(transcript, ranked, free_tokens, may, cost);
+        let (mut chosen, mut order) =
+            self.choose(transcript, ranked, free_tokens, is_candidate, cost);
         loop {
             let text = redact(&self.render_excerpt(transcript, &chosen)).into_owned();
             match tokens::estimate(&text) <= room_tokens {
@@ -376,23 +385,23 @@ impl RecallSession {
         transcript: &Transcript,
         ranked: &[RankedSlice],
         room_tokens: u64,
-        may: impl Fn(u64) -> bool,
+        is_candidate: impl Fn(u64) -> bool,
         cost: impl Fn(u32, &SliceSelection) -> u64,
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
-        let mut room = room_tokens;
+        let mut split = room_tokens;
         for (number, score) in ranked {
             let Some(slice) = self.slices.get(*number as usize) else { continue };
             let seq = u64::from(slice.entry);
-            if *score <= 0.0 || misses > MISSES {
+            if *score <= 0.0 || misses > MAX_MISSES {
                 break;
             }
-            if !may(seq) || self.is_replaced(transcript, *number) {
+            if !is_candidate(seq) || self.is_replaced(transcript, *number) {
                 continue;
             }
-            match room.checked_sub(cost(*number, &chosen)) {
+            match split.checked_sub(cost(*number, &chosen)) {
                 Some(rest) => {
-                    room = rest;
+                    split = rest;
                     let numbers = chosen.entry(seq).or_default();
                     if numbers.is_empty() {
                         order.push(seq);

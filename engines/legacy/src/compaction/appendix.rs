@@ -36,6 +36,7 @@ pub(crate) fn render(
     let mut ledger = FileLedger::default();
     ledger.add_history(transcript, gaps);
     let mut room = limit_chars;
+    // Rules, files and failures first: they are short and hold longest.
     let rules = fitting(workspace::render(settings), &mut room);
     let files = fitting(redact(&ledger.render(settings.file_list_chars)).into_owned(), &mut room);
     let failures = fitting(tool_failures(transcript, gaps, settings), &mut room);

@@ -69,7 +69,7 @@ pub(super) async fn summarise_with_fallbacks(
     let settings = &inputs.settings.compaction;
     let (fine, omitted) =
         split_off_oversized(inputs.transcript, &input.groups, window_tokens, settings);
-    // Without oversized groups the prompt would be the same, and fail the same way.
+    // If nothing was omitted the prompt would be the same, and fail the same way.
     if !omitted.is_empty() && !fine.is_empty() {
         let rest = PartSummariser::new(inputs, &fine);
         match rest.summarise(input.previous.as_deref(), template).await {

@@ -99,6 +99,8 @@ impl PromptTemplate {
         let mut prompt = SummaryPrompt::default();
         prompt.add_text(prompt::SYSTEM).add_text(BEHIND);
         let continuation = self.request(prompt).prompt;
+        // The whole request stays as the fallback for a host or provider that cannot continue the
+        // session.
         CompletionRequest { session: self.session.clone(), continuation, ..request }
     }
 
@@ -157,6 +159,7 @@ impl PromptTemplate {
 pub(crate) fn render_groups(inputs: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
     let excerpts = ExcerptLimits {
+        // Chunks are sized for whole messages, so only results are cut.
         message_chars: u64::MAX,
         result_chars: inputs.settings.compaction.prompt_result_chars,
         argument_chars: ARGUMENT_CHARS,

@@ -50,6 +50,7 @@ pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Ve
         .map(String::as_str)
         .take(NAMED_IDENTIFIERS)
         .collect();
+    // The reasons are sent back to the model, so they name what is missing.
     if !missing.is_empty() {
         reasons.push(format!("missing_identifiers:{}", missing.join(",")));
     }
@@ -61,6 +62,7 @@ pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Ve
     if expected.open_request.as_deref().is_some_and(|request| !reflects(first, request)) {
         reasons.push("latest_user_ask_not_foregrounded".into());
     }
+    // A request without keywords, such as "go on", matches any line.
     let retained =
         expected.retained_request.as_deref().filter(|request| !keywords(request, 1).is_empty());
     if retained.is_some_and(|request| pending.iter().any(|line| reflects(line, request))) {
@@ -116,6 +118,7 @@ fn reflects(summary: &str, request: &str) -> bool {
 fn keywords(text: &str, max: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut seen = BTreeSet::new();
+    // Full-width text matches its half-width form in the summary.
     let lower: String = text.chars().map(half_width).flat_map(char::to_lowercase).collect();
     for run in lower.split(|c: char| !c.is_alphanumeric()) {
         for word in words_of(run) {
@@ -136,6 +139,7 @@ fn words_of(run: &str) -> Vec<String> {
         return if is_word { vec![run.to_owned()] } else { Vec::new() };
     }
     let characters: Vec<char> = run.chars().collect();
+    // Pairs, because a single character is too common to prove anything.
     characters.windows(2).map(|pair| pair.iter().collect()).collect()
 }
 

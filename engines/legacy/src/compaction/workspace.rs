@@ -22,6 +22,7 @@ pub(crate) fn render(settings: &CompactionSettings) -> String {
     let chosen =
         [names.clone(), older(&names)].into_iter().find_map(|names| sections(text, &names));
     let rules = redact(chosen.as_deref().unwrap_or(text)).into_owned();
+    // The text comes from the workspace and is not trusted.
     let rules = cap_with_marker(&rules, settings.workspace_rules_chars);
     format!("<{TAG}>\n{}\n</{TAG}>", escape_tag(&rules, TAG))
 }

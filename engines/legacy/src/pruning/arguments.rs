@@ -15,16 +15,17 @@ pub(crate) fn shorten_old_arguments(
     limit_chars: u64,
 ) -> Option<EntryReplacement> {
     let before = entry.tokens() * CHARS_PER_TOKEN;
+    // Pinned entries are never changed.
     if before <= limit_chars || entry.has(Flags::PINNED) {
         return None;
     }
     let limit = TextLimit { min_keep_chars: limit_chars, ..TextLimit::with_max_chars(limit_chars) };
     let notice = |left_out| format!(" [{left_out} more characters of an old call]");
     let (raw, _) = shorten_arguments(entry, 0, |text| truncate(text, limit, notice))?;
-    let mut shown =
+    let mut replacement =
         EntryReplacement { body: ReplacementBody::Raw(raw), layer: LAYER, detail: String::new() };
-    let now = shown.chars();
-    shown.detail =
+    let now = replacement.chars();
+    replacement.detail =
         format!("arguments: {} -> {} chars", group_thousands(before), group_thousands(now));
-    (now < before).then_some(shown)
+    (now < before).then_some(replacement)
 }

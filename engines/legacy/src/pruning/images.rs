@@ -22,6 +22,7 @@ pub(crate) fn replace_old_images(
 ) {
     let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
+    // Cloned, because the loop changes `results`.
     for seq in results.image_seqs.clone() {
         let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
             continue;
@@ -29,12 +30,13 @@ pub(crate) fn replace_old_images(
         if seq >= cutoff && !decisions.has_dropped_images(entry.id()) {
             continue;
         }
-        let Some(shown) = without_images(&entry) else { continue };
+        let Some(replacement) = without_images(&entry) else { continue };
         decisions.set_images_dropped(entry.id());
         match results.row_at(seq) {
-            Some(row) if row.replacement.is_none() => row.replace(shown),
+            // A result that pruning replaced has no image left.
+            Some(row) if row.replacement.is_none() => row.replace(replacement),
             Some(_) => {}
-            None => results.replace_entry(seq, shown),
+            None => results.replace_entry(seq, replacement),
         }
     }
 }

@@ -24,10 +24,12 @@ impl ConfigDuration {
     }
 
     fn read(text: &str) -> Option<ConfigDuration> {
+        // A bare number is minutes, as in the reference.
         if let Ok(minutes) = text.trim().parse::<f64>() {
             return ConfigDuration::of_minutes(minutes);
         }
         let span: Span = text.trim().parse().ok()?;
+        // Days have no fixed length in calendar arithmetic; here they always have 24 hours.
         let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
         Some(ConfigDuration { ms: u64::try_from(duration.as_millis()).ok()? })
     }

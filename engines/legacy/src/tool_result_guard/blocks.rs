@@ -72,6 +72,7 @@ impl BlockKind<'_> {
         match (block.get("type").and_then(Value::as_str), text) {
             (Some("text"), Some(text)) => BlockKind::Text(text),
             (Some("image"), _) => BlockKind::Image,
+            // An unknown block cannot be cut, only kept or omitted.
             _ => BlockKind::Other(weighted_chars(&block.to_string())),
         }
     }
@@ -84,6 +85,7 @@ pub(super) fn fit_content(
     notice: impl Fn(u64) -> String,
 ) {
     let texts = BlockWeights::from_content(content).texts;
+    // Text is usually what the model needs, so images get only the rest.
     let reserved = texts.min(room.min_keep_chars) + MISSING_LINE_CHARS;
     let mut left = room.cap_chars.saturating_sub(reserved);
     let mut missing = OmittedBlocks::default();

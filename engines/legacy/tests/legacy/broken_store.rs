@@ -38,6 +38,6 @@ fn a_full_disk_is_logged_and_fails_no_request() {
     assert_eq!(assemble(&engine, &transcript, request()).unwrap(), first);
     let lines: Vec<String> = host.log_lines().into_iter().map(|line| line.message).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("the decisions kept could not be read: the disk is full"));
-    assert!(lines[1].starts_with("new decisions could not be kept: the disk is full"));
+    assert!(lines[0].starts_with("stored decisions could not be read: the disk is full"));
+    assert!(lines[1].starts_with("new decisions could not be stored: the disk is full"));
 }

@@ -120,7 +120,7 @@ fn a_store_that_fails_is_logged_and_fails_nothing() {
     let warnings: Vec<_> =
         broken.log_lines().into_iter().filter(|line| line.level == LogLevel::Warn).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].message.starts_with("the decisions kept are unreadable"));
+    assert!(warnings[0].message.starts_with("stored decisions are unreadable"));
 
     let without = cold_host();
     without.set_capabilities(&[capability::PROMPT_CACHE]);

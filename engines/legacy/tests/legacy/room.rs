@@ -132,7 +132,7 @@ fn a_refused_summary_is_noted_as_what_became_of_it() {
     let pressed =
         planned(&engine(&refused(), &json!({})), &talk.transcript(), in_one_request(6_000));
     let notes: Vec<&str> = pressed.extras.notes.iter().map(|note| note.detail.as_str()).collect();
-    assert!(notes[0].ends_with("a summary without a model replaces it"), "{notes:?}");
+    assert!(notes[0].ends_with("using an extractive summary instead"), "{notes:?}");
     assert!(!notes[0].contains("the history is kept"));
     let config = json!({"compaction": {"keep_recent_tokens": 2_000}});
     let answer = compact(&engine(&refused(), &config), &talk.transcript(), in_one_request(90_000));
