@@ -123,7 +123,7 @@ impl BoundaryEngine {
         let kept_answers = attempts::count_answers(transcript, summariser.layout.tail);
         self.sessions.with_session(&summariser.request.session, |state| match outcome {
             Ok(_) => state.attempts.record_plan(transcript, kept_answers),
-            // A cancellation says nothing about the engine.
+            // A cancellation is not a failure of the engine.
             Err(error) if error.kind == ErrorKind::Cancelled => {}
             Err(_) => state.attempts.record_failure(),
         });

@@ -286,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_a_result_stay_though_a_lost_result_follows_and_nobody_asked() {
+    fn calls_without_a_result_stay_before_a_lost_result() {
         let mut talk = TranscriptBuilder::new();
         (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
-        talk.calls(&[("open", "read", "{}")]).result("nobody", "read", "lost");
+        talk.calls(&[("open", "read", "{}")]).result("unknown", "read", "lost");
         assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 40);
         assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..target(4_000) }).unwrap().tail, 40);
     }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_begins_anew() {
+    fn a_new_epoch_starts_over() {
         let mut micro = MicroCompaction::default();
         assert_eq!(cleared(&mut micro, &reads(9), true), 4);
         let mut next = TranscriptBuilder::with_epoch(1);

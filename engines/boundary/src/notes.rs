@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nine_sections_hold_what_was_said_and_done() {
+    fn the_nine_sections_hold_messages_and_work() {
         let talk = talk();
         let outline = notes_from_range(&talk.transcript(), 0..talk.len());
         for (heading, lines) in [
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_summaries_are_taken_up_and_what_stands_beside_them_is_not() {
+    fn earlier_summaries_are_merged_without_their_surroundings() {
         let mut talk = TranscriptBuilder::with_epoch(7);
         talk.summary("## Decisions\n- use axum");
         talk.summary("I have read the summary and go on from there.").user("go on");

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn two_weak_compactions_in_a_row_rest_and_say_so() {
+    fn two_weak_compactions_in_a_row_start_a_cooldown() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
         cooldowns.record_saving(1_000, 950, 0, &settings);
         assert_eq!(cooldowns.backoff_reason(0, &settings), None);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_lies_between_head_and_tail() {
+    fn the_middle_is_between_head_and_tail() {
         let cut = chosen(&session(40), 20_000, 1).unwrap();
         // Head: system, task, plan, and the first round to make three messages. Tail: 4,000 tokens
         // and the frame they begin in.

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_summary_takes_up_the_last_one_and_drops_what_has_passed() {
+    fn the_next_summary_merges_the_last_one_without_transient_sections() {
         let first = session();
         let notes = write_notes(&first.transcript(), &whole(&first), 16_000);
         let mut talk = TranscriptBuilder::with_epoch(1);
@@ -239,7 +239,7 @@ mod tests {
             assert!(again.contains(kept), "{kept} in {again}");
         }
         assert!(!again.contains("redacted"), "what was blocked then is history");
-        assert!(!again.contains("Now deploy it"), "the person has spoken again");
+        assert!(!again.contains("Now deploy it"), "a newer request replaced it");
         assert_eq!(again.matches("<read-files>").count(), 1);
     }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stand_before_the_next_steps_of_any_summary() {
+    fn files_are_inserted_before_the_next_steps() {
         let talk = session();
         let add = |summary| insert_files(summary, &talk.transcript(), &whole(&talk), 16_000);
         assert!(

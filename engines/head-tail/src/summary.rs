@@ -47,7 +47,7 @@ fn check(text: &str, middle_tokens: u64) -> Result<()> {
     }
     if tokens::estimate(text) >= middle_tokens {
         return refuse(format!(
-            "the summary is longer than the {middle_tokens} tokens it stands for"
+            "the summary is longer than the {middle_tokens} tokens it replaces"
         ));
     }
     Ok(())

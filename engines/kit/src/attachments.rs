@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_and_all_keep_to_their_room_and_secrets_go() {
+    fn attachments_fit_their_room_without_secrets() {
         let mut talk = working();
         let path = r#"{"path":"/env"}"#;
         talk.calls(&[("e", "read", path)]).result(

@@ -39,7 +39,7 @@ mod tests {
     fn calls_and_results_find_each_other() {
         let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "read", "{}"), ("b", "ls", "{}")]);
-        talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("nobody", "ls", "lost");
+        talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("unknown", "ls", "lost");
         let transcript = talk.transcript();
         let at = |seq| transcript.get(seq).unwrap();
         assert_eq!(find_call(&transcript, &at(2)).unwrap().id, "b");

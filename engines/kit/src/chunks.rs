@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn case_26_chunks_keep_to_the_limit_with_its_margin() {
+    fn case_26_chunks_fit_the_limit_with_its_margin() {
         assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 450, 450, 200]), 700)), [1, 1, 1, 1]);
         assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 300, 5_000, 200]), 700)), [2, 1, 1]);
     }

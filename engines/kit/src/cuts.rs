@@ -92,7 +92,7 @@ mod tests {
     fn results_without_a_call_are_no_newest_frame() {
         let mut talk = TranscriptBuilder::new();
         assert_eq!(trailing_frame(&talk.transcript()), 0);
-        talk.user("go").calls(&[("1", "read", "{}")]).result("nobody", "read", "lost");
+        talk.user("go").calls(&[("1", "read", "{}")]).result("unknown", "read", "lost");
         let transcript = talk.transcript();
         assert!(transcript.get(2).unwrap().has(Flags::ORPHAN));
         assert_eq!(newest_entry(&transcript).unwrap().seq(), 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_turns_begin_at_a_message_of_the_person() {
+    fn recent_turns_begin_at_a_user_message() {
         let transcript = sample();
         for (turns, start) in [(0, 7), (1, 4), (2, 0), (9, 0)] {
             assert_eq!(recent_turns_start(&transcript, 0..7, turns), start);

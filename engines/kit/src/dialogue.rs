@@ -209,8 +209,8 @@ mod tests {
             ("heartbeat", vec![heartbeat, assistant("HEARTBEAT_OK")], false),
             ("no reply", vec![assistant(" NO_REPLY\n")], false),
             ("a call or thinking alone", vec![assistant("")], false),
-            ("a call and its result without a person", vec![assistant(""), result()], false),
-            ("a result after a person", vec![user(1, "go"), result()], true),
+            ("a call and its result without a user", vec![assistant(""), result()], false),
+            ("a result after a user message", vec![user(1, "go"), result()], true),
             ("an image", vec![image], true),
             ("an answer", vec![assistant("It is done.")], true),
         ] {

@@ -148,7 +148,7 @@ mod tests {
     use ctxhost_engine_api::testing::TranscriptBuilder;
 
     #[test]
-    fn case_36_reads_writes_and_edits_are_told_apart() {
+    fn case_36_reads_writes_and_edits_are_distinguished() {
         let mut sample = TranscriptBuilder::new();
         for (tool, path) in [
             ("read", "/b"),

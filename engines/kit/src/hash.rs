@@ -20,12 +20,12 @@ pub fn hash_fraction(text: &str) -> f64 {
 pub fn hash_letters(text: &str, count: usize) -> String {
     // Base 26 of the hash, lowest digit first.
     let mut rest = fnv1a(text);
-    let mut letter = || {
+    let mut next_letter = || {
         let at = (rest % 26) as u8;
         rest /= 26;
         char::from(b'a' + at)
     };
-    (0..count).map(|_| letter()).collect()
+    (0..count).map(|_| next_letter()).collect()
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_lie_between_nought_and_one_and_differ() {
+    fn fractions_are_below_one_and_differ() {
         let shares: Vec<f64> = (0..100).map(|n| hash_fraction(&format!("entry-{n}"))).collect();
         assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
         let low = shares.iter().filter(|share| **share < 0.5).count();

@@ -152,12 +152,12 @@ mod tests {
     }
 
     fn summed(fold: &HistoryFold) -> Plan {
-        let insert = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "told", gap);
+        let insert = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "summary", gap);
         fold.plan(&talk(), "test", |plan, range| _ = plan.keep(range), insert)
     }
 
     #[test]
-    fn the_summary_stands_at_the_anchor_and_every_entry_is_named() {
+    fn the_summary_is_at_the_anchor_and_every_entry_is_named() {
         let transcript = talk();
         let gaps = vec![1..3, 4..6];
         for (fold, place) in [
@@ -167,7 +167,7 @@ mod tests {
             let plan = summed(&fold);
             assert_eq!(plan_fault(&plan, &transcript), None);
             let items = plan.project(&transcript);
-            assert_eq!(items[place].text(), "told", "{items:?}");
+            assert_eq!(items[place].text(), "summary", "{items:?}");
             assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
             assert_eq!((fold.entries(), items.len()), (4, 4));
             assert!(fold.new_tokens(&transcript) < fold.tokens());
@@ -180,7 +180,7 @@ mod tests {
         let fold = HistoryFold::anchored_at_last(&transcript, vec![1..3, 4..6]);
         let expected = json!({ "readFiles": ["/old"], "modifiedFiles": ["/new"] });
         assert_eq!(fold.details(&transcript), expected);
-        assert!(fold.describe("told", "test").starts_with("4 entries, "));
+        assert!(fold.describe("summary", "test").starts_with("4 entries, "));
     }
 
     #[test]

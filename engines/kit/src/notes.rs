@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_survive_a_restart_and_another_branch_begins_anew() {
+    fn notes_survive_a_restart_and_another_branch_starts_over() {
         let mut talk = TranscriptBuilder::new();
         let notes = Counted::new(true);
         talk.user("go").assistant("done");

@@ -95,7 +95,7 @@ mod tests {
         ];
         for (text, clean) in cases {
             assert_eq!(redact(text), clean);
-            assert_eq!(redact(clean), clean, "a placeholder is no secret");
+            assert_eq!(redact(clean), clean, "placeholders are not secrets");
         }
     }
 

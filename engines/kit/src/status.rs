@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wanted_compaction_says_why() {
+    fn a_requested_compaction_has_a_reason() {
         let mut plan = Plan { estimated_tokens: 1_200, ..Plan::default() };
         request_compaction(&mut plan, "over the threshold", 1_000);
         let why = plan.extras.compaction_wanted.unwrap();

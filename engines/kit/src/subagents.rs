@@ -78,7 +78,7 @@ mod tests {
             agents.add(&request, 0);
         }
         agents.remove("c");
-        agents.remove("nobody");
+        agents.remove("unknown");
         let of = |id, now_ms| agents.running_lines(&session(id), now_ms);
         assert_eq!(of("parent", 999), ["agent:a (session a)", "agent:b (session b)"]);
         assert_eq!(of("parent", 1_000).len(), 1);

@@ -191,7 +191,7 @@ mod tests {
             let host = ScriptedHost::new();
             let too_long = || Err(EngineError::new(ErrorKind::ModelOverflow, "too long"));
             (0..overflows).for_each(|_| host.script(too_long()));
-            host.answer_always("told");
+            host.answer_always("summary");
             let (handle, request) =
                 (host.handle(), |_: &[MessageGroup]| CompletionRequest::default());
             let requested =

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_gives_five_empty_sections() {
+    fn no_messages_give_five_empty_sections() {
         let text = extract_sections(&[]).render();
         assert_eq!(text.matches("- None.").count(), 5);
         assert_eq!(SummarySections::parse(&text), SummarySections::default());

@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tail_keeps_to_its_room_and_uses_most_of_it(
+        fn a_tail_fits_its_room_and_uses_most_of_it(
             sizes in prop::collection::vec(1usize..3_000, 1..30), keep in 400u64..20_000,
         ) {
             let transcript = rounds(&sizes);

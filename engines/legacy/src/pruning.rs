@@ -56,7 +56,7 @@ impl PruningLayer {
         })
     }
 
-    /// Replays earlier decisions, and decides anew if the cache is cold.
+    /// Replays earlier decisions, and makes new ones if the cache is cold.
     pub(crate) fn prune(
         &self,
         results: &mut ToolResults<'_>,

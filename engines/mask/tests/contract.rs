@@ -65,7 +65,7 @@ fn keeps_the_contract() {
 }
 
 #[test]
-fn a_mask_tells_tool_arguments_status_and_size() {
+fn a_mask_names_tool_arguments_status_and_size() {
     let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(200));
     let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("a", "bash", &long), ("b", "ls", "{}")]);

@@ -25,7 +25,7 @@ impl RecallSession {
     /// The text of some slices of an entry with gap marks; `None` if all of its text is selected.
     pub(crate) fn partial_text(&self, entry: &Entry<'_>, numbers: &[u32]) -> Option<String> {
         let whole = entry.text();
-        // A part of a secret is no longer recognised as one. The replacement keeps the length, so
+        // A part of a secret would not be recognised. The replacement keeps the length, so
         // that slice offsets stay valid.
         let text = replace_secrets(whole, |_, secret| "*".repeat(secret.len()));
         let mut sorted = numbers.to_vec();

@@ -21,7 +21,7 @@ const RULE_PATTERN: &str = concat!(
     r"|immer|niemals|ab jetzt|nie|toujours|jamais|désormais|siempre|nunca|sempre|mai più)\b",
     r"|总是|永远|不要|从现在|必须|以后|今後|常に|必ず|絶対|しないで|всегда|никогда|항상|절대",
 );
-/// Cues that an earlier rule is no longer valid.
+/// Cues that an earlier rule does not hold any more.
 const CHANGE_PATTERN: &str = concat!(
     r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget)\b",
     r"|从现在|以后|今後|改|ab jetzt|désormais",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_told_from_what_was_said_beside_it() {
+    fn a_rule_is_separated_from_the_rest_of_its_message() {
         assert_eq!(
             holding(&["Thanks! Always run the tests first. What is next?"]),
             ["Always run the tests first."]

@@ -38,7 +38,7 @@ struct SavedMask {
 
 /// Serialises a layout; empty for none.
 pub(crate) fn to_json(layout: Option<&RequestLayout>, transcript: &Transcript) -> String {
-    // An empty value, because a store cannot delete.
+    // An empty value overwrites a layout that is not used any more.
     let Some(layout) = layout else { return String::new() };
     let masked = (layout.cut..transcript.len() as u64).filter_map(|seq| {
         let shown = layout.masked.get(seq)?;

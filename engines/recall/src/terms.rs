@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_no_word() {
+    fn data_has_no_terms() {
         assert_eq!(distinct_terms(&"a1B".repeat(100)), Vec::<u64>::new());
     }
 }

@@ -71,7 +71,7 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
-fn a_prompt_finds_what_was_said_long_ago() {
+fn a_prompt_finds_an_old_message() {
     let mut talk = long_talk();
     let prompt = "Where is the saffron farm of Irene?";
     talk.user(prompt);
@@ -130,7 +130,7 @@ fn a_compaction_keeps_rules_and_makes_room() {
 
 proptest! {
     #[test]
-    fn plans_keep_to_the_budget_and_name_entries_in_order(
+    fn plans_fit_the_budget_and_name_entries_in_order(
         generated in transcripts(), budget in 50u64..4_000,
     ) {
         let transcript = generated.transcript();

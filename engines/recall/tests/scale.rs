@@ -34,7 +34,7 @@ fn sentence(seed: u64, words: u64) -> String {
     (0..words).map(|_| word(next() >> 11)).collect::<Vec<_>>().join(" ")
 }
 
-fn told(entries: u64) -> TranscriptBuilder {
+fn long_talk(entries: u64) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     for number in 0..entries / 4 {
         let (id, path) =
@@ -52,7 +52,7 @@ fn a_hundred_thousand_entries() {
     let engine = EngineFactory::linked::<RecallEngine>()
         .create(Arc::new(ScriptedHost::new()), &json!({}))
         .unwrap();
-    let mut talk = told(ENTRIES);
+    let mut talk = long_talk(ENTRIES);
     let ingest = |talk: &TranscriptBuilder, from: u64| {
         let begun = cpu_us();
         let request = IngestRequest { entries: from..talk.len(), ..IngestRequest::default() };

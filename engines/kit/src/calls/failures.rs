@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_on_one_line_without_secrets() {
+    fn a_failure_is_rendered_on_one_line_without_secrets() {
         assert_eq!(failure("ls ", None, "no\nsuch file", 40), "ls: no such file");
         assert_eq!(failure("", Some("exit 2"), " \n", 40), "tool (exit 2): failed (no output)");
         let line = failure("login password=hunter2hunter2", None, "token=abcdef123456 went", 21);

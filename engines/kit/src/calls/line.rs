@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_so_or_names_its_exit_code() {
+    fn a_failure_has_a_flag_or_an_exit_code() {
         let mut talk = TranscriptBuilder::new();
         talk.calls(&[("a", "bash", r#"{"cmd":"ls"}"#), ("b", "bash", "{}"), ("c", "bash", "{}")]);
         talk.failure("a", "bash", "no").result("b", "bash", "2 failed\nexit code 101");

@@ -30,7 +30,7 @@ fn working() -> TranscriptBuilder {
 }
 
 #[test]
-fn each_block_says_what_its_lines_were() {
+fn each_line_of_a_block_has_its_label() {
     let text = ledger_of(&working()).render(ROOMY, "");
     let expected = "\
 <user-requests>
@@ -163,7 +163,7 @@ proptest! {
 
     /// Blocks keep to their limits, and parsing them back gives the same blocks.
     #[test]
-    fn blocks_keep_to_their_limits_and_are_read_back(
+    fn blocks_fit_their_limits_and_are_parsed_back(
         asks in prop::collection::vec("[a-z<>&*#/ \n-]{0,300}", 0..12),
         commands in prop::collection::vec("[a-z0-9 \\[\\]>&|./-]{1,200}", 0..20),
         request_chars in 0u64..2_000, ledger_chars in 0u64..3_000,

@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn rules_come_from_the_person_alone() {
+    fn rules_come_from_the_user_only() {
         let excerpts = [
             excerpt_of(ExcerptRole::Assistant, "You must restart it."),
             excerpt_of(ExcerptRole::Tool, "不要"),
@@ -206,7 +206,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_only_announced_is_not_told() {
+    fn announcements_are_not_recorded() {
         let text = "Let me look at what was removed. Now I'll check the code that I created. \
                     I removed both files. Should we move on to the next step?";
         let sections = extract_sections(&[excerpt_of(ExcerptRole::Assistant, text)]);
@@ -215,7 +215,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_reports_where_no_word_says_that_it_does() {
+    fn the_first_sentence_of_an_answer_is_a_report() {
         let sections = extract_sections(&[
             excerpt_of(ExcerptRole::User, "how far are we"),
             excerpt_of(

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn older_requests_stand_only_until_the_person_speaks_again() {
+    fn older_requests_are_pending_until_the_next_one() {
         let asked = |text: &str| SummarySections {
             requests: vec![text.into()],
             ..SummarySections::default()
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_nobody_speaks_of_fades_out() {
+    fn a_task_that_is_not_mentioned_expires() {
         let left =
             |text: &str| SummarySections { todos: vec![text.into()], ..SummarySections::default() };
         let once = merge(left("Write the docs."), left("Run the tests."));

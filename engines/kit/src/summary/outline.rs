@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn later_words_win_and_nothing_grows_for_ever() {
+    fn later_lines_win_and_sizes_are_bounded() {
         let mut outline = full();
         let newer = SummaryOutline::default()
             .with_lines("Task", lines("rule", 40))

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nod_tells_what_it_agrees_to() {
+    fn an_assent_is_rendered_with_its_proposal() {
         let proposal =
             excerpt_of(ExcerptRole::Assistant, "Two files are left. Shall I remove both?");
         let assent = excerpt_of(ExcerptRole::User, "yes, go ahead");

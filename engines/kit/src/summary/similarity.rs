@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// Lines that share this percentage of their words are similar.
 const SAME_PERCENT: usize = 80;
 /// A line with fewer words must match exactly.
-// A single common word is no evidence: `done` is contained in `done and dusted`.
+// A single common word proves nothing: `done` is contained in `done and dusted`.
 const LEAST_WORDS: usize = 2;
 
 /// Words that negate a sentence.
@@ -42,7 +42,7 @@ impl LineWords {
         let common = self.words.intersection(&other.words).count();
         let (fewer, more) = (self.words.len(), other.words.len());
         let (fewer, more) = (fewer.min(more), fewer.max(more));
-        // The shorter line says nothing that the longer one does not.
+        // The shorter line is contained in the longer one.
         let is_part = common == fewer && fewer >= LEAST_WORDS;
         is_part || common * 100 >= (fewer + more - common) * SAME_PERCENT
     }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_open_ask_stands_first() {
+    fn the_open_request_is_first() {
         let expected = SummaryExpectations {
             open_request: Some("rename the parser module".into()),
             ..SummaryExpectations::default()

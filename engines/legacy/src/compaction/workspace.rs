@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_keep_to_their_room_their_tags_and_no_secret() {
+    fn rules_fit_their_room_and_tags_without_secrets() {
         let text =
             rendered(&format!("password=hunter2hunter2 </{TAG}> {}", "x".repeat(5_000)), 300);
         assert!(text.len() < 300 + 2 * TAG.len() + 16, "{}", text.len());

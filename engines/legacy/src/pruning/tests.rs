@@ -120,7 +120,7 @@ fn decisions_replay_byte_for_byte_whatever_the_mode() {
 }
 
 #[test]
-fn a_round_of_its_own_starts_the_clock_anew() {
+fn a_pruning_pass_restarts_the_clock() {
     let talk = rounds(6, 5_000);
     let mut decisions = SessionDecisions::default();
     run(&talk, &on(), 5_000, cold(), &mut decisions);
@@ -228,7 +228,7 @@ fn what_was_dropped_stays_dropped_when_the_turns_after_it_are_folded() {
     let off = PruningSettings::default();
     plan_of(&album(5), &off, &mut decisions);
     let dropped = rewritten(&plan_of(&album(2), &off, &mut decisions));
-    assert_eq!(dropped, [1, 3, 7], "all but the newest message, which nobody may change");
+    assert_eq!(dropped, [1, 3, 7], "all but the newest message, which is never changed");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn caps_follow_the_budget_in_force() {
 }
 
 #[test]
-fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
+fn no_notice_is_longer_than_the_result_it_replaces() {
     for (window_tokens, size) in [(0, 60), (0, 120), (2, 60), (80, 200), (80, 2_500)] {
         let mut decisions = SessionDecisions::default();
         let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut decisions);

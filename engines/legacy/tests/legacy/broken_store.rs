@@ -10,7 +10,7 @@ use ctxhost_engine_api::{
 use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::json;
 
-use crate::stage::assemble;
+use crate::fixtures::assemble;
 
 #[test]
 fn a_full_disk_is_logged_and_fails_no_request() {

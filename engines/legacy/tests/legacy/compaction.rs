@@ -6,7 +6,7 @@ use ctxhost_engine_api::{Action, Compaction, ErrorKind, Role};
 use ctxhost_engine_kit::summary::HEADINGS;
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, earlier_summary, engine, failing, offline, planned, request, session,
     summaries,
 };
@@ -101,7 +101,7 @@ fn one_huge_result_is_cut_in_place() {
 }
 
 #[test]
-fn nothing_is_said_plainly() {
+fn nothing_to_compact_has_a_reason() {
     let short = session(2);
     let compaction = compact(&plain(), &short.transcript(), request(100_000, 1)).unwrap();
     assert!(matches!(compaction, Compaction::Nothing { .. }));
@@ -160,7 +160,7 @@ fn secrets_reach_neither_summary_nor_model() {
 }
 
 #[test]
-fn what_cannot_fit_is_said_with_its_numbers() {
+fn what_cannot_fit_is_reported_with_its_numbers() {
     let mut talk = session(10);
     talk.user(&"a huge paste ".repeat(4_000));
     let error = compact(&plain(), &talk.transcript(), request(6_000, 1)).unwrap_err();
@@ -192,7 +192,7 @@ fn a_request_that_the_tail_answers_is_not_pending() {
 
 /// The same message twice within a minute is summarised once.
 #[test]
-fn case_40_a_message_that_was_sent_twice_is_told_once() {
+fn case_40_a_message_that_was_sent_twice_is_summarised_once() {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task")
         .user("Please deploy the whole cluster")

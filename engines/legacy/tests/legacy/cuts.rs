@@ -4,7 +4,7 @@ use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, Compaction};
 use serde_json::json;
 
-use crate::stage::{compact, engine, offline, planned, request, summaries};
+use crate::fixtures::{compact, engine, offline, planned, request, summaries};
 
 /// One message of the recorded cases, 40 times as long: the recorded ones are too short for a
 /// summary.
@@ -55,16 +55,20 @@ fn case_34_where_the_tail_begins() {
 /// The reference starts at the first kept entry of the last compaction and passes its summary on.
 /// Here that summary is in the live transcript and is replaced with the rest: one summary is left.
 #[test]
-fn case_35_an_earlier_summary_is_taken_up() {
+fn case_35_an_earlier_summary_is_replaced() {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task").summary("## Decisions\n- use axum\n\n## Constraints/Rules\n- no unsafe");
     for round in 0..30 {
         talk.user(&format!("step {round} please")).assistant(&"w".repeat(900));
     }
     let plan = planned(&engine(&offline(), &json!({})), &talk.transcript(), request(4_000, 1));
-    let told = summaries(&plan);
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("- use axum") && told[0].contains("- no unsafe"), "{}", told[0]);
+    let summaries_in_plan = summaries(&plan);
+    assert_eq!(summaries_in_plan.len(), 1);
+    assert!(
+        summaries_in_plan[0].contains("- use axum") && summaries_in_plan[0].contains("- no unsafe"),
+        "{}",
+        summaries_in_plan[0]
+    );
     let covered = plan.ops.iter().find(|op| matches!(op.action, Action::Insert { .. })).unwrap();
     assert!(covered.action.range().contains(&1));
 }

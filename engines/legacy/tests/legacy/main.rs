@@ -8,17 +8,17 @@
     clippy::single_range_in_vec_init
 )]
 
-mod stage;
+mod fixtures;
 
 mod appendix;
 mod broken_store;
 mod compaction;
 mod cuts;
 mod documented;
-mod laws;
 mod layers;
 mod parts;
 mod persistence;
+mod properties;
 mod recorded;
 mod room;
 mod spilling;

@@ -7,7 +7,7 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, engine, offline};
+use crate::fixtures::{assemble, engine, offline};
 
 const TTL_MS: i64 = 300_000;
 

@@ -10,7 +10,7 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline};
+use crate::fixtures::{assemble, compact, engine, offline};
 
 const WINDOW_TOKENS: u64 = 64_000;
 /// As a host computes it: window less reserve, divided by the margin.
@@ -62,8 +62,9 @@ fn a_recorded_coding_session_runs_through_all_layers() {
         assert!(summaries <= 2, "summaries are merged, not piled up");
         if std::env::var_os("SHOW_SUMMARIES").is_some() {
             let snapshot = log.snapshot();
-            let told = snapshot.iter().filter(|e| e.kind() == EntryKind::CompactionSummary);
-            told.for_each(|entry| report(&format!("--- {compactions}: {after}\n{}", entry.text())));
+            let summaries = snapshot.iter().filter(|e| e.kind() == EntryKind::CompactionSummary);
+            summaries
+                .for_each(|entry| report(&format!("--- {compactions}: {after}\n{}", entry.text())));
         }
     }
     assert!((10..40).contains(&compactions), "{compactions} compactions");

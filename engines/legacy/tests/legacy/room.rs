@@ -5,7 +5,7 @@ use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Transcript};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, earlier_summary, engine, failing, good_summary, in_one_request, offline,
     planned, request, session, summaries,
 };
@@ -58,15 +58,15 @@ fn compacted(rounds: usize, turns: usize, budget: u64) -> Vec<(String, u64)> {
 fn every_request_and_most_commands_survive_every_compaction() {
     let (rounds, turns) = (5, 14);
     for (round, (text, tokens)) in compacted(rounds, turns, 12_000).iter().enumerate() {
-        let told = (round + 1) * turns;
-        for turn in 0..told {
+        let turns_so_far = (round + 1) * turns;
+        for turn in 0..turns_so_far {
             let ask = format!("Please look into case {turn}: why does step {turn} fail?");
             // This test does not carry over the tail of an earlier round.
             assert!(text.contains(&ask) || turn % turns >= turns / 2, "{ask} in round {round}");
         }
         let commands =
-            (0..told).filter(|turn| text.contains(&format!("cargo test -p part_{turn} ")));
-        assert!(commands.count() * 10 >= told * 5, "round {round}");
+            (0..turns_so_far).filter(|turn| text.contains(&format!("cargo test -p part_{turn} ")));
+        assert!(commands.count() * 10 >= turns_so_far * 5, "round {round}");
         assert!(text.contains("[exit 101] cargo test -p part_0 --"), "{text}");
         assert!((3_600..10_800).contains(tokens), "{tokens}");
     }

@@ -6,7 +6,7 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline, planned, request};
+use crate::fixtures::{assemble, compact, engine, offline, planned, request};
 
 const LARGE_CHARS: usize = 9_000;
 

@@ -4,7 +4,7 @@ use ctxhost_engine_api::testing::ScriptedHost;
 use ctxhost_engine_api::{ErrorKind, Plan, Result};
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, engine, failing, good_summary, in_one_request, planned, session, summaries,
     writer,
 };
@@ -207,7 +207,7 @@ fn custom_instructions_are_cut_and_cannot_leave_their_tags() {
     let (host, _) = modelled(vec![good()], &config);
     assert!(
         host.completion_requests()[0].prompt.contains("from the config"),
-        "the config where nobody asks"
+        "the config without a request"
     );
 }
 
@@ -262,8 +262,8 @@ fn case_57_and_policies_of_identifiers() {
 
 /// The host continues the live conversation if the request allows it.
 #[test]
-fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
-    let told = |reuse: bool, policy: &str| {
+fn a_history_of_one_chunk_may_continue_the_live_conversation() {
+    let request = |reuse: bool, policy: &str| {
         let config = json!({"compaction": {
             "reuse_live_prefix": reuse, "identifier_policy": policy
         }});
@@ -273,12 +273,12 @@ fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
         compact(&engine(&host, &config), &session(TURNS).transcript(), request).unwrap();
         host.completion_requests()[0].clone()
     };
-    let behind = told(true, "strict");
-    assert_eq!(behind.session, "s");
-    assert!(behind.continuation.contains("Summarise the conversation above"));
-    assert!(!behind.continuation.contains("module_1.rs"), "it is not sent twice");
-    assert!(behind.prompt.contains("module_1.rs"), "it still can stand alone");
-    for alone in [told(false, "strict"), told(true, "anonymize")] {
+    let continued = request(true, "strict");
+    assert_eq!(continued.session, "s");
+    assert!(continued.continuation.contains("Summarise the conversation above"));
+    assert!(!continued.continuation.contains("module_1.rs"), "it is not sent twice");
+    assert!(continued.prompt.contains("module_1.rs"), "it also works alone");
+    for alone in [request(false, "strict"), request(true, "anonymize")] {
         assert_eq!((alone.session.as_str(), alone.continuation.as_str()), ("", ""));
     }
 }
@@ -289,8 +289,8 @@ fn under_other_names_neither_model_nor_summary_sees_a_path() {
     let (host, plan) = modelled(vec![failing(ErrorKind::ModelAuth)], &config);
     let prompt = &host.completion_requests()[0].prompt;
     let text = summaries(&plan)[0];
-    for told in [prompt.as_str(), text] {
-        assert!(!told.contains("/srv/app") && told.contains("path-"), "{told}");
+    for request in [prompt.as_str(), text] {
+        assert!(!request.contains("/srv/app") && request.contains("path-"), "{request}");
     }
     assert_eq!(plan.extras.details["identifiers"], json!([]));
 }

@@ -24,18 +24,18 @@ pub(crate) const HEADINGS: [&str; 9] = [
     "Next step",
 ];
 
-pub(crate) struct Stage {
+pub(crate) struct EngineHarness {
     pub(crate) engine: EngineHandle,
     pub(crate) host: ScriptedHost,
 }
 
-impl Stage {
-    pub(crate) fn new(config: Value) -> Stage {
+impl EngineHarness {
+    pub(crate) fn new(config: Value) -> EngineHarness {
         let host = ScriptedHost::new();
         let engine = EngineFactory::linked::<BoundaryEngine>()
             .create(Arc::new(host.clone()), &config)
             .unwrap();
-        Stage { engine, host }
+        EngineHarness { engine, host }
     }
 
     pub(crate) fn session(&self) -> SessionRef {

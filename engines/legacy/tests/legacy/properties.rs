@@ -13,7 +13,7 @@ use ctxhost_engine_kit::cuts::trailing_frame;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline};
+use crate::fixtures::{assemble, compact, engine, offline};
 
 /// Windows from 4,000 tokens to a million, as many small ones as large ones.
 fn windows() -> impl Strategy<Value = u64> {
