@@ -244,7 +244,7 @@ fn a_server_that_is_down_is_named_with_its_address() {
         .provider("fake", Wire::Ollama, &format!("http://{address}"), WINDOW_TOKENS)
         .workplace();
     let output = run(place.path(), &["chat", "-p", "Hello", "--session", "session.jsonl"], "");
-    assert_fails(&output, 1, &["nobody answers", &address.to_string(), "check the base URL"]);
+    assert_fails(&output, 1, &["cannot connect", &address.to_string(), "check the base URL"]);
     assert_eq!(words(&place.session()), ["Hello"], "the words are kept");
 }
 
