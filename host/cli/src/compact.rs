@@ -114,7 +114,7 @@ impl CompactArgs {
 fn describe_recovered(session: &Session, id: &str) -> String {
     let tokens = session.live(0).total_tokens();
     format!(
-        "compaction {id} of an earlier run, which was cut short, is in the session now: {tokens} tokens\n\
+        "recovered compaction {id} of an interrupted run: {tokens} tokens now\n\
          run the command again to compact further\n"
     )
 }
@@ -122,7 +122,7 @@ fn describe_recovered(session: &Session, id: &str) -> String {
 /// The reason why another engine than the configured one compacted.
 fn fallback_line(outcome: &CompactionOutcome) -> String {
     let why = outcome.fallback.as_ref();
-    why.map(|why| format!("\nfallback for another engine: {why}")).unwrap_or_default()
+    why.map(|why| format!("\nmade by the fallback engine: {why}")).unwrap_or_default()
 }
 
 fn retention_line(outcome: &CompactionOutcome) -> String {

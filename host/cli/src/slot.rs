@@ -56,7 +56,7 @@ pub(super) struct SlotSetArgs {
     /// Condition such as 'illegal==0'; the canary is rolled back when it fails. Can be repeated.
     #[arg(long = "guard", value_name = "GUARD", requires = "canary")]
     guards: Vec<CanaryGuard>,
-    /// How long to watch the canary before it is promoted, such as 30m.
+    /// How long to watch the canary, such as 30m. It is not promoted automatically.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_time)]
     bake: u64,
 }
@@ -123,7 +123,7 @@ impl SlotSetArgs {
             [engine] => Ok(engine.clone()),
             [slot, engine] if slot == CONTEXT_ENGINE => Ok(engine.clone()),
             [slot, ..] if slot == MEMORY => {
-                let message = format!("only {CONTEXT_ENGINE} can be set");
+                let message = format!("only {CONTEXT_ENGINE} can be set with this command");
                 Err(CliError::user(message)
                     .hint("set the memory engine in ctxhost.toml: [plugins.slots] memory"))
             }

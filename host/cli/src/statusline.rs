@@ -104,7 +104,7 @@ impl SessionStatus {
             format_count(self.compactions, "compaction"),
         ];
         let survival = self.survival.as_ref().map(retention::format_mean);
-        parts.extend(survival.map(|share| format!("the last retained {share}")));
+        parts.extend(survival.map(|share| format!("last compaction retained {share}")));
         parts.join(" · ")
     }
 }

@@ -30,10 +30,10 @@ impl UndoArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
-                return Err(CliError::user("the compaction is named twice; name it once"));
+                return Err(CliError::user("give the compaction once"));
             }
             (_, Some(_)) if self.last => {
-                return Err(CliError::user("the compaction is named twice; leave --last out"));
+                return Err(CliError::user("give the compaction or --last, not both"));
             }
             (number, of_session) => number.or(of_session),
         };

@@ -84,8 +84,8 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     let Some(slots) = slots(&mut document) else {
         let message =
-            format!("{name} has no table [plugins.slots], but something else of that name");
-        let help = "write [plugins.slots] as a table of its own; the file is unchanged";
+            format!("plugins.slots in {name} is not a table");
+        let help = "write it as a table [plugins.slots]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };
     let before = set_value(slots, value);

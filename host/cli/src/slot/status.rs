@@ -32,8 +32,8 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
         serving.note_reason(output);
         output.note(&format!(
-            "the canary {} is in the slot by the config; `ctxhost slot promote` or \
-             `ctxhost slot rollback` ends it",
+            "the config already names the canary {}; end it with `ctxhost slot promote` or \
+             `ctxhost slot rollback`",
             canary.engine
         ));
         return Ok(());

@@ -72,8 +72,8 @@ fn edit(
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     if !entries(&mut document).is_some_and(change) {
         let message =
-            format!("{name} has no table [plugins.entries.{id}], but something else of that name");
-        let help = "write it as a table of its own; the file is unchanged";
+            format!("plugins.entries.{id} in {name} is not a table");
+        let help = "write it as a table [plugins.entries.{id}]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }
     let new_text = document.to_string();

@@ -45,7 +45,7 @@ pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, Confi
     let mut merged = MergeSummary::default();
     for setting in &import.settings {
         let place = put(document.as_table_mut(), setting).map_err(|place| {
-            let message = format!("{name} has no table [{place}], but something else of that name");
+            let message = format!("{place} in {name} is not a table");
             Box::new(
                 ConfigDiagnostic::new(&name, &text, message).with_help("the file is unchanged"),
             )

@@ -113,9 +113,9 @@ impl ValueShape {
             ValueShape::List => "only a list of texts can be imported".into(),
             ValueShape::Duration => "a time such as 5m or 1h30m can be imported".into(),
             ValueShape::Engine => {
-                "that engine cannot run here; `ctxhost engines list` shows those that can".into()
+                "that engine is not available; `ctxhost engines list` shows the available ones".into()
             }
-            ValueShape::NoMemory => "that memory plugin cannot run here".into(),
+            ValueShape::NoMemory => "that memory plugin is not available".into(),
         }
     }
 }
