@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::testing::proptest::prelude::*;
-use ctxhost_engine_api::testing::{TranscriptBuilder, ScriptedHost, block_on, plan_fault};
+use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on, plan_fault};
 use ctxhost_engine_api::{
-    AssembleRequest, ContextEngine, Entry, Flags, PlanItem, EntryKind, Plan, Transcript,
+    AssembleRequest, ContextEngine, Entry, EntryKind, Flags, Plan, PlanItem, Transcript,
 };
 
 use @lib@::Engine;
@@ -23,8 +23,9 @@ fn assemble(transcript: &Transcript, budget: u64) -> Plan {
 
 /// The frames that no plan may leave out.
 fn must_stay(transcript: &Transcript) -> BTreeSet<u64> {
-    let stays =
-        |entry: &Entry<'_>| entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary;
+    let stays = |entry: &Entry<'_>| {
+        entry.has(Flags::PINNED) || entry.kind() == EntryKind::CompactionSummary
+    };
     let newest = transcript.newest_user_message().into_iter().chain(transcript.last());
     transcript.iter().filter(stays).chain(newest).map(|entry| entry.frame()).collect()
 }
