@@ -83,8 +83,7 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     let Some(slots) = slots(&mut document) else {
-        let message =
-            format!("plugins.slots in {name} is not a table");
+        let message = format!("plugins.slots in {name} is not a table");
         let help = "write it as a table [plugins.slots]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };

@@ -281,7 +281,8 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         stderr(&output)
     };
-    let held = "using engine legacy: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
+    let held =
+        "using engine legacy: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
     let said = chat();
     assert!(!said.contains(held), "{said}");
     let said = chat();

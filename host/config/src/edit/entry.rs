@@ -71,8 +71,7 @@ fn edit(
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     if !entries(&mut document).is_some_and(change) {
-        let message =
-            format!("plugins.entries.{id} in {name} is not a table");
+        let message = format!("plugins.entries.{id} in {name} is not a table");
         let help = "write it as a table [plugins.entries.{id}]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }

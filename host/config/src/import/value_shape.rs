@@ -113,7 +113,8 @@ impl ValueShape {
             ValueShape::List => "only a list of texts can be imported".into(),
             ValueShape::Duration => "a time such as 5m or 1h30m can be imported".into(),
             ValueShape::Engine => {
-                "that engine is not available; `ctxhost engines list` shows the available ones".into()
+                "that engine is not available; `ctxhost engines list` shows the available ones"
+                    .into()
             }
             ValueShape::NoMemory => "that memory plugin is not available".into(),
         }

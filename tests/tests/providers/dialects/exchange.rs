@@ -9,7 +9,7 @@ use ctxhost_config::Config;
 use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_gateway::proxy::{
-    ClientRequest, Endpoint, LocalResponse, ProxyAction, Proxy, UpstreamRequest,
+    ClientRequest, Endpoint, LocalResponse, Proxy, ProxyAction, UpstreamRequest,
 };
 use ctxhost_models::ContextWindow;
 use ctxhost_tests::rules::{self, Wire};
