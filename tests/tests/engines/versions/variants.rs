@@ -104,7 +104,7 @@ const WITHOUT_STATUS: &[Patch<'static>] = &[
     ),
     replace(
         "src/abi/import.rs",
-        "        let answer = catch(|| self.engine.status())?;\n        from_json(from_abi(answer)?.as_str())\n",
+        "        let answer = catch_panic(|| self.engine.status())?;\n        from_json(from_abi(answer)?.as_str())\n",
         "        Ok(EngineStatus::default())\n",
     ),
 ];
