@@ -90,6 +90,7 @@ impl RevocableServices {
     }
 
     pub(crate) fn revoke(&self) {
+        // A poisoned lock must not prevent the revocation.
         *self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
@@ -112,6 +113,7 @@ impl RevocableServices {
     ) -> AbiFuture<A> {
         let services = self.clone();
         let call = guard_panics(async move {
+            // Inside the future: services may be revoked between the call and its first poll.
             let future = start(services.get()?.as_ref())?;
             Ok(convert(future.await?))
         });
@@ -162,10 +164,12 @@ impl AbiHost for RevocableServices {
     }
 
     fn is_cancelled(&self, id: u64) -> bool {
+        // Revoked or panicking services count as cancelled, so that the engine stops.
         self.call_or(true, |host| host.is_cancelled(call(id)))
     }
 
     fn remaining_ms(&self, id: u64) -> i64 {
+        // No time left instead of no deadline, for the same reason.
         let remaining = self.call_or(Some(0), |host| host.remaining_ms(call(id)));
         remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
     }
@@ -252,6 +256,7 @@ impl AbiHost for RevocableServices {
     }
 
     fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
+        // A revoked host drops the task, which cancels it.
         self.call_or((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
     }
 }

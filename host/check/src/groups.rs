@@ -44,6 +44,8 @@ impl CheckGroup {
     /// How many cases share a child.
     pub(super) fn cases_per_child(self) -> usize {
         match self {
+            // Starting a child is slower than a case of these groups. In other groups a case could
+            // affect the next one.
             CheckGroup::Transcript | CheckGroup::Progress => 24,
             CheckGroup::Determinism | CheckGroup::Restart => 6,
             _ => 1,
@@ -63,6 +65,7 @@ impl CheckGroup {
     /// The history of a case, if it can be shrunk.
     pub(super) fn history(self, case: u64) -> Option<CaseHistory> {
         match self {
+            // Only groups whose cases depend on nothing but their history can be shrunk.
             CheckGroup::Transcript => Some(generated(histories::key_per_family(case))),
             CheckGroup::Progress | CheckGroup::Determinism | CheckGroup::Restart => {
                 Some(generated(histories::key_rotating(case)))
@@ -98,6 +101,7 @@ impl CheckGroup {
     pub(super) fn run(self, case: u64, harness: &CaseHarness<'_>) -> CaseOutcome {
         let named = |cases: &[NamedCase]| {
             let at = usize::try_from(case.saturating_sub(1)).unwrap_or(usize::MAX);
+            // The parent validates case numbers, so this is unreachable.
             cases.get(at).map_or_else(|| Ok(Default::default()), |(_, run)| run(harness))
         };
         match self {

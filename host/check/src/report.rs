@@ -195,6 +195,7 @@ impl CheckReport {
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(invalid)?;
         let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let format = u32::try_from(format).unwrap_or(u32::MAX);
+        // Before the fields: a newer format may have other ones.
         if format > FORMAT {
             return Err(ReportError::OtherFormat { format });
         }
@@ -213,6 +214,7 @@ impl CheckReport {
             let (reported, found) = (self.file.sha256.clone(), sha256.to_owned());
             return Err(ReportError::OtherFile { reported, found });
         }
+        // The flags alone could be edited or come from an older suite with fewer groups.
         let ran = |group: &CheckGroup| self.groups.iter().any(|report| report.name == *group);
         if !self.complete || !CheckGroup::ALL.iter().all(ran) {
             return Err(ReportError::Incomplete);

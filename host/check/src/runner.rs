@@ -35,6 +35,7 @@ pub(super) fn run(
     let mut reports = Vec::new();
     let mut figures = CaseStats::default();
     for group in groups {
+        // With --case, groups that do not have the case are skipped.
         let Some(report) = runner.group(group, &mut figures)? else { continue };
         done(&report);
         reports.push(report);
@@ -71,6 +72,7 @@ struct GroupResults {
 
 impl SuiteRunner<'_> {
     fn report(&self, groups: Vec<GroupReport>, figures: CaseStats, start: Instant) -> CheckReport {
+        // A failure stands for all cases that broke the same rule.
         let failures = groups.iter().flat_map(|group| &group.failures);
         let failed = failures.map(|failure| 1 + failure.other_cases.len() as u64).sum();
         let meta = &self.inspected.meta;
@@ -118,6 +120,7 @@ impl SuiteRunner<'_> {
             return Ok(None);
         }
         let mut found = self.run_all(group, &cases)?;
+        // After a failure the comparison would only report it again.
         if group.runs_twice() && found.failed.is_empty() {
             self.compare_with_another_run(group, &cases, &mut found)?;
         }
@@ -166,6 +169,7 @@ impl SuiteRunner<'_> {
 
     /// Runs cases in as many concurrent children as the machine has threads.
     fn run_all(&self, group: CheckGroup, cases: &[u64]) -> Result<GroupResults, CheckError> {
+        // Concurrent children would distort the measured times.
         let parallel = if group.runs_alone() {
             1
         } else {
@@ -207,6 +211,7 @@ impl SuiteRunner<'_> {
             let job = self.job(group, left.iter().copied().collect(), HistoryCut::default());
             let exit = process::run(self.suite, &job)?;
             let mut verdicts = exit.verdicts;
+            // Last: the cases before it have their own verdicts.
             verdicts.extend(exit.death);
             if verdicts.is_empty() {
                 return Err(CheckError::BadJob { reason: "it wrote no verdict".into() });
@@ -224,6 +229,7 @@ impl SuiteRunner<'_> {
                         let mut found = lock(found);
                         let costly = fault.is_costly();
                         found.failed.push((case, fault));
+                        // Other workers see the flag after their current batch.
                         if costly || found.failed.len() >= FAILURES_MAX {
                             enough.store(true, Ordering::Relaxed);
                         }
@@ -322,6 +328,7 @@ impl SuiteRunner<'_> {
             let digests = || -> Result<_, CheckError> {
                 Ok(run()?.filter_map(Result::ok).map(|passed| passed.digest).collect::<Vec<_>>())
             };
+            // Two runs of the cut history, because this rule needs two processes.
             return Ok((digests()? != digests()?).then(|| DIFFERS.to_owned()));
         }
         let mut faults = run()?.filter_map(Result::err);

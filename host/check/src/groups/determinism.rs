@@ -36,6 +36,7 @@ pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> Ca
         Ok(answer.map_err(|error| error.message))
     };
     let (first, second): (Result<Compaction, String>, _) = (compacted(&one)?, compacted(&other)?);
+    // Other results are compared with the second process, by the digest.
     if let (Ok(Compaction::Plan(first)), Ok(Compaction::Plan(second))) = (&first, &second) {
         expect_equal(&view, Some(first), Some(second), "compact", budget)?;
     }
@@ -77,6 +78,7 @@ fn stable_prefix(
     len: usize,
 ) -> Result<(u64, u64), CheckFault> {
     let target = harness.open(harness.host())?;
+    // Far above the history, so that the engine has no reason to change anything.
     let budget = first(len).total_tokens() * 4 + 10_000;
     let mut before: Vec<String> = Vec::new();
     let (mut steps, mut moved, mut where_moved) = (0, 0, String::new());
@@ -95,6 +97,7 @@ fn stable_prefix(
         }
         before = now;
     }
+    // Half of the steps is generous: it finds engines that rewrite the prefix on every request.
     if moved * 2 > steps {
         let message = format!(
             "the prefix moved in {moved} of {steps} steps while everything fitted, the last time at \
