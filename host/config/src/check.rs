@@ -1,4 +1,4 @@
-//! The comparison of a file with the catalogue: the first mistake, at its place, with a way out.
+//! Validates a file: every key and value, then combinations of settings.
 
 use super::all_settings::{self, PathKind, all_settings, is_allowed};
 use super::error::{ConfigDiagnostic, ConfigError};
@@ -9,10 +9,10 @@ use ctxhost_engine::{BUNDLED, Isolation};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
 use ctxhost_trust::TrustedKeys;
 
-/// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
+/// Names with a higher similarity are suggested; lower ones gave misleading suggestions.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Checks every key and every value, in the order of the file.
+/// Checks every key and value, in the order of the file.
 pub(super) fn check_keys(origin: &ConfigSource) -> Result<(), ConfigError> {
     for place in origin.places.iter() {
         match all_settings::classify_path(&place.path) {
@@ -28,12 +28,12 @@ pub(super) fn check_keys(origin: &ConfigSource) -> Result<(), ConfigError> {
     slots::check_slots(origin)
 }
 
-/// Checks what only two settings together can get wrong.
+/// Checks rules that involve two settings.
 pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
     let timeouts = &config.timeouts;
     if timeouts.compact_cap_ms < timeouts.compact_ms {
         let message = format!(
-            "timeouts.compact_cap_ms ({}) is below timeouts.compact_ms ({}), so no compaction gets its time",
+            "timeouts.compact_cap_ms ({}) is below timeouts.compact_ms ({}), so no compaction can use its time limit",
             timeouts.compact_cap_ms, timeouts.compact_ms
         );
         let keys = ["timeouts.compact_cap_ms", "timeouts.compact_ms"];
@@ -42,7 +42,7 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
     for (id, entry) in &config.plugins.entries {
         if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
             let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
-            let message = format!("`{id}` comes from a file, and only bundled engines run inline");
+            let message = format!("`{id}` is an engine file; only bundled engines run inline");
             return Err(conflict_error(
                 config,
                 &[&key],
@@ -53,13 +53,12 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
         let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
         if entry.isolation == Some(Isolation::Process) && is_linked {
             let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
-            let message =
-                format!("`{id}` is linked in, and only engines from a file run in a process");
+            let message = format!("`{id}` is bundled; only engine files run in a process");
             return Err(conflict_error(
                 config,
                 &[&key],
                 message,
-                "write isolation = \"thread\", or give its path",
+                "write isolation = \"thread\", or set its path",
             ));
         }
     }
@@ -71,7 +70,7 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
     gateway::check_gateway(config)
 }
 
-/// A mistake at the first of `keys` that the file holds.
+/// An error at the first of `keys` that the file contains.
 pub(super) fn conflict_error(
     config: &Config,
     keys: &[&str],
@@ -82,7 +81,7 @@ pub(super) fn conflict_error(
         ConfigDiagnostic::new(&config.origin.name, &config.origin.text, message).with_help(help);
     let span = keys.iter().find_map(|key| config.setting_span(key));
     Box::new(match span {
-        Some(span) => mistake.with_label(span, "this one"),
+        Some(span) => mistake.with_label(span, "here"),
         None => mistake,
     })
     .into()
@@ -109,7 +108,7 @@ fn not_a_table(origin: &ConfigSource, place: &KeySpan) -> ConfigError {
     let key = spans::join_path(&place.path);
     let mistake =
         ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key} must be a table"));
-    let help = format!("begin it with a line [{key}]; {}", list_keys(&place.path));
+    let help = format!("start it with a line [{key}]; {}", list_keys(&place.path));
     Box::new(
         mistake.with_label(place.value_span.clone(), describe_value(&place.value)).with_help(help),
     )
@@ -129,7 +128,8 @@ fn unknown_key(origin: &ConfigSource, place: &KeySpan) -> ConfigError {
     Box::new(mistake.with_key_label(place, "not a setting").with_help(key_help(name, table))).into()
 }
 
-/// A near name in the same table; else the table the name belongs to; else all names there are.
+/// Suggests a similar name in the same table, else the table that has the name, else lists all
+/// names.
 fn key_help(name: &str, table: &[String]) -> String {
     if let Some(near) = closest_name(name, &all_settings::keys_in_table(table)) {
         return format!("did you mean `{near}`?");
@@ -149,7 +149,7 @@ fn list_keys(table: &[String]) -> String {
     }
 }
 
-/// The name that a slip of the finger was meant to be.
+/// The name that was probably meant.
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;

@@ -1,4 +1,4 @@
-//! What a configuration file may say, what is made of it, and how a mistake in it is shown.
+//! Tests of parsing, defaults and error messages.
 
 use std::path::PathBuf;
 

@@ -241,7 +241,7 @@ mod tests {
     fn who_steps_on_a_trap_ends_there() {
         let folder = tempfile::tempdir().unwrap();
         let note = folder.path().join("note");
-        let me = "crash::tests::steps_on_a_trap_where_it_is_told_to";
+        let me = "signal_handler::tests::steps_on_a_trap_where_it_is_told_to";
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", me])
             .env(NOTE_PATH, &note)

@@ -1,22 +1,22 @@
-//! Generated sessions in which a person sets rules, replaces some of them, and works on.
+//! Generates sessions in which a user sets rules, replaces some of them, and continues to work.
 //!
-//! The words are made up here and nowhere else: no engine was written against a list of them. A rule has
-//! a value that no other text holds, so that it is found letter for letter.
+//! The sentences exist only here, so no engine was tuned to them. The value of each rule occurs in
+//! no other text and can be searched for verbatim.
 
 use fastrand::Rng;
 
-/// One session to play.
+/// A generated session.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSession {
-    /// What is said before each compaction, and after the last: `(is user, text)`.
+    /// The messages before each compaction and after the last: `(is user, text)`.
     pub(crate) rounds: Vec<Vec<(bool, String)>>,
-    /// Values that hold at the end.
+    /// Values of the rules that are active at the end.
     pub(crate) active: Vec<String>,
     /// Values that were replaced.
     pub(crate) replaced: Vec<String>,
 }
 
-/// What a rule is about, and how it is said at first and when it changes. `{}` is its value.
+/// The topic of a rule, with sentences that set and change it. `{}` is its value.
 struct RuleTopic {
     first: [&'static str; 3],
     change: [&'static str; 3],
@@ -145,8 +145,8 @@ const FILLER: [&str; 10] = [
     "The schedule runs at night, so nobody notices when it is late",
 ];
 
-/// Makes one session with so many compactions. Rules are set before the first compaction, some are replaced
-/// before the third, so that two compactions follow whatever changes.
+/// Generates a session. Rules are set before the first compaction and some are replaced before the
+/// third, so that at least two compactions follow each change.
 pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> RuleSession {
     let mut rng = Rng::with_seed(seed);
     let mut subjects: Vec<usize> = (0..RULE_TOPICS.len()).collect();
@@ -174,7 +174,7 @@ pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> Ru
     session
 }
 
-/// A value that looks like a name and is in no other text.
+/// A value that looks like a name and occurs in no other text.
 fn value(rng: &mut Rng) -> String {
     let mut word = || (0..6).map(|_| rng.lowercase()).collect::<String>();
     let (first, second) = (word(), word());
@@ -190,13 +190,13 @@ fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
     template.replace("{}", value)
 }
 
-/// Turns of about `round_tokens`, with the rules among what the person says.
+/// Turns of about `round_tokens`, with the rules in user messages.
 fn generate_turns(
     rng: &mut Rng,
     mut rules: Vec<String>,
     round_tokens: usize,
 ) -> Vec<(bool, String)> {
-    // The first message is the task, which no engine may change: it holds no rule.
+    // The first message is the task, which is pinned, so it must not contain a rule.
     let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
     let mut said = vec![(true, ask.to_owned()), (false, "Let me look at it.".to_owned())];
     let mut chars = 0;

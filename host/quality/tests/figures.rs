@@ -1,4 +1,4 @@
-//! The harness measures what was published, and `recall` keeps what it promises.
+//! Tests that the harness reproduces published figures, and that `recall` keeps its level.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -9,7 +9,7 @@ use ctxhost_quality::{
     BenchSubject, LabelledQuestion, RuleOptions, measure_evidence, measure_rules, parse_questions,
 };
 
-/// The questions of a fixture; `None`, with a line that says so, where the fixtures are not there.
+/// The questions of a fixture; `None`, with a note, if it does not exist.
 fn questions(name: &str) -> Option<Vec<LabelledQuestion>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/fixtures/longmemeval")

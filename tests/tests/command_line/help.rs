@@ -8,7 +8,8 @@ const COLUMNS: usize = 80;
 
 /// Appends the help of a command and of those below it.
 fn append_help(command: &[String], text: &mut String) {
-    let output = ctxhost().args(command).arg("--help").env("COLUMNS", COLUMNS.to_string()).output().unwrap();
+    let output =
+        ctxhost().args(command).arg("--help").env("COLUMNS", COLUMNS.to_string()).output().unwrap();
     assert!(output.status.success(), "{command:?} --help failed");
     let help = String::from_utf8(output.stdout).unwrap();
     let name = [&["ctxhost".to_owned()], command].concat().join(" ");
@@ -18,10 +19,11 @@ fn append_help(command: &[String], text: &mut String) {
     }
 }
 
-/// The names in the section "Commands" of a help text. Descriptions that go on are indented further.
+/// The names in the sections of commands: rows of two spaces, a name and what it does. Options begin with a hyphen, and
+/// descriptions that go on are indented further.
 fn subcommands(help: &str) -> Vec<String> {
-    let section = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let rows = section.take_while(|line| line.starts_with(' ') || line.is_empty());
+    let section = help.lines().skip_while(|line| *line != "Commands:" && !line.starts_with("See what engines do"));
+    let rows = section.take_while(|line| *line != "Options:" && *line != "Arguments:");
     let names = rows.filter(|row| row.starts_with("  ") && !row.starts_with("   "));
     names.filter_map(|row| row.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
@@ -42,5 +44,10 @@ fn every_help_text_is_written_down() {
     for (line, (now, before)) in text.lines().zip(known.lines()).enumerate() {
         assert_eq!(now, before, "{}:{}", path.display(), line + 1);
     }
-    assert_eq!(text.lines().count(), known.lines().count(), "{} is longer or shorter than it was", path.display());
+    assert_eq!(
+        text.lines().count(),
+        known.lines().count(),
+        "{} is longer or shorter than it was",
+        path.display()
+    );
 }

@@ -1,4 +1,4 @@
-//! Every row of both tables has a case here; files that are not what they should be as well.
+//! Tests: a case for every row of both mapping tables, and for invalid files.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Config;
 
-/// A key of theirs with a value, and what becomes of it: `Ok` our TOML, `Err` words of the reason.
+/// A key with a value, and the expected result: `Ok` our TOML, `Err` words of the reason.
 type Case = (&'static str, Value, Result<&'static str, &'static str>);
 
 const LEGACY: &str = "plugins.entries.legacy.config";
@@ -195,8 +195,8 @@ fn openclaw_cases() -> Vec<Case> {
         ("plugins.allow", json!(["x"]), Err("cannot run here")),
         ("plugins.deny", json!(["x"]), Err("cannot run here")),
         ("plugins.entries.lossless-claw.config.depth", json!(3), Err("cannot run here")),
-        ("agents.defaults.compaction.keepRecentToken", json!(1), Err("unknown here")),
-        ("channels.telegram.token", json!("secret"), Err("not about context")),
+        ("agents.defaults.compaction.keepRecentToken", json!(1), Err("unknown key")),
+        ("channels.telegram.token", json!("secret"), Err("not a context setting")),
     ]
 }
 
@@ -223,8 +223,8 @@ fn hermes_cases() -> Vec<Case> {
         ("auxiliary.compression.provider", json!("openrouter"), Err("[summariser]")),
         ("auxiliary.compression.base_url", json!("http://x"), Err("[summariser]")),
         ("auxiliary.compression.api_key", json!("secret"), Err("never carried over")),
-        ("compression.treshold", json!(1), Err("unknown here")),
-        ("terminal.backend", json!("local"), Err("not about context")),
+        ("compression.treshold", json!(1), Err("unknown key")),
+        ("terminal.backend", json!("local"), Err("not a context setting")),
     ]
 }
 

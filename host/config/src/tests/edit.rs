@@ -1,4 +1,4 @@
-//! The edit of the slot: nothing else moves, and it can be taken back.
+//! Tests of slot edits: nothing else changes, and they can be reverted.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file with a text, the slot set to `mask`; the text after it.
+/// Sets the slot of a text to `mask`; returns the text after it.
 #[track_caller]
 fn check(before: &str, old: Option<&str>, after: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -95,10 +95,10 @@ fn links_and_permissions_stay() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever id is written, the slot holds exactly it, and nothing else of the file changes.
+    /// The slot holds exactly the id that was written, and nothing else changes.
     #[test]
     fn any_id_is_written_as_it_is(id in "\\PC{1,20}") {
-        // Half of a row, such as `mask+`, is none.
+        // An incomplete chain such as `mask+` is rejected.
         prop_assume!(!id.contains(['+', ',']));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);

@@ -1,4 +1,4 @@
-//! The edit of an entry: nothing else moves, and it can be taken back.
+//! Tests of entry edits: nothing else changes, and they can be reverted.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// A text, the path of `x` set to `new.so`; the text after it. And back.
+/// Sets the path of `x` to `new.so`, returns the text, and reverts it.
 #[track_caller]
 fn check(before: &str, after: &str) {
     let (_folder, path) = file(before);

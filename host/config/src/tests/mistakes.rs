@@ -1,4 +1,4 @@
-//! How a mistake is shown: file, line and column, what is wrong, what to do.
+//! Tests of error messages: file, line and column, the error, the suggestion.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
@@ -134,13 +134,13 @@ fn a_file_that_is_not_there() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever stands in a file, it is read or refused at a place, never with a panic.
+    /// Any text is parsed or rejected with a position, without a panic.
     #[test]
     fn no_text_breaks_the_reader(text in "[\\[\\]a-z=.\"'#\\n 0-9{},äΩ-]{0,120}") {
         let _ = Config::parse("ctxhost.toml", &text).map_err(|error| shown(&error));
     }
 
-    /// Every value at every setting: taken, or refused at its own line with a reason.
+    /// Any value of any setting is accepted, or rejected at its own line with a reason.
     #[test]
     fn a_bad_value_is_refused_at_its_line(
         index in 0..all_settings().len(),

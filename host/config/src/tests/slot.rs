@@ -1,4 +1,4 @@
-//! Who fills the slot.
+//! Tests of slot selection.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn what_names_no_engine_ends_at_legacy() {
     check(&slot("\"  \""), "  ", "legacy", Some("the slot is blank"));
     check(&slot("42"), "42", "legacy", Some("the slot holds a number, not the id of an engine"));
     check(&slot("[]"), "", "legacy", Some("the slot's list is empty"));
-    let odd = "the slot's list holds something that is no id of an engine";
+    let odd = "the slot's list holds a value that is not an engine id";
     check(&slot("[\"mask\", 7]"), "[\"mask\", 7]", "legacy", Some(odd));
     for none in ["none", "None", "NONE"] {
         let reason = format!("`{none}` switches the slot off, and an agent needs some engine");

@@ -1,4 +1,4 @@
-//! The tables of tools and of MCP servers.
+//! Tests of the tool and MCP tables.
 
 use super::*;
 use ctxhost_tools::mcp::McpTransport;

@@ -1,4 +1,4 @@
-//! What stands on the terminal.
+//! Tests of the terminal report.
 
 use super::super::sample;
 use super::*;
@@ -17,7 +17,7 @@ fn several_runs_stand_side_by_side() {
 fn a_narrow_terminal_wraps_and_loses_nothing() {
     let words = |text: &str| {
         let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
-        // Text that stands below its row has no name above it.
+        // Text below its row has no column name above it.
         words.retain(|word| !word.starts_with('─') && word != "prompt" && word != "reason");
         words.sort();
         words
