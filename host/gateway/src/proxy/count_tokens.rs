@@ -91,7 +91,7 @@ impl Proxy {
         let (fork, outline) = append_items(fork, KnownItems::clone(&outline), came, asked)?;
         let view = LiveSession::new(fork).view();
         let plan = Plan::keep_all(view.len());
-        let lawful = invariants::enforce(&view, plan, u64::MAX / 4, &self.config.law).ok()?;
+        let lawful = invariants::enforce(&view, plan, u64::MAX / 4, &self.config.invariants).ok()?;
         let truth = ShapingReport {
             engine: self.runtime.engine(),
             tokens: Some(lawful.tokens),

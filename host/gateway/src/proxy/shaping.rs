@@ -65,7 +65,7 @@ impl Proxy {
         let surroundings = self.render_context(&heard.conversation, session, came.inbound);
         // Writing the body takes long, and new conversations are held against this one meanwhile.
         let outline = heard.conversation.known_items();
-        let lawful = keep_last_answer(lawful, view, prompt.budget_tokens, &self.config.law);
+        let lawful = keep_last_answer(lawful, view, prompt.budget_tokens, &self.config.invariants);
         let body = render_request_body(came, &outline, &lawful, view, &surroundings);
         let truth = ShapingReport { tokens: Some(lawful.tokens), ..truth };
         Ok(ShapedRequest { body: body.into(), lowered: None, report: truth, tokens: lawful.tokens })
