@@ -137,7 +137,7 @@ fn check_summariser(config: &Config) -> Result<(), ConfigError> {
         ),
         (Some(_), None) if summariser.api_key_env.is_some() => fail(
             &["summariser.api_key_env"],
-            "the key belongs into the table of the provider",
+            "the key belongs in the table of the provider",
             "move api_key_env there",
         ),
         (Some(name), None) if config.provider(name).is_none() => {

@@ -15,7 +15,7 @@ use super::Config;
 
 /// Context windows by model name prefix, in provider tokens; the first match counts. From the
 /// providers' model pages, November 2026. Windows that are not standard (a tier, a self-hosted
-/// server) belong into `[models]`. If prompt and answer have separate windows, as in GPT-5 (272,000
+/// server) belong in `[models]`. If prompt and answer have separate windows, as in GPT-5 (272,000
 /// of 400,000), this is the one of the prompt.
 const TABLE: [(&str, u64); 32] = [
     ("claude-fable-5", LONG_TOKENS),
