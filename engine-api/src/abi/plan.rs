@@ -1,15 +1,15 @@
-//! The plan as it crosses: operations with numbers for kinds, extras as JSON.
+//! ABI types of plans: operations with numeric kinds, extras as JSON.
 
 use abi_stable::StableAbi;
 use abi_stable::std_types::{RString, RVec};
 use serde::{Deserialize, Serialize};
 
-use super::json::{Crosses, from_json, to_json};
+use super::json::{AbiCodec, from_json, to_json};
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Action, Compaction, Op, Plan, PlanExtras, PlanNote};
 use crate::transcript::Role;
 
-/// One operation of a plan, as it crosses. Frozen within the major; kinds are numbers.
+/// The ABI of [`Op`]. Frozen within the major version; new operations get new kind numbers.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiOp {
@@ -22,7 +22,7 @@ pub struct AbiOp {
     ext_json: RString,
 }
 
-/// A plan, as it crosses. Frozen within the major.
+/// The ABI of [`Plan`]. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiPlan {
@@ -38,7 +38,7 @@ const REPLACE_RAW: u32 = 3;
 const INSERT: u32 = 4;
 const DROP: u32 = 5;
 
-/// The extras of a plan with what `compact` says beside it.
+/// The extras of a plan and the outcome of `compact`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct WireExtras {
@@ -51,7 +51,7 @@ struct WireExtras {
     reason: String,
 }
 
-impl Crosses<AbiPlan> for Plan {
+impl AbiCodec<AbiPlan> for Plan {
     fn encode(self) -> AbiPlan {
         let wire = WireExtras { extras: self.extras, ..WireExtras::default() };
         AbiPlan {
@@ -66,7 +66,7 @@ impl Crosses<AbiPlan> for Plan {
     }
 }
 
-impl Crosses<AbiPlan> for Compaction {
+impl AbiCodec<AbiPlan> for Compaction {
     fn encode(self) -> AbiPlan {
         let (outcome, reason) = match self {
             Compaction::Plan(plan) => return plan.encode(),
@@ -85,7 +85,7 @@ impl Crosses<AbiPlan> for Compaction {
             "nothing" => Ok(Compaction::Nothing { reason }),
             other => Err(EngineError::new(
                 ErrorKind::Protocol,
-                format!("compact answered the unknown outcome {other:?}"),
+                format!("compact returned the unknown outcome {other:?}"),
             )),
         }
     }
@@ -141,7 +141,7 @@ impl From<AbiOp> for Op {
             DROP => Action::Drop(range),
             other => Action::Unknown(other),
         };
-        // A note is for people only: one that does not parse is no reason to refuse the plan.
+        // Notes are informational: one that does not parse must not fail the plan.
         let note = from_json::<PlanNote>(raw.ext_json.as_str()).ok();
         Op { action, note }
     }

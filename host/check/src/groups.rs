@@ -1,4 +1,4 @@
-//! What each group does: how many cases, in which children, and where their room is.
+//! Dispatches the cases of each group.
 
 mod cancellation;
 mod contract;
@@ -19,11 +19,11 @@ use super::fault::CaseOutcome;
 use super::harness::CaseHarness;
 use super::history::CaseHistory;
 
-/// A case with a name of its own.
+/// A case with a name.
 type NamedCase = (&'static str, fn(&CaseHarness<'_>) -> CaseOutcome);
 
 impl CheckGroup {
-    /// How many cases it has; they are numbered from 1.
+    /// The number of cases; they are numbered from 1.
     pub(super) fn case_count(self) -> u64 {
         match self {
             CheckGroup::Load => load::CASES.len() as u64,
@@ -41,8 +41,7 @@ impl CheckGroup {
         }
     }
 
-    /// How many of them share a child. Where a case could spoil the next one, each has its own; where
-    /// it is the same question of another history, a child asks many.
+    /// How many cases share a child.
     pub(super) fn cases_per_child(self) -> usize {
         match self {
             CheckGroup::Transcript | CheckGroup::Progress => 24,
@@ -51,17 +50,17 @@ impl CheckGroup {
         }
     }
 
-    /// Whether another process must give the same bytes.
+    /// Whether the cases run in a second process whose replies must be equal.
     pub(super) fn runs_twice(self) -> bool {
         self == CheckGroup::Determinism
     }
 
-    /// Whether its children run one at a time, because they measure.
+    /// Whether its children run one at a time, because they measure time and memory.
     pub(super) fn runs_alone(self) -> bool {
         self == CheckGroup::Resources
     }
 
-    /// The history of a case, where a smaller one may do.
+    /// The history of a case, if it can be shrunk.
     pub(super) fn history(self, case: u64) -> Option<CaseHistory> {
         match self {
             CheckGroup::Transcript => Some(generated(histories::key_per_family(case))),
@@ -72,7 +71,7 @@ impl CheckGroup {
         }
     }
 
-    /// What a case tries, for people.
+    /// The description of a case for the report.
     pub(super) fn describe_case(self, case: u64) -> String {
         let named = |cases: &[NamedCase]| {
             let at = usize::try_from(case.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -95,32 +94,32 @@ impl CheckGroup {
         }
     }
 
-    /// Runs a case, in a child.
-    pub(super) fn run(self, case: u64, bench: &CaseHarness<'_>) -> CaseOutcome {
+    /// Runs a case. Called in a child.
+    pub(super) fn run(self, case: u64, harness: &CaseHarness<'_>) -> CaseOutcome {
         let named = |cases: &[NamedCase]| {
             let at = usize::try_from(case.saturating_sub(1)).unwrap_or(usize::MAX);
-            cases.get(at).map_or_else(|| Ok(Default::default()), |(_, run)| run(bench))
+            cases.get(at).map_or_else(|| Ok(Default::default()), |(_, run)| run(harness))
         };
         match self {
             CheckGroup::Load => named(&load::CASES),
             CheckGroup::Contract => named(&contract::CASES),
-            CheckGroup::Transcript => transcript::run(histories::key_per_family(case), bench),
-            CheckGroup::Progress => progress::run(histories::key_rotating(case), bench),
-            CheckGroup::Determinism => determinism::run(histories::key_rotating(case), bench),
-            CheckGroup::Restart => restart::run(case, bench),
+            CheckGroup::Transcript => transcript::run(histories::key_per_family(case), harness),
+            CheckGroup::Progress => progress::run(histories::key_rotating(case), harness),
+            CheckGroup::Determinism => determinism::run(histories::key_rotating(case), harness),
+            CheckGroup::Restart => restart::run(case, harness),
             CheckGroup::Limits => named(&limits::CASES),
-            CheckGroup::Cancellation => cancellation::run(case, bench),
-            CheckGroup::Services => services::run(case, bench),
+            CheckGroup::Cancellation => cancellation::run(case, harness),
+            CheckGroup::Services => services::run(case, harness),
             CheckGroup::Isolation => named(&isolation::CASES),
             CheckGroup::Resources => named(&resources::CASES),
             CheckGroup::Security => named(&security::CASES),
         }
     }
 
-    /// The line of the group in a report. `notes` are what its cases had to tell.
+    /// The line of the group in a report, with the notes of its cases.
     pub(super) fn summary<'a>(self, notes: impl Iterator<Item = &'a str>) -> String {
-        let told: Vec<&str> = notes.collect();
-        let all = || told.join("; ");
+        let notes: Vec<&str> = notes.collect();
+        let all = || notes.join("; ");
         match self {
             CheckGroup::Load => all(),
             CheckGroup::Contract => {
@@ -134,17 +133,19 @@ impl CheckGroup {
                     .join(", ")
             ),
             CheckGroup::Progress => {
-                let sound = "never larger; a no-op is reported as a no-op";
-                [sound].into_iter().chain(told).collect::<Vec<_>>().join("; ")
+                let summary = "never larger; a no-op is reported as a no-op";
+                [summary].into_iter().chain(notes).collect::<Vec<_>>().join("; ")
             }
             CheckGroup::Determinism => {
                 format!("same input, same bytes; stable prefix between turns: {}", all())
             }
-            CheckGroup::Restart => "told again, restarted with its values and without them".into(),
+            CheckGroup::Restart => {
+                "ingested again, restarted with and without stored values".into()
+            }
             CheckGroup::Limits => limits::COVERED.into(),
-            CheckGroup::Cancellation => "every call given up at every wait for the host".into(),
+            CheckGroup::Cancellation => "every call cancelled at every await of the host".into(),
             CheckGroup::Services => {
-                "services that fail, lie, forget, answer too late or too much".into()
+                "services that fail, time out, lose data, return garbage or too much".into()
             }
             CheckGroup::Isolation => {
                 "every call in a process of its own; panic, hang, abort".into()

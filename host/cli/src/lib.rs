@@ -11,7 +11,9 @@ mod branch;
 mod chat;
 mod check;
 mod clock;
+mod command_groups;
 mod compact;
+mod completions;
 mod config;
 mod context;
 mod dev;
@@ -47,7 +49,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ctxhost_engine_api::border::EngineMetadata;
 
 use self::output::Output;
@@ -117,11 +119,14 @@ enum Command {
     /// Manage the session database of [store].
     #[command(subcommand)]
     Store(store::StoreCommand),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
 /// Runs the command of this process.
 pub fn run() -> ExitCode {
-    let arguments = CliArgs::parse();
+    let matches = command_groups::with_groups(CliArgs::command()).get_matches();
+    let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if !arguments.command.starts_log() {
         log::start();
     }
@@ -157,6 +162,8 @@ pub fn run() -> ExitCode {
         Command::Check(command) => command.run(config, output),
         Command::Shadow(command) => command.run(config, output),
         Command::Store(command) => command.run(config, output),
+        Command::Completions(command) => command.run(output),
+        Command::Man(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| error.report(output))
 }

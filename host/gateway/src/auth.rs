@@ -104,14 +104,15 @@ impl Authenticator {
     pub(super) fn check_fetch_site<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
         let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_strange = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
-        match is_strange && !request.headers().contains_key(ORIGIN) {
-            false => Ok(()),
-            true => Err(AccessDenied {
+        if is_strange && !request.headers().contains_key(ORIGIN) {
+            Err(AccessDenied {
                 status: StatusCode::FORBIDDEN,
                 message:
                     "pages of others may not ask here; what they may is told in gateway.origins"
                         .into(),
-            }),
+            })
+        } else {
+            Ok(())
         }
     }
 

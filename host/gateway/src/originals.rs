@@ -119,9 +119,10 @@ fn rank(piece: &str, query: &str, words: &[&str]) -> u8 {
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
-        match paragraph.len() <= PARAGRAPH_MAX_BYTES {
-            true => pieces.push(paragraph.trim_matches('\n')),
-            false => pieces.extend(paragraph.lines().filter(|line| !line.trim().is_empty())),
+        if paragraph.len() <= PARAGRAPH_MAX_BYTES {
+            pieces.push(paragraph.trim_matches('\n'))
+        } else {
+            pieces.extend(paragraph.lines().filter(|line| !line.trim().is_empty()))
         }
     }
     pieces

@@ -57,9 +57,10 @@ pub(super) fn proxy_for(base: &Uri, setting: Option<&str>) -> Result<Option<Inte
         None => Matcher::from_system().intercept(base),
     };
     let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str());
-    match scheme.is_some_and(|scheme| scheme.starts_with("socks4")) {
-        true => Err("the gateway speaks HTTP and SOCKS5 with proxies, and not SOCKS4".into()),
-        false => Ok(proxy),
+    if scheme.is_some_and(|scheme| scheme.starts_with("socks4")) {
+        Err("the gateway speaks HTTP and SOCKS5 with proxies, and not SOCKS4".into())
+    } else {
+        Ok(proxy)
     }
 }
 

@@ -71,6 +71,12 @@ impl StreamingBody {
     }
 }
 
+impl From<StreamingBody> for axum::body::Body {
+    fn from(body: StreamingBody) -> Self {
+        axum::body::Body::new(body)
+    }
+}
+
 impl Drop for StreamingBody {
     /// Of a body whose length is known nobody asks for more than that, not even for its end.
     fn drop(&mut self) {

@@ -244,7 +244,7 @@ fn a_server_that_is_down_is_named_with_its_address() {
         .provider("fake", Wire::Ollama, &format!("http://{address}"), WINDOW_TOKENS)
         .workplace();
     let output = run(place.path(), &["chat", "-p", "Hello", "--session", "session.jsonl"], "");
-    assert_fails(&output, 1, &["nobody answers", &address.to_string(), "check the base URL"]);
+    assert_fails(&output, 1, &["cannot connect", &address.to_string(), "check the base URL"]);
     assert_eq!(words(&place.session()), ["Hello"], "the words are kept");
 }
 
@@ -281,7 +281,8 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         stderr(&output)
     };
-    let held = "using engine legacy: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
+    let held =
+        "using engine legacy: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
     let said = chat();
     assert!(!said.contains(held), "{said}");
     let said = chat();

@@ -1,4 +1,4 @@
-//! The services themselves: each looks up what it was told to answer.
+//! The services of the scripted host.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -136,7 +136,7 @@ impl HostServices for ScriptedHost {
     }
 }
 
-/// 64 hex digits that depend on nothing but the bytes.
+/// 64 hex digits that depend on the bytes only.
 fn blob_handle(bytes: &[u8]) -> String {
     let quarter = |salt: u64| {
         let mut hasher = DefaultHasher::new();

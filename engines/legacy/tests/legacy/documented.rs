@@ -1,4 +1,4 @@
-//! The book of the engine, held against the engine: every case, every test it names.
+//! Checks `cases.md` against the code: every case once, every named test exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_legacy::settings::Settings;
 
-/// How many cases the facts record.
+/// Number of recorded cases.
 const CASES: u32 = 107;
 
 fn root() -> PathBuf {
@@ -17,7 +17,7 @@ fn book() -> String {
     fs::read_to_string(root().join("docs/legacy.md")).unwrap()
 }
 
-/// The rows of the table under a heading, each as its cells.
+/// The rows of the table under a heading, as cells.
 fn rows<'b>(book: &'b str, heading: &str) -> Vec<Vec<&'b str>> {
     let (_, rest) = book.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = rest.split("\n## ").next().unwrap_or(rest);
@@ -25,7 +25,7 @@ fn rows<'b>(book: &'b str, heading: &str) -> Vec<Vec<&'b str>> {
     lines.skip(1).map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// Whatever stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -41,7 +41,7 @@ fn sources(folder: &Path, into: &mut String) {
     }
 }
 
-/// Names that look like those of our tests: three words at least.
+/// Names that look like tests: three words at least.
 fn test_names(book: &str) -> BTreeSet<&str> {
     let is_name = |name: &&str| {
         name.matches('_').count() >= 2

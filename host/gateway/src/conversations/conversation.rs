@@ -78,31 +78,31 @@ pub struct PendingRequest(Option<Arc<Conversation>>);
 
 impl PendingRequest {
     /// Of a request that goes out now.
-    pub fn new(thread: &Arc<Conversation>) -> PendingRequest {
-        thread.state().last_request = LastRequest::InFlight;
-        PendingRequest(Some(thread.clone()))
+    pub fn new(conversation: &Arc<Conversation>) -> PendingRequest {
+        conversation.state().last_request = LastRequest::InFlight;
+        PendingRequest(Some(conversation.clone()))
     }
 
     /// It was answered to the end.
     pub fn mark_answered(&mut self) {
-        if let Some(thread) = self.0.take() {
-            thread.state().last_request = LastRequest::Answered;
+        if let Some(conversation) = self.0.take() {
+            conversation.state().last_request = LastRequest::Answered;
         }
     }
 }
 
 impl Drop for PendingRequest {
     fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            thread.state().last_request = LastRequest::Unanswered;
+        if let Some(conversation) = self.0.take() {
+            conversation.state().last_request = LastRequest::Unanswered;
         }
     }
 }
 
 impl ConversationState {
     /// How a request stands to it.
-    pub fn match_request(&self, asked: &mut RequestItems<'_>) -> RequestMatch {
-        self.known.match_request(asked, self.last_request == LastRequest::Unanswered)
+    pub fn match_request(&self, request: &mut RequestItems<'_>) -> RequestMatch {
+        self.known.match_request(request, self.last_request == LastRequest::Unanswered)
     }
 
     /// Whether nobody has written down where it is found.
@@ -140,11 +140,11 @@ impl Conversation {
     pub fn new(
         key: SeededHash,
         session: SessionId,
-        outline: KnownItems,
+        known_items: KnownItems,
         is_compacted: bool,
     ) -> Conversation {
         let id = session.as_str().to_owned();
-        Conversation::at(key, id, outline, is_compacted, SessionLocation::Open(session))
+        Conversation::at(key, id, known_items, is_compacted, SessionLocation::Open(session))
     }
 
     /// The conversation of a file, and what is remembered of it; `None` where it is none.
@@ -154,33 +154,33 @@ impl Conversation {
         left: Option<EvictedConversation>,
     ) -> Option<Conversation> {
         let session = Session::read(path).ok()?;
-        let (outline, _) = KnownItems::read(&session)?;
+        let (known_items, _) = KnownItems::read(&session)?;
         let (id, is_compacted) = (session.header().id().to_owned(), has_compactions(&session));
-        let thread = Conversation::at(
+        let conversation = Conversation::at(
             key,
             id,
-            outline,
+            known_items,
             is_compacted,
             SessionLocation::File(path.to_owned()),
         );
-        let mut state = thread.state();
+        let mut state = conversation.state();
         state.is_persisted = true;
         if let Some(EvictedConversation { last_request: last, learned, .. }) = left {
             (state.last_request, state.learned) = (last, Some(learned));
         }
         drop(state);
-        Some(thread)
+        Some(conversation)
     }
 
     pub(super) fn at(
         key: SeededHash,
         id: String,
-        outline: KnownItems,
+        known_items: KnownItems,
         is_compacted: bool,
-        place: SessionLocation,
+        location: SessionLocation,
     ) -> Conversation {
         let state = ConversationState {
-            known: Arc::new(outline),
+            known: Arc::new(known_items),
             is_persisted: false,
             is_compacted,
             last_request: LastRequest::default(),
@@ -189,7 +189,7 @@ impl Conversation {
             learned: None,
             index_entry: None,
             keys: vec![key],
-            location: place,
+            location,
         };
         let (used_ms, state) = (AtomicI64::default(), Mutex::new(state));
         let (scope, opening) = (Mutex::default(), tokio::sync::Mutex::default());
@@ -278,14 +278,14 @@ impl Conversation {
             return Ok(id);
         }
         let _alone = self.opening.lock().await;
-        let place = self.state().location.clone();
-        let path = match place {
+        let location = self.state().location.clone();
+        let path = match location {
             SessionLocation::Open(id) => return Ok(id),
             SessionLocation::File(path) => path,
         };
-        let (session, outline) = open_when_unlocked(&path, readings).await?;
+        let (session, known_items) = open_when_unlocked(&path, readings).await?;
         let id = runtime.attach_session(session)?;
-        let learned = self.mark_opened(&id, outline);
+        let learned = self.mark_opened(&id, known_items);
         if let Some(learned) = learned {
             runtime.lock_session(&id).await?.inherit(learned);
         }
@@ -293,10 +293,14 @@ impl Conversation {
     }
 
     /// Takes in that its session was opened; what that had learned before.
-    fn mark_opened(&self, id: &SessionId, outline: Option<KnownItems>) -> Option<TokenAccounting> {
+    fn mark_opened(
+        &self,
+        id: &SessionId,
+        known_items: Option<KnownItems>,
+    ) -> Option<TokenAccounting> {
         let mut state = self.state();
-        if let Some(outline) = outline {
-            state.known = Arc::new(outline);
+        if let Some(known_items) = known_items {
+            state.known = Arc::new(known_items);
         }
         state.location = SessionLocation::Open(id.clone());
         // What was sent of it last is known where this process has seen the answer.
@@ -337,11 +341,11 @@ async fn open_when_unlocked(
 fn open_session_file(path: &Path) -> Result<(Session, Option<KnownItems>), SessionError> {
     let mut session = Session::open(path)?;
     // What a process wrote that died before it said of what it was is left behind.
-    let Some((outline, last)) = KnownItems::read(&session) else { return Ok((session, None)) };
+    let Some((known_items, last)) = KnownItems::read(&session) else { return Ok((session, None)) };
     if session.leaf().is_some_and(|leaf| leaf.id() != last) {
         session.set_leaf(&last)?;
     }
-    Ok((session, Some(outline)))
+    Ok((session, Some(known_items)))
 }
 
 /// Whether a compaction stands on the branch of a session.

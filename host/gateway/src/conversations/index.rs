@@ -44,7 +44,7 @@ impl IndexEntry {
         let mut words = line.strip_suffix('\n')?.split(' ');
         let items = words.next()?.parse().ok()?;
         let mut name = || SeededHash::from_hex(words.next()?);
-        let beginning = PrefixHashes { stable: name()?, exact: name()? };
+        let prefix = PrefixHashes { stable: name()?, exact: name()? };
         let (home, id) = (name()?, words.next()?);
         // It becomes the name of a file.
         let is_id = |id: &str| {
@@ -53,7 +53,7 @@ impl IndexEntry {
         };
         (is_id(id) && words.next().is_none()).then(|| IndexEntry {
             items,
-            prefix: beginning,
+            prefix,
             home_key: home,
             id: id.to_owned(),
         })
@@ -98,26 +98,26 @@ impl ConversationIndex {
 
     /// Adds an entry.
     pub(super) fn add(&mut self, entry: IndexEntry) {
-        let IndexEntry { items, prefix: beginning, home_key: home, id } = entry;
+        let IndexEntry { items, prefix, home_key: home, id } = entry;
         self.lengths.insert(items);
         let newest = self.newest.entry(id.clone()).or_default();
-        newest.push_back((items, beginning, home));
+        newest.push_back((items, prefix, home));
         let oldest = (newest.len() > MAX_PREFIXES).then(|| newest.pop_front()).flatten();
         if let Some((_, oldest, _)) = oldest {
             self.forget(&oldest, &id);
         }
-        let same = self.by_prefix.entry(beginning.stable).or_default();
-        same.push(IndexedConversation { exact: beginning.exact, home, id });
+        let same = self.by_prefix.entry(prefix.stable).or_default();
+        same.push(IndexedConversation { exact: prefix.exact, home, id });
     }
 
-    fn forget(&mut self, beginning: &PrefixHashes, id: &str) {
-        let Some(same) = self.by_prefix.get_mut(&beginning.stable) else { return };
-        let oldest = same.iter().position(|it| it.id == id && it.exact == beginning.exact);
+    fn forget(&mut self, prefix: &PrefixHashes, id: &str) {
+        let Some(same) = self.by_prefix.get_mut(&prefix.stable) else { return };
+        let oldest = same.iter().position(|it| it.id == id && it.exact == prefix.exact);
         if let Some(oldest) = oldest {
             same.remove(oldest);
         }
         if same.is_empty() {
-            self.by_prefix.remove(&beginning.stable);
+            self.by_prefix.remove(&prefix.stable);
         }
     }
 
@@ -128,17 +128,17 @@ impl ConversationIndex {
 
     /// The newest entry of a session.
     pub(super) fn entry(&self, id: &str) -> Option<IndexEntry> {
-        let (items, beginning, home) = *self.newest.get(id)?.back()?;
-        Some(IndexEntry { items, prefix: beginning, home_key: home, id: id.to_owned() })
+        let (items, prefix, home) = *self.newest.get(id)?.back()?;
+        Some(IndexEntry { items, prefix, home_key: home, id: id.to_owned() })
     }
 
     /// Where the conversations are that a request may be of, those that have most in common with it first.
-    pub(super) fn candidates(&self, asked: &mut RequestItems<'_>) -> Vec<(SeededHash, String)> {
+    pub(super) fn candidates(&self, request: &mut RequestItems<'_>) -> Vec<(SeededHash, String)> {
         let mut found = Vec::new();
-        for beginning in asked.prefix_hashes(&self.lengths).into_iter().rev() {
-            let same = self.by_prefix.get(&beginning.stable).into_iter().flatten().rev();
+        for prefix in request.prefix_hashes(&self.lengths).into_iter().rev() {
+            let same = self.by_prefix.get(&prefix.stable).into_iter().flatten().rev();
             let (exact, others): (Vec<_>, Vec<_>) =
-                same.partition(|found| found.exact == beginning.exact);
+                same.partition(|found| found.exact == prefix.exact);
             found.extend(exact.into_iter().chain(others));
         }
         let mut seen = HashSet::new();
@@ -183,9 +183,9 @@ fn drop_older_half(path: &Path) -> io::Result<()> {
 }
 
 /// How a conversation begins: all up to the last answer of the model, or all where there is none.
-pub(super) fn entry_of(outline: &KnownItems, home: SeededHash, id: &str) -> IndexEntry {
-    let (items, beginning) = outline.prefix();
-    IndexEntry { items, prefix: beginning, home_key: home, id: id.to_owned() }
+pub(super) fn entry_of(known_items: &KnownItems, home: SeededHash, id: &str) -> IndexEntry {
+    let (items, prefix) = known_items.prefix();
+    IndexEntry { items, prefix, home_key: home, id: id.to_owned() }
 }
 
 fn path(folder: &Path) -> PathBuf {
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn a_line_there_and_back_and_nothing_else() {
         let name = |text: &str| SeededHash::new(1, text);
-        let beginning = PrefixHashes { stable: name("b"), exact: name("e") };
+        let prefix = PrefixHashes { stable: name("b"), exact: name("e") };
         let home = name("h");
-        let entry = IndexEntry { items: 3, prefix: beginning, home_key: home, id: "01a1-b".into() };
+        let entry = IndexEntry { items: 3, prefix, home_key: home, id: "01a1-b".into() };
         let line = entry.to_line();
         assert_eq!(IndexEntry::parse_line(&line), Some(entry.clone()));
         for wrong in ["", "\n", line.trim_end(), &line.replace("01a1-b", "../x"), "3 x y z\n"] {

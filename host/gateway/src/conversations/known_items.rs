@@ -37,7 +37,7 @@ pub struct KnownItems {
     pub(super) groups: Vec<(Range<usize>, usize)>,
     /// The records that the items became, in order.
     entries: Vec<String>,
-    places: HashMap<String, EntryLocation>,
+    locations: HashMap<String, EntryLocation>,
     /// The tools that calls asked for, by the ids of the calls.
     tools: HashMap<String, String>,
     /// What the entries take, as entries count.
@@ -63,7 +63,8 @@ struct WireKnownItems {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<(usize, String, String)>,
     /// Of each unit, how many items it is made of, and how many entries it became.
-    units: Vec<(usize, usize)>,
+    #[serde(rename = "units")]
+    groups: Vec<(usize, usize)>,
     /// Which item is a summary of the client's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<usize>,
@@ -97,7 +98,7 @@ impl KnownItems {
 
     /// Where the entry of this id stands in a request.
     pub fn location(&self, id: &str) -> Option<EntryLocation> {
-        self.places.get(id).copied()
+        self.locations.get(id).copied()
     }
 
     /// The tool that a call asked for.
@@ -140,38 +141,34 @@ impl KnownItems {
     }
 
     fn hashes_of_first(&self, items: usize) -> PrefixHashes {
-        let mut beginning = PrefixHasher::default();
-        self.items.iter().take(items).for_each(|known| beginning.add(known.canonical));
-        beginning.hashes()
+        let mut prefix = PrefixHasher::default();
+        self.items.iter().take(items).for_each(|known| prefix.add(known.canonical));
+        prefix.hashes()
     }
 
     /// Known items came with these bytes now.
-    pub fn update_raw_hashes(&mut self, asked: &RequestItems<'_>) {
+    pub fn update_raw_hashes(&mut self, request: &RequestItems<'_>) {
         for (at, known) in self.items.iter_mut().enumerate() {
-            known.raw = asked.raw_hash(at).or(known.raw);
+            known.raw = request.raw_hash(at).or(known.raw);
         }
     }
 
     /// Takes in units behind those that are known, whose entries were appended under these ids.
-    pub fn extend(&mut self, asked: &mut RequestItems<'_>, units: &[ItemGroup], ids: &[String]) {
+    pub fn extend(&mut self, request: &mut RequestItems<'_>, groups: &[ItemGroup], ids: &[String]) {
         let mut ids = ids.iter();
-        for unit in units {
+        for group in groups {
             let from = self.items.len();
-            let place = self.groups.len();
-            for at in from..from + unit.item_count {
-                let Some(meaning) = asked.canonical(at) else { return };
-                self.items.push(KnownItem {
-                    raw: asked.raw_hash(at),
-                    canonical: meaning,
-                    original: None,
-                });
+            let location = self.groups.len();
+            for at in from..from + group.item_count {
+                let Some(canonical) = request.canonical(at) else { return };
+                self.items.push(KnownItem { raw: request.raw_hash(at), canonical, original: None });
             }
-            for (entry, (said, id)) in unit.entries.iter().zip(&mut ids).enumerate() {
+            for (entry, (said, id)) in group.entries.iter().zip(&mut ids).enumerate() {
                 self.index_entry(said, id);
-                self.places.insert(id.clone(), EntryLocation { group: place, entry });
+                self.locations.insert(id.clone(), EntryLocation { group: location, entry });
                 self.entries.push(id.clone());
             }
-            self.groups.push((from..self.items.len(), unit.entries.len()));
+            self.groups.push((from..self.items.len(), group.entries.len()));
         }
     }
 
@@ -182,15 +179,15 @@ impl KnownItems {
     }
 
     /// Only the first units of it, which have entries, and where they end in the session.
-    pub fn cut(&self, units: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
-        let entries = self.entries_of(units).checked_sub(1)? + 1;
-        let items = self.groups.get(units.checked_sub(1)?)?.0.end;
-        let places = self.places.iter().filter(|(_, place)| place.group < units);
+    pub fn cut(&self, groups: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
+        let entries = self.entries_of(groups).checked_sub(1)? + 1;
+        let items = self.groups.get(groups.checked_sub(1)?)?.0.end;
+        let locations = self.locations.iter().filter(|(_, location)| location.group < groups);
         let cut = KnownItems {
             items: self.items.get(..items)?.to_vec(),
-            groups: self.groups.get(..units)?.to_vec(),
+            groups: self.groups.get(..groups)?.to_vec(),
             entries: self.entries.get(..entries)?.to_vec(),
-            places: places.map(|(id, place)| (id.clone(), *place)).collect(),
+            locations: locations.map(|(id, location)| (id.clone(), *location)).collect(),
             tools: self.tools.clone(),
             client_tokens: 0,
             last_user_entry: None,
@@ -223,54 +220,54 @@ impl KnownItems {
 
     /// The record of all that is known.
     pub fn record(&self) -> RecordBody {
-        let meanings = self.items.iter().map(|known| known.canonical);
-        let units = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, meanings, units, self.summary, Vec::new())
+        let canonicals = self.items.iter().map(|known| known.canonical);
+        let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
+        record(0, canonicals, groups, self.summary, Vec::new())
     }
 
     /// The record of units that come behind what is known, and of known items that were replaced.
     pub fn record_with(
         &self,
-        asked: &mut RequestItems<'_>,
-        units: &[ItemGroup],
+        request: &mut RequestItems<'_>,
+        groups: &[ItemGroup],
         replaced: &[usize],
     ) -> RecordBody {
         let from = self.items.len();
-        let items: usize = units.iter().map(|unit| unit.item_count).sum();
-        let meanings: Vec<CanonicalItem> =
-            (from..from + items).filter_map(|at| asked.canonical(at)).collect();
-        let units = units.iter().map(|unit| (unit.item_count, unit.entries.len()));
+        let items: usize = groups.iter().map(|group| group.item_count).sum();
+        let canonicals: Vec<CanonicalItem> =
+            (from..from + items).filter_map(|at| request.canonical(at)).collect();
+        let groups = groups.iter().map(|group| (group.item_count, group.entries.len()));
         let word = |at: &usize| {
-            let meaning = self.items.get(*at)?.canonical;
-            Some((*at, meaning.hash.to_hex(), meaning.traits.map(ItemTraits::to_word)?))
+            let canonical = self.items.get(*at)?.canonical;
+            Some((*at, canonical.hash.to_hex(), canonical.traits.map(ItemTraits::to_word)?))
         };
         let replaced = replaced.iter().filter_map(word).collect();
-        record(from, meanings, units, self.summary, replaced)
+        record(from, canonicals, groups, self.summary, replaced)
     }
 
     /// The entries of the unit that an item belongs to: the items of it, and their ids.
     pub fn group_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
-        let unit = self.groups.partition_point(|(items, _)| items.end <= item);
-        let is_before = |id: &String| self.places.get(id).is_some_and(|it| it.group < unit);
+        let group = self.groups.partition_point(|(items, _)| items.end <= item);
+        let is_before = |id: &String| self.locations.get(id).is_some_and(|it| it.group < group);
         let from = self.entries.partition_point(is_before);
-        let (items, count) = self.groups.get(unit).filter(|(items, _)| items.contains(&item))?;
+        let (items, count) = self.groups.get(group).filter(|(items, _)| items.contains(&item))?;
         Some((items.clone(), self.entries.get(from..from + count)?))
     }
 
     /// Takes in that a client has replaced items, and what their entries say now.
     pub fn replace(
         &mut self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         items: &[usize],
         said: Vec<(String, u64)>,
     ) {
         for at in items {
-            let (Some(known), Some(meaning)) = (self.items.get_mut(*at), asked.canonical(*at))
+            let (Some(known), Some(canonical)) = (self.items.get_mut(*at), request.canonical(*at))
             else {
                 continue;
             };
             known.original = known.original.or(Some(known.canonical.hash));
-            (known.raw, known.canonical) = (asked.raw_hash(*at), meaning);
+            (known.raw, known.canonical) = (request.raw_hash(*at), canonical);
         }
         self.client_edits.extend(said);
     }
@@ -282,7 +279,7 @@ impl KnownItems {
         let gone =
             self.entries.split_off(self.entries_of(self.groups.len()).min(self.entries.len()));
         for id in &gone {
-            self.places.remove(id);
+            self.locations.remove(id);
         }
         self.summary = self.summary.filter(|item| *item < kept);
         gone
@@ -296,7 +293,7 @@ impl KnownItems {
     /// What the records of a session say, and the last record before such as nobody knows of: those of a
     /// request that a process died over. `None` for a session that is no conversation of a gateway.
     pub fn read(session: &Session) -> Option<(KnownItems, String)> {
-        let mut outline = KnownItems::default();
+        let mut known_items = KnownItems::default();
         let (mut entries, mut written, mut last) = (Vec::<&Record>::new(), 0, None);
         // What a client took back is only known with the record that follows.
         let mut is_amended = false;
@@ -308,7 +305,7 @@ impl KnownItems {
                     is_amended = true;
                     match edit_of(record) {
                         Some((target, Some(text))) => {
-                            outline.client_edits.insert(target, text_hash(&text));
+                            known_items.client_edits.insert(target, text_hash(&text));
                         }
                         Some((target, None)) => {
                             left_out.insert(target);
@@ -318,7 +315,7 @@ impl KnownItems {
                 }
                 RecordKind::Custom => {
                     if let Some(data) = record.custom_data(RECORD) {
-                        outline.apply_record(serde_json::from_value(data).ok()?)?;
+                        known_items.apply_record(serde_json::from_value(data).ok()?)?;
                         // All at once: there may be tens of thousands.
                         entries.retain(|entry| !left_out.contains(entry.id()));
                         left_out.clear();
@@ -334,23 +331,23 @@ impl KnownItems {
             }
         }
         let last = last?;
-        if outline.entries_of(outline.groups.len()) != written {
+        if known_items.entries_of(known_items.groups.len()) != written {
             return None;
         }
         let mut ids = entries.iter().take(written);
-        for (unit, (_, count)) in outline.groups.clone().into_iter().enumerate() {
+        for (group, (_, count)) in known_items.groups.clone().into_iter().enumerate() {
             for (entry, record) in ids.by_ref().take(count).enumerate() {
                 let id = record.id().to_owned();
                 if let Some(message) =
                     record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
                 {
-                    outline.index_entry(&ParsedEntry::Message(message), &id);
+                    known_items.index_entry(&ParsedEntry::Message(message), &id);
                 }
-                outline.places.insert(id.clone(), EntryLocation { group: unit, entry });
-                outline.entries.push(id);
+                known_items.locations.insert(id.clone(), EntryLocation { group, entry });
+                known_items.entries.push(id);
             }
         }
-        Some((outline.with_measurements(session), last))
+        Some((known_items.with_measurements(session), last))
     }
 
     fn apply_record(&mut self, wire: WireKnownItems) -> Option<()> {
@@ -362,8 +359,8 @@ impl KnownItems {
         self.groups.retain(|(items, _)| items.end <= wire.from);
         for (at, hex) in wire.items.iter().enumerate() {
             let traits = wire.traits.get(at).and_then(|word| ItemTraits::from_word(word));
-            let meaning = CanonicalItem { hash: SeededHash::from_hex(hex)?, traits };
-            self.items.push(KnownItem { raw: None, canonical: meaning, original: None });
+            let canonical = CanonicalItem { hash: SeededHash::from_hex(hex)?, traits };
+            self.items.push(KnownItem { raw: None, canonical, original: None });
         }
         for (at, hex, word) in &wire.replaced {
             let known = self.items.get_mut(*at)?;
@@ -374,7 +371,7 @@ impl KnownItems {
             };
         }
         let mut from = self.groups.last().map_or(0, |(items, _)| items.end);
-        for (items, entries) in wire.units {
+        for (items, entries) in wire.groups {
             self.groups.push((from..from + items, entries));
             from += items;
         }
@@ -398,8 +395,8 @@ impl KnownItems {
         }
     }
 
-    pub(super) fn entries_of(&self, units: usize) -> usize {
-        self.groups.iter().take(units).map(|(_, entries)| entries).sum()
+    pub(super) fn entries_of(&self, groups: usize) -> usize {
+        self.groups.iter().take(groups).map(|(_, entries)| entries).sum()
     }
 }
 
@@ -431,17 +428,17 @@ pub fn text_of_content(content: &str) -> String {
 
 fn record(
     from: usize,
-    meanings: impl IntoIterator<Item = CanonicalItem>,
-    units: impl Iterator<Item = (usize, usize)>,
+    canonicals: impl IntoIterator<Item = CanonicalItem>,
+    groups: impl Iterator<Item = (usize, usize)>,
     summary: Option<usize>,
     replaced: Vec<(usize, String, String)>,
 ) -> RecordBody {
-    let meanings: Vec<CanonicalItem> = meanings.into_iter().collect();
-    let items = meanings.iter().map(|meaning| meaning.hash.to_hex()).collect();
+    let canonicals: Vec<CanonicalItem> = canonicals.into_iter().collect();
+    let items = canonicals.iter().map(|canonical| canonical.hash.to_hex()).collect();
     // All or none: a word belongs to the item of its number.
-    let traits = meanings.iter().map(|meaning| meaning.traits.map(ItemTraits::to_word));
+    let traits = canonicals.iter().map(|canonical| canonical.traits.map(ItemTraits::to_word));
     let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
-    let units = units.collect();
-    let wire = WireKnownItems { from, items, traits, replaced, units, summary };
+    let groups = groups.collect();
+    let wire = WireKnownItems { from, items, traits, replaced, groups, summary };
     RecordBody::custom(RECORD, &wire)
 }

@@ -32,12 +32,12 @@ pub enum RequestMatch {
     /// It ends before what is known does, with these units of it.
     Within {
         /// How many.
-        units: usize,
+        groups: usize,
     },
     /// It leaves the conversation behind so many units.
     Forks {
         /// How many.
-        units: usize,
+        groups: usize,
     },
     /// They have nothing in common.
     Unrelated,
@@ -54,34 +54,38 @@ pub struct HistoryRewrite {
 
 impl KnownItems {
     /// How a request stands to it. `is_unanswered` says that the last request got no answer.
-    pub fn match_request(&self, asked: &mut RequestItems<'_>, is_unanswered: bool) -> RequestMatch {
-        let common = self.common_items(asked);
+    pub fn match_request(
+        &self,
+        request: &mut RequestItems<'_>,
+        is_unanswered: bool,
+    ) -> RequestMatch {
+        let common = self.common_items(request);
         if common == self.items.len() && common > 0 {
-            return RequestMatch::Continues { new: asked.len() - common };
+            return RequestMatch::Continues { new: request.len() - common };
         }
-        if let Some(rewrite) = self.rewrite(asked, common, is_unanswered) {
+        if let Some(rewrite) = self.rewrite(request, common, is_unanswered) {
             return RequestMatch::Rewrites(rewrite);
         }
-        let units = self.groups_before(common);
-        match self.entries_of(units) {
+        let groups = self.groups_before(common);
+        match self.entries_of(groups) {
             0 => RequestMatch::Unrelated,
-            _ if common == asked.len() => RequestMatch::Within { units },
-            _ => RequestMatch::Forks { units },
+            _ if common == request.len() => RequestMatch::Within { groups },
+            _ => RequestMatch::Forks { groups },
         }
     }
 
     /// How many items a request begins with that it begins with, too.
-    pub fn common_items(&self, asked: &mut RequestItems<'_>) -> usize {
-        (0..self.items.len()).take_while(|at| self.is_same(asked, *at, *at)).count()
+    pub fn common_items(&self, request: &mut RequestItems<'_>) -> usize {
+        (0..self.items.len()).take_while(|at| self.is_same(request, *at, *at)).count()
     }
 
     /// Whether a request shows another first answer of the model than it has: programs give one name to all of
     /// their conversations, and many of those begin with the same greeting.
-    pub fn has_other_first_answer(&self, asked: &mut RequestItems<'_>) -> bool {
-        let common = self.common_items(asked);
+    pub fn has_other_first_answer(&self, request: &mut RequestItems<'_>) -> bool {
+        let common = self.common_items(request);
         let is_answer =
             |at: usize| self.items.get(at).is_some_and(|it| it.is_from(ItemAuthor::Model));
-        let read = asked.canonical(common).and_then(|meaning| meaning.traits);
+        let read = request.canonical(common).and_then(|canonical| canonical.traits);
         let is_answered = read.is_some_and(|traits| traits.author == ItemAuthor::Model);
         is_answered && is_answer(common) && !(0..common).any(is_answer)
     }
@@ -97,18 +101,18 @@ impl KnownItems {
     /// `has_summary` says that what it begins with is known to be a summary of its client's.
     pub fn match_after_summary(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<usize> {
         let last = self.answered_items().checked_sub(1)?;
-        let end = (0..asked.len()).rev().find(|at| self.is_same(asked, last, *at))?;
+        let end = (0..request.len()).rev().find(|at| self.is_same(request, last, *at))?;
         let longest = last.min(end) + 1;
-        let same = (0..longest).take_while(|back| self.is_same(asked, last - back, end - back));
+        let same = (0..longest).take_while(|back| self.is_same(request, last - back, end - back));
         let same = same.count();
         let (front, before) = (end + 1 - same, last + 1 - same);
         let from = self.items.get(before..=last)?;
         let answers = from.iter().filter(|known| known.is_from(ItemAuthor::Model)).count();
-        let begins_alike = front == 0 || self.common_items(asked) > 0;
+        let begins_alike = front == 0 || self.common_items(request) > 0;
         let is_it = match has_summary {
             true => answers >= 1,
             // A client that leaves the oldest out says nothing of it.
@@ -124,64 +128,64 @@ impl KnownItems {
 
     /// How many units there are before an item, whole.
     pub fn groups_before(&self, items: usize) -> usize {
-        self.groups.iter().take_while(|(unit, _)| unit.end <= items).count()
+        self.groups.iter().take_while(|(group, _)| group.end <= items).count()
     }
 
-    fn is_same(&self, asked: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
-        let (Some(known), Some(raw)) = (self.items.get(known), asked.raw_hash(at)) else {
+    fn is_same(&self, request: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
+        let (Some(known), Some(raw)) = (self.items.get(known), request.raw_hash(at)) else {
             return false;
         };
-        known.raw == Some(raw) || asked.canonical_hash(at) == Some(known.canonical.hash)
+        known.raw == Some(raw) || request.canonical_hash(at) == Some(known.canonical.hash)
     }
 
     /// What was changed, where it is the same conversation.
     fn rewrite(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         common: usize,
         is_unanswered: bool,
     ) -> Option<HistoryRewrite> {
         let answered = self.answered_items();
-        if common == 0 || asked.len() < answered {
+        if common == 0 || request.len() < answered {
             return None;
         }
         let mut replaced = Vec::new();
         for at in common..answered {
-            if self.is_same(asked, at, at) {
+            if self.is_same(request, at, at) {
                 continue;
             }
-            if !self.items.get(at)?.may_become(asked.canonical(at)?) {
+            if !self.items.get(at)?.may_become(request.canonical(at)?) {
                 return None;
             }
             replaced.push(at);
         }
         let mut kept = common.max(answered);
-        while kept < self.items.len() && self.is_same(asked, kept, kept) {
+        while kept < self.items.len() && self.is_same(request, kept, kept) {
             kept += 1;
         }
-        if kept < self.items.len() && !self.is_tail_replaced(asked, kept, is_unanswered)? {
+        if kept < self.items.len() && !self.is_tail_replaced(request, kept, is_unanswered)? {
             return None;
         }
-        let units = self.groups_before(kept);
-        let kept = self.groups.get(units.checked_sub(1)?)?.0.end;
-        (self.entries_of(units) > 0 && replaced.iter().all(|at| *at < kept))
+        let groups = self.groups_before(kept);
+        let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
+        (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept))
             .then_some(HistoryRewrite { replaced, kept })
     }
 
     /// Whether what was said behind the last answer, from an item on, was said otherwise by the same client.
     fn is_tail_replaced(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         from: usize,
         is_unanswered: bool,
     ) -> Option<bool> {
-        let named = |meaning: CanonicalItem| Some((meaning.hash, meaning.traits?));
+        let named = |canonical: CanonicalItem| Some((canonical.hash, canonical.traits?));
         let gone = self.items.get(from..)?.iter().map(|known| named(known.canonical));
         let gone: Vec<(SeededHash, ItemTraits)> = gone.collect::<Option<_>>()?;
         let mut said = Vec::new();
         let mut is_answered = false;
-        for at in from..asked.len() {
-            let (name, traits) = named(asked.canonical(at)?)?;
+        for at in from..request.len() {
+            let (name, traits) = named(request.canonical(at)?)?;
             if traits.author == ItemAuthor::Model {
                 is_answered = true;
                 break;

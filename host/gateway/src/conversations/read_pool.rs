@@ -31,9 +31,9 @@ impl ReadPool {
         reading: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         // Nobody closes them: there always is a place in the end.
-        let place = self.0.clone().acquire_owned().await;
+        let location = self.0.clone().acquire_owned().await;
         let done = spawn_blocking(move || {
-            let _place = place;
+            let _place = location;
             reading()
         });
         done.await

@@ -142,14 +142,14 @@ pub struct ConversationScope {
 pub struct ItemHashes {
     seed: u64,
     raw: Vec<SeededHash>,
-    meaning: Vec<Option<CanonicalItem>>,
+    canonical: Vec<Option<CanonicalItem>>,
 }
 
 impl<'a> RequestItems<'a> {
     /// Of a request.
     pub fn new(seed: u64, items: &'a [&'a str]) -> RequestItems<'a> {
         let raw = items.iter().map(|item| SeededHash::new(seed, item)).collect();
-        let names = ItemHashes { seed, raw, meaning: vec![None; items.len()] };
+        let names = ItemHashes { seed, raw, canonical: vec![None; items.len()] };
         RequestItems { items, names, scope: ConversationScope::default() }
     }
 
@@ -200,22 +200,22 @@ impl<'a> RequestItems<'a> {
 
     /// The names of how it begins, of those of these lengths in items that it has, the shortest first.
     pub(super) fn prefix_hashes(&mut self, lengths: &BTreeSet<usize>) -> Vec<PrefixHashes> {
-        let (mut beginning, mut names, mut added) = (PrefixHasher::default(), Vec::new(), 0);
+        let (mut prefix, mut names, mut added) = (PrefixHasher::default(), Vec::new(), 0);
         for length in lengths.iter().copied().take_while(|length| *length <= self.items.len()) {
             for at in added..length {
                 if let Some(item) = self.canonical(at) {
-                    beginning.add(item);
+                    prefix.add(item);
                 }
             }
             added = length;
-            names.push(beginning.hashes());
+            names.push(prefix.hashes());
         }
         names
     }
 
     /// What one means.
     pub fn canonical(&mut self, at: usize) -> Option<CanonicalItem> {
-        let (item, known) = (self.items.get(at)?, self.names.meaning.get_mut(at)?);
+        let (item, known) = (self.items.get(at)?, self.names.canonical.get_mut(at)?);
         Some(*known.get_or_insert_with(|| CanonicalItem::parse(self.names.seed, item)))
     }
 }

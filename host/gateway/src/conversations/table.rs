@@ -65,16 +65,20 @@ pub struct ConversationCounts {
 }
 
 impl TableState {
-    fn add(&mut self, thread: Arc<Conversation>) {
-        self.keys.entry(thread.key()).or_default().conversations.insert(0, thread.clone());
-        self.conversations.insert(thread.id().to_owned(), thread);
+    fn add(&mut self, conversation: Arc<Conversation>) {
+        self.keys
+            .entry(conversation.key())
+            .or_default()
+            .conversations
+            .insert(0, conversation.clone());
+        self.conversations.insert(conversation.id().to_owned(), conversation);
     }
 
-    fn remove(&mut self, thread: &Arc<Conversation>) {
-        self.conversations.remove(thread.id());
-        for key in &thread.state().keys {
+    fn remove(&mut self, conversation: &Arc<Conversation>) {
+        self.conversations.remove(conversation.id());
+        for key in &conversation.state().keys {
             let Some(group) = self.keys.get_mut(key) else { continue };
-            group.conversations.retain(|known| !Arc::ptr_eq(known, thread));
+            group.conversations.retain(|known| !Arc::ptr_eq(known, conversation));
             // Its register is on the disk.
             if group.conversations.is_empty() {
                 self.keys.remove(key);
@@ -126,7 +130,7 @@ impl ConversationTable {
     pub async fn find(
         &self,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         now_ms: i64,
     ) -> Option<Arc<Conversation>> {
         let is_read =
@@ -137,92 +141,92 @@ impl ConversationTable {
         }
         // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
         let known = self.in_memory(key);
-        let (mut thread, mut is_sure) = best_match(&known, asked);
+        let (mut conversation, mut is_sure) = best_match(&known, request);
         drop(known);
         if !is_sure {
-            let is_named = asked.scope().is_named;
-            let candidates = self.candidates(key, asked, thread.is_none() && is_named);
+            let is_named = request.scope().is_named;
+            let candidates = self.candidates(key, request, conversation.is_none() && is_named);
             for (home, id) in candidates {
                 let Some(read) = self.read(key, home, id).await else { continue };
-                let mut both: Vec<Arc<Conversation>> = thread.into_iter().collect();
+                let mut both: Vec<Arc<Conversation>> = conversation.into_iter().collect();
                 both.insert(0, read);
-                (thread, is_sure) = best_match(&both, asked);
+                (conversation, is_sure) = best_match(&both, request);
                 if is_sure {
                     break;
                 }
             }
         }
-        let thread = thread?;
-        thread.mark_used(now_ms);
-        self.record_reload(&thread);
+        let conversation = conversation?;
+        conversation.mark_used(now_ms);
+        self.record_reload(&conversation);
         // The one that was asked for last stays longest.
         if let Some(group) = self.table().keys.get_mut(&key) {
-            let at = group.conversations.iter().position(|known| Arc::ptr_eq(known, &thread));
+            let at = group.conversations.iter().position(|known| Arc::ptr_eq(known, &conversation));
             if let Some(to_first) = at.and_then(|at| group.conversations.get_mut(..=at)) {
                 to_first.rotate_right(1);
             }
         }
-        Some(thread)
+        Some(conversation)
     }
 
     /// The conversation that a client has put a summary, or nothing, in the place of most of; `None` where
     /// none is, or several are alike.
     pub fn find_by_summary(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<Arc<Conversation>> {
         let mut best: Option<(usize, Arc<Conversation>)> = None;
         let mut is_single = true;
-        for thread in self.in_scope(asked.scope()) {
-            let same = thread.known_items().match_after_summary(asked, has_summary);
+        for conversation in self.in_scope(request.scope()) {
+            let same = conversation.known_items().match_after_summary(request, has_summary);
             let Some(same) = same else { continue };
             let most = best.as_ref().map_or(0, |(most, _)| *most);
             if same > most {
-                (best, is_single) = (Some((same, thread)), true);
+                (best, is_single) = (Some((same, conversation)), true);
             } else if same == most {
                 is_single = false;
             }
         }
-        best.filter(|_| is_single).map(|(_, thread)| thread)
+        best.filter(|_| is_single).map(|(_, conversation)| conversation)
     }
 
     /// The conversations of a scope whose client has asked for a summary of them, and has not gone on yet.
     pub fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
-        let mut threads = self.in_scope(scope);
-        threads.retain(|thread| thread.state().awaits_summary);
-        threads
+        let mut conversations = self.in_scope(scope);
+        conversations.retain(|conversation| conversation.state().awaits_summary);
+        conversations
     }
 
     /// All conversations in memory of one scope.
     fn in_scope(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
-        let mut threads: Vec<_> = self.table().conversations.values().cloned().collect();
-        threads.retain(|thread| thread.scope() == scope);
-        threads
+        let mut conversations: Vec<_> = self.table().conversations.values().cloned().collect();
+        conversations.retain(|conversation| conversation.scope() == scope);
+        conversations
     }
 
     /// A conversation is found under another key as well from now on: its first words have changed.
-    pub fn add_key(&self, key: SeededHash, thread: &Arc<Conversation>, now_ms: i64) {
-        thread.mark_used(now_ms);
+    pub fn add_key(&self, key: SeededHash, conversation: &Arc<Conversation>, now_ms: i64) {
+        conversation.mark_used(now_ms);
         let mut table = self.table();
         let group = table.keys.entry(key).or_default();
-        if !group.conversations.iter().any(|known| Arc::ptr_eq(known, thread)) {
-            group.conversations.insert(0, thread.clone());
-            thread.state().keys.push(key);
+        if !group.conversations.iter().any(|known| Arc::ptr_eq(known, conversation)) {
+            group.conversations.insert(0, conversation.clone());
+            conversation.state().keys.push(key);
         }
     }
 
     /// Puts a conversation before all others of its key.
-    pub fn add(&self, thread: Arc<Conversation>, now_ms: i64) {
-        thread.mark_used(now_ms);
+    pub fn add(&self, conversation: Arc<Conversation>, now_ms: i64) {
+        conversation.mark_used(now_ms);
         let mut table = self.table();
-        table.add(thread);
+        table.add(conversation);
         self.update_gauge(&table);
     }
 
     /// Writes down where a conversation that is in a file is found by requests of a key, where that is not known yet.
-    pub fn index(&self, key: SeededHash, thread: &Conversation) {
-        let Some(entry) = self.new_entry(key, thread) else { return };
+    pub fn index(&self, key: SeededHash, conversation: &Conversation) {
+        let Some(entry) = self.new_entry(key, conversation) else { return };
         let folder = self.folder(key);
         // A key under which it is found beside its own may have no folder yet.
         let made = SessionFolder::from_path(&folder).create().map_err(|error| error.to_string());
@@ -230,7 +234,7 @@ impl ConversationTable {
             .and_then(|()| index::append_entry(&folder, &entry).map_err(|error| error.to_string()));
         if let Err(error) = written {
             tracing::warn!(
-                session = thread.id(),
+                session = conversation.id(),
                 error,
                 "a conversation is found by its file alone"
             );
@@ -238,18 +242,18 @@ impl ConversationTable {
     }
 
     /// The entry of a conversation, which is noted; `None` where its requests begin as they are known to begin.
-    fn new_entry(&self, key: SeededHash, thread: &Conversation) -> Option<IndexEntry> {
+    fn new_entry(&self, key: SeededHash, conversation: &Conversation) -> Option<IndexEntry> {
         let mut table = self.table();
         let mut register = table.keys.get_mut(&key).and_then(|group| group.index.as_mut());
-        let mut state = thread.state();
+        let mut state = conversation.state();
         let noted =
             state.index_entry.clone().filter(|(noted, _)| *noted == key).map(|(_, entry)| entry);
-        let known = noted.or_else(|| register.as_ref()?.entry(thread.id()));
+        let known = noted.or_else(|| register.as_ref()?.entry(conversation.id()));
         // How it goes on says nothing new; how it begins does.
         let is_known = known.as_ref().is_some_and(|known| state.known.has_prefix(known));
         let entry = match known.filter(|_| is_known) {
             Some(entry) => entry,
-            None => index::entry_of(&state.known, thread.key(), thread.id()),
+            None => index::entry_of(&state.known, conversation.key(), conversation.id()),
         };
         state.index_entry = Some((key, entry.clone()));
         if is_known {
@@ -263,15 +267,16 @@ impl ConversationTable {
 
     /// A conversation cannot be gone on with as it is in memory: where it is in a file, it is read again,
     /// else it is forgotten.
-    pub fn invalidate(&self, thread: &Arc<Conversation>) {
+    pub fn invalidate(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
-        let mut state = thread.state();
+        let mut state = conversation.state();
         if state.is_persisted {
-            state.location = SessionLocation::File(self.path(thread.key(), thread.id()));
+            state.location =
+                SessionLocation::File(self.path(conversation.key(), conversation.id()));
             return;
         }
         drop(state);
-        table.remove(thread);
+        table.remove(conversation);
         self.update_gauge(&table);
     }
 
@@ -284,13 +289,13 @@ impl ConversationTable {
     fn candidates(
         &self,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         of_all: bool,
     ) -> Vec<(SeededHash, String)> {
         let mut table = self.table();
         let Some(group) = table.keys.get_mut(&key) else { return Vec::new() };
         let Some(register) = &group.index else { return Vec::new() };
-        let mut candidates = register.candidates(asked);
+        let mut candidates = register.candidates(request);
         if candidates.is_empty() && of_all {
             candidates = register.all();
         }
@@ -315,9 +320,10 @@ impl ConversationTable {
             (register, others)
         };
         // Most keys are new, and where others keep all processors busy a thread of its own would wait for one.
-        let (register, others): (_, Vec<Conversation>) = match is_new {
-            true => Default::default(),
-            false => self.read_pool.read(read).await.unwrap_or_default(),
+        let (register, others): (_, Vec<Conversation>) = if is_new {
+            Default::default()
+        } else {
+            self.read_pool.read(read).await.unwrap_or_default()
         };
         let mut table = self.table();
         let table = &mut *table;
@@ -326,10 +332,10 @@ impl ConversationTable {
             return;
         }
         group.index = Some(register);
-        for thread in others.into_iter().map(Arc::new) {
-            if !table.conversations.contains_key(thread.id()) {
-                group.conversations.push(thread.clone());
-                table.conversations.insert(thread.id().to_owned(), thread);
+        for conversation in others.into_iter().map(Arc::new) {
+            if !table.conversations.contains_key(conversation.id()) {
+                group.conversations.push(conversation.clone());
+                table.conversations.insert(conversation.id().to_owned(), conversation);
             }
         }
         self.update_gauge(table);
@@ -349,26 +355,26 @@ impl ConversationTable {
             .await
             .ok()??;
         let mut table = self.table();
-        let thread = match table.conversations.get(&id) {
+        let conversation = match table.conversations.get(&id) {
             // Another request was faster.
-            Some(thread) => thread.clone(),
+            Some(conversation) => conversation.clone(),
             None => {
-                let thread = Arc::new(read);
-                table.add(thread.clone());
+                let conversation = Arc::new(read);
+                table.add(conversation.clone());
                 self.update_gauge(&table);
-                thread
+                conversation
             }
         };
         drop(table);
-        self.add_key(key, &thread, 0);
-        Some(thread)
+        self.add_key(key, &conversation, 0);
+        Some(conversation)
     }
 
     /// Counts that a conversation is at work again that had left memory, and tells once that there is too little of it.
-    fn record_reload(&self, thread: &Conversation) {
+    fn record_reload(&self, conversation: &Conversation) {
         let mut table = self.table();
-        let Some(left) = table.evicted.remove(thread.id()) else { return };
-        table.evicted_order.retain(|id| id != thread.id());
+        let Some(left) = table.evicted.remove(conversation.id()) else { return };
+        table.evicted_order.retain(|id| id != conversation.id());
         if !left.is_over_limit {
             return;
         }
@@ -397,7 +403,7 @@ impl ConversationTable {
 /// The conversation among these that a request is of, or leaves last, and whether no other can be it.
 fn best_match(
     known: &[Arc<Conversation>],
-    asked: &mut RequestItems<'_>,
+    request: &mut RequestItems<'_>,
 ) -> (Option<Arc<Conversation>>, bool) {
     let (mut exact, mut rewritten, mut left) = (None, None, None);
     let take = |best: &mut Option<MatchCandidate>, found: MatchCandidate| {
@@ -405,20 +411,23 @@ fn best_match(
             *best = Some(found);
         }
     };
-    for thread in known {
-        let state = thread.state();
-        let found =
-            |items: usize, is_sure: bool| MatchCandidate { items, is_sure, thread: thread.clone() };
-        match state.match_request(asked) {
+    for conversation in known {
+        let state = conversation.state();
+        let found = |items: usize, is_sure: bool| MatchCandidate {
+            items,
+            is_sure,
+            conversation: conversation.clone(),
+        };
+        match state.match_request(request) {
             RequestMatch::Continues { .. } => {
                 take(&mut exact, found(state.known.len(), state.known.has_answer()));
             }
             RequestMatch::Rewrites(rewrite) => take(&mut rewritten, found(rewrite.kept, true)),
             RequestMatch::Forks { .. } => {
-                take(&mut left, found(state.known.common_items(asked), true))
+                take(&mut left, found(state.known.common_items(request), true))
             }
             RequestMatch::Within { .. } => {
-                take(&mut left, found(state.known.common_items(asked), false))
+                take(&mut left, found(state.known.common_items(request), false))
             }
             RequestMatch::Unrelated => {}
         }
@@ -432,17 +441,17 @@ fn best_match(
     match (on, left) {
         // One that is sent again from its beginning is within the first one all the time: it goes on by itself.
         (Some(on), Some(left)) if !left.is_sure || left.items <= on.items => {
-            (Some(on.thread), on.is_sure)
+            (Some(on.conversation), on.is_sure)
         }
-        (_, Some(left)) => (Some(left.thread), false),
-        (Some(on), None) => (Some(on.thread), on.is_sure),
+        (_, Some(left)) => (Some(left.conversation), false),
+        (Some(on), None) => (Some(on.conversation), on.is_sure),
         (None, None) => (None, false),
     }
 }
 
 /// A conversation that a request may be of.
 struct MatchCandidate {
-    thread: Arc<Conversation>,
+    conversation: Arc<Conversation>,
     /// How many items they have in common.
     items: usize,
     is_sure: bool,

@@ -16,7 +16,7 @@ pub(super) struct AccessLine {
     path: String,
     began: Instant,
     status: Option<u16>,
-    truth: Option<ShapingReport>,
+    report: Option<ShapingReport>,
 }
 
 impl AccessLine {
@@ -27,32 +27,32 @@ impl AccessLine {
             path: request.uri().path().to_owned(),
             began: Instant::now(),
             status: None,
-            truth: None,
+            report: None,
         })
     }
 
     /// The head of its answer.
     pub(super) fn record_head(&mut self, response: &Response) {
         self.status = Some(response.status().as_u16());
-        self.truth = response.extensions().get::<ShapingReport>().cloned();
+        self.report = response.extensions().get::<ShapingReport>().cloned();
     }
 }
 
 impl Drop for AccessLine {
     fn drop(&mut self) {
-        let truth = self.truth.take().unwrap_or_default();
+        let report = self.report.take().unwrap_or_default();
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let (conversation, engine) = (text(&truth.session), text(&truth.engine));
-        let compaction = text(truth.compaction);
+        let (conversation, engine) = (text(&report.session), text(&report.engine));
+        let compaction = text(report.compaction);
         tracing::info!(
             parent: Option::<tracing::span::Id>::None,
             method = %self.method,
             path = ?self.path,
             status = self.status,
             conversation,
-            tokens_before = truth.before_tokens,
-            tokens_after = truth.tokens,
-            max_tokens = truth.max_tokens,
+            tokens_before = report.before_tokens,
+            tokens_after = report.tokens,
+            max_tokens = report.max_tokens,
             compaction,
             engine,
             ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -239,9 +239,10 @@ impl LiveStats {
     /// A reason as it may be shown: engines name behind a colon or in brackets what they speak of, and that
     /// may be words of the conversation.
     fn redacted_reason<'a>(&self, reason: &'a str) -> &'a str {
-        match self.settings.log_content {
-            true => reason,
-            false => reason.split([':', '(']).next().unwrap_or_default().trim_end(),
+        if self.settings.log_content {
+            reason
+        } else {
+            reason.split([':', '(']).next().unwrap_or_default().trim_end()
         }
     }
 

@@ -34,12 +34,13 @@ enum UsageSource {
 impl UsageReader {
     /// Of a stream of events, or else of one document.
     pub(crate) fn new(dialect: DialectName, is_stream: bool, room: BodyReservation) -> UsageReader {
-        let read = match is_stream {
-            true => UsageSource::Events(Box::new((
+        let read = if is_stream {
+            UsageSource::Events(Box::new((
                 SseReader::new(LOOKED_AT_MAX_BYTES),
                 UsageScanner::new(dialect),
-            ))),
-            false => UsageSource::Document { pieces: Vec::new(), bytes: 0 },
+            )))
+        } else {
+            UsageSource::Document { pieces: Vec::new(), bytes: 0 }
         };
         UsageReader { dialect, read, room }
     }

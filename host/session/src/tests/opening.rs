@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::compaction::{any_body, any_plan, by_pi, compact};
 use super::*;
-use crate::{NewCompaction, Record, RecordKind, checkpoint};
+use crate::{NewCompaction, Record, RecordKind, checkpoint, live_transcript};
 
 /// A session file in a folder of its own.
 struct Place {
@@ -32,7 +32,7 @@ impl Place {
     fn keep(&self, session: &mut Session) {
         fs::write(&self.path, session.to_bytes()).unwrap();
         let contents = session.contents.loaded_mut();
-        let compaction = contents.compute_live_base().unwrap();
+        let compaction = live_transcript::update_live_base(contents).unwrap();
         checkpoint::write_checkpoint(&self.path, contents, compaction, None).unwrap();
     }
 

@@ -351,7 +351,7 @@ fn phrases_of_ones_own_are_heard_and_bad_ones_are_named() {
     assert_eq!(of(None, "the scroll is full, come back at dawn"), FailureReason::Overloaded);
     let bad = Classifier::with_extra_phrases(&[extra("full (", FailureReason::ContextOverflow)])
         .unwrap_err();
-    assert!(bad.to_string().starts_with("`full (` is no regular expression"), "{bad}");
+    assert!(bad.to_string().starts_with("`full (` is not a regular expression"), "{bad}");
     let read: ExtraPhrase = toml::from_str("pattern = 'x'\nreason = 'context_overflow'").unwrap();
     assert_eq!(read.reason, FailureReason::ContextOverflow);
     assert!(toml::from_str::<ExtraPhrase>("pattern = 'x'\nreason = 'no_such'").is_err());
@@ -377,7 +377,7 @@ fn every_row_of_the_tables_matches_a_text_here() {
     let rows = tables.into_iter().flatten().flat_map(|(_, rows)| rows.iter());
     let silent: Vec<_> = rows
         .filter(|row| {
-            let pattern = super::super::classifier::compile_pattern(row).unwrap();
+            let pattern = super::super::patterns::compile_pattern(row).unwrap();
             !texts.iter().any(|text| pattern.is_match(text))
         })
         .collect();

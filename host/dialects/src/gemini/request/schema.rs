@@ -1,4 +1,4 @@
-//! JSON schemas in the words that Gemini knows; a word that it does not know refuses the request (G-10).
+//! Translates JSON schemas into Gemini's subset; the API refuses unknown keywords (G-10).
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{SchemaResolver, object_root, required};
 
-/// Words that are taken over as they are, by type.
+/// Keywords copied unchanged, by type.
 const WORDS: [(&str, &[&str]); 4] = [
     ("string", &["description"]),
     ("number", &["description", "minimum", "maximum"]),
@@ -14,14 +14,14 @@ const WORDS: [(&str, &[&str]); 4] = [
     ("array", &["description", "minItems", "maxItems"]),
 ];
 
-/// The formats that are known, by type.
+/// Supported formats, by type.
 const FORMATS: [(&str, &[&str]); 3] = [
     ("string", &["date-time"]),
     ("number", &["float", "double"]),
     ("integer", &["int32", "int64"]),
 ];
 
-/// The parameters of a tool; `None` for one without any.
+/// The parameters of a tool; `None` without any.
 pub(super) fn parameters(schema: &Value) -> Option<Value> {
     let root = object_root(schema);
     let mut cleaner = SchemaCleaner { resolver: SchemaResolver::new(schema) };
@@ -34,14 +34,14 @@ struct SchemaCleaner<'a> {
 }
 
 impl SchemaCleaner<'_> {
-    /// A schema in Gemini's words. `trail` holds the references that led to it.
+    /// Translates a schema. `trail` holds the references that led to it.
     fn clean(&mut self, schema: &Value, trail: &[String]) -> Value {
         let mut trail = trail.to_vec();
         let mut node = self.resolver.resolve(schema, &mut trail);
         let branches = node.shift_remove("anyOf").or_else(|| node.shift_remove("oneOf"));
         let types = types(&node);
         let cleaned = match branches {
-            // Alternatives of what is required, beside the properties themselves.
+            // Alternatives that only vary `required`, beside the properties themselves.
             Some(Value::Array(branches)) if node.contains_key("properties") => {
                 self.resolver.fold(&mut node, &branches);
                 self.typed(&node, &types, &trail)
@@ -61,7 +61,7 @@ impl SchemaCleaner<'_> {
         Value::Object(cleaned)
     }
 
-    /// Alternatives. One that is left alone stands for itself, and null is a word and no type.
+    /// Translates alternatives. A single one replaces the node, and `null` becomes `nullable`.
     fn any_of(
         &mut self,
         branches: &[Value],
@@ -88,7 +88,7 @@ impl SchemaCleaner<'_> {
         node
     }
 
-    /// A schema of one type, perhaps or null.
+    /// Translates a schema of one type, possibly nullable.
     fn typed(
         &mut self,
         node: &Map<String, Value>,
@@ -107,7 +107,7 @@ impl SchemaCleaner<'_> {
         cleaned
     }
 
-    /// An object. It requires only what it has, and has no list of nothing.
+    /// Translates an object.
     fn object(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
         let mut object = taken(node, "OBJECT", &["description"]);
         let own = node.get("properties").and_then(Value::as_object);
@@ -124,7 +124,7 @@ impl SchemaCleaner<'_> {
         object
     }
 
-    /// An array; it must say of what.
+    /// Translates an array; `items` is mandatory.
     fn array(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
         let mut array = taken(node, "ARRAY", words("array"));
         let items = node.get("items").filter(|items| items.is_object());
@@ -149,7 +149,7 @@ fn scalar(node: &Map<String, Value>, name: &str) -> Map<String, Value> {
     scalar
 }
 
-/// The values that are allowed: texts only, and none of them empty.
+/// The allowed values: strings that are not empty.
 fn texts(node: &Map<String, Value>) -> Vec<Value> {
     let listed = node.get("enum").and_then(Value::as_array).into_iter().flatten();
     let values = listed.chain(node.get("const"));
@@ -162,7 +162,7 @@ fn words(name: &str) -> &'static [&'static str] {
     found.map_or(&["description"], |(_, words)| words)
 }
 
-/// A node of a type with the words that are taken over.
+/// A node of a type with the keywords copied unchanged.
 fn taken(node: &Map<String, Value>, name: &str, words: &[&str]) -> Map<String, Value> {
     let mut taken = Map::new();
     taken.insert("type".into(), name.into());
@@ -189,7 +189,7 @@ fn types(node: &Map<String, Value>) -> Vec<String> {
     }
 }
 
-/// The type of a schema that names none.
+/// The type of a schema without `type`.
 fn guess(node: &Map<String, Value>) -> &'static str {
     if node.contains_key("properties") {
         "object"
@@ -205,7 +205,7 @@ fn is_null(schema: &Value) -> bool {
         || schema.get("const") == Some(&Value::Null)
 }
 
-/// An alternative that names no type has that of what it stands in.
+/// An alternative without a type has that of the schema around it.
 fn inheriting(branch: &Value, node: &Map<String, Value>) -> Value {
     let says_what = ["type", "$ref", "allOf", "anyOf", "oneOf", "const", "properties"];
     match (branch, node.get("type")) {

@@ -35,72 +35,75 @@ impl ConversationTable {
         let too_many = table.conversations.len().saturating_sub(self.capacity);
         let is_overcrowded = table.conversations.len() > self.capacity.saturating_mul(MAX_OVER);
         let mut leaving = Vec::new();
-        for thread in table.conversations.values().filter(|thread| !is_in_use(thread, 0)) {
-            let Some(is_waiting) = thread.is_waiting() else { continue };
-            let is_old = thread.used_ms() < before_ms;
+        for conversation in
+            table.conversations.values().filter(|conversation| !is_in_use(conversation, 0))
+        {
+            let Some(is_waiting) = conversation.is_waiting() else { continue };
+            let is_old = conversation.used_ms() < before_ms;
             if is_old || !is_waiting || is_overcrowded {
-                leaving.push((!is_old, is_waiting, thread.used_ms(), thread.clone()));
+                leaving.push((!is_old, is_waiting, conversation.used_ms(), conversation.clone()));
             }
         }
         leaving
             .sort_by_key(|(is_young, is_waiting, used_ms, _)| (*is_young, *is_waiting, *used_ms));
         let old = leaving.iter().take_while(|(is_young, ..)| !is_young).count();
         let leaving = leaving.into_iter().take(too_many.max(old));
-        leaving.map(|(is_young, _, _, thread)| (thread, is_young)).collect()
+        leaving.map(|(is_young, _, _, conversation)| (conversation, is_young)).collect()
     }
 
     /// All in memory that are in no file.
     pub fn unpersisted(&self) -> Vec<Arc<Conversation>> {
-        let mut threads: Vec<_> = self.table().conversations.values().cloned().collect();
-        threads.retain(|thread| !thread.state().is_persisted);
-        threads
+        let mut conversations: Vec<_> = self.table().conversations.values().cloned().collect();
+        conversations.retain(|conversation| !conversation.state().is_persisted);
+        conversations
     }
 
     /// Later requests open the session of a conversation from its file. `false` where a request beside the caller's
     /// is under way in it; the caller then leaves it as it is.
-    pub fn close_if_idle(&self, thread: &Arc<Conversation>) -> bool {
+    pub fn close_if_idle(&self, conversation: &Arc<Conversation>) -> bool {
         // While the table is locked, no request finds it.
         let _table = self.table();
-        if is_in_use(thread, 1) {
+        if is_in_use(conversation, 1) {
             return false;
         }
-        thread.state().location = SessionLocation::File(self.path(thread.key(), thread.id()));
+        conversation.state().location =
+            SessionLocation::File(self.path(conversation.key(), conversation.id()));
         true
     }
 
     /// The session of a conversation whose request is on its way is closed; what it has learned stays.
-    pub fn close_session(&self, thread: &Arc<Conversation>, learned: TokenAccounting) {
-        let mut state = thread.state();
-        state.location = SessionLocation::File(self.path(thread.key(), thread.id()));
+    pub fn close_session(&self, conversation: &Arc<Conversation>, learned: TokenAccounting) {
+        let mut state = conversation.state();
+        state.location = SessionLocation::File(self.path(conversation.key(), conversation.id()));
         state.learned = Some(learned);
     }
 
     /// A conversation leaves memory whose session is closed, unless a request has found it already.
-    pub fn evict(&self, thread: &Arc<Conversation>, left: Option<EvictedConversation>) {
+    pub fn evict(&self, conversation: &Arc<Conversation>, left: Option<EvictedConversation>) {
         let mut table = self.table();
-        if is_in_use(thread, 1) {
-            thread.state().learned = left.map(|left| left.learned);
+        if is_in_use(conversation, 1) {
+            conversation.state().learned = left.map(|left| left.learned);
             return;
         }
-        table.remove(thread);
+        table.remove(conversation);
         if let Some(left) = left {
-            table.remember(thread.id(), left, self.capacity.saturating_mul(MAX_LEFT));
+            table.remember(conversation.id(), left, self.capacity.saturating_mul(MAX_LEFT));
         }
         self.update_gauge(&table);
     }
 
     /// A conversation is forgotten that is in no file.
-    pub fn forget(&self, thread: &Arc<Conversation>) {
+    pub fn forget(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
-        table.remove(thread);
+        table.remove(conversation);
         self.update_gauge(&table);
     }
 }
 
 /// Whether a conversation is held by more than the table and so many `others`.
-fn is_in_use(thread: &Arc<Conversation>, others: usize) -> bool {
+fn is_in_use(conversation: &Arc<Conversation>, others: usize) -> bool {
     // A large request may hold its state for long, and the table must not wait for it.
-    let keys = thread.try_state().map(|state| state.keys.len());
+    let keys = conversation.try_state().map(|state| state.keys.len());
     // Once by its id, and once for each key.
-    keys.is_none_or(|keys| Arc::strong_count(thread) > keys + 1 + others)
+    keys.is_none_or(|keys| Arc::strong_count(conversation) > keys + 1 + others)
 }

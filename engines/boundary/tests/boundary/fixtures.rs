@@ -1,4 +1,4 @@
-//! One engine on a scripted host, and conversations that fill a window.
+//! Fixtures: an engine on a scripted host, and conversations that fill a window.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ pub(crate) const HEADINGS: [&str; 9] = [
     "Next step",
 ];
 
-pub(crate) struct Stage {
+pub(crate) struct EngineHarness {
     pub(crate) engine: EngineHandle,
     pub(crate) host: ScriptedHost,
 }
 
-impl Stage {
-    pub(crate) fn new(config: Value) -> Stage {
+impl EngineHarness {
+    pub(crate) fn new(config: Value) -> EngineHarness {
         let host = ScriptedHost::new();
         let engine = EngineFactory::linked::<BoundaryEngine>()
             .create(Arc::new(host.clone()), &config)
             .unwrap();
-        Stage { engine, host }
+        EngineHarness { engine, host }
     }
 
     pub(crate) fn session(&self) -> SessionRef {
@@ -87,7 +87,7 @@ impl Stage {
         block_on(self.engine.compact(talk.transcript(), request))
     }
 
-    /// The plan of a compaction that must be one.
+    /// The plan of a compaction that must succeed.
     pub(crate) fn plan(&self, talk: &TranscriptBuilder, budget: u64) -> Plan {
         match self.compact(talk, self.compact_request(talk, budget)).unwrap() {
             Compaction::Plan(plan) => plan,
@@ -116,7 +116,7 @@ pub(crate) fn reads(talk: &mut TranscriptBuilder, from: usize, to: usize) {
     }
 }
 
-/// A session that reads so many files.
+/// A session that reads this many files.
 pub(crate) fn reading(files: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("read everything");
@@ -124,7 +124,7 @@ pub(crate) fn reading(files: usize) -> TranscriptBuilder {
     talk
 }
 
-/// A session as it stands after a compaction, with so many files read since.
+/// A session after a compaction, with this many files read since.
 pub(crate) fn after(epoch: u64, files: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::with_epoch(epoch);
     talk.user("read everything").summary("<summary>\nso far\n</summary>").user("go on");
@@ -132,7 +132,7 @@ pub(crate) fn after(epoch: u64, files: usize) -> TranscriptBuilder {
     talk
 }
 
-/// A summary with all nine sections, as a model writes it.
+/// A model's summary with all nine sections.
 pub(crate) fn nine_sections(request: &str) -> String {
     let section = |(at, heading): (usize, &&str)| format!("## {}. {heading}\n- {request}", at + 1);
     let sections: Vec<String> = HEADINGS.iter().enumerate().map(section).collect();

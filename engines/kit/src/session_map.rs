@@ -1,61 +1,62 @@
-//! What an engine remembers, session by session, and not for more sessions than fit in its head.
+//! Engine state per session, limited to the most recently used sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::SessionRef;
 
-/// How many sessions are remembered: 1,000, more than a gateway serves at once. The one that was
-/// longest unused goes first; its window is then worked out anew.
+/// Number of remembered sessions.
+// More than a gateway serves at once. State is derived from the transcript, so dropping it only
+// costs time.
 const SESSIONS_KEPT: usize = 1_000;
 
-/// A memory of type `T` for each session. Sessions do not wait for each other.
+/// State of type `T` for each session. Sessions do not block each other.
 #[derive(Debug, Default)]
 pub struct SessionMap<T> {
-    shelf: Mutex<LruMap<T>>,
+    sessions: Mutex<LruMap<T>>,
 }
 
 #[derive(Debug, Default)]
 struct LruMap<T> {
     uses: u64,
-    memories: HashMap<String, (u64, Arc<Mutex<T>>)>,
+    states: HashMap<String, (u64, Arc<Mutex<T>>)>,
 }
 
 impl<T: Default> SessionMap<T> {
-    /// Runs `work` on the memory of a session, an empty one at first.
+    /// Runs `work` on the state of a session, initially the default.
     pub fn with_session<R>(&self, session: &SessionRef, work: impl FnOnce(&mut T) -> R) -> R {
-        let memory = lock(&self.shelf).take_out(&session.id);
-        work(&mut lock(&memory))
+        // The map is unlocked before `work` runs, so that sessions do not wait for each other.
+        let state = lock(&self.sessions).get_or_default(&session.id);
+        work(&mut lock(&state))
     }
 
-    /// Forgets every session.
+    /// Drops the state of all sessions.
     pub fn clear(&self) {
-        lock(&self.shelf).memories.clear();
+        lock(&self.sessions).states.clear();
     }
 }
 
 impl<T: Default> LruMap<T> {
-    fn take_out(&mut self, id: &str) -> Arc<Mutex<T>> {
+    fn get_or_default(&mut self, id: &str) -> Arc<Mutex<T>> {
         self.uses += 1;
-        let slot = self.memories.entry(id.to_owned()).or_default();
+        let slot = self.states.entry(id.to_owned()).or_default();
         slot.0 = self.uses;
-        let memory = slot.1.clone();
-        if self.memories.len() > SESSIONS_KEPT {
-            self.forget_oldest();
+        let state = slot.1.clone();
+        if self.states.len() > SESSIONS_KEPT {
+            self.drop_oldest();
         }
-        memory
+        state
     }
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.memories.iter().min_by_key(|(_, (used, _))| *used);
+    fn drop_oldest(&mut self) {
+        let oldest = self.states.iter().min_by_key(|(_, (last_use, _))| *last_use);
         if let Some(id) = oldest.map(|(id, _)| id.clone()) {
-            self.memories.remove(&id);
+            self.states.remove(&id);
         }
     }
 }
 
-/// A panic elsewhere is no reason to stop remembering: memories are worked out anew when they do
-/// not match the transcript.
+/// Ignores poisoning: state is rebuilt if it does not match the transcript.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! How far an engine has read a session, so that it looks at each entry once.
+//! How far an engine has read a session, so that it processes each entry once.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::Transcript;
 
-/// A bookmark in the transcript of one session.
+/// A cursor in the transcript of one session.
 #[derive(Debug, Default)]
 pub struct TranscriptCursor {
     epoch: u64,
@@ -13,10 +13,10 @@ pub struct TranscriptCursor {
 }
 
 impl TranscriptCursor {
-    /// The positions that were not read before; the bookmark moves behind them.
+    /// Returns the unread positions and moves the cursor to the end.
     ///
-    /// They begin at 0 when `transcript` does not continue what was read, after a compaction or on
-    /// another branch: whatever was worked out from positions is then void.
+    /// The range starts at 0 if `transcript` does not continue the one that was read, after a
+    /// compaction or on another branch. State by position is then invalid.
     pub fn advance(&mut self, transcript: &Transcript) -> Range<u64> {
         let from = if self.continues_in(transcript) { self.len } else { 0 };
         self.epoch = transcript.epoch();

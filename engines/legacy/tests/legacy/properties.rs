@@ -1,4 +1,5 @@
-//! Laws over any transcript and any window: plans are sound, deterministic, and keep what must stay.
+//! Properties over generated transcripts and windows: plans are valid, deterministic, and keep
+//! protected entries.
 
 use std::collections::HashSet;
 
@@ -12,7 +13,7 @@ use ctxhost_engine_kit::cuts::trailing_frame;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline};
+use crate::fixtures::{assemble, compact, engine, offline};
 
 /// Windows from 4,000 tokens to a million, as many small ones as large ones.
 fn windows() -> impl Strategy<Value = u64> {
@@ -21,7 +22,7 @@ fn windows() -> impl Strategy<Value = u64> {
         .prop_map(|w| w.min(1_000_000))
 }
 
-/// Every option that decides something, switched on; the window guard lets every window pass.
+/// All options enabled, and a window guard that accepts every window.
 fn everything_on() -> Value {
     json!({
         "window": {"block_tokens": 1, "warn_tokens": 1},
@@ -55,7 +56,7 @@ fn kept(plan: &Plan, transcript: &Transcript) -> HashSet<u64> {
     items.iter().filter_map(|item| Some(item.entry()?.seq())).collect()
 }
 
-/// Whole frames, and nothing lost that must stay.
+/// Checks that frames are whole and protected entries are kept.
 fn check_kept(plan: &Plan, transcript: &Transcript) -> Result<(), TestCaseError> {
     prop_assert_eq!(plan_fault(plan, transcript), None);
     let kept = kept(plan, transcript);
@@ -136,7 +137,7 @@ fn check_compacted(
     Ok(())
 }
 
-/// A generated conversation, told often enough to be worth a compaction.
+/// A generated conversation, repeated until it is worth a compaction.
 fn repeated(generated: &GeneratedTranscript, times: usize) -> Transcript {
     let mut talk = TranscriptBuilder::new();
     talk.user("The first task.");
@@ -215,7 +216,7 @@ proptest! {
         check_assembled(&worked(&steps), window, is_cold)?;
     }
 
-    /// With room for what must stay, a compaction always succeeds.
+    /// If the protected entries leave room, a compaction always succeeds.
     #[test]
     fn working_sessions_always_compact(
         steps in steps(), share in 0.2f64..0.9, attempt in 1u32..4,

@@ -1,4 +1,4 @@
-//! What the stories stand on: the engine on a scripted host, and a session that is worth a summary.
+//! Fixtures: the engine on a scripted host, and a session worth a summary.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn offline() -> ScriptedHost {
     host
 }
 
-/// A host whose model answers in turn, the last answer again and again.
+/// A host whose model gives these answers, the last one repeatedly.
 pub(crate) fn answering(answers: Vec<Result<String>>) -> ScriptedHost {
     let host = ScriptedHost::new();
     let completion = |text| Completion { text, model: "scripted".into(), ..Completion::default() };
@@ -78,7 +78,7 @@ pub(crate) fn request(budget: u64, attempt: u32) -> CompactRequest {
     }
 }
 
-/// The same in a window so large that one request to a model tells everything.
+/// The same in a window that fits everything into one request.
 pub(crate) fn in_one_request(budget: u64) -> CompactRequest {
     let mut request = request(budget, 1);
     request.model.window_tokens = 200_000;
@@ -102,7 +102,7 @@ pub(crate) fn session(turns: usize) -> TranscriptBuilder {
     talk
 }
 
-/// A summary that passes the quality guard, whatever the session above was asked.
+/// A summary that passes the quality guard for the session above.
 pub(crate) fn good_summary(turns: usize) -> String {
     let paths: Vec<String> = (0..turns).map(|turn| format!("/srv/app/module_{turn}.rs")).collect();
     let bodies = [
@@ -116,7 +116,7 @@ pub(crate) fn good_summary(turns: usize) -> String {
     HEADINGS.into_iter().zip(bodies).map(section).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The summaries that a plan puts in.
+/// The summaries that a plan inserts.
 pub(crate) fn summaries(plan: &Plan) -> Vec<&str> {
     let text = |action: &'_ Action| matches!(action, Action::Insert { .. });
     let inserted = plan.ops.iter().filter(|op| text(&op.action));
@@ -128,13 +128,13 @@ pub(crate) fn summaries(plan: &Plan) -> Vec<&str> {
         .collect()
 }
 
-/// Who wrote the first summary.
+/// The writer of the first summary.
 pub(crate) fn writer(plan: &Plan) -> &str {
     let op = plan.ops.iter().find(|op| matches!(op.action, Action::Insert { .. })).unwrap();
     op.note.as_ref().unwrap().detail.rsplit_once(", ").unwrap().1
 }
 
-/// The summary of an earlier compaction with what it left beside it.
+/// The summary of an earlier compaction with its details.
 pub(crate) fn earlier_summary(talk: &mut TranscriptBuilder, text: &str, details: &Value) {
     let raw = json!({"type": "compaction", "summary": text, "details": details}).to_string();
     let id = format!("summary-{}", talk.len());
