@@ -250,7 +250,7 @@ impl EngineManager {
         }
         let number = self.state.standby_count.fetch_add(1, Ordering::Relaxed);
         let earlier = seats.standby.replace(StandbyEngine { number, engine: before.clone() });
-        new.begin_trial(before.clone(), self.state.settings.proving_requests);
+        new.begin_trial(before.clone(), self.state.settings.trial_requests);
         drop(seats);
         if let Some(earlier) = earlier {
             self.drain(earlier.engine);

@@ -4,15 +4,25 @@ use clap::Command;
 
 /// Each group with its commands, in the order of the overview.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("See what engines do with a session", &["replay", "bench", "context", "diff", "bisect", "statusline"]),
+    (
+        "See what engines do with a session",
+        &["replay", "bench", "context", "diff", "bisect", "statusline"],
+    ),
     ("Run an agent, or the agent you have", &["chat", "run", "serve"]),
-    ("Work with sessions", &["sessions", "compact", "undo", "restore", "branch", "export", "fetch", "fsck", "gc", "store"]),
+    (
+        "Work with sessions",
+        &[
+            "sessions", "compact", "undo", "restore", "branch", "export", "fetch", "fsck", "gc",
+            "store",
+        ],
+    ),
     ("Choose an engine", &["engines", "use", "slot", "shadow", "install", "uninstall"]),
     ("Write an engine", &["new", "dev", "check"]),
     ("Set up", &["config", "completions", "man"]),
 ];
 
-const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
+const TEMPLATE: &str =
+    "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
 
 /// The command line with a grouped overview in place of clap's flat list.
 pub(super) fn with_groups(command: Command) -> Command {
@@ -20,7 +30,8 @@ pub(super) fn with_groups(command: Command) -> Command {
     for (title, names) in GROUPS {
         overview.push_str(&format!("{title}:\n"));
         for name in names {
-            let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            let about =
+                command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             overview.push_str(&format!("  {name:<12} {}\n", about.unwrap_or_default()));
         }
         overview.push('\n');

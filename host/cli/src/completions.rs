@@ -13,7 +13,9 @@ use super::output::Output;
 
 /// Print the completion script of a shell.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: ctxhost completions bash > ~/.local/share/bash-completion/completions/ctxhost")]
+#[command(
+    after_help = "Example: ctxhost completions bash > ~/.local/share/bash-completion/completions/ctxhost"
+)]
 pub(super) struct CompletionsArgs {
     /// The shell.
     shell: Shell,
@@ -38,7 +40,12 @@ pub(super) struct ManArgs {
 
 impl ManArgs {
     pub(super) fn run(&self) -> Result<ExitCode, CliError> {
-        let failed = |error: io::Error| CliError::user(format!("cannot write the manual pages to {}: {error}", self.folder.display()));
+        let failed = |error: io::Error| {
+            CliError::user(format!(
+                "cannot write the manual pages to {}: {error}",
+                self.folder.display()
+            ))
+        };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         clap_mangen::generate_to(CliArgs::command(), &self.folder).map_err(failed)?;
         Ok(ExitCode::SUCCESS)

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receipt_is_one_line_and_says_who_stood_in() {
+    fn the_summary_is_one_line_and_counts_fallbacks() {
         let sums =
             GatewayTotals { requests: 12, compactions: 1, fallbacks: 0, saved_tokens: 34_567 };
         assert_eq!(

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_the_path_that_was_meant() {
+    fn quoted_paths_survive_a_shell() {
         assert_eq!(shell_quote(Path::new("/a/b-c.jsonl")), "/a/b-c.jsonl");
         assert_eq!(shell_quote(Path::new("it's $x")), r"'it'\''s $x'");
     }

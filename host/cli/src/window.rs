@@ -27,7 +27,7 @@ mod tests {
     use super::parse_tokens;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_common_notations() {
         for (text, tokens) in
             [("32k", 32_000), ("200K", 200_000), ("1m", 1_000_000), ("128,000", 128_000)]
         {

@@ -60,18 +60,18 @@ pub enum CompactionTiming {
 
 /// Checks the rules of the quality gate, each error at its rule.
 pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError> {
-    for place in origin.places.iter() {
-        let [table, setting, _] = place.path.as_slice() else { continue };
-        let TomlValueKind::Text(rule) = &place.value else { continue };
+    for span in origin.spans.iter() {
+        let [table, setting, _] = span.path.as_slice() else { continue };
+        let TomlValueKind::Text(rule) = &span.value else { continue };
         if table != "compaction" || setting != "gate" {
             continue;
         }
         let Err(bad) = rule.parse::<GateRule>() else { continue };
         let message = format!("compaction.gate: {bad}");
-        let mistake = ConfigDiagnostic::new(&origin.name, &origin.text, message);
-        let mistake =
-            mistake.with_label(place.value_span.clone(), "this rule").with_help(rule_help(&bad));
-        return Err(Box::new(mistake).into());
+        let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
+        let error =
+            error.with_label(span.value_span.clone(), "this rule").with_help(rule_help(&bad));
+        return Err(Box::new(error).into());
     }
     Ok(())
 }

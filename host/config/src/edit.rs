@@ -87,7 +87,7 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
         let help = "write it as a table [plugins.slots]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };
-    let before = set_value(slots, value);
+    let before = set_value(slots, "context_engine", value);
     replace(path, &document.to_string())?;
     Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
@@ -112,9 +112,14 @@ fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     slots.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
 }
 
-/// Sets the value and keeps the comments and spaces around the old one.
-fn set_value(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
-    let old = slots.get("context_engine").and_then(Item::as_value);
+/// Sets a value, keeps the comments and spaces around the old one, and returns the old one.
+pub(super) fn set_value(
+    table: &mut dyn TableLike,
+    key: &str,
+    value: impl Into<Value>,
+) -> Option<String> {
+    let mut value = value.into();
+    let old = table.get(key).and_then(Item::as_value);
     let before = old.map(|old| match old.as_str() {
         Some(text) => text.to_owned(),
         None => old.clone().decorated("", "").to_string(),
@@ -122,9 +127,9 @@ fn set_value(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
     if let Some(old) = old {
         *value.decor_mut() = old.decor().clone();
     }
-    match slots.get_mut("context_engine") {
-        Some(slot) => *slot = Item::Value(value),
-        None => drop(slots.insert("context_engine", Item::Value(value))),
+    match table.get_mut(key) {
+        Some(item) => *item = Item::Value(value),
+        None => drop(table.insert(key, Item::Value(value))),
     }
     before
 }

@@ -24,7 +24,7 @@ pub enum ConfigError {
     /// The file is invalid.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Mistake(#[from] Box<ConfigDiagnostic>),
+    Invalid(#[from] Box<ConfigDiagnostic>),
     /// The file cannot be replaced; it is unchanged.
     #[error("could not write {}; it is unchanged", path.display())]
     #[diagnostic(help("check that its folder is writable and has space"))]
@@ -61,15 +61,15 @@ impl ConfigError {
             "" => format!("engine `{id}` rejects its settings: {message}"),
             key => format!("engine `{id}` rejects its setting `{key}`: {message}"),
         };
-        let mistake = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, title)
+        let error = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, title)
             .with_help(format!("the settings of `{id}` are in [{}]", spans::join_path(&table)));
-        Box::new(match config.origin.places.nearest(&path) {
-            Some(place) if place.path == path => mistake.with_label(place.assignment(), message),
+        Box::new(match config.origin.spans.nearest(&path) {
+            Some(span) if span.path == path => error.with_label(span.assignment(), message),
             // An error outside of the engine's entry has no position in the file.
-            Some(place) if place.path.len() >= 3 => {
-                mistake.with_label(place.assignment(), "in this table")
+            Some(span) if span.path.len() >= 3 => {
+                error.with_label(span.assignment(), "in this table")
             }
-            _ => mistake,
+            _ => error,
         })
         .into()
     }
@@ -77,7 +77,7 @@ impl ConfigError {
     /// `file:line:column`, if the error has a position.
     pub fn location(&self) -> Option<String> {
         match self {
-            ConfigError::Mistake(mistake) => mistake.location(),
+            ConfigError::Invalid(error) => error.location(),
             ConfigError::Unreadable { .. } | ConfigError::Unwritable { .. } => None,
         }
     }
@@ -97,23 +97,23 @@ impl ConfigDiagnostic {
 
     /// An error of the TOML parser or of serde.
     pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Box<Self> {
-        let mistake =
+        let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
                 .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines");
         Box::new(match error.span() {
-            Some(span) => mistake.with_label(span, "here"),
-            None => mistake,
+            Some(span) => diagnostic.with_label(span, "here"),
+            None => diagnostic,
         })
     }
 
     /// An error of the TOML editor.
     pub(super) fn from_edit(name: &str, text: &str, error: &toml_edit::TomlError) -> Box<Self> {
-        let mistake =
+        let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
                 .with_help("correct the file first; it is unchanged");
         Box::new(match error.span() {
-            Some(span) => mistake.with_label(span, "here"),
-            None => mistake,
+            Some(span) => diagnostic.with_label(span, "here"),
+            None => diagnostic,
         })
     }
 
@@ -123,8 +123,8 @@ impl ConfigDiagnostic {
         self
     }
 
-    pub(super) fn with_key_label(self, place: &KeySpan, label: impl Into<String>) -> Self {
-        self.with_label(place.key.clone(), label)
+    pub(super) fn with_key_label(self, span: &KeySpan, label: impl Into<String>) -> Self {
+        self.with_label(span.key.clone(), label)
     }
 
     pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {

@@ -111,23 +111,23 @@ fn user_table_rows(config: &Config, row: &SettingRow) -> Vec<ExplainRow> {
     let mut rows = Vec::new();
     // A list is one row, with its items.
     let mut list: Option<Vec<String>> = None;
-    for place in config.origin.places.iter().filter(|place| is_inside(&place.path)) {
-        if list.as_ref().is_some_and(|list| place.path.starts_with(list)) {
+    for span in config.origin.spans.iter().filter(|span| is_inside(&span.path)) {
+        if list.as_ref().is_some_and(|list| span.path.starts_with(list)) {
             continue;
         }
-        match place.value {
+        match span.value {
             TomlValueKind::Table => continue,
-            TomlValueKind::List { .. } => list = Some(place.path.clone()),
+            TomlValueKind::List { .. } => list = Some(span.path.clone()),
             _ => {}
         }
-        let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
+        let written = config.origin.text.get(span.value_span.clone()).unwrap_or_default();
         let is_secret = match row.setting.kind {
             // Header and environment values may be keys under any name.
             SettingKind::Texts => true,
-            _ => place.path.last().is_some_and(|name| is_secret_name(name)),
+            _ => span.path.last().is_some_and(|name| is_secret_name(name)),
         };
-        let key = spans::join_path(&place.path);
-        let setting = engine_setting(&place.path).unwrap_or(row.setting);
+        let key = spans::join_path(&span.path);
+        let setting = engine_setting(&span.path).unwrap_or(row.setting);
         rows.push(ExplainRow {
             value: if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) },
             unit: setting.unit.to_owned(),

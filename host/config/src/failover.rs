@@ -9,13 +9,13 @@ ctxhost_engine_api::settings! {
     pub struct FailoverSettings {
         /// Cooldown of a model that answered with a rate limit; limits count by the minute. A longer wait
         /// that the provider asks for counts instead.
-        pub throttled_rest_ms: u64 = 60_000, Whole(0), "ms";
+        pub rate_limit_cooldown_ms: u64 = 60_000, Whole(0), "ms";
         /// Cooldown of a model that was overloaded, failed or did not answer, after the request was
         /// retried.
-        pub troubled_rest_ms: u64 = 30_000, Whole(0), "ms";
+        pub error_cooldown_ms: u64 = 30_000, Whole(0), "ms";
         /// Cooldown of a model that needs a change by the user (key, billing, name, window); long enough to
         /// make it.
-        pub refused_rest_ms: u64 = 600_000, Whole(0), "ms";
+        pub refused_cooldown_ms: u64 = 600_000, Whole(0), "ms";
         /// Retries of an empty or broken answer with the same model; one that fails twice the same way
         /// fails again.
         pub same_model_retries: u32 = 1, Whole(0), "retries";

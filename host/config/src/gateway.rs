@@ -73,8 +73,8 @@ ctxhost_engine_api::settings! {
         /// Largest share of the window that the requested answer may reserve; clients ask for the longest
         /// answer of a model, and the conversation needs room as well.
         pub reserve_max_share: f64 = 0.25, Number(0.05, 0.95), "share";
-        /// Whether to lower a `max_tokens` that does not fit beside the prompt (header `x-ctxhost-max-
-        /// tokens`); strict providers refuse the request otherwise.
+        /// Whether to lower a `max_tokens` that does not fit beside the prompt (header
+        /// `x-ctxhost-max-tokens`); strict providers refuse the request otherwise.
         pub lower_max_tokens: bool = true, Flag;
         /// Smallest `max_tokens` that a request is lowered to; a shorter answer cannot hold a tool call.
         pub min_output_tokens: u64 = 256, Whole(1), "provider tokens";

@@ -79,6 +79,14 @@ enum KeyMapping {
     None(&'static str),
 }
 
+const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::To(path, shape) }
+}
+
+const fn none(key: &'static str, reason: &'static str) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::None(reason) }
+}
+
 /// The mapping of an agent's config.
 struct MappingTable {
     rows: &'static [MappingRow],
@@ -88,7 +96,7 @@ struct MappingTable {
 
 impl SourceAgent {
     /// Detects the agent by file extension.
-    pub fn of(path: &Path) -> Option<SourceAgent> {
+    pub fn detect(path: &Path) -> Option<SourceAgent> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "json" | "json5" | "jsonc" => Some(SourceAgent::OpenClaw),

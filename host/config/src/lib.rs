@@ -33,6 +33,7 @@ mod json_schema;
 mod model;
 mod plugins;
 mod providers;
+mod renamed;
 mod session;
 mod shadow;
 mod slots;
@@ -90,7 +91,7 @@ ctxhost_engine_api::settings! {
         /// From a window to a budget.
         pub budget: BudgetSettings = BudgetSettings::default(), Table(BudgetSettings::SETTINGS);
         /// Limits of the invariants.
-        pub law: InvariantSettings = InvariantSettings::default(), Table(InvariantSettings::SETTINGS);
+        pub invariants: InvariantSettings = InvariantSettings::default(), Table(InvariantSettings::SETTINGS);
         /// Time limits of engine calls.
         pub timeouts: EngineTimeouts = EngineTimeouts::default(), Table(EngineTimeouts::SETTINGS);
         /// Windows of named models, as `provider/model`.
@@ -142,7 +143,7 @@ ctxhost_engine_api::settings! {
 struct ConfigSource {
     name: String,
     text: Arc<str>,
-    places: KeySpans,
+    spans: KeySpans,
 }
 
 impl Config {
@@ -156,8 +157,8 @@ impl Config {
 
     /// Resolves the text of a file. Its paths are relative to the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-        let places = KeySpans::parse(name, text)?;
-        let origin = ConfigSource { name: name.to_owned(), text: text.into(), places };
+        let spans = KeySpans::parse(name, text)?;
+        let origin = ConfigSource { name: name.to_owned(), text: text.into(), spans };
         check::check_keys(&origin)?;
         let config: Config = toml::from_str(text)
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
@@ -206,7 +207,7 @@ impl Config {
     ///
     /// Names with dots are quoted: `models."openai/gpt-4.1".window_tokens`.
     pub fn setting_span(&self, dotted_path: &str) -> Option<Range<usize>> {
-        self.origin.places.find(&spans::split_path(dotted_path)).map(spans::KeySpan::assignment)
+        self.origin.spans.find(&spans::split_path(dotted_path)).map(spans::KeySpan::assignment)
     }
 
     /// With every path relative to the folder of the file.
@@ -216,7 +217,7 @@ impl Config {
         Config {
             plugins: self.plugins.with_paths_from(&folder),
             tools: self.tools.with_paths_from(&folder),
-            mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
+            mcp: servers.map(|(name, server)| (name, server.with_paths_from(&folder))).collect(),
             gateway: self.gateway.with_paths_from(&folder),
             origin,
             ..self

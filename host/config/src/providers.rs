@@ -80,12 +80,12 @@ fn check_anthropic_only(
     name: &str,
     settings: &ProviderSettings,
 ) -> Result<(), ConfigError> {
-    let told = [
+    let options = [
         ("one_hour_cache", settings.one_hour_cache),
         ("context_editing", settings.context_editing),
     ];
-    let told = told.into_iter().find(|(_, is_told)| *is_told);
-    match told.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
+    let used = options.into_iter().find(|(_, is_set)| *is_set);
+    match used.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
         None => Ok(()),
         Some((setting, _)) => {
             let key = spans::join_path(&["providers", name, setting]);
@@ -137,7 +137,7 @@ fn check_summariser(config: &Config) -> Result<(), ConfigError> {
         ),
         (Some(_), None) if summariser.api_key_env.is_some() => fail(
             &["summariser.api_key_env"],
-            "the key belongs into the table of the provider",
+            "the key belongs in the table of the provider",
             "move api_key_env there",
         ),
         (Some(name), None) if config.provider(name).is_none() => {

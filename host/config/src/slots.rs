@@ -15,25 +15,25 @@ pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
     if let Err(error) = validate_chain(&names) {
         return Err(chain_error(origin, offending_item(&row, &error), &error));
     }
-    for (place, name) in origin.places.iter().filter_map(slot_text) {
+    for (span, name) in origin.spans.iter().filter_map(slot_text) {
         if let Err(error) = parse_chain(name) {
-            return Err(chain_error(origin, Some(place), &error));
+            return Err(chain_error(origin, Some(span), &error));
         }
     }
     let shadows = texts_in(origin, "shadow");
-    if let Some((place, _)) = shadows.get(MAX_SHADOWS) {
+    if let Some((span, _)) = shadows.get(MAX_SHADOWS) {
         let message = format!("at most {MAX_SHADOWS} shadow engines are allowed");
-        return Err(mistake(
+        return Err(diagnostic(
             origin,
-            Some(place),
+            Some(span),
             &message,
             "each one processes every request again",
         ));
     }
-    for (at, (place, name)) in shadows.iter().enumerate() {
+    for (at, (span, name)) in shadows.iter().enumerate() {
         if shadows.iter().take(at).any(|(_, earlier)| earlier == name) {
             let message = format!("shadow {name:?} is listed twice");
-            return Err(mistake(origin, Some(place), &message, "list it once"));
+            return Err(diagnostic(origin, Some(span), &message, "list it once"));
         }
         let row = if name.is_empty() {
             Err("a shadow name is blank".to_owned())
@@ -42,18 +42,18 @@ pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
         };
         if let Err(message) = row {
             let help = "write a chain as `mask+legacy`";
-            return Err(mistake(origin, Some(place), &message, help));
+            return Err(diagnostic(origin, Some(span), &message, help));
         }
     }
     Ok(())
 }
 
 /// The slot's value, if it is text.
-fn slot_text(place: &KeySpan) -> Option<(&KeySpan, &str)> {
-    match (place.path.as_slice(), &place.value) {
+fn slot_text(span: &KeySpan) -> Option<(&KeySpan, &str)> {
+    match (span.path.as_slice(), &span.value) {
         ([plugins, slots, slot], TomlValueKind::Text(text)) => {
             let is_here = plugins == "plugins" && slots == "slots" && slot == "context_engine";
-            is_here.then_some((place, text.trim()))
+            is_here.then_some((span, text.trim()))
         }
         _ => None,
     }
@@ -61,14 +61,14 @@ fn slot_text(place: &KeySpan) -> Option<(&KeySpan, &str)> {
 
 /// The texts of a list in `[plugins.slots]`, with their positions.
 fn texts_in<'o>(origin: &'o ConfigSource, list: &str) -> Vec<(&'o KeySpan, &'o str)> {
-    let text = |place: &'o KeySpan| match (place.path.as_slice(), &place.value) {
+    let text = |span: &'o KeySpan| match (span.path.as_slice(), &span.value) {
         ([plugins, slots, slot, _], TomlValueKind::Text(text)) => {
             let is_here = plugins == "plugins" && slots == "slots" && slot == list;
-            is_here.then_some((place, text.trim()))
+            is_here.then_some((span, text.trim()))
         }
         _ => None,
     };
-    origin.places.iter().filter_map(text).collect()
+    origin.spans.iter().filter_map(text).collect()
 }
 
 /// The item that breaks the rule.
@@ -78,31 +78,31 @@ fn offending_item<'o>(row: &[(&'o KeySpan, &str)], error: &ChainSpecError) -> Op
         ChainSpecError::EmptyName => None,
         ChainSpecError::Duplicate { id } => row.iter().rposition(|(_, name)| name == id),
     };
-    at.and_then(|at| row.get(at)).map(|(place, _)| *place)
+    at.and_then(|at| row.get(at)).map(|(span, _)| *span)
 }
 
 fn chain_error(
     origin: &ConfigSource,
-    place: Option<&KeySpan>,
+    span: Option<&KeySpan>,
     error: &ChainSpecError,
 ) -> ConfigError {
     let help = "list the engines in the order in which they process a request";
-    mistake(origin, place, &format!("a chain {error}"), help)
+    diagnostic(origin, span, &format!("a chain {error}"), help)
 }
 
-fn mistake(
+fn diagnostic(
     origin: &ConfigSource,
-    place: Option<&KeySpan>,
+    span: Option<&KeySpan>,
     message: &str,
     help: &str,
 ) -> ConfigError {
-    let list = place.map(|place| place.path.get(..3).unwrap_or_default());
+    let list = span.map(|span| span.path.get(..3).unwrap_or_default());
     let key = spans::join_path(list.unwrap_or_default());
-    let mistake = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key}: {message}"));
-    let mistake = mistake.with_help(help);
-    Box::new(match place {
-        Some(place) => mistake.with_label(place.value_span.clone(), "here"),
-        None => mistake,
+    let diagnostic = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key}: {message}"));
+    let diagnostic = diagnostic.with_help(help);
+    Box::new(match span {
+        Some(span) => diagnostic.with_label(span.value_span.clone(), "here"),
+        None => diagnostic,
     })
     .into()
 }

@@ -10,7 +10,7 @@ use super::error::{ConfigDiagnostic, ConfigError};
 /// All keys of a file, including tables and list items, in file order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeySpans {
-    places: Vec<KeySpan>,
+    spans: Vec<KeySpan>,
 }
 
 /// A key and its position.
@@ -47,15 +47,15 @@ impl KeySpans {
     pub(super) fn parse(name: &str, text: &str) -> Result<KeySpans, ConfigError> {
         let root = DeTable::parse(text)
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
-        let mut places = Vec::new();
-        read_table(root.get_ref(), &[], &mut places);
-        places.sort_by_key(|place| place.key.start);
-        Ok(KeySpans { places })
+        let mut spans = Vec::new();
+        read_table(root.get_ref(), &[], &mut spans);
+        spans.sort_by_key(|span| span.key.start);
+        Ok(KeySpans { spans })
     }
 
     /// The key at exactly this path.
     pub(super) fn find(&self, path: &[String]) -> Option<&KeySpan> {
-        self.places.iter().find(|place| place.path == path)
+        self.spans.iter().find(|span| span.path == path)
     }
 
     /// The key at this path, or at the nearest enclosing table.
@@ -65,7 +65,7 @@ impl KeySpans {
 
     /// All keys, in file order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &KeySpan> {
-        self.places.iter()
+        self.spans.iter()
     }
 }
 
@@ -102,9 +102,9 @@ pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-fn read_table(table: &DeTable<'_>, above: &[String], places: &mut Vec<KeySpan>) {
+fn read_table(table: &DeTable<'_>, above: &[String], spans: &mut Vec<KeySpan>) {
     for (key, value) in table.iter() {
-        read_value(key.get_ref(), key.span(), value, above, places);
+        read_value(key.get_ref(), key.span(), value, above, spans);
     }
 }
 
@@ -113,24 +113,19 @@ fn read_value(
     key: Range<usize>,
     value: &Spanned<DeValue<'_>>,
     above: &[String],
-    places: &mut Vec<KeySpan>,
+    spans: &mut Vec<KeySpan>,
 ) {
     let path: Vec<String> = above.iter().cloned().chain([name.to_owned()]).collect();
     match value.get_ref() {
-        DeValue::Table(table) => read_table(table, &path, places),
+        DeValue::Table(table) => read_table(table, &path, spans),
         DeValue::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                read_value(&index.to_string(), item.span(), item, &path, places);
+                read_value(&index.to_string(), item.span(), item, &path, spans);
             }
         }
         _ => {}
     }
-    places.push(KeySpan {
-        path,
-        key,
-        value: value_kind(value.get_ref()),
-        value_span: value.span(),
-    });
+    spans.push(KeySpan { path, key, value: value_kind(value.get_ref()), value_span: value.span() });
 }
 
 fn value_kind(value: &DeValue<'_>) -> TomlValueKind {

@@ -18,7 +18,7 @@ ctxhost_engine_api::settings! {
         pub warm_ms: u64 = 60_000, Whole(0), "ms";
         /// Valid plans that a new engine must make; if it fails before, the replaced engine answers the
         /// call and is active again. 0 disables the trial.
-        pub proving_requests: u32 = 3, Whole(0), "requests";
+        pub trial_requests: u32 = 3, Whole(0), "requests";
         /// Number of libraries loaded by one process above which a restart is advised: none is ever
         /// unloaded.
         pub generations_hint: u64 = 64, Whole(1), "libraries";

@@ -15,7 +15,7 @@ use super::Config;
 
 /// Context windows by model name prefix, in provider tokens; the first match counts. From the
 /// providers' model pages, November 2026. Windows that are not standard (a tier, a self-hosted
-/// server) belong into `[models]`. If prompt and answer have separate windows, as in GPT-5 (272,000
+/// server) belong in `[models]`. If prompt and answer have separate windows, as in GPT-5 (272,000
 /// of 400,000), this is the one of the prompt.
 const TABLE: [(&str, u64); 32] = [
     ("claude-fable-5", LONG_TOKENS),
@@ -164,7 +164,8 @@ impl Config {
         [Some(name), plain].into_iter().flatten().find_map(|name| {
             let own = self.models.get(&format!("{provider}/{name}"));
             let own = own.or_else(|| self.models.get(name)).map(|model| model.window_tokens);
-            let has_name = |key: &str| key.strip_suffix(name).is_some_and(|it| it.ends_with('/'));
+            let has_name =
+                |key: &str| key.strip_suffix(name).is_some_and(|provider| provider.ends_with('/'));
             let of_any = self.models.iter().filter(|(key, _)| !name.is_empty() && has_name(key));
             own.or_else(|| of_any.map(|(_, model)| model.window_tokens).min())
         })
@@ -192,7 +193,7 @@ pub fn table_window(name: &str) -> Option<u64> {
 fn has_separate_output(name: &str) -> bool {
     let name = bare_model_name(name);
     SEPARATE_OUTPUT.iter().any(|(begin, exception)| {
-        name.starts_with(begin) && exception.is_none_or(|it| !name.starts_with(it))
+        name.starts_with(begin) && exception.is_none_or(|other| !name.starts_with(other))
     })
 }
 
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_name_that_fits_stands_first() {
+    fn longer_prefixes_come_first() {
         for (at, (name, _)) in TABLE.iter().enumerate() {
             let hidden = TABLE.iter().take(at).find(|(before, _)| name.starts_with(before));
             assert_eq!(hidden, None, "{name}");
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_some_models_take_no_room_in_the_window() {
+    fn some_models_have_a_separate_output_window() {
         let apart =
             |name| Config::default().window("p", name, WindowHints::default()).is_prompt_only;
         assert!(apart("gpt-5.1-codex") && apart("models/gemini-2.5-pro"));

@@ -126,9 +126,9 @@ impl Failover {
         now_ms: u64,
     ) {
         let rest_ms = match course {
-            ReasonClass::Throttled => self.settings.throttled_rest_ms,
-            ReasonClass::Unavailable => self.settings.troubled_rest_ms,
-            ReasonClass::Refused => self.settings.refused_rest_ms,
+            ReasonClass::Throttled => self.settings.rate_limit_cooldown_ms,
+            ReasonClass::Unavailable => self.settings.error_cooldown_ms,
+            ReasonClass::Refused => self.settings.refused_cooldown_ms,
             ReasonClass::Halt | ReasonClass::RetrySame | ReasonClass::SkipOnce => return,
         };
         let until_ms = now_ms.saturating_add(rest_ms.max(error.retry_after_ms.unwrap_or(0)));

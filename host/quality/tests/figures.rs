@@ -51,7 +51,7 @@ async fn recall_keeps_more_evidence_than_any_baseline() {
 }
 
 #[tokio::test]
-async fn rules_outlive_compactions_and_replaced_ones_do_not() {
+async fn active_rules_survive_compactions() {
     let config = Config::default();
     let subject = BenchSubject::parse("recall", &config).unwrap();
     let options = RuleOptions { sessions: 6, seed: 77, ..RuleOptions::default() };

@@ -266,7 +266,7 @@ async fn an_engine_whose_first_plan_the_law_refuses_is_rolled_back_too() {
 
 #[tokio::test]
 async fn an_engine_that_has_proved_itself_fails_for_itself() {
-    let settings = "swap.proving_requests = 0\n";
+    let settings = "swap.trial_requests = 0\n";
     let mut talk = Talk::begin(settings, Ledger::spec("before", "")).await;
     talk.runtime.replace_engine(&Ledger::spec("after", "panic")).await.unwrap();
     assert_eq!(talk.say().await, "legacy", "the bundled engine stands in, as always");

@@ -142,7 +142,7 @@ pub struct CompactionRow {
     /// The size after as a share of the budget in force.
     #[serde(default)]
     pub room_used_percent: f64,
-    /// Whether that is below the floor (`law.room_floor_share`, `law.room_floor_tokens`) although the
+    /// Whether that is below the floor (`invariants.room_floor_share`, `invariants.room_floor_tokens`) although the
     /// session had more to give: a defect of the engine.
     #[serde(default)]
     pub is_below_floor: bool,

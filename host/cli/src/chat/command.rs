@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_begins_a_command_and_nothing_else_does() {
+    fn only_lines_with_a_slash_are_commands() {
         let check = |line: &str, expected| assert_eq!(ChatCommand::parse(line), expected, "{line}");
         check("hello", None);
         check("what is /etc?", None);

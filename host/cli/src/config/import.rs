@@ -36,7 +36,7 @@ impl ImportArgs {
 }
 
 fn open(path: &Path) -> Result<import::SettingsImport, CliError> {
-    let agent = SourceAgent::of(path).ok_or_else(|| {
+    let agent = SourceAgent::detect(path).ok_or_else(|| {
         CliError::user(format!("{} has neither a JSON nor a YAML extension", path.display()))
             .hint("pass openclaw.json of OpenClaw, or config.yaml of Hermes Agent")
     })?;

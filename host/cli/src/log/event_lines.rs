@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_whatever_stands_in_it() {
+    fn an_event_is_always_one_line() {
         let check = |event: &str, expected: &str| {
             let mut lines = EventLineWriter(Vec::new());
             lines.write_all(event.as_bytes()).unwrap();

@@ -165,7 +165,7 @@ mod tests {
         WindowBudget { window_tokens: 100_000, reserve_tokens: 20_000, budget_tokens: 66_000 };
 
     #[test]
-    fn the_grid_has_a_hundred_cells_and_the_figures_are_the_window() {
+    fn the_grid_has_a_hundred_cells() {
         insta::assert_snapshot!(render(&filling(), WINDOW, TextStyle::default()));
     }
 
@@ -177,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_says_so() {
+    fn an_exceeded_budget_is_reported() {
         let window = WindowBudget { budget_tokens: 30_000, ..WINDOW };
         let text = render(&filling(), window, TextStyle::default());
-        assert!(text.contains("it no longer fits"), "{text}");
+        assert!(text.contains("over the budget: "), "{text}");
     }
 }

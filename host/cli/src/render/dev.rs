@@ -162,7 +162,7 @@ mod tests {
     use crate::render::sample;
 
     #[test]
-    fn figures_stand_beside_those_of_others() {
+    fn metrics_are_compared_with_other_runs() {
         let report = sample::compared();
         let [run, legacy] = [&report.runs[0], &report.runs[1]];
         let comparison = RunComparison {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_said() {
+    fn problems_are_reported() {
         let report = sample::troubled();
         let lines = problem_lines(&report.runs[0], Path::new("target/my engine.so"));
         assert!(lines.iter().any(|line| line.starts_with("another engine shaped")), "{lines:?}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_have_a_sign_where_there_is_one() {
+    fn differences_are_signed() {
         assert_eq!(MetricUnit::Percent.difference(-3.94), "-3.9");
         assert_eq!(MetricUnit::Percent.difference(-0.04), "0.0");
         assert_eq!(MetricUnit::Number.difference(12_345.0), "+12,345");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_steers_a_terminal() {
+    fn no_text_controls_a_terminal() {
         assert_eq!(one_line("a\u{1b}[2Jb\nc\u{202e}d\u{7}"), "a\u{fffd}[2Jb c\u{fffd}d\u{fffd}");
     }
 }

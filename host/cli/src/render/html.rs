@@ -78,7 +78,7 @@ fn verdict(page: &mut HtmlWriter, runs: &[EngineRun]) {
             .raw(".</p>\n"),
         _ => page
             .raw("<p class=\"verdict bad\" role=\"alert\"><strong>")
-            .text(format_count(violations, "violation"))
+            .text(format_count(violations, "invariant violation"))
             .raw("</strong> in ")
             .text(requests)
             .raw(". This is a defect of ctxhost; please report it.</p>\n"),

@@ -235,7 +235,7 @@ fn verdict(runs: &[EngineRun], style: TextStyle) -> String {
             Tone::Bad,
             format!(
                 "{} in {}; this is a defect of ctxhost, please report it",
-                format_count(violations, "violation"),
+                format_count(violations, "invariant violation"),
                 format_count(requests, "request"),
             ),
         ),

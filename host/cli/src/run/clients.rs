@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_of_the_person_does_not_stand_between() {
+    fn the_gateway_is_reached_without_the_users_proxy() {
         let client = configured(&["x"], &[("NO_PROXY", "intern.example"), ("no_proxy", "")]);
         assert_eq!(variable(&client, "NO_PROXY"), Some("intern.example,127.0.0.1,localhost,::1"));
         assert_eq!(variable(&client, "no_proxy"), Some("127.0.0.1,localhost,::1"));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn opencode_keeps_what_its_variable_says() {
+    fn opencode_keeps_its_existing_config() {
         let before =
             r#"{"model": "openai/x", "provider": {"openai": {"options": {"apiKey": "k"}}}}"#;
         let client = configured(&["opencode"], &[("OPENCODE_CONFIG_CONTENT", before)]);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_file_is_named_with_the_place_in_it() {
+    fn clients_with_a_config_file_get_a_note() {
         let client = configured(&["openclaw"], &[]);
         assert!(
             client
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_environment_are_asked_in_our_place() {
+    fn addresses_in_the_environment_become_upstreams() {
         let env = |name: &str| match name {
             "OPENAI_API_BASE" => Some("http://ollama:11434/v1".to_owned()),
             "ANTHROPIC_BASE_URL" => Some(" ".to_owned()),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn copilot_asks_its_own_provider_through_the_gateway() {
+    fn copilot_reaches_its_own_provider_through_the_gateway() {
         let check = |kind: Option<&str>, expected_address: Option<&str>, named: ClientUpstreams| {
             let address = ("COPILOT_PROVIDER_BASE_URL", "http://ollama:11434");
             let kind = kind.map(|kind| ("COPILOT_PROVIDER_TYPE", kind));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_the_persons_own_or_nobodys() {
+    fn a_token_is_the_users_own_or_random() {
         let of = |own: Option<&str>| {
             gateway_token(own.map(SecretString::from).as_ref()).unwrap().expose_secret().to_owned()
         };

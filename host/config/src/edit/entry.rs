@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::{read, replace, restore_text};
+use super::{read, replace, restore_text, set_value};
 use crate::error::{ConfigDiagnostic, ConfigError};
 
 /// A change of an entry.
@@ -99,18 +99,4 @@ fn entries(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
 fn is_commented(item: &Item) -> bool {
     let prefix = item.as_table().and_then(|table| table.decor().prefix()?.as_str());
     prefix.is_some_and(|prefix| prefix.contains('#'))
-}
-
-/// Sets the value and keeps the comments and spaces around the old one.
-fn set_value(table: &mut dyn TableLike, key: &str, text: &str) {
-    let mut value = Value::from(text);
-    match table.get_mut(key) {
-        Some(item) => {
-            if let Some(old) = item.as_value() {
-                *value.decor_mut() = old.decor().clone();
-            }
-            *item = Item::Value(value);
-        }
-        None => drop(table.insert(key, Item::Value(value))),
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::value_shape::MappedValue::Text;
 use super::value_shape::ValueShape;
-use super::{ImportedSetting, KeyMapping, MappingRow, MappingTable, SettingsImport};
+use super::{ImportedSetting, MappingRow, MappingTable, SettingsImport, none, to};
 
 /// The slot, and the engine that matches Hermes' default.
 const SLOT: [&str; 3] = ["plugins", "slots", "context_engine"];
@@ -10,14 +10,6 @@ const ENGINE: &str = "head-tail";
 
 pub(super) const TABLE: MappingTable =
     MappingTable { rows: ROWS, scopes: &["compression", "context", "auxiliary.compression"] };
-
-const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::To(path, shape) }
-}
-
-const fn none(key: &'static str, reason: &'static str) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::None(reason) }
-}
 
 const MODEL: &str =
     "set [summariser] with base_url, model and api_key_env; keys are never imported";

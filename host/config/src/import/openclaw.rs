@@ -2,7 +2,7 @@
 
 use super::value_shape::MappedValue::{Flag, Text};
 use super::value_shape::ValueShape;
-use super::{KeyMapping, MappingRow, MappingTable};
+use super::{MappingRow, MappingTable, none, to};
 
 pub(super) const TABLE: MappingTable = MappingTable {
     rows: ROWS,
@@ -13,14 +13,6 @@ pub(super) const TABLE: MappingTable = MappingTable {
         "plugins.slots",
     ],
 };
-
-const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::To(path, shape) }
-}
-
-const fn none(key: &'static str, reason: &'static str) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::None(reason) }
-}
 
 const ANY: ValueShape = ValueShape::Whole(0, u64::MAX);
 const SOME: ValueShape = ValueShape::Whole(1, u64::MAX);

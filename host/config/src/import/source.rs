@@ -34,12 +34,12 @@ pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
     }
     let document: Value = json5::from_str(text).map_err(|error| {
         let reason = error.code().map_or_else(|| error.to_string(), |code| code.to_string());
-        let mistake =
+        let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid JSON: {reason}"));
         Box::new(match error.position() {
-            Some(place) => with_position(mistake, text, place.line, place.column),
+            Some(place) => with_position(diagnostic, text, place.line, place.column),
             // An unexpected end of file has no position; use the end.
-            None => mistake.with_label(text.len()..text.len(), "here"),
+            None => diagnostic.with_label(text.len()..text.len(), "here"),
         })
     })?;
     table(name, text, document)
@@ -63,9 +63,9 @@ fn too_deep(text: &str) -> Option<usize> {
 pub(super) fn yaml(name: &str, text: &str) -> Result<Value, ConfigError> {
     let documents = Yaml::load_from_str(text).map_err(|error| {
         let message = format!("{name} is not valid YAML: {}", error.info());
-        let mistake = ConfigDiagnostic::new(name, text, message);
+        let diagnostic = ConfigDiagnostic::new(name, text, message);
         let place = error.marker();
-        Box::new(with_position(mistake, text, place.line().saturating_sub(1), place.col()))
+        Box::new(with_position(diagnostic, text, place.line().saturating_sub(1), place.col()))
     })?;
     table(name, text, documents.first().map_or(Value::Null, yaml_to_json))
 }
@@ -79,7 +79,7 @@ pub(super) fn leaves(document: &Value) -> Vec<SettingLeaf> {
 
 /// Adds the position of a line and a column, both from 0 and in characters.
 fn with_position(
-    mistake: ConfigDiagnostic,
+    error: ConfigDiagnostic,
     text: &str,
     line: usize,
     column: usize,
@@ -90,7 +90,7 @@ fn with_position(
     let inside = rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
     let start = (before + inside).min(text.len());
     let width = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-    mistake
+    error
         .with_label(start..start + width, "here")
         .with_help("correct the file; nothing was imported")
 }

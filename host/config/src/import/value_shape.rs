@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_every_way_they_are_written() {
+    fn all_notations_of_durations() {
         for (text, expected_ms) in [
             (json!("5m"), Some(300_000)),
             (json!("1h30m"), Some(5_400_000)),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_what_would() {
+    fn invalid_values_name_the_expected_ones() {
         for (shape, theirs, words) in [
             (ValueShape::Flag, json!("yes"), "only true and false"),
             (ValueShape::Whole(1, u64::MAX), json!(0), "at least 1"),

@@ -224,7 +224,7 @@ fn with_reasons(example: &str) -> String {
 }
 
 #[test]
-fn the_example_tells_the_reason_of_every_setting() {
+fn the_example_explains_every_setting() {
     hold("examples/ctxhost.toml", &with_reasons(&text_of("examples/ctxhost.toml")));
 }
 

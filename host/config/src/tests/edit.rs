@@ -31,7 +31,7 @@ fn comments_and_spacing_stay() {
 }
 
 #[test]
-fn missing_tables_are_made() {
+fn missing_tables_are_created() {
     check("", None, "[plugins.slots]\ncontext_engine = \"mask\"\n");
     check(
         "[plugins]\nenabled = true # yes\n",
@@ -55,7 +55,7 @@ fn other_spellings_of_the_table_stay() {
 }
 
 #[test]
-fn a_missing_file_is_made_and_taken_away_again() {
+fn a_missing_file_is_created_and_removed_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
     let edit = set_slot(&path, "mask").unwrap();
@@ -66,12 +66,12 @@ fn a_missing_file_is_made_and_taken_away_again() {
 }
 
 #[test]
-fn a_broken_file_is_left_alone() {
+fn a_broken_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
     for broken in ["[plugins\n", "plugins = 3\n", "[plugins]\nslots = 3\n"] {
         fs::write(&path, broken).unwrap();
-        assert!(matches!(set_slot(&path, "mask"), Err(ConfigError::Mistake(_))), "{broken}");
+        assert!(matches!(set_slot(&path, "mask"), Err(ConfigError::Invalid(_))), "{broken}");
         assert_eq!(fs::read_to_string(&path).unwrap(), broken);
     }
 }

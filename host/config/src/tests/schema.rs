@@ -95,7 +95,7 @@ fn the_examples_fit_the_schema() {
 }
 
 #[test]
-fn what_the_reader_refuses_the_schema_refuses() {
+fn the_schema_rejects_what_the_config_rejects() {
     for (text, key) in [
         ("[budget]\nreserve_token = 9000\n", ".budget.reserve_token is unknown"),
         ("[plugin]\n", ".plugin is unknown"),

@@ -29,7 +29,7 @@ fn keys_of_servers_are_never_explained() {
 }
 
 #[test]
-fn mistakes_about_tools_are_shown_at_their_place() {
+fn errors_in_tools_are_shown_at_their_line() {
     for (text, words) in [
         ("[tools]\ndeny = [\"[a\"]", "`[a` is no pattern of names"),
         ("[tools]\nconfine = 1", "tools.confine must be true or false"),

@@ -86,7 +86,8 @@ impl Proxy {
         let view = LiveSession::new(fork).view();
         let plan = Plan::keep_all(view.len());
         // No budget: the upstream counts the conversation, it does not answer it.
-        let enforced = invariants::enforce(&view, plan, u64::MAX / 4, &self.config.law).ok()?;
+        let enforced =
+            invariants::enforce(&view, plan, u64::MAX / 4, &self.config.invariants).ok()?;
         let report = ShapingReport {
             engine: self.runtime.engine(),
             tokens: Some(enforced.tokens),

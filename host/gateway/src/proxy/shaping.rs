@@ -88,7 +88,8 @@ impl Proxy {
         let context = self.render_context(&ingested.conversation, session, parsed.inbound);
         // A snapshot, because rendering takes long and other requests match against the state meanwhile.
         let known_items = ingested.conversation.known_items();
-        let enforced = keep_last_answer(enforced, view, prompt.budget_tokens, &self.config.law);
+        let enforced =
+            keep_last_answer(enforced, view, prompt.budget_tokens, &self.config.invariants);
         let body = render_request_body(parsed, &known_items, &enforced, view, &context);
         let report = ShapingReport { tokens: Some(enforced.tokens), ..report };
         Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens: enforced.tokens })

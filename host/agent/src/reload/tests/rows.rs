@@ -65,7 +65,7 @@ async fn a_whole_row_serves_again_where_what_followed_it_fails() {
 
 #[tokio::test]
 async fn a_row_that_has_proved_itself_loses_one_stage_and_no_more() {
-    let settings = "swap.proving_requests = 1\n";
+    let settings = "swap.trial_requests = 1\n";
     let mut talk = Talk::begin(settings, Ledger::spec("proved-0", "")).await;
     let row = [Ledger::spec("proved-1", ""), puppet::<1>("proved", "breaks in compact")];
     talk.runtime.replace_engine(&row).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_turn_that_outlives_the_time_of_its_row_goes_on_with_what_serves_now()
 
 #[tokio::test]
 async fn a_call_under_way_in_a_row_that_is_let_go_is_answered_by_the_bundled_engine() {
-    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\nswap.proving_requests = 0\n";
+    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\nswap.trial_requests = 0\n";
     let talk = Talk::begin(settings, Ledger::spec("cut-0", "")).await;
     let row = [Ledger::spec("cut-1", ""), puppet::<0>("cut", "hangs in assemble")];
     talk.runtime.replace_engine(&row).await.unwrap();

@@ -32,7 +32,7 @@ impl RuntimeBuilder {
         let path = || state_folder().join(log::FILE_NAME);
         let path = self.shadow_log.clone().unwrap_or_else(path);
         let ledger = ShadowLog::new(path, log_bytes).for_config(&self.config);
-        let law = &self.config.law;
+        let law = &self.config.invariants;
         let shadows = ShadowEngines::open(&rows?, &options.legacy, &surroundings, law, ledger);
         Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))
     }

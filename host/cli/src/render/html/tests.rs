@@ -5,7 +5,7 @@ use super::*;
 
 /// Writes the page to look at it: `CTXHOST_PAGE=out.html cargo test`.
 #[test]
-fn a_page_can_be_written_and_looked_at() {
+fn write_a_page_to_look_at() {
     let Some(path) = std::env::var_os("CTXHOST_PAGE") else { return };
     std::fs::write(&path, page(&sample::compared())).unwrap();
     let mut one = sample::troubled();
@@ -58,7 +58,7 @@ fn no_text_of_a_session_becomes_markup() {
 }
 
 #[test]
-fn a_page_asks_nobody_for_anything() {
+fn a_page_loads_nothing() {
     let html = page(&sample::compared());
     for address in ["http:", "https:", "src=", "href=", "url(", "@import"] {
         assert!(!html.contains(address), "{address}");

@@ -9,7 +9,7 @@ fn one_run_shows_every_turn() {
 }
 
 #[test]
-fn several_runs_stand_side_by_side() {
+fn several_runs_are_compared() {
     insta::assert_snapshot!(render(&sample::compared(), TextStyle::default()));
 }
 
@@ -41,7 +41,7 @@ fn a_narrow_terminal_puts_long_text_below_its_row() {
 }
 
 #[test]
-fn colour_changes_no_word() {
+fn colour_changes_no_text() {
     let colored = render(&sample::troubled(), TextStyle { color: true, width: None });
     assert!(colored.contains("\u{1b}[1m\u{1b}[31m"), "a violation is red");
     let plain = anstream::adapter::strip_str(&colored).to_string();
