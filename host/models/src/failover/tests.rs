@@ -43,7 +43,7 @@ fn error(reason: FailureReason) -> ProviderError {
         model: "m".to_owned(),
         status: None,
         code: String::new(),
-        message: "it said so".to_owned(),
+        message: "the reason".to_owned(),
         retry_after_ms: None,
         observed_tokens: None,
         limit_tokens: None,
@@ -69,7 +69,7 @@ fn overflow_and_cancellation_never_advance() {
         assert_eq!(
             *failover.start_turn(0).unwrap().model(),
             model("a"),
-            "and the model does not rest"
+            "and the model has no cooldown"
         );
     }
 }
@@ -114,7 +114,11 @@ fn what_may_end_differently_is_tried_once_more_and_then_goes_on() {
             FailoverDecision::Retry,
             "b has its own"
         );
-        assert_eq!(*failover.start_turn(0).unwrap().model(), model("a"), "no rest for bad luck");
+        assert_eq!(
+            *failover.start_turn(0).unwrap().model(),
+            model("a"),
+            "no cooldown for temporary failures"
+        );
     }
 }
 
@@ -133,7 +137,7 @@ fn a_resting_model_is_passed_over_until_its_rest_ends() {
     failover.record_failure(&mut walk, &asked, 100_000);
     assert_eq!(first_at(&failover, 219_999), model("b"));
     failover.record_success(&model("a"));
-    assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the rest");
+    assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the cooldown");
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn the_chain_goes_around_its_end() {
     let mut failover = chain(&["a", "b"]);
     let mut walk = failover.start_turn(0).unwrap();
     failover.record_failure(&mut walk, &error(FailureReason::Overloaded), 0);
-    // Now b begins, and a is free again by the time b fails.
+    // The turn starts with b, and the cooldown of a has ended when b fails.
     let mut walk = failover.start_turn(1).unwrap();
     assert_eq!(*walk.model(), model("b"));
     let next = FailoverDecision::Next { model: model("a"), reason: FailureReason::Timeout };
@@ -172,9 +176,9 @@ fn the_last_error_names_every_model_and_what_to_do() {
     assert_eq!(
         all.to_string(),
         "no answer from any of 3 models:\n  \
-         p/b: the key is not accepted (it said so); check the key and the variable or command that it comes from\n  \
-         p/c: overloaded (it said so); try again later, or add a second provider to the chain\n  \
-         p/a: no credit, passed over for 600 s more; add credit with the provider"
+         p/b: the key is not accepted (the reason); check the key and the variable or command that it comes from\n  \
+         p/c: overloaded (the reason); try again later, or add a second provider to the chain\n  \
+         p/a: no credit, in cooldown for 600 s; add credit with the provider"
     );
 }
 
