@@ -46,7 +46,7 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Path and POST body of a query for a model's window; `None` if the API cannot tell.
+    /// Path and POST body of a query for a model's window; `None` if the API has none.
     fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
         None
     }

@@ -17,7 +17,7 @@ enum FrameSplitter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// They are not UTF-8.
-    #[error("the answer is no text in UTF-8")]
+    #[error("the answer is not valid UTF-8")]
     NotUtf8,
     /// A frame is larger than any model's output.
     #[error(transparent)]

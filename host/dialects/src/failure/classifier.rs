@@ -87,18 +87,14 @@ impl Classification {
     ) -> ProviderError {
         let wait_ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         ProviderError {
-            reason: self.reason,
-            provider: provider.to_owned(),
-            model: model.to_owned(),
             status: refusal.status,
             code: refusal.code,
-            message: refusal.message,
             retry_after_ms: retry_after.map(wait_ms),
             observed_tokens: self.observed_tokens,
             prompt_tokens: self.prompt_tokens,
             limit_tokens: self.limit_tokens,
             is_ceiling: self.is_ceiling,
-            has_started: false,
+            ..ProviderError::new(self.reason, provider, model, refusal.message)
         }
     }
 }

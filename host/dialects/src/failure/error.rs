@@ -60,6 +60,29 @@ pub struct RequestLimit {
 }
 
 impl ProviderError {
+    /// An error without status, code and numbers.
+    pub fn new(
+        reason: FailureReason,
+        provider: &str,
+        model: &str,
+        message: String,
+    ) -> ProviderError {
+        ProviderError {
+            reason,
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            status: None,
+            code: String::new(),
+            message,
+            retry_after_ms: None,
+            observed_tokens: None,
+            prompt_tokens: None,
+            limit_tokens: None,
+            is_ceiling: false,
+            has_started: false,
+        }
+    }
+
     /// Whether the code says overflow. The message alone proves less, since it may quote the
     /// request.
     pub fn has_overflow_code(&self) -> bool {

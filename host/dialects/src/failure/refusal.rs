@@ -123,7 +123,7 @@ fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
 
 fn first_value(text: &str) -> Option<Value> {
     let value = Deserializer::from_str(text).into_iter::<Value>().next()?.ok()?;
-    // A list of numbers in a sentence is no error.
+    // A list of numbers in a sentence is not an error.
     let is_wrapping = match &value {
         Value::Object(object) => !object.is_empty(),
         Value::Array(items) => items.iter().any(|item| item.is_object() || item.is_string()),

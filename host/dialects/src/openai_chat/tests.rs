@@ -120,10 +120,10 @@ fn o_6_tools_are_a_list_with_something_in_it_or_none() {
     let none = body_of(&request, CompatSettings::default());
     assert_eq!((none.get("tools"), none.get("tool_choice")), (None, None));
     let settings = CompatSettings { tools_with_history: Some(true), ..Default::default() };
-    let told = body_of(&request, settings.clone());
-    assert_eq!(told["tools"][0]["function"]["name"], "read");
+    let body = body_of(&request, settings.clone());
+    assert_eq!(body["tools"][0]["function"]["name"], "read");
     assert_eq!(
-        (told["tools"].as_array().unwrap().len(), &told["tool_choice"]),
+        (body["tools"].as_array().unwrap().len(), &body["tool_choice"]),
         (1, &json!("none"))
     );
     let schema = json!({"type": "object", "properties": {}});
@@ -185,7 +185,7 @@ fn o_10_models_that_reason_get_no_max_tokens_and_no_temperature() {
         let body = body_of(&request, settings);
         let limits = ["max_tokens", "max_completion_tokens"].map(|it| (it, body.get(it).is_some()));
         assert_eq!(
-            limits.map(|(it, stands)| stands == (it == field)),
+            limits.map(|(name, is_present)| is_present == (name == field)),
             [true, true],
             "{model}: {body}"
         );

@@ -142,7 +142,7 @@ fn the_numbers_of_a_text_are_found() {
     assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
 }
 
-/// Variants of one wording with other numbers count once, and every row says where it was seen.
+/// Variants of one text with other numbers count once, and every row names its source.
 #[test]
 fn the_corpus_is_wide() {
     let rows = corpus();

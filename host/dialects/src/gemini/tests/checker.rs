@@ -29,8 +29,8 @@ fn turns(contents: &[Value], check: &mut Check<'_>) {
         check("G-1 role", content["role"] == "user" || content["role"] == "model");
         check("G-1 parts", !list(&content["parts"]).is_empty());
         for part in list(&content["parts"]) {
-            let says = part["text"].as_str().is_none_or(|text| !text.trim().is_empty());
-            check("G-1 text", says || part.get("thoughtSignature").is_some());
+            let has_text = part["text"].as_str().is_none_or(|text| !text.trim().is_empty());
+            check("G-1 text", has_text || part.get("thoughtSignature").is_some());
         }
     }
     let first =
