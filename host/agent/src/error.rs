@@ -1,4 +1,4 @@
-//! Why a turn ended without a final answer. The session is valid in every case.
+//! Errors of an agent turn.
 
 use crate::inbox::InboxError;
 use ctxhost_context::ContextError;
@@ -7,61 +7,63 @@ use ctxhost_history::HistoryError;
 use ctxhost_models::failover::FailoverError;
 use ctxhost_session::SessionError;
 
-/// Why a turn ended without a final answer.
+/// Why a turn ended without a final answer. The session file is valid in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
-    /// There is no prompt.
+    /// No prompt could be prepared.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// The session could not be written, so nothing was done.
+    /// The session could not be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The history has nothing of the kind.
+    /// The session's history has no such compaction or record.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The provider refused every request as too large, however small it was made.
+    /// The provider refused every request as too large.
     #[error(
-        "the request does not fit the model after {attempts} compactions: {error}; begin a new session or name a model with a larger window"
+        "the request does not fit the model after {attempts} compactions: {error}; start a new session or configure a model with a larger window"
     )]
     CompactionFailure {
         /// Recoveries that were tried.
         attempts: u32,
-        /// What the provider said last.
+        /// The last refusal.
         error: Box<ProviderError>,
     },
-    /// No model of the list answered.
+    /// No model of the failover chain answered.
     #[error(transparent)]
     Models(#[from] FailoverError),
-    /// The provider refused the request, and no other model would take it.
+    /// The provider refused the request, and failover does not apply.
     #[error(transparent)]
     Provider(Box<ProviderError>),
-    /// The model goes on calling tools.
+    /// The model kept calling tools.
     #[error(
-        "the turn was ended after {rounds} rounds of tools (agent.max_rounds); say \"go on\" to let it continue"
+        "the turn was stopped after {rounds} rounds of tool calls (agent.max_rounds); send \"continue\" to resume"
     )]
     TooManyRounds {
-        /// How many there were.
+        /// The limit.
         rounds: u32,
     },
-    /// The words could not be kept, so nothing was done.
+    /// The message could not be queued; nothing was sent.
     #[error(transparent)]
     Inbox(#[from] InboxError),
-    /// There is no session of this id.
+    /// No session with this id is open.
     #[error("no session {id:?} is open; open or create it first")]
     NoSession {
         /// The id.
         id: String,
     },
-    /// Another machine has taken the words over and answers them.
-    #[error("the words were taken over by another machine; its answer stands in the session")]
+    /// Another machine took the queued message over.
+    #[error("another machine took over the message; its answer is in the session")]
     AnsweredElsewhere,
-    /// The runtime was built without a store.
-    #[error("this runtime has no store; build it with one, or open a session by its file")]
+    /// The runtime was built without a session store.
+    #[error(
+        "this runtime has no session store; set one with RuntimeBuilder::store, or open the session by its file"
+    )]
     NoStore,
-    /// Nothing to ask.
+    /// No model is configured.
     #[error("no model is configured; write model = \"provider/id\" under [agent] in ctxhost.toml")]
     NoModel,
-    /// The engine could not be asked.
+    /// An engine call failed.
     #[error(transparent)]
     Slot(#[from] ctxhost_engine::SlotError),
 }

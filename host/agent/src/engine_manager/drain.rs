@@ -1,4 +1,4 @@
-//! An engine goes: its turns end or are cut off, it is disposed of, its services are taken away.
+//! Waits for the last user of a replaced engine and disposes of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,26 @@ use tokio::time::{Instant, sleep};
 
 use ctxhost_engine::ActiveEngine;
 
-/// How often the leases of a slot that goes are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Lets a slot go once this is its last lease, or at the limit: what is under way then is cut off and
-/// answered by the bundled engine, and the turn goes on with the engine that serves now.
-pub(super) async fn drain(slot: Arc<ActiveEngine>, limit: Duration) {
-    let id = slot.configured_id();
+/// Disposes of an engine once this is its last reference. At the limit its pending calls are cancelled and answered by
+/// the bundled engine; those turns continue with the current engine.
+pub(super) async fn drain(engine: Arc<ActiveEngine>, limit: Duration) {
+    let id = engine.configured_id();
     let deadline = Instant::now() + limit;
-    while Arc::strong_count(&slot) > 1 {
+    // Turns hold the engine in plain `Arc`s, which cannot be awaited, so the count is polled.
+    while Arc::strong_count(&engine) > 1 {
         if Instant::now() >= deadline {
-            tracing::warn!(engine = id, ?limit, "its turns did not end in time and are cut off");
-            slot.retire().await;
+            tracing::warn!(
+                engine = id,
+                ?limit,
+                "a replaced engine is still in use (swap.drain_ms); its calls are cancelled"
+            );
+            engine.retire().await;
             return;
         }
         sleep(POLL_INTERVAL).await;
     }
-    slot.dispose().await;
+    engine.dispose().await;
     tracing::debug!(engine = id, "engine disposed");
 }

@@ -1,34 +1,25 @@
-//! A sub-agent at work: to its last word, to its time, or until somebody ends it.
+//! The sub-agents that run in this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use ctxhost_engine_api::{SessionRef, SubagentEnd, SubagentEndedRequest};
+use ctxhost_engine_api::SubagentEnd;
 use tokio::sync::oneshot;
 
-use super::SubagentError;
-use crate::event::EventKind;
-use crate::runtime::{RuntimeState, SessionId};
-use crate::turn::TurnReply;
-use ctxhost_dialects::ChatBlock;
-use ctxhost_engine::ActiveEngine;
-
-/// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
-/// same.
+/// Sub-agents of this process that run, or whose end is not recorded yet. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunningSubagents {
-    children: Arc<Mutex<HashMap<String, RunState>>>,
+    runs: Arc<Mutex<HashMap<String, RunState>>>,
 }
 
 #[derive(Debug)]
 enum RunState {
-    /// What ends it, until somebody has used it.
+    /// With the channel that stops it, until it is used.
     Running(Option<oneshot::Sender<SubagentEnd>>),
     Ended(SubagentEnd),
 }
 
-/// What this process knows of a child.
+/// What this process knows of a sub-agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SubagentStatus {
     Running,
@@ -37,18 +28,18 @@ pub(super) enum SubagentStatus {
 }
 
 impl RunningSubagents {
-    /// A child begins to work. It counts as dropped when the guard goes before its end.
-    fn start(&self, child: &str) -> (RunGuard, oneshot::Receiver<SubagentEnd>) {
+    /// Registers a run. It becomes unknown if the guard is dropped before its end.
+    pub(super) fn start(&self, child: &str) -> (RunGuard, oneshot::Receiver<SubagentEnd>) {
         let (stop, stopped) = oneshot::channel();
-        self.children().insert(child.to_owned(), RunState::Running(Some(stop)));
+        self.runs().insert(child.to_owned(), RunState::Running(Some(stop)));
         (RunGuard { running: self.clone(), child: child.to_owned() }, stopped)
     }
 
-    /// Ends a child; whether it was at work.
+    /// Stops a run; returns whether it was running.
     pub(super) fn stop(&self, child: &str, end: SubagentEnd) -> bool {
-        match self.children().get_mut(child) {
+        match self.runs().get_mut(child) {
             Some(RunState::Running(stop)) => {
-                // A receiver that is gone has just ended by itself.
+                // Sending fails if the run has just ended by itself.
                 let _ = stop.take().map(|stop| stop.send(end));
                 true
             }
@@ -56,135 +47,48 @@ impl RunningSubagents {
         }
     }
 
-    /// What is known of a child.
     pub(super) fn status(&self, child: &str) -> SubagentStatus {
-        match self.children().get(child) {
+        match self.runs().get(child) {
             Some(RunState::Running(_)) => SubagentStatus::Running,
             Some(RunState::Ended(end)) => SubagentStatus::Ended(*end),
             None => SubagentStatus::Unknown,
         }
     }
 
-    /// Whether a child has ended and is not recorded yet.
+    /// Whether a run has ended and its end is not recorded yet.
     pub(super) fn has_ended(&self, child: &str) -> bool {
         matches!(self.status(child), SubagentStatus::Ended(_))
     }
 
-    /// The end is recorded.
+    /// Removes a run whose end is recorded.
     pub(super) fn forget(&self, child: &str) {
-        self.children().remove(child);
+        self.runs().remove(child);
     }
 
-    fn children(&self) -> MutexGuard<'_, HashMap<String, RunState>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    fn runs(&self) -> MutexGuard<'_, HashMap<String, RunState>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A child that works.
+/// Keeps a run registered.
 #[derive(Debug)]
-struct RunGuard {
+pub(super) struct RunGuard {
     running: RunningSubagents,
     child: String,
 }
 
 impl RunGuard {
-    fn ended(&self, end: SubagentEnd) {
-        self.running.children().insert(self.child.clone(), RunState::Ended(end));
+    pub(super) fn end(&self, end: SubagentEnd) {
+        self.running.runs().insert(self.child.clone(), RunState::Ended(end));
     }
 }
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        let mut children = self.running.children();
-        if let Some(RunState::Running(_)) = children.get(&self.child) {
-            children.remove(&self.child);
-        }
-    }
-}
-
-/// A child that was started and has said nothing yet.
-#[derive(Debug)]
-pub(crate) struct SubagentRun {
-    parent: String,
-    child: SessionId,
-    task: String,
-    /// The slot whose engine was asked: it is told of the end as well.
-    engine: Arc<ActiveEngine>,
-    guard: RunGuard,
-    stopped: oneshot::Receiver<SubagentEnd>,
-}
-
-impl SubagentRun {
-    pub(super) fn new(
-        shared: &RuntimeState,
-        slot: &Arc<ActiveEngine>,
-        parent: String,
-        child: SessionId,
-        task: &str,
-    ) -> SubagentRun {
-        let (at_work, stopped) = shared.running_subagents.start(child.as_str());
-        SubagentRun {
-            parent,
-            child,
-            task: task.to_owned(),
-            engine: slot.clone(),
-            guard: at_work,
-            stopped,
-        }
-    }
-
-    /// Its session.
-    pub(super) fn session(&self) -> &SessionId {
-        &self.child
-    }
-
-    /// Lets it work to its end, of which the engine is told. The session of the child is closed then.
-    pub(super) async fn run(
-        mut self,
-        shared: &Arc<RuntimeState>,
-    ) -> Result<TurnReply, SubagentError> {
-        let outcome = self.work(shared).await;
-        let end = outcome
-            .as_ref()
-            .map_or_else(SubagentError::to_subagent_end, |_| SubagentEnd::Completed);
-        shared.notify_subagent_ended(&self.engine, self.child.as_str(), end).await;
-        shared.close(self.child.as_str());
-        self.guard.ended(end);
-        let failure = outcome.as_ref().err().map(ToString::to_string);
-        let child = self.child.to_string();
-        shared.emit(&self.parent, EventKind::SubagentEnded { child, end, failure });
-        outcome
-    }
-
-    async fn work(&mut self, shared: &Arc<RuntimeState>) -> Result<TurnReply, SubagentError> {
-        let ttl = Duration::from_millis(shared.settings.subagent_ttl_ms);
-        let task = vec![ChatBlock::text(&self.task)];
-        tokio::select! {
-            biased;
-            end = &mut self.stopped => {
-                Err(SubagentError::Ended { end: end.unwrap_or(SubagentEnd::Released) })
-            }
-            () = tokio::time::sleep(ttl) => Err(SubagentError::Ended { end: SubagentEnd::Swept }),
-            reply = shared.run_turn(&self.child, task) => Ok(reply?),
-        }
-    }
-}
-
-impl RuntimeState {
-    /// Tells the engine that a child ended. That it did is a fact, whatever the engine makes of it.
-    pub(super) async fn notify_subagent_ended(
-        &self,
-        slot: &ActiveEngine,
-        child: &str,
-        end: SubagentEnd,
-    ) {
-        let request = SubagentEndedRequest {
-            child: SessionRef { id: child.to_owned(), ..SessionRef::default() },
-            reason: end,
-            ..SubagentEndedRequest::default()
-        };
-        if let Err(error) = slot.on_subagent_ended(request).await {
-            tracing::warn!(child, %error, "the engine could not be told of the end of a sub-agent");
+        let mut runs = self.running.runs();
+        // An ended run stays until its end is recorded.
+        if let Some(RunState::Running(_)) = runs.get(&self.child) {
+            runs.remove(&self.child);
         }
     }
 }
