@@ -96,9 +96,10 @@ fn result(
     let is_repeated = newest.get(entry.text()).is_some_and(|&seq| seq > entry.seq());
     let line = render_result_line(transcript, entry, is_repeated);
     let before_chars = group_thousands(entry.text().chars().count() as u64);
-    let detail = match is_repeated {
-        true => format!("{before_chars} chars, printed again later"),
-        false => format!("{before_chars} -> {} chars", line.chars().count()),
+    let detail = if is_repeated {
+        format!("{before_chars} chars, printed again later")
+    } else {
+        format!("{before_chars} -> {} chars", line.chars().count())
     };
     Some(EntryReplacement::from_text(line, LAYER, detail))
 }

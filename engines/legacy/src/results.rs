@@ -108,14 +108,13 @@ impl<'a> ToolResults<'a> {
         replaced.extend(replacement.filter(|(seq, replacement)| is_shorter(*seq, replacement)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
-        keep_with_replacements(
-            &mut plan,
-            whole,
-            replaced.iter().map(|(seq, replacement)| (*seq, replacement)),
-        );
-        plan.estimated_tokens = match replaced.is_empty() {
-            true => self.transcript.total_tokens(),
-            false => plan_tokens(&plan, self.transcript),
+        let by_position = replaced.iter().map(|(seq, replacement)| (*seq, replacement));
+        keep_with_replacements(&mut plan, whole, by_position);
+        // The common case of an unchanged transcript needs no walk over its entries.
+        plan.estimated_tokens = if replaced.is_empty() {
+            self.transcript.total_tokens()
+        } else {
+            plan_tokens(&plan, self.transcript)
         };
         plan
     }
