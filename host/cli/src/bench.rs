@@ -25,7 +25,7 @@ pub(super) enum BenchCommand {
     Quality(QualityArgs),
 }
 
-/// Measure how much of the information that is needed later each engine keeps.
+/// Measure how much later needed information each engine keeps.
 ///
 /// A file of labelled questions (JSON lines with `turns`, `query` and `evidence`, plain or zstd)
 /// measures the share of the evidence in the prompt. A recorded session, in any format that replay

@@ -12,9 +12,10 @@ use super::session_arg::shell_quote;
 use ctxhost_history::{BisectResult, BranchCompaction, TextFate, TextLocation, bisect};
 use ctxhost_session::import;
 
-/// Find the compaction that lost a text, and the commands that restore it.
+/// Find the compaction that lost a text.
 ///
-/// Ignores case and white space. Exit code 1 if the session does not contain the text.
+/// Also prints the commands that restore it. Ignores case and white space. Exit code 1 if the
+/// session does not contain the text.
 #[derive(Debug, clap::Args)]
 pub(super) struct BisectArgs {
     /// Session, or a recording of another agent.

@@ -57,7 +57,7 @@ mod tests {
             assert_eq!(count, 1, "{name} is in {count} groups");
         }
         for name in grouped {
-            assert!(command.find_subcommand(name).is_some(), "{name} is no command");
+            assert!(command.find_subcommand(name).is_some(), "{name} is not a command");
         }
     }
 }

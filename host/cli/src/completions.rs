@@ -1,4 +1,4 @@
-//! `ctxhost completions` and `ctxhost man`: what shells and `man` read, made from the commands themselves.
+//! `ctxhost completions` and `ctxhost man`, generated from the command definitions.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::output::Output;
     after_help = "Example: ctxhost completions bash > ~/.local/share/bash-completion/completions/ctxhost"
 )]
 pub(super) struct CompletionsArgs {
-    /// The shell.
+    /// Shell.
     shell: Shell,
 }
 
@@ -34,7 +34,7 @@ impl CompletionsArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: ctxhost man ~/.local/share/man/man1")]
 pub(super) struct ManArgs {
-    /// The folder for the pages; it is created if it is missing.
+    /// Folder for the pages; created if it does not exist.
     folder: PathBuf,
 }
 

@@ -15,8 +15,9 @@ use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_session::import;
 
-/// Show what fills the context window of a session, what could be freed, and when the next
-/// compaction is due.
+/// Show what fills the context window of a session.
+///
+/// Also shows what could be freed, and when the next compaction is due.
 #[derive(Debug, clap::Args)]
 pub(super) struct ContextArgs {
     /// Session file.

@@ -15,10 +15,11 @@ use ctxhost_dev::{
 };
 use ctxhost_engine::short_digest;
 
-/// Build the engine in this folder, replay a session through it and through legacy, and show the
-/// differences; repeat at every change of a source.
+/// Build, replay and compare an engine at every change.
 ///
-/// The replay runs in its own process, so an engine that crashes does not end this command.
+/// Builds the engine in this folder, replays a session through it and through legacy, and shows the
+/// differences; repeats when a source changes. The replay runs in its own process, so an engine
+/// that crashes does not end this command.
 #[derive(Debug, clap::Args)]
 pub(super) struct DevArgs {
     /// Session to replay.

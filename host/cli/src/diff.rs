@@ -9,7 +9,7 @@ use super::session_arg::SessionArg;
 use ctxhost_history::diff_compaction;
 use ctxhost_session::import;
 
-/// Show what a compaction dropped, what replaced it, and how much of the content is kept.
+/// Show what a compaction dropped, replaced and kept.
 ///
 /// Reads compactions of ctxhost and of Pi. Writes nothing.
 #[derive(Debug, clap::Args)]

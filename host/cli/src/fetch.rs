@@ -9,9 +9,9 @@ use super::output::Output;
 use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
 use ctxhost_session::{Session, import};
 
-/// Print the original that a notice such as `[truncated: …] … the original is entry a1b2c3d4 of the
-/// session` replaces.
+/// Print the original that a notice replaces.
 ///
+/// A notice is a text such as `[truncated: …] … the original is entry a1b2c3d4 of the session`.
 /// Reads every session format that replay reads, and the blobs of the session.
 #[derive(Debug, clap::Args)]
 pub(super) struct FetchArgs {

@@ -13,8 +13,10 @@ use ctxhost_config::{Config, FILE_NAME};
 use ctxhost_engine::{FailureLog, Isolation, short_digest, split_ids, state_folder};
 use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys};
 
-/// Install an engine: copy its library into a private folder, pin its bytes in ctxhost.lock and add
-/// it to ctxhost.toml. Does not run it.
+/// Install an engine.
+///
+/// Copies its library into a private folder, pins its bytes in ctxhost.lock and adds it to
+/// ctxhost.toml. Does not run it.
 #[derive(Debug, clap::Args)]
 pub(super) struct InstallArgs {
     /// Library, folder of its crate after `cargo build --release` or of its Makefile after `make`,
@@ -26,8 +28,9 @@ pub(super) struct InstallArgs {
     yes: bool,
 }
 
-/// Uninstall an engine: remove its library, its pin and its path in ctxhost.toml. Its settings
-/// stay.
+/// Uninstall an engine.
+///
+/// Removes its library, its pin and its path in ctxhost.toml. Its settings stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct UninstallArgs {
     /// Engine id.

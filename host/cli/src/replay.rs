@@ -21,7 +21,7 @@ use ctxhost_agent::replay::report::{EngineRun, ReplayReport, ReplayedSession, Un
 use ctxhost_config::Config;
 use ctxhost_session::import::{ImportedSession, UNKNOWN_MODEL};
 
-/// Replay recorded sessions through one or several engines and show what each did.
+/// Replay recorded sessions through engines and compare the results.
 ///
 /// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays;
 /// demo:coding and demo:mixed are built in. Sessions are not changed and nothing is sent, unless

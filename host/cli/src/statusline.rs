@@ -17,7 +17,9 @@ use ctxhost_config::Config;
 use ctxhost_retention::Shares;
 use ctxhost_session::{Record, RecordedCompaction, Session, import};
 
-/// Print in one line how full a session is, for shells, tmux and status bars.
+/// Print in one line how full a session is.
+///
+/// For shells, tmux and status bars.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatuslineArgs {
     /// Session; by default the newest chat session of this folder.

@@ -9,10 +9,11 @@ use super::session_arg::{SessionArg, parse_compaction};
 use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
 use ctxhost_session::Session;
 
-/// Undo a compaction: the model sees the folded entries again, and everything added since.
+/// Undo a compaction.
 ///
-/// Nothing is removed from the session. Newer compactions are undone as well, since they built on
-/// this one. Prints both digests; they are equal if nothing was added since.
+/// The model sees the folded entries again, and everything added since. Nothing is removed from the
+/// session. Newer compactions are undone as well, since they built on this one. Prints both
+/// digests; they are equal if nothing was added since.
 #[derive(Debug, clap::Args)]
 pub(super) struct UndoArgs {
     /// Session, as `session.jsonl` or `session.jsonl@2`.

@@ -25,8 +25,9 @@ const HOSTS_REOPEN: &str =
 /// The setting to change.
 const SLOT: &str = "plugins.slots.context_engine";
 
-/// Set the active engine in ctxhost.toml. Comments are kept; if the engine does not load, the file
-/// is not changed.
+/// Set the active engine in ctxhost.toml.
+///
+/// Comments are kept. If the engine does not load, the file is not changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct UseArgs {
     /// Engine id; a chain as mask+legacy.

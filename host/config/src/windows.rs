@@ -1,11 +1,11 @@
-//! The window of a model, looked up in one place for every face of the program.
+//! Looks up the context window of a model, in one place for all commands, the gateway and programs.
 //!
 //! ```text
 //! [models] ─► [model] default_window_tokens, if written ─► provider ─► refusal ─► recording ─► table ─► default
 //! ```
 //!
-//! A refused size is smaller than what the steps before it say, or it is ignored: a provider that refuses a
-//! prompt knows better than a config.
+//! A size from a refusal overrides the steps before it if it is smaller: the provider's answer is
+//! more reliable than a config.
 
 use std::borrow::Cow;
 

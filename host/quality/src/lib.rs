@@ -1,14 +1,14 @@
-//! Quality of context engines: how much of what will be needed the model still sees, without a model.
+//! Measures how much of the information that is needed later an engine keeps, without a model.
 //!
 //! ```text
-//!  questions   history ─► engine ─► context ─► is the labelled evidence in it, word for word?
-//!  recordings  each request again ─► context ─► are the identifiers of the next step in it?
-//!  rules       generated sessions, compacted again and again ─► does each rule hold, and none that was replaced?
+//!  questions   history ─► engine ─► prompt ─► is the labelled evidence in it, verbatim?
+//!  recordings  each request again ─► prompt ─► are the identifiers of the next step in it?
+//!  rules       generated sessions, compacted repeatedly ─► is each active rule shown, and no replaced one?
 //! ```
 //!
-//! Engines run through the host's own path: every plan is enforced, compacted for and audited as for an
-//! agent. Built-in baselines choose turns without an engine, so that a figure can be compared with published
-//! ones. Nothing is sent anywhere, and two runs give the same figures, times apart.
+//! Engines run through the host: every plan is enforced, compacted and verified as for an agent. Built-in
+//! baselines select turns without an engine, comparable with published figures. Nothing is sent, and two
+//! runs give the same figures, except for timings.
 
 #![cfg_attr(
     test,

@@ -189,8 +189,11 @@ impl StepMeter {
                 used.iter().filter(|name| self.seen_names.contains(*name)).collect();
             self.derivable += known.len() as u64;
             self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
-            if let Some(needed) =
-                self.pending_prompt.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty())
+            if let Some(needed) = self
+                .pending_prompt
+                .take()
+                .and_then(|id| turns.get(&id))
+                .filter(|names| !names.is_empty())
             {
                 let shown = needed.iter().filter(|name| is_shown(name)).count();
                 self.needed_turns += 1;

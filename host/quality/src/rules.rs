@@ -101,8 +101,10 @@ async fn play(
         if at < last {
             let file = Session::open(path)?;
             let outcomes = compact_session(file, specs, &options, None, now_ms).await?;
-            applied += outcomes.iter().filter(|it| it.verdict == CompactionVerdict::Applied).count()
-                as u64;
+            applied += outcomes
+                .iter()
+                .filter(|outcome| outcome.verdict == CompactionVerdict::Applied)
+                .count() as u64;
         }
     }
     let prompt = "What is the next step?";

@@ -149,26 +149,25 @@ const FILLER: [&str; 10] = [
 /// third, so that at least two compactions follow each change.
 pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> RuleSession {
     let mut rng = Rng::with_seed(seed);
-    let mut subjects: Vec<usize> = (0..RULE_TOPICS.len()).collect();
-    rng.shuffle(&mut subjects);
-    let chosen: Vec<usize> = subjects.into_iter().take(5).collect();
+    let mut topics: Vec<usize> = (0..RULE_TOPICS.len()).collect();
+    rng.shuffle(&mut topics);
+    let chosen: Vec<usize> = topics.into_iter().take(5).collect();
     let mut session = RuleSession { rounds: Vec::new(), active: Vec::new(), replaced: Vec::new() };
     let mut values: Vec<String> = chosen.iter().map(|_| value(&mut rng)).collect();
     for round in 0..=compactions {
-        let mut said = vec![];
-        for (at, subject) in chosen.iter().enumerate() {
-            let Some(subject) = RULE_TOPICS.get(*subject) else { continue };
+        let mut rules = vec![];
+        for (at, topic) in chosen.iter().enumerate() {
+            let Some(topic) = RULE_TOPICS.get(*topic) else { continue };
             let is_changed = at < 2 && round == 2;
             let Some(current) = values.get_mut(at) else { continue };
             if round == 0 {
-                said.push(rule(&mut rng, &subject.first, current));
+                rules.push(rule(&mut rng, &topic.first, current));
             } else if is_changed {
                 session.replaced.push(std::mem::replace(current, value(&mut rng)));
-                said.push(rule(&mut rng, &subject.change, current));
+                rules.push(rule(&mut rng, &topic.change, current));
             }
         }
-        let talk = generate_turns(&mut rng, said, round_tokens);
-        session.rounds.push(talk);
+        session.rounds.push(generate_turns(&mut rng, rules, round_tokens));
     }
     session.active = values;
     session
@@ -197,15 +196,15 @@ fn generate_turns(
     round_tokens: usize,
 ) -> Vec<(bool, String)> {
     // The first message is the task, which is pinned, so it must not contain a rule.
-    let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
-    let mut said = vec![(true, ask.to_owned()), (false, "Let me look at it.".to_owned())];
+    let request = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
+    let mut turns = vec![(true, request.to_owned()), (false, "Let me look at it.".to_owned())];
     let mut chars = 0;
     while chars < round_tokens * 4 || !rules.is_empty() {
-        let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
+        let request = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
         let text = match rules.pop() {
-            Some(rule) if rng.bool() => format!("{rule} {ask}"),
-            Some(rule) => format!("{ask} {rule}"),
-            None => ask.to_owned(),
+            Some(rule) if rng.bool() => format!("{rule} {request}"),
+            Some(rule) => format!("{request} {rule}"),
+            None => request.to_owned(),
         };
         let sentences: Vec<String> = (0..rng.usize(6..14))
             .map(|_| {
@@ -215,10 +214,10 @@ fn generate_turns(
             .collect();
         let answer = sentences.join(" ");
         chars += text.len() + answer.len();
-        said.push((true, text));
-        said.push((false, answer));
+        turns.push((true, text));
+        turns.push((false, answer));
     }
-    said
+    turns
 }
 
 #[cfg(test)]

@@ -283,7 +283,7 @@ fn every_row_has_a_case(rows: &[MappingRow], cases: &[Case]) {
     let missing: Vec<&str> = rows.iter().filter(|row| !covers(row)).map(|row| row.key).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
     let keys: BTreeSet<&str> = rows.iter().map(|row| row.key).collect();
-    assert_eq!(keys.len(), rows.len(), "a key stands twice");
+    assert_eq!(keys.len(), rows.len(), "a key has two rows");
 }
 
 #[test]
@@ -293,12 +293,12 @@ fn every_engine_takes_what_was_imported_for_it() {
         (SourceAgent::OpenClaw, "legacy", openclaw_cases()),
         (SourceAgent::Hermes, "head-tail", hermes_cases()),
     ] {
-        let door = ctxhost_engine::bundled(id).unwrap();
+        let factory = ctxhost_engine::bundled(id).unwrap();
         for (key, value, _) in cases {
             let import = imported(agent, &nested(key, &value));
             let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
             let host = std::sync::Arc::new(ScriptedHost::new());
-            let created = door.create(host, &config.engine_config(id));
+            let created = factory.create(host, &config.engine_config(id));
             assert!(created.is_ok(), "{key}: {:?}", created.err());
         }
     }

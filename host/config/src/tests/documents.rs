@@ -112,7 +112,7 @@ fn documents_show_every_setting() {
         assert!(is_shown(table), "no document has a table of [{table}]");
     }
     for id in ctxhost_engine::BUNDLED {
-        assert!(is_shown(&format!("plugins.entries.{id}.config")), "no document tells of {id}");
+        assert!(is_shown(&format!("plugins.entries.{id}.config")), "no document describes {id}");
     }
 }
 
@@ -256,13 +256,13 @@ fn the_example_is_the_default_with_pruning_on() {
             || matches!(row.setting.kind, SettingKind::Upstreams);
         let found = rows.iter().find(|found| found.key == row.key);
         let is_written = found.is_some_and(|found| found.source != "default");
-        assert!(is_written || is_shown_only, "{} does not stand in the example", row.key);
+        assert!(is_written || is_shown_only, "{} is not in the example", row.key);
     }
     for id in ctxhost_engine::BUNDLED {
         let own = config.engine_config(id);
         for (key, _) in settings_of(&format!("plugins.entries.{id}.config")) {
             let pointer = format!("/{}", key.replace('.', "/"));
-            assert!(own.pointer(&pointer).is_some(), "{id}: {key} does not stand in the example");
+            assert!(own.pointer(&pointer).is_some(), "{id}: {key} is not in the example");
         }
     }
 }
@@ -328,7 +328,7 @@ fn samples(setting: &Setting) -> Vec<String> {
         SettingKind::Texts => vec!["{ a = \"x\" }".into()],
         SettingKind::Upstreams => vec!["{ openai = \"https://x\" }".into()],
         SettingKind::Foreign => vec!["{ a = 1 }".into()],
-        other => panic!("{other:?} is no setting of the host"),
+        other => panic!("{other:?} is not used by the host"),
     };
     texts.into_iter().filter(|text| value_of(text) != default).collect()
 }

@@ -61,7 +61,7 @@ fn removing_a_path_keeps_settings() {
     let (_folder, path) = file("[plugins.entries.x]\npath = \"x.so\"\nenabled = false\n");
     remove_entry_path(&path, "x").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "[plugins.entries.x]\nenabled = false\n");
-    let edit = remove_entry_path(&path, "nobody").unwrap();
+    let edit = remove_entry_path(&path, "unknown").unwrap();
     assert!(!edit.changed);
 }
 

@@ -39,10 +39,10 @@ fn errors_in_tools_are_shown_at_their_line() {
         ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "invalid type"),
     ] {
         let error = Config::parse("ctxhost.toml", text).unwrap_err();
-        let mut told = error.to_string();
+        let mut text_of_error = error.to_string();
         if let Some(source) = std::error::Error::source(&error) {
-            told.push_str(&source.to_string());
+            text_of_error.push_str(&source.to_string());
         }
-        assert!(told.contains(words), "{text}: {told}");
+        assert!(text_of_error.contains(words), "{text}: {text_of_error}");
     }
 }
