@@ -115,7 +115,7 @@ impl Upstreams {
             None => Ok(()),
             Some(upstream) => Err(GatewayError::Upstream {
                 upstream: upstream.authority.clone(),
-                problem: "it is the address of this gateway; requests would loop".into(),
+                problem: "it points back to the gateway itself; requests would loop".into(),
             }),
         }
     }

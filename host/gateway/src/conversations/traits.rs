@@ -1,5 +1,5 @@
-//! What an item is, beside what it says exactly: whose it is, and what stays the same of it when its client
-//! clears a result, drops thinking or takes a reminder away.
+//! The traits of an item: its author, and what stays the same if its client clears a result, drops thinking or
+//! removes a reminder.
 
 use ctxhost_session::injected_text;
 use serde_json::Value;
@@ -7,19 +7,19 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::side_calls::asks_for_summary;
 
-/// Characters of a person's words that two versions of one message begin with alike.
+/// The characters by which two versions of a user message are recognized.
 const OPENING_CHARS: usize = 48;
 
-/// Whose an item is.
+/// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ItemAuthor {
-    /// The person's words, maybe beside what a client put in.
+pub(crate) enum ItemAuthor {
+    /// A user, maybe with text that a client added.
     User,
-    /// What a client put in by itself: its context, or its request for a summary.
+    /// A client: its context, or its summary request.
     Client,
-    /// The model's: words, thinking, calls.
+    /// The model: text, thinking, calls.
     Model,
-    /// Results of tools, maybe with words behind them.
+    /// A tool: results, maybe with user text after them.
     Tool,
 }
 
@@ -34,22 +34,22 @@ impl ItemAuthor {
     }
 }
 
-/// What stays the same of an item.
+/// The parts of an item that edits do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ItemTraits {
-    /// Whose it is.
+pub(crate) struct ItemTraits {
+    /// The author.
     pub author: ItemAuthor,
-    /// A name of the ids of calls and results in it, and of the words of person or model.
+    /// A hash of its call ids and of its user or model text.
     pub essence: u64,
-    /// A name of how the person's words begin; 0 where there are none.
+    /// A hash of the start of the user text; 0 if there is none.
     pub opening: u64,
-    /// How long it is, in bytes of its JSON.
+    /// The length of its JSON, in bytes.
     pub bytes: u64,
 }
 
 impl ItemTraits {
-    /// Of an item that is `bytes` long.
-    pub fn from_item(seed: u64, item: &Value, bytes: usize) -> ItemTraits {
+    /// The traits of an item that is `bytes` long.
+    pub(crate) fn from_item(seed: u64, item: &Value, bytes: usize) -> ItemTraits {
         let mut parts = ItemParts::default();
         let author = author_of(item);
         parts.take_item(item);
@@ -78,13 +78,13 @@ impl ItemTraits {
         }
     }
 
-    /// Whether the person says anything in it.
-    pub fn has_user_text(&self) -> bool {
+    /// Whether it has user text.
+    pub(crate) fn has_user_text(&self) -> bool {
         self.opening != 0
     }
 
-    /// In one word, for a record.
-    pub fn to_word(self) -> String {
+    /// As one word, for a record.
+    pub(crate) fn to_word(self) -> String {
         let author = match self.author {
             ItemAuthor::User => 'p',
             ItemAuthor::Client => 'c',
@@ -95,7 +95,7 @@ impl ItemTraits {
     }
 
     /// From such a word; `None` for anything else.
-    pub fn from_word(word: &str) -> Option<ItemTraits> {
+    pub(crate) fn from_word(word: &str) -> Option<ItemTraits> {
         let author = match word.as_bytes().first()? {
             b'p' => ItemAuthor::User,
             b'c' => ItemAuthor::Client,
@@ -124,13 +124,13 @@ fn author_of(item: &Value) -> ItemAuthor {
     }
 }
 
-/// What an item is made of.
+/// The parts of an item.
 #[derive(Default)]
 struct ItemParts {
     texts: Vec<String>,
     ids: Vec<String>,
     has_results: bool,
-    /// Whether it holds something else: an image, a document.
+    /// Whether it has other content: an image, a document.
     has_others: bool,
 }
 
@@ -169,7 +169,7 @@ impl ItemParts {
         }
     }
 
-    /// A part as Gemini writes it: its only field says what it is.
+    /// A Gemini part, which has no type: its only field identifies it.
     fn take_part(&mut self, part: &Value) {
         if let Some(call) = part.get("functionCall") {
             self.take_ids(call, &["id", "name"]);

@@ -1,5 +1,4 @@
-//! The rest of an answer as its upstream sends it: what has come goes on in one piece, and nothing is
-//! waited for but the next byte.
+//! Reads an upstream's body: frames that are available at once are joined, and nothing else is waited for.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -10,18 +9,18 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// As much is joined before it goes on, in bytes: words of a model are some hundred, and a write takes as
-/// long for one of them as for many.
+/// The size up to which frames are joined. Model deltas are some hundred bytes, and one write costs as much as
+/// many.
 const JOINED_BYTES: usize = 8 * 1024;
 
-/// The upstream broke off in the middle of an answer.
+/// The upstream's body broke off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamBodyError {
-    /// The connection did.
+    /// The connection failed.
     #[error(transparent)]
     Connection(#[from] hyper::Error),
-    /// It said nothing for too long.
-    #[error("the upstream stood still for {0} ms")]
+    /// Nothing arrived for too long.
+    #[error("the upstream sent nothing for {0} ms (idle_timeout_ms)")]
     IdleTimeout(u128),
 }
 
@@ -29,11 +28,11 @@ type FrameResult = Result<Frame<Bytes>, UpstreamBodyError>;
 
 /// The body of an upstream.
 pub(super) struct UpstreamBody<B = Incoming> {
-    /// `None` once nothing more can come.
+    /// `None` at the end.
     body: Option<B>,
     held: Vec<Bytes>,
     held_bytes: usize,
-    /// What came behind the bytes that are held, and is none.
+    /// Trailers or an error after the held bytes.
     behind: Option<FrameResult>,
     patience: IdleTimer,
 }
@@ -42,7 +41,7 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamBody<B>
 where
     UpstreamBodyError: From<B::Error>,
 {
-    /// A body that is given up when nothing comes of it for `idle`; without one nothing more comes.
+    /// A body with an idle timeout; `None` is an empty body.
     pub(super) fn new(body: Option<B>, idle: Duration) -> UpstreamBody<B> {
         UpstreamBody {
             body,
@@ -53,7 +52,7 @@ where
         }
     }
 
-    /// What has come, else what comes next.
+    /// The bytes that are available, or the next frame.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<FrameResult>> {
         while let Some(body) = self.body_to_poll() {
             match Pin::new(body).poll_frame(context) {
@@ -70,7 +69,7 @@ where
         Poll::Ready(self.join_held().map(Frame::data).map(Ok).or_else(|| self.behind.take()))
     }
 
-    /// The body, where more of it has a place in what goes on next.
+    /// The body, if another frame may be joined.
     fn body_to_poll(&mut self) -> Option<&mut B> {
         let (is_empty, is_full) = (self.held.is_empty(), self.held_bytes >= JOINED_BYTES);
         self.body.as_mut().filter(|body| is_empty || !is_full && !body.is_end_stream())
@@ -100,21 +99,21 @@ where
         }
     }
 
-    /// Whether nothing more comes.
+    /// Whether the body has ended.
     pub(super) fn is_over(&self) -> bool {
         self.held.is_empty()
             && self.behind.is_none()
             && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// How many bytes come.
+    /// The remaining size.
     pub(super) fn size_hint(&self) -> SizeHint {
         let rest = self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
         add_to_hint(&rest, self.held_bytes as u64)
     }
 }
 
-/// The same with so many bytes before it.
+/// A size hint plus some bytes.
 pub(super) fn add_to_hint(hint: &SizeHint, bytes: u64) -> SizeHint {
     let mut longer = SizeHint::new();
     longer.set_lower(bytes.saturating_add(hint.lower()));
@@ -124,12 +123,12 @@ pub(super) fn add_to_hint(hint: &SizeHint, bytes: u64) -> SizeHint {
     longer
 }
 
-/// How long nothing may come. Nobody waits while the client reads slowly.
+/// The idle timeout. It does not run while the client reads slowly.
 struct IdleTimer {
     idle: Duration,
-    /// When it has an end; `None` while nobody waits.
+    /// When it expires; `None` while nothing is awaited.
     until: Option<Instant>,
-    /// Rings at that time or before: to set it again for each frame would cost more than it is worth.
+    /// Fires at `until` or earlier: resetting a tokio timer for every frame is measurably slower.
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -142,7 +141,7 @@ impl IdleTimer {
         self.until = None;
     }
 
-    /// Ready when it is at its end.
+    /// Ready when the timeout has expired.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let until = *self.until.get_or_insert_with(|| Instant::now() + self.idle);
         loop {
@@ -164,13 +163,13 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(60);
 
-    /// What a body does when it is asked.
+    /// A step of a scripted body.
     #[derive(Clone, Debug)]
     enum Step {
         Frame(usize),
-        /// Has something the next time.
+        /// Pending once.
         Turn,
-        /// Has something only after so long.
+        /// Pending for this long.
         Rest(Duration),
         Trailers,
         Break,
@@ -211,13 +210,13 @@ mod tests {
         }
     }
 
-    /// What goes on, and after how long: the bytes of a piece, `0` for trailers, `None` where it breaks.
+    /// The times and sizes of forwarded pieces: `0` for trailers, `None` for an error.
     async fn gone_on(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
         let script = Script { steps: steps.into_iter().collect(), resting: None };
         let (mut arriving, began) = (UpstreamBody::new(Some(script), IDLE), Instant::now());
         let mut pieces = Vec::new();
-        while let Some(came) = poll_fn(|context| arriving.poll(context)).await {
-            let bytes = came.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
+        while let Some(received) = poll_fn(|context| arriving.poll(context)).await {
+            let bytes = received.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
             pieces.push((began.elapsed().as_secs(), bytes));
         }
         assert!(arriving.is_over());
