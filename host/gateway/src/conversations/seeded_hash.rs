@@ -21,6 +21,7 @@ impl SeededHash {
         SeededHash(xxh3_128_with_seed(text.as_bytes(), seed))
     }
 
+    #[cfg(test)]
     /// The hash of an item's canonical form, which ignores cache markers, field order, and text as string
     /// versus block.
     pub(crate) fn of_canonical(seed: u64, item: &str) -> SeededHash {
