@@ -121,10 +121,6 @@ impl RevocableServices {
     }
 }
 
-fn call(id: u64) -> CallId {
-    CallId(id)
-}
-
 fn session(id: &str) -> SessionRef {
     SessionRef { id: id.into(), key: String::new() }
 }
@@ -165,22 +161,22 @@ impl AbiHost for RevocableServices {
 
     fn is_cancelled(&self, id: u64) -> bool {
         // Revoked or panicking services count as cancelled, so that the engine stops.
-        self.call_or(true, |host| host.is_cancelled(call(id)))
+        self.call_or(true, |host| host.is_cancelled(CallId(id)))
     }
 
     fn remaining_ms(&self, id: u64) -> i64 {
         // No time left instead of no deadline, for the same reason.
-        let remaining = self.call_or(Some(0), |host| host.remaining_ms(call(id)));
+        let remaining = self.call_or(Some(0), |host| host.remaining_ms(CallId(id)));
         remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
     }
 
     fn progress(&self, id: u64, permille: u32, note: RStr<'_>) {
-        self.call_or((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
+        self.call_or((), |host| host.progress(CallId(id), permille.min(1000), note.as_str()));
     }
 
     fn complete(&self, id: u64, request: RString) -> AbiFuture<RString> {
         self.call_async(
-            move |host| Ok(host.complete(call(id), from_json(request.as_str())?)),
+            move |host| Ok(host.complete(CallId(id), from_json(request.as_str())?)),
             |completion| to_json(&completion),
         )
     }
@@ -250,7 +246,7 @@ impl AbiHost for RevocableServices {
 
     fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
         self.call_async(
-            move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
+            move |host| Ok(host.delegate_compact(CallId(id), from_json(request.as_str())?)),
             AbiCodec::encode,
         )
     }

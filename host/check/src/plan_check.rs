@@ -147,8 +147,9 @@ pub(super) fn is_no_op(view: &Transcript, plan: &Plan) -> bool {
     items.len() == view.len() && items.iter().all(|item| matches!(item, PlanItem::Kept(_)))
 }
 
-/// The role and exact text of each item that a model would read.
-pub(super) fn render_items(view: &Transcript, plan: &Plan) -> Vec<String> {
+/// The role and exact text of each item that a model would read; empty without a plan.
+pub(super) fn render_items(view: &Transcript, plan: Option<&Plan>) -> Vec<String> {
+    let Some(plan) = plan else { return Vec::new() };
     let read = |item: &PlanItem<'_>| match item {
         PlanItem::Kept(entry) => format!("{} {}", entry.role().name(), entry.raw()),
         PlanItem::ReplacedRaw { entry, raw } => format!("{} {raw}", entry.role().name()),

@@ -11,7 +11,7 @@ use super::CheckGroup;
 pub const REPORT_FILE: &str = "conformance.json";
 
 /// The format version of that file.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// The report of one library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -243,10 +243,6 @@ impl CheckReport {
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
-    }
-
-    pub(super) const fn format() -> u32 {
-        FORMAT
     }
 }
 

@@ -11,7 +11,7 @@ use super::child::ChildJob;
 use super::fault::{CaseStats, CaseVerdict, CheckFault};
 use super::history::HistoryCut;
 use super::report::{
-    CheckFailure, CheckReport, GroupReport, ReportEngine, ReportHost, ReportLibrary,
+    CheckFailure, CheckReport, FORMAT, GroupReport, ReportEngine, ReportHost, ReportLibrary,
 };
 use super::settings::FAILURES_MAX;
 use super::{CheckError, CheckGroup, ConformanceSuite, process, shrink};
@@ -24,23 +24,28 @@ const OTHER_PROCESS: &str = "other-process";
 const DIFFERS: &str = "two processes returned different bytes for the same calls: a plan must not depend \
                        on chance, time, addresses or the order of a hash map";
 
-pub(super) fn run(
-    suite: &ConformanceSuite,
-    done: &mut dyn FnMut(&GroupReport),
-) -> Result<CheckReport, CheckError> {
-    let start = Instant::now();
-    let groups = groups(&suite.groups, suite.case)?;
-    let inspected = inspect(&suite.file)?;
-    let runner = SuiteRunner { suite, inspected: &inspected };
-    let mut reports = Vec::new();
-    let mut figures = CaseStats::default();
-    for group in groups {
-        // With --case, groups that do not have the case are skipped.
-        let Some(report) = runner.group(group, &mut figures)? else { continue };
-        done(&report);
-        reports.push(report);
+impl ConformanceSuite {
+    /// Runs the suite and calls `done` after each group.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckError`], if the library cannot be loaded or a system call fails. Failures of the engine
+    /// are in the report.
+    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
+        let start = Instant::now();
+        let groups = groups(&self.groups, self.case)?;
+        let inspected = inspect(&self.file)?;
+        let runner = SuiteRunner { suite: self, inspected: &inspected };
+        let mut reports = Vec::new();
+        let mut figures = CaseStats::default();
+        for group in groups {
+            // With --case, groups that do not have the case are skipped.
+            let Some(report) = runner.group(group, &mut figures)? else { continue };
+            done(&report);
+            reports.push(report);
+        }
+        Ok(runner.report(reports, figures, start))
     }
-    Ok(runner.report(reports, figures, start))
 }
 
 /// The selected groups. At least one of them must have the selected case.
@@ -78,7 +83,7 @@ impl SuiteRunner<'_> {
         let meta = &self.inspected.meta;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         CheckReport {
-            format: CheckReport::format(),
+            format: FORMAT,
             engine: ReportEngine {
                 id: meta.id.clone(),
                 version: meta.version.clone(),

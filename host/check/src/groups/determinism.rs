@@ -58,8 +58,7 @@ fn expect_equal(
     if first == second {
         return Ok(());
     }
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
-    let (first, second) = (read(first), read(second));
+    let (first, second) = (render_items(view, first), render_items(view, second));
     let equal = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
     let message = format!(
         "two instances got the same entries, but {what} returned {} and {} messages with a budget of \
@@ -86,7 +85,7 @@ fn stable_prefix(
         let view = first(entries);
         target.ingest(&view, entries as u64 - 1..entries as u64)?;
         let Some(plan) = target.assemble(&view, budget)? else { continue };
-        let now = render_items(&view, &plan);
+        let now = render_items(&view, Some(&plan));
         let equal = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
         if !before.is_empty() {
             steps += 1;

@@ -179,8 +179,7 @@ fn expect_equal(
     when: &str,
     budget: u64,
 ) -> Result<(), CheckFault> {
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
-    let (before, after) = (read(before), read(after));
+    let (before, after) = (render_items(view, before), render_items(view, after));
     if before == after {
         return Ok(());
     }
