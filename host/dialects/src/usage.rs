@@ -106,6 +106,7 @@ struct UsageFields<'a> {
 fn usage_objects(text: &[u8], depth: u32) -> Vec<Value> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let text = text.trim_ascii();
+    // Gemini's streams without `alt=sse` are lists.
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
         return list.iter().flat_map(|one| usage_objects(one.get().as_bytes(), depth)).collect();
     }
