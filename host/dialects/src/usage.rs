@@ -59,7 +59,7 @@ pub fn read_document_usage(dialect: DialectName, document: &[u8]) -> Option<Toke
     read_usages(dialect, [document])
 }
 
-/// Adds up usage objects in order: the last event of a stream omits what the first one has.
+/// Merges usage objects in order: the last event of a stream omits counts of the first one.
 fn read_usages<'a>(
     dialect: DialectName,
     texts: impl IntoIterator<Item = &'a [u8]>,

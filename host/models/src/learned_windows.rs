@@ -28,7 +28,7 @@ struct WindowEvidence {
     stated_tokens: Option<u64>,
     /// The smallest prompt that was refused with a code and without a limit.
     refused_tokens: Option<u64>,
-    /// A limit that only one session was told, and the session.
+    /// A limit named to only one session so far, and the session.
     pending_limit: Option<(u64, String)>,
     /// The largest window that was assumed.
     assumed_tokens: u64,

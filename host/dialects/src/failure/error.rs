@@ -91,7 +91,7 @@ impl ProviderError {
         is_one_of(OVERFLOW_CODES) && !is_one_of(VAGUE_OVERFLOW_CODES)
     }
 
-    /// Whether code, status or numbers prove an overflow. Only then may clients be told so in the
+    /// Whether code, status or numbers prove an overflow. Only then may clients see it in the
     /// host's words.
     pub fn has_overflow_evidence(&self) -> bool {
         let is_over = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);

@@ -45,7 +45,7 @@ struct ChatRequestBody<'a> {
     messages: Vec<&'a RawValue>,
 }
 
-/// The field of a message that tells instructions from others.
+/// The field of a message that marks instructions.
 #[derive(Deserialize)]
 struct MessageHead {
     #[serde(default)]
