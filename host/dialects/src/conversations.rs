@@ -1,5 +1,4 @@
-//! Conversations for the tests of dialects: single messages by hand; as the law lets them through
-//! (`rounds`); and worse ones, in whole requests (`scenes`).
+//! Conversations for tests of dialects: valid ones (`rounds`) and requests with invalid ones (`scenes`).
 
 mod rounds;
 mod scenes;

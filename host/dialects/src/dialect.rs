@@ -63,6 +63,7 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     ///
     /// [`StreamError`] if the response holds no history.
     fn parse_compaction(&self, _answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
+        // Only called for a response to `compact_request`, which is `None` here.
         Err(StreamError::invalid("this dialect has no compaction"))
     }
 }

@@ -84,6 +84,7 @@ impl SseReader {
 
     /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.searched -= self.line_start;
         self.line_start = 0;

@@ -94,6 +94,7 @@ impl Failover {
         now_ms: u64,
     ) -> FailoverDecision {
         let class = classify_reason(error.reason);
+        // Another model would get the same request, which is too large, or cancelled.
         if class == ReasonClass::Halt {
             cursor.attempts.push(cursor.failed_attempt(error));
             return FailoverDecision::Stop(stop_for(error.reason));
@@ -129,6 +130,7 @@ impl Failover {
             ReasonClass::Refused => self.settings.refused_cooldown_ms,
             ReasonClass::Halt | ReasonClass::RetrySame | ReasonClass::SkipOnce => return,
         };
+        // The provider's own wait counts if it is longer.
         let until_ms = now_ms.saturating_add(cooldown_ms.max(error.retry_after_ms.unwrap_or(0)));
         self.cooldowns.insert(model.clone(), ModelCooldown { until_ms, reason: error.reason });
     }
@@ -136,6 +138,7 @@ impl Failover {
     /// The next model in the chain, cyclically, that was not tried and has no cooldown.
     fn next_model(&self, cursor: &ModelCursor, now_ms: u64) -> Option<ModelName> {
         let current = self.chain.iter().position(|model| *model == cursor.model).unwrap_or(0);
+        // Cyclic, since a turn may start in the middle of the chain.
         let others = self.chain.iter().cycle().skip(current + 1).take(self.chain.len());
         let is_free = |model: &&ModelName| {
             !cursor.has_tried(model) && self.active_cooldown(model, now_ms).is_none()
@@ -239,12 +242,14 @@ enum ReasonClass {
 fn classify_reason(reason: FailureReason) -> ReasonClass {
     match reason {
         FailureReason::ContextOverflow | FailureReason::Cancelled => ReasonClass::Halt,
+        // Recovery repairs the history or lowers the limit before the retry.
         FailureReason::MalformedHistory
         | FailureReason::OutputLimit
         | FailureReason::SessionExpired
         | FailureReason::EmptyResponse
         | FailureReason::StreamCut
         | FailureReason::InvalidResponse => ReasonClass::RetrySame,
+        // Without a cooldown: the cause may be this request alone.
         FailureReason::Format | FailureReason::Unclassified => ReasonClass::SkipOnce,
         FailureReason::RateLimit => ReasonClass::Throttled,
         FailureReason::Overloaded

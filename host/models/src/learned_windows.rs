@@ -28,7 +28,7 @@ struct WindowEvidence {
     stated_tokens: Option<u64>,
     /// The smallest prompt that was refused with a code and without a limit.
     refused_tokens: Option<u64>,
-    /// A limit that only one session was told, and the session.
+    /// A limit named to only one session so far, and the session.
     pending_limit: Option<(u64, String)>,
     /// The largest window that was assumed.
     assumed_tokens: u64,
@@ -82,6 +82,7 @@ impl LearnedWindows {
         };
         let is_code = failure.has_overflow_code();
         let is_shown = failure.observed_tokens.is_some_and(|observed| observed > tokens);
+        // A text alone may be quoted; the larger size beside the limit makes that unlikely.
         if !is_code && !is_shown {
             return;
         }
@@ -128,6 +129,7 @@ impl LearnedWindows {
     pub(crate) fn record_accepted_prompt(&self, model: &ModelName, counted_tokens: u64) {
         self.update(model, |evidence| {
             evidence.answered_tokens = evidence.answered_tokens.max(counted_tokens);
+            // An answered prompt disproves every smaller limit.
             evidence.window_tokens =
                 evidence.window_tokens.filter(|tokens| *tokens >= counted_tokens);
             evidence.refused_tokens =
@@ -159,6 +161,7 @@ impl LearnedWindows {
     }
 
     fn models(&self) -> MutexGuard<'_, HashMap<ModelName, WindowEvidence>> {
+        // Each update is complete in itself, so a poisoned map is still consistent.
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

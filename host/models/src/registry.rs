@@ -24,7 +24,9 @@ impl ContextWindow {
     fn new(window: ModelWindow, hints: WindowHints) -> ContextWindow {
         let is_certain = match window.source {
             WindowSource::Config | WindowSource::ConfigDefault | WindowSource::Provider => true,
+            // A refusal without a limit teaches only the refused size, which is an upper bound.
             WindowSource::Refusal => hints.limit_tokens == Some(window.tokens),
+            // The table goes by names, which any provider may reuse.
             WindowSource::Recording | WindowSource::Table | WindowSource::Default => false,
         };
         ContextWindow { tokens: window.tokens, is_certain, is_prompt_only: window.is_prompt_only }

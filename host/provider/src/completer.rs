@@ -70,6 +70,7 @@ impl ModelCompleter {
         let mut ignore_parts = |_: StreamPart<'_>| {};
         if let Some(continuation) = self.continuation_request(&request) {
             match self.client.generate(&continuation, &mut ignore_parts).await {
+                // The continuation may not fit, although the session's last request did.
                 Err(error) if error.reason == FailureReason::ContextOverflow => {}
                 other => return other,
             }
@@ -115,6 +116,7 @@ impl Completer for ModelCompleter {
     fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
         let (completer, runtime) = (self.clone(), self.runtime.clone());
         Box::pin(async move {
+            // Engines wait on threads without a runtime, and connections belong to this one.
             let task = runtime.spawn(completer.answer(request));
             // Dropping the call cancels its request.
             let _aborts = AbortTaskOnDrop(task.abort_handle());

@@ -194,6 +194,7 @@ impl ProviderClient for HttpClient {
             let request = self.adapt_request(request);
             let body = self.dialect.encode(&request);
             let call = self.call(&request, self.dialect.path(&request), Some(body));
+            // Each attempt borrows the sink, but the retry closure cannot hold it mutably.
             let sink = Mutex::new(PartSink::new(parts));
             let attempt = || async { self.attempt(&call, &mut *sink.lock().await).await };
             let answer = self.retry_policy.run(attempt).await?;
@@ -231,6 +232,7 @@ impl ProviderClient for HttpClient {
             let Some((path, body)) = self.dialect.window_query(model) else { return Ok(None) };
             let request = ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
             let call = self.call(&request, path, body);
+            // Without retries: a window that is missing has a fallback.
             self.ask_json(&call, |answer| Ok(parse_window(answer, model))).await
         })
     }

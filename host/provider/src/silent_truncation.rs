@@ -102,6 +102,7 @@ impl CountHistory {
     /// omits cached tokens would have counted little.
     fn includes_previous(self, sent: u64, counted: u64) -> bool {
         let before = self.counted_tokens;
+        // A prompt that grew by more could reach the old count by its new part alone.
         before > 0 && counted >= before && sent <= before + before / 4
     }
 
@@ -186,6 +187,7 @@ impl SilentTruncation {
             return None;
         }
         let window = sent.window_tokens;
+        // Without the raw stop reason: an overflow by that is not a truncation.
         let by_usage = detect_silent_overflow(usage, stop_reason, "", window);
         let (kind, window_tokens) = if by_usage == Some(SilentOverflow::BeyondWindow) {
             (TruncationKind::Overrun, window)
@@ -249,6 +251,7 @@ const MIN_WINDOW_TOKENS: u64 = 1_024;
 fn find_cut_window(sent: &SentPrompt, before: CountHistory, counted: u64) -> Option<u64> {
     let (window, floor) = (sent.window_tokens, sent.floor_tokens());
     let fingerprint = fingerprint::window_of(sent, counted);
+    // A server that omits cached tokens may hit such a size by chance.
     if fingerprint.is_some() && !before.explains_count(sent.prompt_tokens, counted) {
         return fingerprint;
     }

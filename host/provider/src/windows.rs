@@ -43,12 +43,14 @@ fn name_of(entry: &Value) -> Option<&str> {
 fn window_of(entry: &Value) -> Option<u64> {
     let plain = FIELDS.iter().filter_map(|field| entry.get(*field));
     let nested = NESTED.iter().filter_map(|(object, field)| entry.get(*object)?.get(*field));
+    // Some servers state 0 for unknown.
     plain.chain(nested).filter_map(Value::as_u64).filter(|tokens| *tokens > 0).min()
 }
 
 /// The window in Ollama's `/api/show`: that of the model file, else that of its training.
 fn ollama_window(answer: &Value) -> Option<u64> {
     let set = answer.get("parameters").and_then(Value::as_str).and_then(|parameters| {
+        // Ollama lists parameters as lines of text.
         let mut lines = parameters.lines().map(str::split_whitespace);
         lines.find_map(|mut words| {
             (words.next()? == "num_ctx").then(|| words.next()?.parse().ok())?

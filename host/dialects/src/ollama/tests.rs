@@ -242,7 +242,7 @@ fn faults_are_distinguished() {
     assert!(matches!(html, Err(StreamError::InvalidFrame { .. })));
 }
 
-/// What Ollama refuses, or answers nonsense to: found without the encoder's help.
+/// Checks a body for what Ollama refuses or misunderstands, independently of the encoder.
 fn check(body: &Value, asked: &[ChatMessage]) -> Result<(), String> {
     let messages = body["messages"].as_array().ok_or("no messages")?;
     let mut waiting = Vec::new();

@@ -100,6 +100,7 @@ impl HttpClient {
         call: &'a HttpCall,
     ) -> Result<PendingResponse<'a>, ProviderError> {
         let (mut pending, key) = self.send_with_key(call).await?;
+        // Only once: a second refusal means that the command's key is wrong.
         if pending.response.status() == 401 && self.key.forget(key.as_ref()).await {
             tracing::info!(provider = %self.name, "the key was refused; running api_key_command again");
             (pending, _) = self.send_with_key(call).await?;
@@ -122,6 +123,7 @@ impl HttpClient {
         let request = self
             .build_request(call, key.as_ref())
             .map_err(|problem| errors.error(FailureReason::Auth, problem))?;
+        // One deadline for headers and first byte: many servers send headers before they compute.
         let deadline = Instant::now() + self.timeouts.first_byte;
         let response = match timeout_at(deadline, request.send()).await {
             Ok(response) => response.map_err(|error| errors.unreachable(&error))?,
@@ -232,6 +234,7 @@ impl HttpClient {
         let answer = pushed.and_then(|()| decoder.finish());
         answer.map_err(|error| match error {
             StreamError::Refused(_) => errors.stream_error(&error),
+            // A document of another kind: a wrong base_url often answers with an HTML page.
             StreamError::InvalidFrame { .. } | StreamError::Cut => errors.invalid_response(&text),
         })
     }

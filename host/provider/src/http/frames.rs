@@ -39,6 +39,7 @@ fn read_chunks(
     let next = move |state: Option<(Response, Instant)>| async move {
         let (mut response, deadline) = state?;
         match timeout_at(deadline, response.chunk()).await {
+            // `None` ends the stream after an error.
             Err(_) => Some((Err(StreamReadError::IdleTimeout), None)),
             Ok(Err(error)) => Some((Err(StreamReadError::ConnectionLost(error)), None)),
             Ok(Ok(None)) => None,
@@ -60,6 +61,7 @@ impl AnswerBody {
     ) -> Result<AnswerBody, StreamReadError> {
         let mut bytes = read_chunks(response, first, idle);
         let mut head = Vec::new();
+        // Servers send white space to keep the connection open while the model computes.
         while head.trim_ascii().is_empty() {
             match bytes.next().await {
                 Some(chunk) => head.extend(chunk?),

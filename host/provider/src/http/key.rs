@@ -102,6 +102,7 @@ async fn run_command(command: &[String]) -> Result<SecretString, ApiKeyError> {
         None => (String::new(), command),
     };
     let mut process = Command::new(&program);
+    // Its errors are not shown, since they may contain the key.
     process.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = process.kill_on_drop(true).output();
     let output = match tokio::time::timeout(COMMAND_TIMEOUT, output).await {
@@ -112,6 +113,7 @@ async fn run_command(command: &[String]) -> Result<SecretString, ApiKeyError> {
     if !output.status.success() {
         return Err(ApiKeyError::Failed { program, status: output.status });
     }
+    // Programs may print notices after the key.
     let printed = SecretString::from(String::from_utf8_lossy(&output.stdout).into_owned());
     match printed.expose_secret().lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(key) => Ok(SecretString::from(key)),

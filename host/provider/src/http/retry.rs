@@ -83,6 +83,7 @@ fn log_retry(error: &ProviderError, pause: Duration) {
 pub(super) fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let whole = |ms: f64| (ms.is_finite() && ms >= 0.0).then_some(ms.ceil() as u64);
+    // OpenAI's header, more precise than the standard one.
     let exact = text("retry-after-ms").and_then(|text| text.parse().ok()).and_then(whole);
     exact.or_else(|| {
         let written = text(RETRY_AFTER.as_str())?;

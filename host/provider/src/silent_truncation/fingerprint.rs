@@ -51,6 +51,7 @@ fn windows_below(sent: &SentPrompt) -> impl Iterator<Item = u64> + use<> {
 }
 
 fn is_cut_size(window: u64, counted: u64) -> bool {
+    // Ollama drops half of the tokens after the kept ones, rounded down.
     let half = |kept: u64| window - (window - kept) / 2;
     counted == window
         || counted + 1 == window

@@ -129,7 +129,7 @@ fn a_prompt_that_grew_and_is_counted_smaller_was_cut() {
     let verdict = verdict.expect("a cut");
     assert_eq!((verdict.kind, verdict.window_tokens), (TruncationKind::Cut, 7_900));
     assert!(verdict.to_string().contains("raise num_ctx"), "{verdict}");
-    // After a compaction smaller is what was wanted.
+    // After a compaction a smaller count is expected.
     let now = sent(2_600, CountBasis::Estimated, 131_072);
     let usage = counted(2_700, 9);
     assert_eq!(
@@ -215,7 +215,7 @@ fn found(window: u64, left: u64, first: u64, step: u64, error_percent: u64) -> O
     for _ in 0..1_500 {
         let estimate = |tokens: u64| tokens * error_percent / 100;
         let (prompt_tokens, certainty) = match before {
-            // As the account of a session does: the last count, and an estimate of what came after.
+            // As sessions count: the last count plus an estimate of the new part.
             Some(count) => (count + estimate(step), CountBasis::Anchored),
             None => (estimate(truth), CountBasis::Estimated),
         };
@@ -274,7 +274,7 @@ fn a_server_that_always_counts_the_same_cuts_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// An honest server, and an estimate that errs by what it may: no verdict, whatever the sizes.
+    /// A server that reads everything, and an estimate within its error: never a detection.
     #[test]
     fn an_honest_count_is_never_accused(
         steps in prop::collection::vec((50u64..1_500, 55u64..190), 1..40),

@@ -1,4 +1,4 @@
-//! The counts and limits in what providers write.
+//! Sizes and limits in refusals.
 
 use super::classified;
 use crate::failure::{Classifier, FailureReason, ProviderRefusal};

@@ -1,4 +1,4 @@
-//! Every row of the tables of overflow phrases, as a full text; and what only sounds like one.
+//! A full text for every overflow phrase, and texts that only resemble one.
 
 use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ const OVERFLOWS: &[&str] = &[
     "Prompt 超长",
 ];
 
-/// Texts that mean something else, with what they mean.
+/// Texts of other reasons.
 const OTHERS: &[(&str, FailureReason)] = &[
     (
         "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 4096, but got 8192 instead.",

@@ -113,6 +113,7 @@ impl SchemaCleaner<'_> {
         let own = node.get("properties").and_then(Value::as_object);
         let clean = |(name, schema): (&String, &Value)| (name.clone(), self.clean(schema, trail));
         let properties: Map<_, _> = own.into_iter().flatten().map(clean).collect();
+        // The API refuses required names without a property, and an empty list.
         let names = required(node).into_iter().filter(|name| properties.contains_key(name));
         let names: Vec<_> = names.collect();
         if !properties.is_empty() {
@@ -129,6 +130,7 @@ impl SchemaCleaner<'_> {
         let mut array = typed_node(node, "ARRAY", keywords("array"));
         let items = node.get("items").filter(|items| items.is_object());
         let items = items.map(|items| self.clean(items, trail));
+        // `items` is mandatory.
         array.insert("items".into(), items.unwrap_or_else(|| json!({ "type": "STRING" })));
         array
     }
@@ -143,6 +145,7 @@ fn scalar(node: &Map<String, Value>, name: &str) -> Map<String, Value> {
         scalar.insert("format".into(), format.into());
     }
     let values = texts(node);
+    // The API accepts `enum` only for strings.
     if name == "string" && !values.is_empty() {
         scalar.insert("enum".into(), values.into());
     }

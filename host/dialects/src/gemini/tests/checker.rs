@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a body breaks, by the numbers of the rules.
+/// The numbers of the rules that a body breaks.
 pub(super) fn breaches(model: &str, body: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut check = |rule: &str, holds: bool| {

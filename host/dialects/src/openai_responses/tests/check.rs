@@ -1,4 +1,4 @@
-//! The rules as a reader of bodies sees them; it knows nothing of the encoder.
+//! Checks bodies by the rules, independently of the encoder.
 
 use std::collections::HashSet;
 

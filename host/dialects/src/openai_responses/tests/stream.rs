@@ -1,4 +1,4 @@
-//! Streams as OpenAI sends them, shortened to what is read.
+//! Recorded streams of OpenAI, shortened to the decoded fields.
 
 use super::*;
 use crate::dialect::{ModelResponse, StreamFrame};
@@ -194,7 +194,7 @@ fn a_lesser_server_may_leave_out_what_repeats() {
     end["response"]["output"] = json!([message("Hello")]);
     let (answer, _) = decoded(&[delta("output_text", 0, "Hel"), end]);
     assert_eq!(answer.unwrap().content.len(), 1);
-    // Nothing but deltas.
+    // Only deltas.
     let (answer, _) = decoded(&[delta("output_text", 0, "Hel"), completed()]);
     assert_eq!(answer.unwrap().content, [ChatBlock::text("Hel")]);
     // Items that are never done, and no indexes.

@@ -1,4 +1,4 @@
-//! What providers do beside answering: they count, and some compact.
+//! Token counting and compaction by providers.
 
 use super::*;
 

@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// What a body does, step by step.
+/// A step of a scripted body.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Sends(String),
