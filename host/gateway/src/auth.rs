@@ -122,8 +122,8 @@ impl Authenticator {
     pub(super) fn strip_path_token<B>(&self, request: &mut Request<B>) {
         let uri = request.uri();
         let path = uri.path().strip_prefix('/').unwrap_or_default();
-        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
-        if !self.is_token_text(word.as_bytes()) {
+        let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !self.is_token_text(segment.as_bytes()) {
             return;
         }
         let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -140,9 +140,9 @@ impl Authenticator {
         let headers = request.headers();
         let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| headers.get_all(*name));
         let mut in_query = query_keys(request.uri());
-        let is_shown = in_headers.any(|value| self.is_token(value))
+        let has_token = in_headers.any(|value| self.is_token(value))
             || in_query.any(|key| self.is_token_text(key.as_bytes()));
-        if self.token.is_none() || is_shown || request.extensions().get::<PathToken>().is_some() {
+        if self.token.is_none() || has_token || request.extensions().get::<PathToken>().is_some() {
             return Ok(());
         }
         Err(AccessDenied {
@@ -163,10 +163,10 @@ impl Authenticator {
     /// Removes the token, which must not reach an upstream.
     pub(super) fn remove_token(&self, headers: &mut HeaderMap) {
         for name in TOKEN_HEADERS {
-            let shown: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
-            if shown.iter().any(|value| self.is_token(value)) {
+            let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
+            if values.iter().any(|value| self.is_token(value)) {
                 headers.remove(name);
-                for value in shown.into_iter().filter(|value| !self.is_token(value)) {
+                for value in values.into_iter().filter(|value| !self.is_token(value)) {
                     headers.append(name, value);
                 }
             }
@@ -199,9 +199,9 @@ impl Authenticator {
     }
 
     /// Compares digests in constant time, so that timing does not reveal how much of a guess is right.
-    fn is_token_text(&self, shown: &[u8]) -> bool {
+    fn is_token_text(&self, values: &[u8]) -> bool {
         let Some(token) = &self.token else { return false };
-        let pairs = token.iter().zip(digest(shown));
+        let pairs = token.iter().zip(digest(values));
         black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
     }
 
@@ -349,8 +349,8 @@ mod tests {
     #[test]
     fn a_token_among_several_keys_is_removed() {
         let access = access(Some("token"));
-        let shown = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
-        let request = request(&shown);
+        let values = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
+        let request = request(&values);
         assert_eq!(access.check_token(&request), Ok(()));
         let mut headers = request.headers().clone();
         access.remove_token(&mut headers);

@@ -31,16 +31,16 @@ pub(super) fn is_preflight(request: &Request) -> bool {
 }
 
 /// The preflight response: all requested headers are allowed. The actual request is checked for the token.
-pub(super) fn preflight_response(asked: &HeaderMap, page: HeaderValue) -> Response<Body> {
+pub(super) fn preflight_response(request_headers: &HeaderMap, page: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_MAX_AGE, TEN_MINUTES);
-    if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+    if let Some(names) = request_headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
-    if asked.contains_key(REQUEST_PRIVATE_NETWORK) {
+    if request_headers.contains_key(REQUEST_PRIVATE_NETWORK) {
         headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
     }
     allow_origin(headers, page);

@@ -54,14 +54,14 @@ pub enum GatewayError {
         cause: std::io::Error,
     },
     /// The certificate or its key is unusable.
-    #[error("cannot use {}: {problem}; expected {wanted} in PEM", path.display())]
+    #[error("cannot use {}: {problem}; expected {expected} in PEM", path.display())]
     Tls {
         /// The file.
         path: PathBuf,
         /// The cause.
         problem: String,
         /// The expected content.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// An upstream is unusable.
     #[error("cannot use the upstream `{upstream}`: {problem}")]

@@ -33,37 +33,37 @@ pub use conversations::{
 #[derive(Clone, Debug)]
 pub struct GatewayStats {
     metrics: Arc<Metrics>,
-    board: Arc<LiveStats>,
-    pass: Arc<DashboardLogin>,
+    live: Arc<LiveStats>,
+    login: Arc<DashboardLogin>,
 }
 
 impl GatewayStats {
     /// Statistics of a runtime's events, from now on.
     pub fn start(runtime: &Runtime, settings: &TelemetrySettings) -> GatewayStats {
-        let watch = GatewayStats::new(&runtime.engine(), settings);
-        let hears = watch.clone();
-        runtime.add_listener(Arc::new(move |event| hears.record_event(event, now_ms())));
-        watch
+        let stats = GatewayStats::new(&runtime.engine(), settings);
+        let listener = stats.clone();
+        runtime.add_listener(Arc::new(move |event| listener.record_event(event, now_ms())));
+        stats
     }
 
     /// Statistics without a runtime: the caller passes events to [`record_event`](Self::record_event).
     pub fn new(engine: &str, settings: &TelemetrySettings) -> GatewayStats {
         GatewayStats {
             metrics: Arc::new(Metrics::new(engine)),
-            board: Arc::new(LiveStats::new(engine, settings)),
-            pass: Arc::default(),
+            live: Arc::new(LiveStats::new(engine, settings)),
+            login: Arc::default(),
         }
     }
 
     /// Records an event.
     pub fn record_event(&self, event: &RuntimeEvent, now_ms: u64) {
-        let folded_tokens = self.board.record_event(event, now_ms);
+        let folded_tokens = self.live.record_event(event, now_ms);
         self.metrics.record_event(&event.kind, folded_tokens);
     }
 
     /// Records the token usage of a response.
-    pub fn record_usage(&self, door: &Endpoint, usage: &TokenUsage) {
-        self.metrics.record_usage(middleware::dialect_label(door), usage);
+    pub fn record_usage(&self, endpoint: &Endpoint, usage: &TokenUsage) {
+        self.metrics.record_usage(middleware::dialect_label(endpoint), usage);
     }
 
     /// The metrics that other modules update.
@@ -77,8 +77,8 @@ impl GatewayStats {
     }
 
     /// Measures requests and responses of `routes`.
-    pub fn measure(&self, doors: Router) -> Router {
-        middleware::measure(self.metrics.clone(), self.board.clone(), doors)
+    pub fn measure(&self, routes: Router) -> Router {
+        middleware::measure(self.metrics.clone(), self.live.clone(), routes)
     }
 
     /// `GET /metrics`.
@@ -90,12 +90,12 @@ impl GatewayStats {
 
     /// The dashboard below `/ui`, which has a login of its own: see [`dashboard_link`](Self::dashboard_link).
     pub fn dashboard_routes(&self) -> Router {
-        dashboard::routes(self.board.clone(), self.pass.clone())
+        dashboard::routes(self.live.clone(), self.login.clone())
     }
 
     /// The path of the dashboard with a one-time token.
     pub fn dashboard_link(&self) -> String {
-        self.pass.new_link()
+        self.login.new_link()
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_found_by_the_hash_that_is_told() {
+    fn a_text_is_found_by_its_short_hash() {
         let state = tempfile::tempdir().unwrap();
         let text = "the whole of it".to_owned();
         let hash = short_hash(&text);
@@ -143,15 +143,15 @@ mod tests {
         assert!(new.len() == 1 && new[0].starts_with(&hash) && is_hash(&hash), "{new:?}");
         assert!(originals.store("s", std::slice::from_ref(&text)).unwrap().is_empty());
         assert_eq!(originals.store("other", std::slice::from_ref(&text)).unwrap(), new);
-        let again = OriginalStore::open(state.path());
-        assert_eq!(again.load(&hash).unwrap(), Some(text));
+        let reopened = OriginalStore::open(state.path());
+        assert_eq!(reopened.load(&hash).unwrap(), Some(text));
         for none in ["", "0", &hash[1..], &hash.to_uppercase(), &"0".repeat(24)] {
-            assert_eq!(again.load(none).unwrap(), None, "{none}");
+            assert_eq!(reopened.load(none).unwrap(), None, "{none}");
         }
     }
 
     #[test]
-    fn a_query_narrows_to_what_says_most_of_it() {
+    fn a_query_narrows_to_the_best_match() {
         let long = format!("first line\nerror: Disk full\n{}\nlast error", "x\n".repeat(600));
         let text = format!("about disks\nand errors\n\n{long}\n\nnothing");
         let check =

@@ -87,11 +87,11 @@ impl UpstreamDialer {
         let uri = proxy.uri().clone();
         if uri.scheme_str().is_some_and(|scheme| scheme.starts_with("socks")) {
             let socks = SocksV5::new(uri, http);
-            let way = match proxy.raw_auth() {
+            let connector = match proxy.raw_auth() {
                 Some((user, password)) => socks.with_auth(user.into(), password.into()),
                 None => socks,
             };
-            return UpstreamDialer { route: DialRoute::Socks(way) };
+            return UpstreamDialer { route: DialRoute::Socks(connector) };
         }
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(trusted.clone())
@@ -102,11 +102,11 @@ impl UpstreamDialer {
             return UpstreamDialer { route: DialRoute::Forwarding(to_proxy, uri) };
         }
         let tunnel = Tunnel::new(uri, to_proxy);
-        let way = match proxy.basic_auth() {
-            Some(shown) => tunnel.with_auth(shown.clone()),
+        let connector = match proxy.basic_auth() {
+            Some(authorization) => tunnel.with_auth(authorization.clone()),
             None => tunnel,
         };
-        UpstreamDialer { route: DialRoute::Tunnel(way) }
+        UpstreamDialer { route: DialRoute::Tunnel(connector) }
     }
 }
 
@@ -259,12 +259,12 @@ mod tests {
 
     #[test]
     fn a_password_is_sent_to_a_forwarding_proxy_only() {
-        let shown = |base: &'static str| {
+        let authorization = |base: &'static str| {
             let base = Uri::from_static(base);
             let proxy = proxy_for(&base, Some("http://me:word@proxy:3128")).unwrap();
             proxy_authorization(proxy.as_ref(), &base)
         };
-        assert_eq!(shown("http://models.example").unwrap(), "Basic bWU6d29yZA==");
-        assert_eq!(shown("https://models.example"), None);
+        assert_eq!(authorization("http://models.example").unwrap(), "Basic bWU6d29yZA==");
+        assert_eq!(authorization("https://models.example"), None);
     }
 }

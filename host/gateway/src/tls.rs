@@ -18,16 +18,16 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// The acceptor for client connections.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
-    let bad = |path: &Path, problem: String, wanted| GatewayError::Tls {
+    let bad = |path: &Path, problem: String, expected| GatewayError::Tls {
         path: path.to_owned(),
         problem,
-        wanted,
+        expected,
     };
     const CHAIN: &str = "the certificate chain";
     const KEY: &str = "the private key";
-    let read = |path, wanted| {
+    let read = |path, expected| {
         let bytes = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES);
-        bytes.map_err(|error| bad(path, error.to_string(), wanted))
+        bytes.map_err(|error| bad(path, error.to_string(), expected))
     };
     let chain = CertificateDer::pem_slice_iter(&read(certificates, CHAIN)?)
         .collect::<Result<Vec<_>, _>>()

@@ -78,19 +78,19 @@ impl TokenThrottle {
         let now = Instant::now();
         let mut peers = self.peers();
         if peers.len() >= MAX_PEERS && !peers.contains_key(&peer) {
-            peers.retain(|_, guessed| now.duration_since(guessed.last) < PEER_TTL);
-            let quietest = peers.iter().min_by_key(|(_, guessed)| guessed.last);
+            peers.retain(|_, failures| now.duration_since(failures.last) < PEER_TTL);
+            let quietest = peers.iter().min_by_key(|(_, failures)| failures.last);
             let quietest = quietest.map(|(peer, _)| *peer);
             if let Some(quietest) = quietest.filter(|_| peers.len() >= MAX_PEERS) {
                 peers.remove(&quietest);
             }
         }
-        let guessed = peers.entry(peer).or_insert(PeerFailures { count: 0, last: now });
-        if now.duration_since(guessed.last) >= PEER_TTL {
-            guessed.count = 0;
+        let failures = peers.entry(peer).or_insert(PeerFailures { count: 0, last: now });
+        if now.duration_since(failures.last) >= PEER_TTL {
+            failures.count = 0;
         }
-        *guessed = PeerFailures { count: guessed.count + 1, last: now };
-        guessed.count
+        *failures = PeerFailures { count: failures.count + 1, last: now };
+        failures.count
     }
 
     fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, PeerFailures>> {

@@ -151,7 +151,7 @@ impl Conversation {
     pub(super) fn from_file(
         key: SeededHash,
         path: &Path,
-        left: Option<EvictedConversation>,
+        evicted: Option<EvictedConversation>,
     ) -> Option<Conversation> {
         let session = Session::read(path).ok()?;
         let (known_items, _) = KnownItems::read(&session)?;
@@ -165,7 +165,7 @@ impl Conversation {
         );
         let mut state = conversation.state();
         state.is_persisted = true;
-        if let Some(EvictedConversation { last_request: last, learned, .. }) = left {
+        if let Some(EvictedConversation { last_request: last, learned, .. }) = evicted {
             (state.last_request, state.learned) = (last, Some(learned));
         }
         drop(state);

@@ -46,11 +46,11 @@ pub(crate) fn session_scope(
     }
     let of_client = |names: &&[&str]| {
         let values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
-        let said: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
-        let first = names.first().filter(|_| !said.is_empty())?;
-        Some(format!("{first} {}", said.join(" ")))
+        let ids: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+        let first = names.first().filter(|_| !ids.is_empty())?;
+        Some(format!("{first} {}", ids.join(" ")))
     };
-    let in_body = || in_body.filter(|said| !said.is_empty()).map(|said| format!("body {said}"));
+    let in_body = || in_body.filter(|ids| !ids.is_empty()).map(|ids| format!("body {ids}"));
     Ok(CLIENT_HEADERS.iter().find_map(of_client).or_else(in_body))
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_before_what_a_client_sends_anyway() {
+    fn our_header_takes_precedence() {
         let of = |list: &[(&str, &str)], body| session_scope(&headers(list), body).unwrap();
         assert_eq!(of(&[], None), None);
         assert_eq!(of(&[], Some("")), None);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_refused() {
+    fn invalid_names_are_rejected() {
         let long = "x".repeat(129);
         for wrong in ["", "a b", "../x", "a/b", "ä", &long] {
             assert_eq!(

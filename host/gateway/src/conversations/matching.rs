@@ -179,9 +179,9 @@ impl KnownItems {
         is_unanswered: bool,
     ) -> Option<bool> {
         let named = |canonical: CanonicalItem| Some((canonical.hash, canonical.traits?));
-        let gone = self.items.get(from..)?.iter().map(|known| named(known.canonical));
-        let gone: Vec<(SeededHash, ItemTraits)> = gone.collect::<Option<_>>()?;
-        let mut said = Vec::new();
+        let removed = self.items.get(from..)?.iter().map(|known| named(known.canonical));
+        let removed: Vec<(SeededHash, ItemTraits)> = removed.collect::<Option<_>>()?;
+        let mut added = Vec::new();
         let mut is_answered = false;
         for at in from..request.len() {
             let (name, traits) = named(request.canonical(at)?)?;
@@ -189,36 +189,40 @@ impl KnownItems {
                 is_answered = true;
                 break;
             }
-            said.push((name, traits));
+            added.push((name, traits));
         }
-        let words = |list: &[(SeededHash, ItemTraits)]| -> Vec<ItemTraits> {
+        let texts = |list: &[(SeededHash, ItemTraits)]| -> Vec<ItemTraits> {
             let traits = list.iter().map(|(_, traits)| *traits);
             traits.filter(|traits| traits.has_user_text()).collect()
         };
-        let (gone_words, said_words) = (words(&gone), words(&said));
+        let (removed_texts, added_texts) = (texts(&removed), texts(&added));
         // Tool results must be unchanged: two agents with the same task differ in them only.
-        let there: HashSet<&(SeededHash, ItemTraits)> = said.iter().collect();
-        let are_results_there = gone
+        let added_set: HashSet<&(SeededHash, ItemTraits)> = added.iter().collect();
+        let are_results_kept = removed
             .iter()
             .filter(|(_, traits)| traits.author == ItemAuthor::Tool)
-            .all(|result| there.contains(result));
-        let same_words = |is_same: fn(&ItemTraits, &ItemTraits) -> bool| {
-            gone_words.len() == said_words.len()
-                && gone_words.iter().zip(&said_words).all(|(gone, said)| is_same(gone, said))
+            .all(|result| added_set.contains(result));
+        let have_same_texts = |is_same: fn(&ItemTraits, &ItemTraits) -> bool| {
+            removed_texts.len() == added_texts.len()
+                && removed_texts
+                    .iter()
+                    .zip(&added_texts)
+                    .all(|(removed, added)| is_same(removed, added))
         };
-        let is_alike = |gone: &ItemTraits, said: &ItemTraits| {
-            gone.essence == said.essence || gone.opening == said.opening
+        let is_alike = |removed: &ItemTraits, added: &ItemTraits| {
+            removed.essence == added.essence || removed.opening == added.opening
         };
         Some(match is_answered {
             // The removed items were answered. Items that a client adds after results and does not store
             // may look like user text, so at least one item before them must remain.
             true => {
-                let is_dropped = said_words.is_empty() && from > self.answered_items();
-                are_results_there && (same_words(is_alike) || is_dropped)
+                let is_dropped = added_texts.is_empty() && from > self.answered_items();
+                are_results_kept && (have_same_texts(is_alike) || is_dropped)
             }
             false => {
                 is_unanswered
-                    || are_results_there && same_words(|gone, said| gone.essence == said.essence)
+                    || are_results_kept
+                        && have_same_texts(|removed, added| removed.essence == added.essence)
             }
         })
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_few_read_at_a_time_though_nobody_waits() {
+    async fn dropped_reads_count_against_the_limit() {
         static NOW: AtomicUsize = AtomicUsize::new(0);
         static MOST: AtomicUsize = AtomicUsize::new(0);
         let read = || {
@@ -70,10 +70,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_free_behind_a_panic() {
+    async fn a_panic_releases_its_permit() {
         let readings = ReadPool::default();
         for _ in 0..2 * MAX_READS {
-            assert!(readings.read(|| panic!("as it was told to")).await.is_err());
+            assert!(readings.read(|| panic!("expected")).await.is_err());
         }
         assert_eq!(readings.read(|| 1).await.unwrap(), 1);
     }

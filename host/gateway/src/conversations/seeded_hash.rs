@@ -207,8 +207,7 @@ impl<'a> RequestItems<'a> {
 }
 
 /// The seed file.
-const SECRET: SecretFile =
-    SecretFile { name: "secret", action: "keep the secret of the gateway in" };
+const SECRET: SecretFile = SecretFile { name: "secret", action: "store the gateway secret in" };
 
 /// Reads the hash seed in a folder, or creates it.
 ///
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_of_a_cache_do_not_count_and_words_do() {
+    fn cache_markers_are_ignored_and_text_is_not() {
         let name = |item: &str| SeededHash::of_canonical(7, item);
         let plain = r#"{"role":"user","content":"hello"}"#;
         for same in [
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_is_given_is_read_by_the_tool_alone() {
+    fn tool_arguments_are_hashed_as_they_are() {
         let with = |input: &str| {
             let call = format!(r#"{{"type":"tool_use","id":"1","name":"put","input":{input}}}"#);
             SeededHash::of_canonical(7, &format!(r#"{{"role":"assistant","content":[{call}]}}"#))
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_there_and_back() {
+    fn hex_round_trips() {
         let digest = SeededHash::new(7, "x");
         assert_eq!(SeededHash::from_hex(&digest.to_hex()), Some(digest));
         for wrong in ["", "0", &"g".repeat(32), &"0".repeat(33), &format!("+{}", "0".repeat(31))] {
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_one_for_all_and_as_it_was_written_before() {
+    fn the_seed_is_shared_and_old_files_stay_valid() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("sessions");
         let all: Vec<u64> = std::thread::scope(|scope| {

@@ -53,26 +53,26 @@ impl ItemTraits {
         let mut parts = ItemParts::default();
         let author = author_of(item);
         parts.take_item(item);
-        let words = match author {
+        let text = match author {
             ItemAuthor::Model => parts.texts.join("\n"),
             _ => {
-                let words = parts.texts.iter().filter(|text| !asks_for_summary(text));
-                let words = words.map(|text| injected_text::user_text(text));
-                words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+                let text = parts.texts.iter().filter(|text| !asks_for_summary(text));
+                let text = text.map(|text| injected_text::user_text(text));
+                text.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
             }
         };
         let author = match author {
             ItemAuthor::User if parts.has_results => ItemAuthor::Tool,
-            ItemAuthor::User if words.is_empty() && !parts.has_others => ItemAuthor::Client,
+            ItemAuthor::User if text.is_empty() && !parts.has_others => ItemAuthor::Client,
             author => author,
         };
         let name = |text: &str| xxh3_64_with_seed(text.as_bytes(), seed);
-        let opening: String = words.chars().take(OPENING_CHARS).collect();
+        let opening: String = text.chars().take(OPENING_CHARS).collect();
         let is_said = author != ItemAuthor::Model && !opening.is_empty();
         ItemTraits {
             author,
             // Sessions store this hash, so its label must never change, whatever the variants are called.
-            essence: name(&format!("{}\n{}\n{words}", author.hash_label(), parts.ids.join("\n"))),
+            essence: name(&format!("{}\n{}\n{text}", author.hash_label(), parts.ids.join("\n"))),
             opening: if is_said { name(&opening) } else { 0 },
             bytes: bytes as u64,
         }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_result_is_the_result_of_the_same_call() {
+    fn a_cleared_result_keeps_its_essence() {
         let results = |text: &str| {
             [
                 json!({ "role": "tool", "tool_call_id": "c1", "content": text }),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reminder_is_no_part_of_what_the_person_says() {
+    fn reminders_are_not_user_text() {
         let user = |text: &str| of(&json!({ "role": "user", "content": text }));
         let plain = user("Mend the parser.");
         let reminded = user("Mend the parser.\n<system-reminder>Be brief.</system-reminder>");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_no_part_of_what_the_model_says_and_calls_are() {
+    fn thinking_is_ignored_and_calls_are_not() {
         let answer = |blocks: Value| of(&json!({ "role": "assistant", "content": blocks }));
         let call = json!({ "type": "tool_use", "id": "t1", "name": "read", "input": {} });
         let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_there_and_back() {
+    fn a_word_round_trips() {
         let traits = of(&json!({ "role": "user", "content": "Mend the parser." }));
         assert_eq!(ItemTraits::from_word(&traits.to_word()), Some(traits));
         for wrong in ["", "p", "x1.2.3", "p1.2", "pg.1.1"] {

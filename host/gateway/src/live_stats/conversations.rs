@@ -258,8 +258,8 @@ impl LiveStats {
         dropped
     }
 
-    fn push_event(&self, marks: &mut VecDeque<StatsEvent>, mark: StatsEvent) {
-        push_bounded(marks, mark, self.settings.dashboard_points);
+    fn push_event(&self, events: &mut VecDeque<StatsEvent>, event: StatsEvent) {
+        push_bounded(events, event, self.settings.dashboard_points);
     }
 
     /// The session, moved to the end; a new one replaces the least recently used.

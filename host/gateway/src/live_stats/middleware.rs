@@ -21,15 +21,15 @@ use crate::proxy::{Endpoint, ShapingReport};
 use crate::routes::endpoint_for;
 
 /// Measures the requests of `routes`.
-pub(super) fn measure(metrics: Arc<Metrics>, board: Arc<LiveStats>, doors: Router) -> Router {
-    let layer = StatsLayer { metrics, board };
-    doors.layer(middleware::from_fn(move |request, next| layer.clone().handle(request, next)))
+pub(super) fn measure(metrics: Arc<Metrics>, live: Arc<LiveStats>, routes: Router) -> Router {
+    let layer = StatsLayer { metrics, live };
+    routes.layer(middleware::from_fn(move |request, next| layer.clone().handle(request, next)))
 }
 
 #[derive(Clone)]
 struct StatsLayer {
     metrics: Arc<Metrics>,
-    board: Arc<LiveStats>,
+    live: Arc<LiveStats>,
 }
 
 impl StatsLayer {
@@ -58,7 +58,7 @@ impl StatsLayer {
         let response = next.run(request).instrument(span).await;
         measurement.record_head(&response);
         if let Some(report) = response.extensions().get::<ShapingReport>() {
-            self.board.record_request(&report.session, dialect, now_ms());
+            self.live.record_request(&report.session, dialect, now_ms());
         }
         // A body that is empty from the start is never polled.
         measurement.is_complete = response.body().is_end_stream();

@@ -33,8 +33,8 @@ pub(super) struct UpstreamBody<B = Incoming> {
     held: Vec<Bytes>,
     held_bytes: usize,
     /// Trailers or an error after the held bytes.
-    behind: Option<FrameResult>,
-    patience: IdleTimer,
+    trailing: Option<FrameResult>,
+    timer: IdleTimer,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> UpstreamBody<B>
@@ -47,8 +47,8 @@ where
             body,
             held: Vec::new(),
             held_bytes: 0,
-            behind: None,
-            patience: IdleTimer::new(idle),
+            trailing: None,
+            timer: IdleTimer::new(idle),
         }
     }
 
@@ -58,15 +58,15 @@ where
             match Pin::new(body).poll_frame(context) {
                 Poll::Ready(frame) => self.push_frame(frame),
                 Poll::Pending if self.held.is_empty() => {
-                    ready!(self.patience.poll(context));
+                    ready!(self.timer.poll(context));
                     self.body = None;
-                    let silent = UpstreamBodyError::IdleTimeout(self.patience.idle.as_millis());
+                    let silent = UpstreamBodyError::IdleTimeout(self.timer.idle.as_millis());
                     return Poll::Ready(Some(Err(silent)));
                 }
                 Poll::Pending => break,
             }
         }
-        Poll::Ready(self.join_held().map(Frame::data).map(Ok).or_else(|| self.behind.take()))
+        Poll::Ready(self.join_held().map(Frame::data).map(Ok).or_else(|| self.trailing.take()))
     }
 
     /// The body, if another frame may be joined.
@@ -76,8 +76,8 @@ where
     }
 
     fn push_frame(&mut self, frame: Option<Result<Frame<Bytes>, B::Error>>) {
-        self.patience.stop();
-        self.behind = match frame.map(|frame| frame.map(Frame::into_data)) {
+        self.timer.stop();
+        self.trailing = match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => return self.hold(data),
             Some(Ok(Err(trailers))) => Some(Ok(trailers)),
             Some(Err(error)) => Some(Err(error.into())),
@@ -102,7 +102,7 @@ where
     /// Whether the body has ended.
     pub(super) fn is_over(&self) -> bool {
         self.held.is_empty()
-            && self.behind.is_none()
+            && self.trailing.is_none()
             && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
@@ -129,12 +129,12 @@ struct IdleTimer {
     /// When it expires; `None` while nothing is awaited.
     until: Option<Instant>,
     /// Fires at `until` or earlier: resetting a tokio timer for every frame is measurably slower.
-    alarm: Pin<Box<Sleep>>,
+    sleep_until: Pin<Box<Sleep>>,
 }
 
 impl IdleTimer {
     fn new(idle: Duration) -> IdleTimer {
-        IdleTimer { idle, until: None, alarm: Box::pin(sleep(idle)) }
+        IdleTimer { idle, until: None, sleep_until: Box::pin(sleep(idle)) }
     }
 
     fn stop(&mut self) {
@@ -145,11 +145,11 @@ impl IdleTimer {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let until = *self.until.get_or_insert_with(|| Instant::now() + self.idle);
         loop {
-            ready!(self.alarm.as_mut().poll(context));
-            if self.alarm.deadline() >= until {
+            ready!(self.sleep_until.as_mut().poll(context));
+            if self.sleep_until.deadline() >= until {
                 return Poll::Ready(());
             }
-            self.alarm.as_mut().reset(until);
+            self.sleep_until.as_mut().reset(until);
         }
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// The times and sizes of forwarded pieces: `0` for trailers, `None` for an error.
-    async fn gone_on(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
+    async fn forwarded_pieces(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
         let script = Script { steps: steps.into_iter().collect(), resting: None };
         let (mut arriving, began) = (UpstreamBody::new(Some(script), IDLE), Instant::now());
         let mut pieces = Vec::new();
@@ -224,45 +224,54 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_came_together_goes_on_together() {
+    async fn available_frames_are_joined() {
         let steps = [Data(1), Data(2), Data(3), Rest(Duration::from_secs(1)), Data(4)];
-        assert_eq!(gone_on(steps).await, [(0, Some(6)), (1, Some(4))]);
+        assert_eq!(forwarded_pieces(steps).await, [(0, Some(6)), (1, Some(4))]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_waits_for_what_comes_later() {
-        assert_eq!(gone_on([Data(1), Turn, Data(2)]).await, [(0, Some(1)), (0, Some(2))]);
+    async fn nothing_waits_for_later_frames() {
+        assert_eq!(forwarded_pieces([Data(1), Turn, Data(2)]).await, [(0, Some(1)), (0, Some(2))]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_came_before_a_break_goes_on() {
+    async fn bytes_before_an_error_are_forwarded() {
         let steps = [Data(1), Data(1), Break];
-        assert_eq!(gone_on(steps).await, [(0, Some(2)), (0, None)]);
+        assert_eq!(forwarded_pieces(steps).await, [(0, Some(2)), (0, None)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_piece_has_a_bound() {
+    async fn a_joined_piece_has_a_size_limit() {
         let steps = vec![Data(1_000); 20];
-        assert_eq!(gone_on(steps).await, [(0, Some(9_000)), (0, Some(9_000)), (0, Some(2_000))]);
-        assert_eq!(gone_on([Data(100_000), Data(1)]).await, [(0, Some(100_000)), (0, Some(1))]);
+        assert_eq!(
+            forwarded_pieces(steps).await,
+            [(0, Some(9_000)), (0, Some(9_000)), (0, Some(2_000))]
+        );
+        assert_eq!(
+            forwarded_pieces([Data(100_000), Data(1)]).await,
+            [(0, Some(100_000)), (0, Some(1))]
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trailers_come_behind_the_bytes() {
-        assert_eq!(gone_on([Data(1), Data(1), Trailers]).await, [(0, Some(2)), (0, Some(0))]);
-        assert_eq!(gone_on([]).await, []);
+    async fn trailers_follow_the_bytes() {
+        assert_eq!(
+            forwarded_pieces([Data(1), Data(1), Trailers]).await,
+            [(0, Some(2)), (0, Some(0))]
+        );
+        assert_eq!(forwarded_pieces([]).await, []);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_begins_again_with_each_byte() {
+    async fn the_idle_timeout_restarts_with_each_frame() {
         let slow = [Data(1), Rest(IDLE * 3 / 4), Data(1), Rest(IDLE * 3 / 4), Data(1)];
-        assert_eq!(gone_on(slow).await, [(0, Some(1)), (45, Some(1)), (90, Some(1))]);
+        assert_eq!(forwarded_pieces(slow).await, [(0, Some(1)), (45, Some(1)), (90, Some(1))]);
         let silent = [Rest(IDLE / 2), Data(1), Rest(IDLE * 2), Data(1)];
-        assert_eq!(gone_on(silent).await, [(30, Some(1)), (90, None)]);
+        assert_eq!(forwarded_pieces(silent).await, [(30, Some(1)), (90, None)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_reads_slowly_spends_no_patience() {
+    async fn the_idle_timeout_does_not_run_while_the_client_reads() {
         let steps = [Data(1), Rest(IDLE / 2), Data(1)].into();
         let mut arriving = UpstreamBody::new(Some(Script { steps, resting: None }), IDLE);
         let mut next = async || poll_fn(|context| arriving.poll(context)).await.unwrap().is_ok();

@@ -147,7 +147,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_is_counted_does_not_depend_on_how_the_bytes_come(piece in 1usize..300) {
+        fn the_usage_does_not_depend_on_the_chunks(piece in 1usize..300) {
             let streams = [
                 (DialectName::AnthropicMessages, ANTHROPIC),
                 (DialectName::OpenAiCompletions, CHAT),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_counted_too_and_lists_of_them() {
+    fn documents_and_lists_are_read() {
         let whole = "{\"content\":[],\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":40}}";
         assert_eq!(counted(DialectName::AnthropicMessages, false, whole, 9), usage(7, 3, 40));
         let list = "[{\"usageMetadata\":{\"promptTokenCount\":10}},\n{\"usageMetadata\":{\"promptTokenCount\":10,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":40}}]";
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_nothing_but_depth_is_read_as_far_as_any_usage_stands() {
+    fn deep_nesting_is_read_without_overflow() {
         let lists = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
         assert_eq!(counted(DialectName::OpenAiCompletions, false, &lists, 9_000), None);
         let inner = "{\"usage\":{\"output_tokens\":4}}";
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_nothing_of_tokens_has_no_usage() {
+    fn a_response_without_usage_has_none() {
         for text in ["", "data: {}\n\n", "<html>\"usage\"</html>\n", "data: {\"usage\":7}\n\n"] {
             assert_eq!(counted(DialectName::OpenAiCompletions, true, text, 5), None, "{text}");
             assert_eq!(counted(DialectName::OpenAiCompletions, false, text, 5), None, "{text}");

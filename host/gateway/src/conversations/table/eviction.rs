@@ -15,7 +15,7 @@ const SLACK_SHARE: usize = 8;
 
 /// Evicted conversations that are remembered, as a multiple of `gateway.conversations`. Each takes some hundred
 /// bytes.
-const MAX_LEFT: usize = 16;
+const MAX_REMEMBERED: usize = 16;
 
 impl ConversationTable {
     /// Whether a scan for conversations to evict is worth its cost.
@@ -82,16 +82,20 @@ impl ConversationTable {
     pub(crate) fn evict(
         &self,
         conversation: &Arc<Conversation>,
-        left: Option<EvictedConversation>,
+        evicted: Option<EvictedConversation>,
     ) {
         let mut table = self.table();
         if is_in_use(conversation, 1) {
-            conversation.state().learned = left.map(|left| left.learned);
+            conversation.state().learned = evicted.map(|evicted| evicted.learned);
             return;
         }
         table.remove(conversation);
-        if let Some(left) = left {
-            table.remember(conversation.id(), left, self.capacity.saturating_mul(MAX_LEFT));
+        if let Some(evicted) = evicted {
+            table.remember(
+                conversation.id(),
+                evicted,
+                self.capacity.saturating_mul(MAX_REMEMBERED),
+            );
         }
         self.update_gauge(&table);
     }
