@@ -1,4 +1,4 @@
-//! `ctxhost sessions`: the sessions that are kept, and what is in one.
+//! `ctxhost sessions`: lists and shows stored sessions.
 
 mod du;
 
@@ -18,18 +18,18 @@ use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 pub(super) use du::total_bytes;
 
-/// The sessions that `chat` keeps.
+/// List, show and measure chat sessions.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SessionsCommand {
-    /// List those of this folder, the newest first.
+    /// List the sessions of this folder, newest first.
     List {
-        /// The working folder they belong to; by default this one.
+        /// Working folder; by default the current one.
         #[arg(long, value_name = "FOLDER")]
         cwd: Option<PathBuf>,
     },
-    /// Show what was said in one, turn by turn, and where it was compacted.
+    /// Show a session turn by turn, with its compactions.
     Show {
-        /// The session file, or an id where [store] keeps sessions in a database.
+        /// Session file, or an id if [store] keeps sessions in a database.
         #[arg(value_name = "FILE|ID")]
         session: PathBuf,
     },
@@ -68,7 +68,7 @@ impl SessionsCommand {
 fn list(cwd: &Path) -> String {
     let kept = session_folder(cwd).list();
     if kept.is_empty() {
-        return "no sessions of this folder yet; `ctxhost chat` begins one\n".into();
+        return "no sessions in this folder; start one with `ctxhost chat`\n".into();
     }
     kept.iter().map(session_line).collect()
 }
@@ -76,12 +76,12 @@ fn list(cwd: &Path) -> String {
 fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {
     let kept = store.list(Some(cwd))?;
     if kept.is_empty() {
-        return Ok("no sessions of this folder yet; `ctxhost chat` begins one\n".into());
+        return Ok("no sessions in this folder; start one with `ctxhost chat`\n".into());
     }
     Ok(kept.iter().map(|kept| summary(&kept.id, store.read(&kept.id))).collect())
 }
 
-/// One session: its file, its size, how it began.
+/// A session in two lines: its file, its size, its first message.
 fn session_line(kept: &SessionFile) -> String {
     summary(&kept.path.display().to_string(), Session::read(&kept.path))
 }
@@ -100,7 +100,7 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
     }
 }
 
-/// What was said, turn by turn, with the compactions between.
+/// The messages turn by turn, with the compactions between them.
 fn show(session: &Session) -> String {
     let compactions = compactions(session);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Baselines: choices of whole turns without any engine, for comparison with published figures.
+//! Baselines: selections of whole turns without an engine, comparable with published figures.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -6,28 +6,28 @@ use ctxhost_engine_api::transcript::tokens;
 
 use crate::dataset::LabelledQuestion;
 
-/// The constants of BM25 as the literature has them.
+/// The usual constants of BM25.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Words that every English text has.
+/// English stop words.
 const STOP_WORDS: &str = " a about all also am an and any are as at be been being but by can could did do does for from had has have he her here him his how i if in is it its just me my no not of on or our she should so some than that the their them then there these they this those to us was we were what when where which who whom why will with would you your ";
 
-/// A choice of turns.
+/// A selection of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// The newest turns.
     Tail,
-    /// The turns that share rare words with the question.
+    /// The turns with the highest BM25 score.
     Bm25,
-    /// The same, each with the turn before and the turn behind it.
+    /// The same, each with the turn before and after it.
     Neighbours,
-    /// Everything, whatever the budget.
+    /// All turns, whatever the budget.
     Whole,
 }
 
 impl Baseline {
-    /// All of them.
+    /// All baselines.
     pub const ALL: [Baseline; 4] =
         [Baseline::Tail, Baseline::Bm25, Baseline::Neighbours, Baseline::Whole];
 
@@ -41,7 +41,7 @@ impl Baseline {
         }
     }
 
-    /// The baseline of a name.
+    /// The baseline with this name.
     pub fn parse(name: &str) -> Option<Baseline> {
         Baseline::ALL.into_iter().find(|baseline| baseline.name() == name)
     }
@@ -114,7 +114,7 @@ pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
         let distinct: HashSet<&str> = turn.iter().map(String::as_str).collect();
         distinct.into_iter().for_each(|word| *holding.entry(word).or_default() += 1.0);
     }
-    // In the order of the question, so that sums are the same in every run.
+    // In the order of the question, so that floating-point sums are the same in every run.
     let mut query = words(&question.query);
     let mut seen = HashSet::new();
     query.retain(|word| seen.insert(word.clone()));
@@ -130,7 +130,7 @@ pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
     turns.iter().map(score).collect()
 }
 
-/// The words of a text in lower case, without the commonest and without English endings.
+/// The words of a text in lower case, without stop words and common suffixes.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! The host's own path to a request, and what the model sees of it.
+//! Shapes requests through the host, and records what the model sees.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use ctxhost_retention::texts_of;
 
 use crate::report::RunTotals;
 
-/// The window that engines are told of at least: below it some refuse a model, whatever the budget.
+/// Least window that engines are given: some reject a smaller model, whatever the budget.
 const LEAST_WINDOW_TOKENS: u64 = 32_000;
 
-/// Options with which an engine that fails ends the run, so that no figure is another engine's.
+/// A failing engine ends the run, so that no figure comes from the fallback engine.
 pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions {
     let target = Target {
         window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
@@ -33,17 +33,17 @@ pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions
 /// What the model sees in one request.
 #[derive(Debug, Default)]
 pub(crate) struct SeenContext {
-    /// The texts of entries that are sent as they are or in part, by their id.
+    /// Texts of entries that are sent whole or in part, by id.
     pub(crate) by_entry: HashMap<String, String>,
-    /// The entries whose text is sent whole.
+    /// Entries that are sent whole.
     pub(crate) whole: std::collections::HashSet<String>,
-    /// Texts of the engine's own.
+    /// Texts that the engine added.
     pub(crate) own: String,
-    /// All of it.
+    /// All texts.
     pub(crate) all: String,
-    /// A hash of each item, with its tokens, in order.
+    /// A hash of each item with its tokens, in order.
     pub(crate) items: Vec<(u64, u64)>,
-    /// What it costs.
+    /// Size of the request.
     pub(crate) tokens: u64,
 }
 
@@ -81,7 +81,7 @@ fn hash_of(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Counts what is the same for every sort of run: room, overruns, prefix, time.
+/// Metrics that every kind of run has.
 #[derive(Default)]
 pub(crate) struct RunMeter {
     auditor: InvariantVerifier,
@@ -105,7 +105,7 @@ impl RunMeter {
         self.overruns += u64::from(seen.tokens > budget_tokens);
         self.violations += self.auditor.verify(&prompt.view, &items, budget_tokens).len() as u64;
         self.emergency_trims += u64::from(prompt.engine == EMERGENCY_TRIM);
-        // Where a history is smaller than its budget, all of it is all the room there is to use.
+        // A history smaller than the budget can only use its own size.
         let most_tokens = budget_tokens.min(prompt.view.total_tokens()).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(&seen);
@@ -114,7 +114,7 @@ impl RunMeter {
         seen
     }
 
-    /// How much of the request before is the beginning of this one.
+    /// Records how much of the previous request is a prefix of this one.
     fn compare(&mut self, seen: &SeenContext) {
         let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
         if total > 0 {
@@ -125,7 +125,7 @@ impl RunMeter {
         self.previous.clone_from(&seen.items);
     }
 
-    /// Requests of another session follow.
+    /// Starts another session.
     pub(crate) fn next_session(&mut self) {
         self.previous.clear();
         self.auditor = InvariantVerifier::default();
@@ -153,7 +153,7 @@ impl RunMeter {
     }
 }
 
-/// A share in percent with one digit behind the point.
+/// A percentage with one decimal.
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole <= 0.0 { 0.0 } else { (part / whole * 1_000.0).round() / 10.0 }
 }

@@ -19,10 +19,13 @@ fn append_help(command: &[String], text: &mut String) {
     }
 }
 
-/// The names in the section "Commands" of a help text. Descriptions that go on are indented further.
+/// The names in the sections of commands: rows of two spaces, a name and what it does. Options begin with a hyphen, and
+/// descriptions that go on are indented further.
 fn subcommands(help: &str) -> Vec<String> {
-    let section = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let rows = section.take_while(|line| line.starts_with(' ') || line.is_empty());
+    let section = help
+        .lines()
+        .skip_while(|line| *line != "Commands:" && !line.starts_with("See what engines do"));
+    let rows = section.take_while(|line| *line != "Options:" && *line != "Arguments:");
     let names = rows.filter(|row| row.starts_with("  ") && !row.starts_with("   "));
     names
         .filter_map(|row| row.split_whitespace().next())

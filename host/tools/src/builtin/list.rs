@@ -120,8 +120,9 @@ fn list(base: &Path, asked: &ListArguments, stop: &CancelFlag) -> Result<String,
         listing.push_str(&format!("{}{}\n", name.display(), if is_folder { "/" } else { "" }));
         count += 1;
     }
-    match listing.is_empty() {
-        true => Ok("(nothing; what git ignores is left out unless include_ignored is true)".into()),
-        false => Ok(listing),
+    if listing.is_empty() {
+        Ok("(nothing; what git ignores is left out unless include_ignored is true)".into())
+    } else {
+        Ok(listing)
     }
 }

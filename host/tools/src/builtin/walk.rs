@@ -37,9 +37,10 @@ pub(super) fn walk(base: &Path, scope: WalkOptions) -> Walk {
 
 /// A glob as people mean it: one without a slash is about names, at any depth.
 pub(super) fn glob(written: &str) -> Result<GlobMatcher, ToolError> {
-    let deep = match written.contains('/') {
-        true => written.trim_start_matches("./").to_owned(),
-        false => format!("**/{written}"),
+    let deep = if written.contains('/') {
+        written.trim_start_matches("./").to_owned()
+    } else {
+        format!("**/{written}")
     };
     let glob = GlobBuilder::new(&deep).literal_separator(true).build();
     let bad = |error: globset::Error| ToolError::BadPattern {
