@@ -162,7 +162,7 @@ pub enum LoadError {
     NoCopy {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The dynamic linker refused it.
@@ -170,7 +170,7 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the linker said.
+        /// The linker's error.
         reason: String,
     },
     /// It does not export the entry point.
@@ -224,7 +224,7 @@ pub struct EngineFile {
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
     inspect_pinned(path, None)
 }
@@ -234,7 +234,7 @@ pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<EngineFile, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     let path = path.canonicalize().map_err(unreadable)?;

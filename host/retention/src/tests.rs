@@ -52,10 +52,7 @@ fn played(steps: &[Step]) -> Transcript {
             Step::Runs(command, output, fails) => {
                 let arguments = serde_json::json!({ "command": command }).to_string();
                 talk.calls(&[(&id, "shell", &arguments)]);
-                match fails {
-                    true => talk.failure(&id, "shell", output),
-                    false => talk.result(&id, "shell", output),
-                }
+                if fails { talk.failure(&id, "shell", output) } else { talk.result(&id, "shell", output) }
             }
         };
     }

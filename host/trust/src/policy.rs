@@ -102,10 +102,7 @@ impl TrustVerdict {
 impl TrustPolicy {
     /// The demands of a config file with the lock beside it. A config without a name has none.
     pub fn load(config: &Path, demands: &TrustSettings) -> TrustPolicy {
-        let lock = match config.as_os_str().is_empty() {
-            true => Ok(None),
-            false => LockFile::read(config),
-        };
+        let lock = if config.as_os_str().is_empty() { Ok(None) } else { LockFile::read(config) };
         let implied = match &lock {
             Ok(None) => TrustLevel::Any,
             // A lock says that this config is one of pinned engines, readable or not.

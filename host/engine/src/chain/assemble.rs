@@ -184,11 +184,11 @@ fn to_session_positions(repair: &Repair, projection: &PlanProjection<'_>) -> Rep
     let one = |seq: u64| projection.origin_range(&(seq..seq.saturating_add(1))).start;
     match repair {
         Repair::WidenedCut { entries } => Repair::WidenedCut { entries: range(entries) },
-        Repair::Reinserted { entries, because } => {
-            Repair::Reinserted { entries: range(entries), because: *because }
+        Repair::Reinserted { entries, reason } => {
+            Repair::Reinserted { entries: range(entries), reason: *reason }
         }
-        Repair::RestoredText { seq, because } => {
-            Repair::RestoredText { seq: one(*seq), because: *because }
+        Repair::RestoredText { seq, reason } => {
+            Repair::RestoredText { seq: one(*seq), reason: *reason }
         }
         Repair::DroppedOrphan { seq } => Repair::DroppedOrphan { seq: one(*seq) },
         Repair::DroppedAborted { seq } => Repair::DroppedAborted { seq: one(*seq) },
