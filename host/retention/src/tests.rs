@@ -52,7 +52,11 @@ fn played(steps: &[Step]) -> Transcript {
             Step::Runs(command, output, fails) => {
                 let arguments = serde_json::json!({ "command": command }).to_string();
                 talk.calls(&[(&id, "shell", &arguments)]);
-                if fails { talk.failure(&id, "shell", output) } else { talk.result(&id, "shell", output) }
+                if *fails {
+                    talk.failure(&id, "shell", output)
+                } else {
+                    talk.result(&id, "shell", output)
+                }
             }
         };
     }
