@@ -54,7 +54,7 @@ impl Fixture {
         let shaped = Prompt {
             budget_tokens: budget,
             view,
-            checked: checked,
+            checked,
             engine: "serving".into(),
             fallback: None,
             compactions: Vec::new(),
