@@ -322,6 +322,7 @@ impl Metrics {
         let by = SlotLabels { slot: SLOT, configured, effective };
         let family = &self.families.engine_effective;
         if family.get(&by).is_none() {
+            // Only the current pair is exported: a stale 1 would look like two effective engines.
             family.clear();
         }
         family.get_or_create(&by).set(1);
@@ -334,6 +335,7 @@ impl Metrics {
 
 impl MetricFamilies {
     fn registered(&self) -> Registry {
+        // The encoder adds `_total` to counters and the unit to the others.
         let mut all = Registry::with_prefix("ctxhost");
         let f = self.clone();
         all.register("engine_effective", "The effective engine", f.engine_effective);

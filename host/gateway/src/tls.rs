@@ -41,6 +41,7 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, G
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|error| bad(key, error.to_string(), KEY))?;
+    // HTTP/2 first: one connection carries all requests of an agent.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

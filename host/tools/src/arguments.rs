@@ -88,6 +88,7 @@ fn type_error(schema: &Value, name: &str, value: &Value) -> Option<String> {
 fn make_whole(schema: &Value, name: &str, value: &mut Value) {
     let is_whole = property(schema, name).is_some_and(|property| types(property) == ["integer"]);
     let number = value.as_f64().filter(|_| is_whole && value.is_f64());
+    // Larger floats are left alone: they may not be exact integers.
     if let Some(number) = number.filter(|number| number.abs() <= f64::from(i32::MAX)) {
         *value = Value::from(number as i64);
     }

@@ -32,6 +32,7 @@ fn is_allowed_char(c: char) -> bool {
 }
 
 fn hash_suffix(server: &str, tool: &str) -> String {
+    // The separator distinguishes `a` + `b__c` from `a__b` + `c`.
     let digest = Sha256::digest(format!("{server}\0{tool}"));
     digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -60,6 +60,7 @@ pub(super) fn truncate_with_notice(text: String) -> String {
 
 /// Creates an output file. It is kept when the process ends, because a resumed session may refer to it.
 pub(super) fn create_output_file() -> io::Result<NamedTempFile> {
+    // The prefix also marks files that confined tools may read, see `is_output_file`.
     Builder::new().prefix(SAVED_PREFIX).suffix(".txt").tempfile()
 }
 

@@ -72,6 +72,7 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(error) => {
+                // A dangling link could point outside the roots once its target exists.
                 let is_dangling_link = existing.symlink_metadata().is_ok();
                 let Some(name) = existing.file_name().filter(|_| !is_dangling_link) else {
                     return Err(error);

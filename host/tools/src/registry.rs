@@ -150,7 +150,9 @@ impl ToolRegistry {
         let arguments = arguments::validate(name, &registered.spec.input_schema, arguments)?;
         // Both creating and polling the future may panic.
         let calling = async { registered.tool.call(&arguments, context).await };
+        // A panic must become a result, because the model waits for one.
         let guarded = AssertUnwindSafe(calling).catch_unwind();
+        // A tool with a timeout of its own returns what it has; this one only ends tools without.
         let limit = context.timeout.saturating_add(GRACE);
         match tokio::time::timeout(limit, guarded).await {
             Ok(Ok(output)) => Ok(output),

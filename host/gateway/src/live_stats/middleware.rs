@@ -55,6 +55,7 @@ impl StatsLayer {
         );
         let mut measurement =
             RequestMeasurement::start(self.metrics.clone(), dialect, span.clone(), line);
+        // The span covers the work until the response head. The body streams outside of it.
         let response = next.run(request).instrument(span).await;
         measurement.record_head(&response);
         if let Some(report) = response.extensions().get::<ShapingReport>() {

@@ -50,6 +50,7 @@ impl EditTool {
         run_blocking(move |cancel| {
             let path = paths.resolve(&cwd, &arguments.path, PathAccess::Write)?;
             cancel.check()?;
+            // The lock covers reading too, so that a parallel edit is not lost.
             with_write_lock(|| edit_file(&path, &arguments))
         })
         .await
@@ -154,6 +155,7 @@ fn find_all(text: &str, text_to_find: &str) -> Vec<usize> {
 fn ends_lines_with_crlf(found: &str, text: &str) -> bool {
     let sample = if found.contains('\n') { found } else { text };
     let all = sample.matches('\n').count();
+    // A file with mixed line endings follows the majority.
     sample.matches("\r\n").count() * 2 > all
 }
 

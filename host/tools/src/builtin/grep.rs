@@ -181,6 +181,7 @@ impl GrepSearch {
             if !self.regex.is_match(line) {
                 continue;
             }
+            // Checked before the next match, so that the notice appears only if there is one.
             if self.count == self.limit || self.found.len() > OUTPUT_MAX_BYTES {
                 self.is_cut = true;
                 return;

@@ -94,6 +94,7 @@ fn list(base: &Path, arguments: &ListArguments, cancel: &CancelFlag) -> Result<S
         return Ok(format!("{} is a file of {} bytes", base.display(), metadata.len()));
     }
     let glob = arguments.glob.as_deref().map(glob).transpose()?;
+    // A glob searches the whole tree; a plain listing shows one level.
     let depth = arguments.depth.or_else(|| glob.is_none().then_some(1)).map(|depth| depth.max(1));
     let mut listing = String::new();
     let mut count = 0;

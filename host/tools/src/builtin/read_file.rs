@@ -103,6 +103,7 @@ fn read(
 ) -> Result<ToolOutput, ToolError> {
     let size_bytes = text_file::regular_file(path)?.len();
     let failed = |cause: io::Error| ToolError::io("read", path, cause);
+    // The buffer is as large as the sniffed part, so one `fill_buf` is enough for both checks.
     let mut reader = BufReader::with_capacity(SNIFFED_BYTES, File::open(path).map_err(failed)?);
     let beginning = reader.fill_buf().map_err(failed)?;
     if let Some(mime_type) = image_type(beginning) {

@@ -65,6 +65,7 @@ impl ShellTool {
 
     async fn run(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let arguments: ShellArguments = arguments::read(NAME, &schema(), raw)?;
+        // The model may ask for less or more than the default, but not for more than the agent allows.
         let own = arguments.timeout_ms.map_or(self.timeout, Duration::from_millis);
         let timeout = own.min(context.timeout);
         let not_started = |cause| ToolError::ShellNotStarted { cwd: context.cwd.clone(), cause };
@@ -80,6 +81,7 @@ impl ShellTool {
     fn start(&self, command: &str, cwd: &Path) -> io::Result<(ProcessGroup, Receiver)> {
         let (output, input) = io::pipe()?;
         let mut shell = Command::new("sh");
+        // stdin is closed: a command that reads it would wait until the timeout.
         shell.arg("-c").arg(command).current_dir(cwd).stdin(Stdio::null());
         shell.stdout(input.try_clone()?).stderr(input);
         for (name, _) in std::env::vars_os() {

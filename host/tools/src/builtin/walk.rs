@@ -21,12 +21,14 @@ pub(super) fn walk(base: &Path, scope: WalkOptions) -> Walk {
     let respects = !scope.include_ignored;
     WalkBuilder::new(base)
         .max_depth(scope.depth)
+        // An agent needs dotfiles such as `.github` and `.env.example`.
         .hidden(false)
         .ignore(respects)
         .git_ignore(respects)
         .git_global(respects)
         .git_exclude(respects)
         .parents(respects)
+        // `.gitignore` applies outside of a git repository, too.
         .require_git(false)
         .follow_links(false)
         .sort_by_file_name(std::ffi::OsStr::cmp)

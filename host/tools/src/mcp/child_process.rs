@@ -40,6 +40,7 @@ impl ServerProcess {
         cwd: Option<&Path>,
     ) -> Result<(ServerProcess, (ChildStdout, ChildStdin)), ToolError> {
         let mut process = Command::new(command);
+        // A server is foreign code: it gets no keys of the host.
         process.args(args).env_clear();
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in SAFE_VARIABLES {
@@ -58,6 +59,7 @@ impl ServerProcess {
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
             return Err(bad(format!("`{command}` has no stdin or stdout pipe")));
         };
+        // An unread pipe would block the server once it is full.
         if let Some(log) = child.stderr.take() {
             tokio::spawn(log_lines(server.to_owned(), log));
         }

@@ -158,6 +158,7 @@ impl McpConnection {
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(call));
         let options = PeerRequestOptions::with_timeout(self.call_timeout.min(longest))
+            // A server that reports progress forever still ends at the total timeout.
             .reset_timeout_on_progress()
             .with_max_total_timeout(longest);
         let not_sent = |error: ServiceError| McpCallError::NotSent(error_chain(&error));
@@ -166,6 +167,7 @@ impl McpConnection {
         let mut takes_back = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
         let answer = tokio::select! {
             answer = handle.await_response() => answer,
+            // The transport does not notice the end of a server whose child keeps the pipes open.
             () = self.wait_for_exit() => Err(ServiceError::TransportClosed),
         };
         takes_back.id = None;

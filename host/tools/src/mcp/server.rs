@@ -33,6 +33,7 @@ impl McpServer {
     pub async fn connect(name: &str, settings: &McpSettings) -> Result<Arc<McpServer>, ToolError> {
         let connection = McpConnection::open(name, settings).await?;
         let mut listed = connection.list_tools().await?;
+        // A stable order: the tool list is part of the prefix that the provider caches.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Arc::new(McpServer {
             name: name.to_owned(),

@@ -40,6 +40,7 @@ impl OutputCapture {
         self.total_bytes += chunk.len() as u64;
         if self.end.len() > 2 * OUTPUT_MAX_BYTES {
             // One byte more than is returned, to see whether it starts a line.
+            // Trimmed at twice the limit, so that the copying is amortized.
             self.end.drain(..self.end.len() - OUTPUT_MAX_BYTES - 1);
         }
     }
