@@ -37,6 +37,7 @@ impl Runtime {
     /// As [`Runtime::adopt_session`].
     pub fn attach_session(&self, session: Session) -> Result<SessionId, TurnError> {
         let mut session = session.with_sync(CLIENT_SYNC);
+        // The gateway writes appended records after it has forwarded the request (`write_out`).
         session.enable_write_behind();
         Ok(self.state().register_synced(session, None)?)
     }

@@ -116,6 +116,7 @@ impl EngineManager {
 
     /// The current engine, for sessions outside the canary's share.
     pub(crate) fn current(&self) -> Arc<ActiveEngine> {
+        // Usually the read lock suffices: this runs for every turn.
         let slots = self.read();
         if slots.current.trial_failure().is_none() {
             return slots.current.clone();
@@ -180,6 +181,7 @@ impl EngineManager {
             previous_version = previous.version,
             "engine replaced"
         );
+        // Emitted after the lock is released: a listener may ask for the current engine.
         let generation = self.generation();
         let change = EngineChange { engine: engine.id, previous: previous.id, generation };
         let EngineChange { engine, previous, generation } = change.clone();

@@ -60,6 +60,7 @@ impl EngineOptions {
         clock: &HostClock,
         sessions: Arc<dyn SessionQueries>,
     ) -> Result<ActiveEngine, SlotError> {
+        // Without the fallback that would hide the error.
         if self.must_open {
             return self.open_successor(engines, clock, sessions);
         }
@@ -67,7 +68,7 @@ impl EngineOptions {
         ActiveEngine::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// Opens a replacement for engines that keep serving if it does not open; there is no fallback.
+    /// Opens a replacement for engines that keep serving if it does not open, without a fallback.
     ///
     /// # Errors
     ///

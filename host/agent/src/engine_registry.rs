@@ -145,6 +145,7 @@ impl EngineRegistry {
     ///
     /// [`EngineRegistryError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
+        // Ids contain neither.
         if name.contains('/') || name.ends_with(".so") {
             let mut spec = file_spec(config, "", Path::new(name), serde_json::json!({}));
             // An engine named by path keeps the settings, restrictions and pin of its config entry.
@@ -160,6 +161,7 @@ impl EngineRegistry {
                     apply_trust(&mut spec, &self.policy.evaluate_named(&found, written));
                     spec.isolation = isolation_for(config, &found.meta);
                 }
+                // Reported when the spec is opened.
                 Err(error) => spec.untrusted_reason = Some(unreadable_reason(&error)),
             }
             return Ok(spec);
@@ -273,6 +275,7 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     let paths = entries.map(|entry| entry.path());
     let mut found: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
+    // The order of a folder differs between machines.
     found.sort();
     found
 }

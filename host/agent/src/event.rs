@@ -212,6 +212,7 @@ pub enum EventKind {
 
 impl EventKind {
     pub(super) fn from_prompt(prompt: &Prompt, budget_tokens: u64, model: String) -> EventKind {
+        // Compactions have events of their own.
         let compacting: Duration = prompt.compactions.iter().map(|outcome| outcome.took).sum();
         EventKind::Assembled {
             engine: prompt.engine.clone(),

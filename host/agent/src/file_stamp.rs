@@ -22,6 +22,7 @@ impl FileStamp {
             inode: file.ino(),
             bytes: file.size(),
             modified: (file.mtime(), file.mtime_nsec()),
+            // Tools may set the modification time back, but not this one.
             changed: (file.ctime(), file.ctime_nsec()),
         })
     }

@@ -96,6 +96,7 @@ pub fn find_original(
             blobs.retain(|blob| named.contains(blob));
         }
     }
+    // A whole id is also a prefix of longer ones.
     if let Some(exact) = entries.iter().copied().find(|record| record.id() == handle) {
         (entries, blobs) = (vec![exact], Vec::new());
     }
@@ -104,6 +105,7 @@ pub fn find_original(
         handle: handle.to_owned(),
     };
     match (entries.as_slice(), blobs.as_slice()) {
+        // The empty text is a prefix of everything.
         _ if handle.is_empty() => Err(unknown()),
         ([record], []) => Ok(entry(record)),
         ([], [blob]) => Ok(StoredOriginal::Bytes(stored.get(blob)?.ok_or_else(unknown)?)),

@@ -92,6 +92,7 @@ impl Runtime {
         Box::pin(async move {
             let outcome = self.state.run_turn(session, content).await;
             if outcome.is_ok() {
+                // After the reply: the user does not wait for a compaction.
                 self.spawn_housekeeping(session);
             }
             outcome
@@ -145,6 +146,7 @@ impl Runtime {
             let mut guard = self.lock_session(session).await?;
             let context = &mut guard.active_mut().context;
             let report = context.session_mut().undo_compaction(Some(number))?;
+            // The counts are of prompts with the summary.
             context.invalidate_counts();
             Ok(report)
         })
@@ -229,6 +231,7 @@ impl Runtime {
                     "shutdown: shadow engines did not finish in time (compaction.wait_ms)"
                 );
             }
+            // Last: housekeeping and shadows may still call engines.
             self.state.engines.dispose().await;
             if let Some(shadows) = &self.state.shadows {
                 shadows.dispose().await;

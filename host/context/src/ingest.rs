@@ -32,6 +32,7 @@ impl IngestProgress {
         branch: u64,
         transcript: &Transcript,
     ) -> Result<Duration, SlotError> {
+        // The engine may have been replaced or rolled back since the last call.
         if self.serving.as_ref() != Some(&engine.serving()) || self.branch != branch {
             let request =
                 BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
@@ -40,6 +41,7 @@ impl IngestProgress {
             // Read again: a failure in `bootstrap` may have activated the fallback engine.
             self.serving = Some(engine.serving());
         }
+        // After a compaction the positions of entries have changed.
         if self.epoch != transcript.epoch() {
             (self.epoch, self.entries) = (transcript.epoch(), 0);
         }

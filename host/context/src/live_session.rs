@@ -40,7 +40,7 @@ pub struct Amendment {
 }
 
 impl Amendment {
-    /// Whether there are no changes.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.branch_point.is_none() && self.edits.is_empty()
     }
@@ -199,6 +199,7 @@ impl LiveSession {
     ///
     /// [`SessionError`]; nothing is appended.
     pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+        // Images are stored before the record that references them.
         let body = body.with_message(|message| self.images.store_images(message))?;
         let id = self.session.append_at(body, now_ms)?;
         self.extend([&id]);
@@ -311,6 +312,7 @@ impl LiveSession {
 
     /// Adds appended records to the live transcript.
     fn extend<'a>(&mut self, ids: impl IntoIterator<Item = &'a String>) {
+        // Custom records are not part of the transcript, so the log may grow by less.
         let before = self.log.len() as u64;
         for id in ids {
             if let Some(entry) = self.session.entry(id) {

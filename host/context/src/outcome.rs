@@ -43,7 +43,7 @@ pub struct CompactionOutcome {
     pub before_tokens: u64,
     /// The size after; unchanged if it was not applied.
     pub after_tokens: u64,
-    /// The entries that are no longer verbatim in the live transcript.
+    /// The entries that the live transcript does not contain verbatim any more.
     pub folded: Vec<FoldedEntry>,
     /// The summary of these entries.
     pub summary: String,

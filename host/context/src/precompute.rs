@@ -91,6 +91,7 @@ impl PrecomputedCompaction {
     /// Extends the plan to keep newer entries.
     fn extended_to(mut self, view: &Transcript) -> EngineAnswer<Compaction> {
         if let Compaction::Plan(plan) = &mut self.answer.value {
+            // Entries that came after the snapshot stay verbatim.
             plan.keep(self.entries..view.len() as u64);
         }
         self.answer

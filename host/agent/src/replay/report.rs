@@ -72,6 +72,7 @@ pub struct EngineRun {
     /// The occupancy curve: one point per request.
     pub curve: Vec<CurvePoint>,
     /// The reasons why another engine shaped requests, with their counts.
+    // Omitted if empty, so that reports match those of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fallback_reasons: BTreeMap<String, u64>,
     /// Totals.
@@ -142,11 +143,11 @@ pub struct CompactionRow {
     /// The size after as a share of the budget.
     #[serde(default)]
     pub room_used_percent: f64,
-    /// Whether that is below the floor (`invariants.room_floor_share`, `invariants.room_floor_tokens`) although the
-    /// session had more to keep: a defect of the engine.
+    /// Whether that is below the floor of the room invariant although the session had more to keep: a defect of the
+    /// engine.
     #[serde(default)]
     pub is_below_floor: bool,
-    /// Entries that are no longer verbatim in the live transcript.
+    /// Entries that the live transcript does not contain verbatim any more.
     pub folded_entries: u64,
     /// What it retained of the history; `None` without anything to compare.
     pub survival: Option<Shares>,

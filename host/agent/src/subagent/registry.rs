@@ -204,6 +204,7 @@ fn ended_child(record: &SubagentRecord) -> Option<String> {
 }
 
 fn prompt_line(child: &LiveSubagent) -> String {
+    // One line per sub-agent.
     let words = child.task.split_whitespace().collect::<Vec<_>>().join(" ");
     let task: String = words.chars().take(TASK_CHARS).collect();
     let more = if task.len() < words.len() { "..." } else { "" };

@@ -354,7 +354,7 @@ fn an_engine_has_one_id_everywhere() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("write [plugins.entries.chaos] and, in the slot, \"chaos\""), "{said}");
     let said = place.done(&["engines", "list"]);
-    assert!(said.contains("the file holds \"chaos\""), "{said}");
+    assert!(said.contains("the file contains the engine \"chaos\""), "{said}");
     let (code, said) = place.run(&["install", "no-such-file.so"]);
     assert_eq!(code, Some(2), "{said}");
 }

@@ -28,6 +28,7 @@ impl RuntimeBuilder {
             tracing::info!(%model, window_tokens = tokens, %source, "context window");
             (model.clone(), tokens)
         });
+        // Concurrently: each query may take the whole `model.window_query_ms`.
         join_all(lookups).await.into_iter().collect()
     }
 
