@@ -13,7 +13,7 @@
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem};
-use ctxhost_engine_kit::{calls, summary};
+use ctxhost_engine_kit::{calls, dialogue};
 use regex::Regex;
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ impl Statement {
                 acts.extend(excerpt_fact(Category::Commands, &command));
                 texts.push(command);
             }
-            let is_ask = entry.is_user_message() && !summary::is_assent(entry.text());
+            let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
             acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
             let has_failed = calls::has_failed(entry);
             acts.extend(

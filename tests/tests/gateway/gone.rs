@@ -71,7 +71,7 @@ impl Stand {
     async fn check_made_again(mut self) {
         let text = self.file_with("the blue whale").await;
         assert!(text.contains("the red fox"), "{text}");
-        let line = self.gateway.logged("it was made again").await;
+        let line = self.gateway.logged("it was recreated").await;
         assert!(line.contains("ERROR") && line.contains(".jsonl"), "{line}");
         for _ in 0..500 {
             if self.counted("made_again").await == 1 {
@@ -108,7 +108,7 @@ async fn a_folder_that_cannot_be_made_is_told_and_made_when_it_can_be() {
     let stand = Stand::new().await;
     std::fs::remove_dir_all(stand.folder()).unwrap();
     std::fs::write(stand.folder(), "in the way").unwrap();
-    stand.gateway.logged("cannot be made again").await;
+    stand.gateway.logged("cannot be recreated").await;
     for _ in 0..500 {
         if stand.counted("gone").await == 1 {
             break;
