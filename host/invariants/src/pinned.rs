@@ -32,6 +32,7 @@ impl PinnedEntries {
     /// Updates to a transcript that has grown.
     pub fn update(&mut self, view: &Transcript) {
         if view.epoch() != self.epoch || (view.len() as u64) < self.seen {
+            // A new epoch renumbers the entries; a shorter transcript is another one.
             *self = PinnedEntries { epoch: view.epoch(), ..PinnedEntries::default() };
         }
         for entry in view.range(self.seen..view.len() as u64) {

@@ -19,6 +19,7 @@ pub(super) fn reinsert(plan: Plan, missing: RangeSet) -> Plan {
     }
     let mut reinserter =
         Reinserter { waiting: missing.iter().peekable(), reached: 0, result: Plan::default() };
+    // One pass: operations and missing ranges are both in ascending order.
     for op in plan.ops {
         reinserter.push_op(op, &missing);
     }

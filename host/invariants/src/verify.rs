@@ -134,9 +134,11 @@ impl InvariantVerifier {
 
     fn update(&mut self, view: &Transcript) {
         if view.epoch() != self.epoch || self.seen > view.len() as u64 {
+            // A new epoch renumbers the entries; a shorter transcript is another one.
             *self = InvariantVerifier { epoch: view.epoch(), ..InvariantVerifier::default() };
         }
         while let Some(entry) = view.get(self.seen) {
+            // Orphans are never sent, so a pinned one is not missed.
             let is_sendable = !entry.has(Flags::ORPHAN);
             self.pinned.extend((is_sendable && entry.has(Flags::PINNED)).then_some(self.seen));
             self.newest_user = entry.is_user_message().then_some(self.seen).or(self.newest_user);
@@ -182,9 +184,11 @@ fn live_entries(view: &Transcript) -> Vec<u64> {
     let mut live = Vec::new();
     for entry in view.iter().rev() {
         match entry.role() {
+            // Never sent, so it does not end the round.
             Role::Tool if entry.has(Flags::ORPHAN) => {}
             Role::Tool => live.push(entry.seq()),
             Role::Assistant if live.is_empty() && calls_something(&entry) => {
+                // The pairing drops such a message.
                 let is_empty = entry.has(Flags::ABORTED) && entry.text().trim().is_empty();
                 return if is_empty { live } else { vec![entry.seq()] };
             }
@@ -218,6 +222,7 @@ impl<'a> CallPairs<'a> {
         self.close(violations);
         for block in message_of(item).map(|message| message.blocks).unwrap_or_default() {
             if let ContentBlock::ToolCall(call) = block
+                // No provider accepts two results for one id, so a repeated id counts once.
                 && !self.places.contains_key(&call.id)
             {
                 self.places.insert(call.id.clone(), self.expected.len());
@@ -284,6 +289,7 @@ fn check_rewrite(item: &PlanItem<'_>) -> Option<InvariantViolation> {
         contents.collect()
     };
     let has_same_thinking =
+        // Thinking may be dropped, but signatures forbid changes.
         blocks(&new, true).is_empty() || blocks(&new, true) == blocks(&old, true);
     let has_same_calls = blocks(&new, false) == blocks(&old, false);
     let is_honest = new.role == old.role && has_same_calls && has_same_thinking;

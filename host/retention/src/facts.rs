@@ -62,9 +62,10 @@ impl Statement {
             .collect();
         if let PlanItem::Kept(entry) = item {
             if entry.kind() == EntryKind::Bash
-                && let Some(command) = command_of_person(entry)
+                && let Some(command) = user_command(entry)
             {
                 acts.extend(excerpt_fact(Category::Commands, &command));
+                // The text of such an entry is the output alone.
                 texts.push(command);
             }
             let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
@@ -92,6 +93,7 @@ impl Statement {
     /// The measured numbers in it.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Fact> {
         let texts = self.texts.iter().map(String::as_str);
+        // A regex that does not compile finds nothing; a test fails then.
         let found = texts
             .flat_map(|text| NUMBERS.iter().flat_map(move |pattern| pattern.captures_iter(text)));
         found.filter_map(|parts| Some(number(parts.get(1)?.as_str(), parts.get(2)?.as_str())))
@@ -104,6 +106,7 @@ impl Statement {
 }
 
 fn number(digits: &str, unit: &str) -> Fact {
+    // `1,204` and `1204` are the same number.
     let digits = digits.replace([',', '_'], "");
     let text = format!("{digits} {}", unit.to_lowercase());
     Fact { category: Category::Numbers, key: text.clone(), text, is_beginning: false }
@@ -124,7 +127,7 @@ fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
 }
 
 /// The command of an entry that the user ran.
-fn command_of_person(entry: &Entry<'_>) -> Option<String> {
+fn user_command(entry: &Entry<'_>) -> Option<String> {
     let raw: Value = serde_json::from_str(entry.raw()).ok()?;
     raw.get("command")?.as_str().map(str::to_owned)
 }

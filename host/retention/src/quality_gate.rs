@@ -93,6 +93,7 @@ impl FromStr for GateRule {
         let (name, least) = (name.trim(), least.trim());
         let unknown = || GateRuleError::Category { name: name.to_owned() };
         let category = Category::from_name(name).ok_or_else(unknown)?;
+        // `contains` also refuses NaN, which every comparison with a share would pass.
         let share = least.parse().ok().filter(|share| (0.0..=1.0).contains(share));
         let least = share.ok_or_else(|| GateRuleError::Least { least: least.to_owned() })?;
         Ok(GateRule { category, least })

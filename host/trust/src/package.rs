@@ -138,11 +138,13 @@ fn cargo_library(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError
     let text = ctxhost_files::read_text(manifest, ctxhost_files::SMALL_FILE_BYTES)
         .map_err(|_| no_package())?;
     let read: CargoManifest = toml::from_str(&text).map_err(|_| no_package())?;
-    let of = |named: Option<CargoTarget>| named.and_then(|named| named.name);
-    let name = of(read.lib).or_else(|| of(read.package)).ok_or_else(no_package)?;
+    let name_of = |target: Option<CargoTarget>| target.and_then(|target| target.name);
+    let name = name_of(read.lib).or_else(|| name_of(read.package)).ok_or_else(no_package)?;
+    // Cargo replaces hyphens in the names of libraries.
     let library = format!("lib{}.so", name.replace('-', "_"));
     let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    // A member of a workspace is built into the target folder of the workspace.
     let targets = whole.ancestors().map(|folder| folder.join("target"));
     let targets = named_target.into_iter().chain(targets);
     let found = targets.map(|target| target.join("release").join(&library));

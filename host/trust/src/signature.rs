@@ -98,11 +98,13 @@ impl TrustedKeys {
         };
         let none = || SignatureError::NoSignature { path: path.clone() };
         let text = String::from_utf8(text).map_err(|_| none())?;
+        // Before decoding: the file comes from the author of the engine.
         if text.len() > MAX_SIGNATURE_BYTES {
             return Err(none());
         }
         let signature = minisign_verify::Signature::decode(&text).map_err(|_| none())?;
         let id = text.lines().nth(1).and_then(key_id).ok_or_else(none)?;
+        // By the id in the file, which distinguishes an unknown key from wrong bytes.
         let Some((_, key)) = self.keys.iter().find(|(known, _)| *known == id) else {
             return Ok(Signature::UnknownKey(id));
         };

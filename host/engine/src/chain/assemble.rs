@@ -164,6 +164,8 @@ impl<'s, 'v> ChainRun<'s, 'v> {
         let mut repairs: Vec<Repair> =
             repairs.map(|repair| to_session_positions(repair, &projection)).collect();
         let annotated = annotate(enforced.plan, &serving.link.id, projected.len() as u64);
+        // Composed at once, so that the next engine's plan is always over one projection of the
+        // session.
         let mut composed = compose(&self.plan, annotated);
         // The caller checks the plan of the last engine over the session itself.
         if !is_last {

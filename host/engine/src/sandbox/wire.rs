@@ -187,6 +187,7 @@ impl Serialize for Base64Bytes {
 
 impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Borrowed: base64 needs no escapes, so the frame contains it as it is.
         let text = <&str>::deserialize(deserializer)?;
         STANDARD.decode(text).map(Base64Bytes).map_err(de::Error::custom)
     }
@@ -226,6 +227,7 @@ pub(super) fn receive(
     most_bytes: usize,
     buffer: &mut Vec<u8>,
 ) -> io::Result<bool> {
+    // The end of the stream is expected between two frames only.
     let mut length = [0; 4];
     match wire.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),

@@ -63,15 +63,16 @@ impl TextCosts {
     }
 }
 
-/// The loads of what is really sent of a range of whole frames.
+/// The costs of the items that are sent of a range of whole frames.
 pub(super) fn costs_of(view: &Transcript, range: Range<u64>) -> Vec<EntryCost> {
+    // After the pairing, which adds and drops items.
     let items = pairing::pair_results(view.range(range).map(PlanItem::Kept).collect()).items;
-    let load = |item: &PlanItem<'_>| EntryCost {
+    let cost = |item: &PlanItem<'_>| EntryCost {
         seq: item.entry().map(|entry| entry.seq()),
         whole_tokens: item.tokens(),
         parts: item.entry().map(|entry| TextCosts::new(&entry)),
     };
-    items.iter().map(load).collect()
+    items.iter().map(cost).collect()
 }
 
 /// The operation that shortens the texts of an entry to a level; `None` where the entry is within it, or
@@ -87,6 +88,7 @@ pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
     }
     let text = shorten(text_to_shorten(entry, parts.arguments_tokens.is_empty()), level_tokens);
     let seq = entry.seq();
+    // A text replacement keeps calls unchanged; only long arguments need a rewrite.
     let action = if parts.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
         Action::ReplaceText { seq, text }
     } else {
@@ -119,6 +121,8 @@ fn with_shorter_arguments(raw: &str, text: &str, level_tokens: u64) -> serde_jso
     }
     for block in blocks {
         let Ok(mut call) = serde_json::from_str::<JsonMembers>(block.get()) else { continue };
+        // Drops thinking, whose signature is invalid in a changed message, and texts, which are
+        // replaced above.
         if call.get("type").is_none_or(|kind| kind.get() != r#""toolCall""#) {
             continue;
         }

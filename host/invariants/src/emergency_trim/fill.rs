@@ -59,6 +59,7 @@ impl<'a> TrimFiller<'a> {
     /// The plan, with the ledger of what it drops.
     pub(super) fn plan(&self, write_ledger: &LedgerWriter<'_>) -> Plan {
         let room_tokens = self.budget_tokens.saturating_sub(self.base.tokens);
+        // Shortening a few huge texts loses less than dropping history, so it is tried first.
         for divisor in TEXT_DIVISORS {
             let level = self.level(divisor);
             if let Some(whole) =
