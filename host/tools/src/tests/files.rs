@@ -153,7 +153,7 @@ async fn what_cannot_be_written_is_named() {
     stage.write("folder/file", "text");
     let cases = [
         ("folder", "is a folder"),
-        ("file/below", "could not write"),
+        ("file/below", "cannot write"),
         ("/dev/null", "neither a file nor a folder"),
     ];
     for (path, words) in cases {

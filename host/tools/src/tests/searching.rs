@@ -100,7 +100,7 @@ async fn links_are_not_followed_in_circles() {
 async fn what_cannot_be_searched_is_named() {
     let stage = project();
     let cases = [
-        ("grep", json!({"pattern": "("}), "no regular expression"),
+        ("grep", json!({"pattern": "("}), "invalid regular expression"),
         ("grep", json!({"pattern": "x", "path": "nowhere"}), "does not exist"),
         ("grep", json!({"pattern": "x", "glob": "[a"}), "invalid glob `[a`"),
         ("list", json!({"path": "nowhere"}), "does not exist"),
