@@ -15,7 +15,7 @@ use tokio::sync::broadcast::Receiver;
 use crate::engine_manager::library_bytes;
 use crate::event::{EventKind, RuntimeEvent};
 use crate::testing::scripted_engine::scripted_engine;
-use crate::testing::{Answer, Scripted, builder, config, session};
+use crate::testing::{Answer, ScriptedProvider, builder, config, session};
 use crate::{ReloadError, Runtime, RuntimeBuilder, SessionId};
 use ctxhost_config::Config;
 use ctxhost_engine::{
@@ -144,8 +144,8 @@ fn quiet(settings: &str) -> Config {
     config(&format!("{settings}compaction.timing = \"manual\"\n"))
 }
 
-fn answering(word: &'static str) -> Arc<Scripted> {
-    Scripted::new(move |_| Answer::Text(word.into()))
+fn answering(word: &'static str) -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |_| Answer::Text(word.into()))
 }
 
 /// Calls the tool `wait`, then answers.
@@ -317,7 +317,7 @@ async fn an_engine_that_does_not_open_changes_nothing() {
 
 #[tokio::test]
 async fn a_turn_continues_with_the_next_engine_after_the_drain_time() {
-    let client = Scripted::new(calls_wait_once);
+    let client = ScriptedProvider::new(calls_wait_once);
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let settings = quiet("swap.warm_ms = 0\nswap.drain_ms = 0\n");
     let builder = builder(&settings, &client, CountingEngine::spec("late-1", ""));
@@ -358,7 +358,7 @@ impl ctxhost_tools::Tool for Wait {
 #[tokio::test]
 async fn a_turn_keeps_its_engine_during_a_replacement() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let client = Scripted::new(calls_wait_once);
+    let client = ScriptedProvider::new(calls_wait_once);
     let builder =
         builder(&quiet("swap.warm_ms = 0\n"), &client, CountingEngine::spec("pinned-1", ""));
     let agent = TestAgent::with(builder.tool(Arc::new(Wait(gate.clone())))).await;

@@ -189,7 +189,7 @@ async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
     let text = until(&stats, "ctxhost_in_flight 0").await;
     let counted = r#"ctxhost_request_total{dialect="anthropic-messages",status="200"} 1"#;
     assert!(text.contains(counted), "{text}");
-    assert!(!text.contains("broken_off_total{"), "{text}");
+    assert!(!text.contains("aborted_responses_total{"), "{text}");
     assert_eq!(stats.totals().requests, 1);
 }
 
@@ -202,7 +202,7 @@ async fn who_goes_away_in_the_middle_is_noticed_too() {
     let mut answer = client.post(format!("{url}/v1/responses")).send().await.unwrap();
     assert_eq!(answer.chunk().await.unwrap().unwrap(), "data: a\n\n");
     drop(answer);
-    until(&stats, r#"ctxhost_broken_off_total{dialect="openai-responses"} 1"#).await;
+    until(&stats, r#"ctxhost_aborted_responses_total{dialect="openai-responses"} 1"#).await;
 }
 
 /// The metrics once they contain a line. The server notices an end after the client does.

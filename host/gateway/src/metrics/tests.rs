@@ -52,9 +52,9 @@ fn a_zero_is_seen_before_a_one() {
         &[
             r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="mask"} 1"#,
             r#"ctxhost_fallback_total{engine="mask"} 0"#,
-            r#"ctxhost_illegal_output_total{engine="mask"} 0"#,
+            r#"ctxhost_rejected_plans_total{engine="mask"} 0"#,
             "ctxhost_saved_tokens_total 0",
-            r#"ctxhost_session_file_lost_total{outcome="made_again"} 0"#,
+            r#"ctxhost_session_file_lost_total{outcome="recreated"} 0"#,
             "# EOF",
         ],
     );
@@ -71,7 +71,7 @@ fn who_shapes_requests_stands_there_alone() {
         &[
             legacy,
             r#"ctxhost_fallback_total{engine="mask"} 1"#,
-            r#"ctxhost_illegal_output_total{engine="mask"} 2"#,
+            r#"ctxhost_rejected_plans_total{engine="mask"} 2"#,
             r#"ctxhost_engine_duration_seconds_count{engine="legacy"} 1"#,
         ],
     );
@@ -104,7 +104,7 @@ fn what_no_engine_shaped_is_counted_by_the_reason() {
         &metrics,
         &[
             r#"ctxhost_unshaped_total{reason="failed"} 2"#,
-            r#"ctxhost_unshaped_total{reason="unread"} 0"#,
+            r#"ctxhost_unshaped_total{reason="unparsed"} 0"#,
         ],
     );
 }
@@ -158,7 +158,7 @@ fn answers_are_counted_by_dialect_and_status() {
             "ctxhost_in_flight 0",
             r#"ctxhost_request_total{dialect="openai-completions",status="200"} 1"#,
             r#"ctxhost_request_total{dialect="openai-completions",status="529"} 1"#,
-            r#"ctxhost_broken_off_total{dialect="openai-completions"} 1"#,
+            r#"ctxhost_aborted_responses_total{dialect="openai-completions"} 1"#,
             r#"ctxhost_first_byte_duration_seconds_bucket{le="0.05",dialect="openai-completions"} 2"#,
             r#"ctxhost_request_duration_seconds_bucket{le="0.5",dialect="openai-completions"} 1"#,
             r#"ctxhost_request_duration_seconds_count{dialect="openai-completions"} 2"#,

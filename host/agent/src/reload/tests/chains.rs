@@ -12,7 +12,7 @@ pub(super) fn waiting(
     settings: &str,
     engine: EngineSpec,
 ) -> (RuntimeBuilder, Arc<tokio::sync::Semaphore>) {
-    let client = Scripted::new(calls_wait_once);
+    let client = ScriptedProvider::new(calls_wait_once);
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let builder = builder(&quiet(settings), &client, engine);
     (builder.tool(Arc::new(Wait(gate.clone()))), gate)
