@@ -1,9 +1,9 @@
-//! The frames of an answer, cut out of its bytes as they come.
+//! Splits the bytes of an answer into frames.
 
 use super::dialect::{Framing, StreamFrame};
 use super::sse::{SseReader, SseTooLarge};
 
-/// Cuts one answer.
+/// Splits one answer.
 #[derive(Debug)]
 pub struct FrameReader(FrameSplitter);
 
@@ -13,19 +13,19 @@ enum FrameSplitter {
     JsonLines(JsonLineReader),
 }
 
-/// Why bytes are no frames.
+/// Why bytes cannot be split into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// They are no text.
-    #[error("the answer is no text in UTF-8")]
+    /// They are not UTF-8.
+    #[error("the answer is not valid UTF-8")]
     NotUtf8,
-    /// One of them is larger than anything that a model writes.
+    /// A frame is larger than any model's output.
     #[error(transparent)]
     TooLarge(#[from] SseTooLarge),
 }
 
 impl FrameReader {
-    /// A reader that holds at most `max_bytes` of a frame.
+    /// A reader that buffers at most `max_bytes` of a frame.
     pub fn new(framing: Framing, max_bytes: usize) -> FrameReader {
         FrameReader(match framing {
             Framing::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
@@ -35,7 +35,7 @@ impl FrameReader {
         })
     }
 
-    /// Takes the next bytes.
+    /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             FrameSplitter::Sse(reader) => reader.push(bytes),
@@ -43,11 +43,11 @@ impl FrameReader {
         }
     }
 
-    /// The next frame; `None` until more bytes come.
+    /// The next frame; `None` until more bytes arrive.
     ///
     /// # Errors
     ///
-    /// [`FrameError`]; nothing more is read then.
+    /// [`FrameError`]; nothing may be read after it.
     pub fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, FrameError> {
         match &mut self.0 {
             FrameSplitter::Sse(reader) => {
@@ -58,8 +58,8 @@ impl FrameReader {
         }
     }
 
-    /// All bytes have come: a last line counts without its newline if it is whole JSON. Whether that makes
-    /// another frame.
+    /// Ends the bytes. Returns whether that completes another frame: a last line of whole JSON
+    /// needs no newline.
     pub fn finish(&mut self) -> bool {
         match &mut self.0 {
             FrameSplitter::Sse(_) => false,
@@ -78,6 +78,7 @@ struct JsonLineReader {
 
 impl JsonLineReader {
     fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
@@ -103,6 +104,7 @@ impl JsonLineReader {
 
     fn finish(&mut self) -> bool {
         let open = self.bytes.get(self.line_start..).unwrap_or_default();
+        // A cut connection also leaves a partial line, but that is not whole JSON.
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(open).is_ok();
         if is_whole {
             self.push(b"\n");
@@ -117,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The frames of a text that comes in pieces of so many bytes.
+    /// The frames of a text that arrives in pieces of this many bytes.
     fn frames(text: &str, piece_bytes: usize, framing: Framing) -> Vec<(String, String)> {
         let mut reader = FrameReader::new(framing, 1_024);
         let mut frames = Vec::new();

@@ -182,7 +182,7 @@ fn a_wrong_abi_is_refused_before_anything_is_called() {
     assert_eq!(code, 3);
     let expected = format!(
         "error: {} was built for engine ABI 9, this host speaks 1; rebuild it with ctxhost-engine-api 1.x\n\
-         nothing was called\n",
+         the engine was not run\n",
         bench.library.canonicalize().unwrap().display()
     );
     assert_eq!(said, expected);
@@ -195,7 +195,7 @@ fn files_that_are_no_engine_are_told_apart() {
     fs::write(&bench.library, &bytes[..bytes.len() / 2]).unwrap();
     let (code, said) = bench.check(&[]);
     assert_eq!(code, 3, "{said}");
-    assert!(said.ends_with("nothing was called\n"), "{said}");
+    assert!(said.ends_with("the engine was not run\n"), "{said}");
     let (code, said) = Bench::of(Path::new("no-such-file.so")).check(&[]);
     assert_eq!(code, 2, "{said}");
 }

@@ -80,7 +80,7 @@ async fn that_a_database_does_not_hold_its_conversations_is_said_at_once() {
     std::fs::write(state.path().join("ctxhost.toml"), config).unwrap();
     let served = served(state.path(), &["--upstream", &upstream.url]);
     let line = served.logged("postgres").await;
-    assert!(line.contains("in files of this machine"), "{line}");
+    assert!(line.contains("in local files"), "{line}");
 }
 
 #[tokio::test]

@@ -40,19 +40,19 @@ impl Tool for Odd {
 }
 
 async fn call(name: &'static str, arguments: Value) -> ToolOutput {
-    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
-    assert!(toolbox.add(Arc::new(Odd(name))).unwrap());
+    let mut registry = ToolRegistry::empty(ToolSettings::default());
+    assert!(registry.add(Arc::new(Odd(name))).unwrap());
     let context = CallContext { timeout: Duration::from_millis(50), ..context("/".as_ref()) };
-    toolbox.call(name, &arguments, &context).await
+    registry.call(name, &arguments, &context).await
 }
 
 #[tokio::test]
 async fn a_panic_and_a_hang_are_answers() {
     let text = json!({"text": ""});
     for (name, words) in [
-        ("panics_at_once", "`panics_at_once` broke down: no way;"),
-        ("panics", "`panics` broke down: late;"),
-        ("hangs", "`hangs` was ended after 50 ms"),
+        ("panics_at_once", "`panics_at_once` panicked: no way;"),
+        ("panics", "`panics` panicked: late;"),
+        ("hangs", "`hangs` timed out after 50 ms"),
     ] {
         let output = call(name, text.clone()).await;
         assert!(output.is_error && output.joined_text().starts_with(words), "{output:?}");
@@ -62,19 +62,19 @@ async fn a_panic_and_a_hang_are_answers() {
 
 #[tokio::test]
 async fn bad_arguments_are_told_with_what_the_tool_takes() {
-    let takes = "it takes text (string, required), count (integer or null), any";
+    let takes = "expected text (string, required), count (integer or null), any";
     for (arguments, complaint) in [
         (json!({}), "`text` is missing"),
         (json!(null), "`text` is missing"),
         (json!({"text": null}), "`text` is missing"),
-        (json!("text"), "a JSON object is wanted, not a string"),
+        (json!("text"), "expected a JSON object, not a string"),
         (json!({"text": 5}), "`text` must be string, not a number"),
         (json!({"text": "", "count": "5"}), "`count` must be integer or null, not a string"),
         (json!({"text": "", "count": 5.5}), "`count` must be integer or null, not a number"),
-        (json!({"text": "", "txt": ""}), "`txt` is not an argument of it"),
+        (json!({"text": "", "txt": ""}), "unknown argument `txt`"),
     ] {
         let output = call("echo", arguments.clone()).await;
-        let words = format!("bad arguments for `echo`: {complaint}; {takes}");
+        let words = format!("invalid arguments for `echo`: {complaint}; {takes}");
         assert_eq!(output, ToolOutput::error(words), "{arguments}");
     }
 }
@@ -92,7 +92,7 @@ async fn nulls_count_as_not_written_and_whole_numbers_as_such() {
     let arguments = json!({"path": "a.txt", "offset": null, "limit": 1.0});
     assert_eq!(stage.well("read_file", arguments).await, "text");
     let told = stage.badly("read_file", json!({"path": "a.txt", "offset": -1})).await;
-    assert!(told.starts_with("bad arguments for `read_file`: invalid value"), "{told}");
+    assert!(told.starts_with("invalid arguments for `read_file`: invalid value"), "{told}");
 }
 
 #[tokio::test]
@@ -101,17 +101,15 @@ async fn an_unknown_tool_is_answered_with_those_there_are() {
     let told = stage.badly("readfile", json!({})).await;
     assert_eq!(
         told,
-        "there is no tool `readfile` (did you mean `read_file`?); tools: edit, grep, list, read_file, shell, write_file"
+        "unknown tool `readfile` (did you mean `read_file`?); tools: edit, grep, list, read_file, shell, write_file"
     );
-    assert!(
-        stage.badly("fly", json!({})).await.starts_with("there is no tool `fly`; tools: edit,")
-    );
+    assert!(stage.badly("fly", json!({})).await.starts_with("unknown tool `fly`; tools: edit,"));
 }
 
 #[test]
 fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
-    let toolbox = ToolRegistry::with_builtins(ToolSettings::default());
-    let specs = toolbox.specs();
+    let registry = ToolRegistry::with_builtins(ToolSettings::default());
+    let specs = registry.specs();
     let names = specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>();
     assert_eq!(names, ["edit", "grep", "list", "read_file", "shell", "write_file"]);
     for spec in &specs {
@@ -128,9 +126,9 @@ fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
 
 #[test]
 fn names_are_legal_and_single() {
-    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
-    assert!(toolbox.add(Arc::new(Odd("one"))).unwrap());
-    assert!(matches!(toolbox.add(Arc::new(Odd("one"))), Err(ToolError::NameTaken { .. })));
+    let mut registry = ToolRegistry::empty(ToolSettings::default());
+    assert!(registry.add(Arc::new(Odd("one"))).unwrap());
+    assert!(matches!(registry.add(Arc::new(Odd("one"))), Err(ToolError::NameTaken { .. })));
     for bad in [
         "",
         "two words",
@@ -138,7 +136,10 @@ fn names_are_legal_and_single() {
         "ä",
         "x123456789x123456789x123456789x123456789x123456789x123456789x1234",
     ] {
-        assert!(matches!(toolbox.add(Arc::new(Odd(bad))), Err(ToolError::BadName { .. })), "{bad}");
+        assert!(
+            matches!(registry.add(Arc::new(Odd(bad))), Err(ToolError::BadName { .. })),
+            "{bad}"
+        );
     }
 }
 
@@ -156,6 +157,6 @@ fn allow_and_deny_are_about_names_and_patterns() {
     assert_eq!(offered("allow = ['*_file']"), "read_file write_file");
     assert_eq!(offered("allow = ['{list,*_file}']\ndeny = ['w*']"), "list read_file");
     let error = toml::from_str::<ToolSettings>("deny = ['[a']").unwrap_err();
-    assert!(error.to_string().contains("`[a` is no pattern of names"), "{error}");
+    assert!(error.to_string().contains("invalid name pattern `[a`"), "{error}");
     assert!(toml::from_str::<ToolSettings>("denny = []").is_err());
 }

@@ -57,7 +57,7 @@ async fn what_lies_outside_is_neither_read_nor_written() {
         }
     }
     let words = stage.badly("read_file", json!({"path": "innocent.txt"})).await;
-    assert!(words.contains("is outside of the folders open to file tools"), "{words}");
+    assert!(words.contains("is outside the allowed folders"), "{words}");
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
 }

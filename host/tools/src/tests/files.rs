@@ -87,7 +87,7 @@ async fn an_image_is_an_image() {
     png.resize(4_000_000, 0);
     stage.write("large.png", &png);
     let refused = stage.badly("read_file", json!({"path": "large.png"})).await;
-    assert!(refused.contains("has 4000000 bytes, and the limit here is 3750000"), "{refused}");
+    assert!(refused.contains("has 4000000 bytes, above the limit of 3750000"), "{refused}");
 }
 
 #[tokio::test]
@@ -96,11 +96,11 @@ async fn what_cannot_be_read_is_named() {
     stage.write("program", b"\x7fELF\0\0\0");
     stage.write("short.txt", "one\ntwo\n");
     let cases = [
-        (json!({"path": "nothing"}), "is not there"),
-        (json!({"path": "."}), "is a folder; `list`"),
-        (json!({"path": "program"}), "program is binary, 7 bytes"),
+        (json!({"path": "nothing"}), "does not exist"),
+        (json!({"path": "."}), "is a folder; use `list`"),
+        (json!({"path": "program"}), "program is a binary file of 7 bytes"),
         (json!({"path": "/dev/zero"}), "neither a file nor a folder"),
-        (json!({"path": "short.txt", "offset": 4}), "has 2 lines, so there is no line 4"),
+        (json!({"path": "short.txt", "offset": 4}), "has 2 lines; line 4 does not exist"),
     ];
     for (arguments, words) in cases {
         let text = stage.badly("read_file", arguments.clone()).await;
@@ -153,7 +153,7 @@ async fn what_cannot_be_written_is_named() {
     stage.write("folder/file", "text");
     let cases = [
         ("folder", "is a folder"),
-        ("file/below", "could not write"),
+        ("file/below", "cannot write"),
         ("/dev/null", "neither a file nor a folder"),
     ];
     for (path, words) in cases {

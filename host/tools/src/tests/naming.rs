@@ -44,8 +44,8 @@ fn a_server_is_started_or_reached() {
     for (text, words) in [
         ("", "needs `command`"),
         ("command = 'x'\nurl = 'http://x'", "either `command` or `url`"),
-        ("url = 'http://x'\nargs = ['a']", "belong to `command`"),
-        ("command = 'x'\nheaders = { a = 'b' }", "belongs to `url`"),
+        ("url = 'http://x'\nargs = ['a']", "require `command`"),
+        ("command = 'x'\nheaders = { a = 'b' }", "requires `url`"),
         ("comand = 'x'", "unknown field `comand`"),
     ] {
         let error = read(text).unwrap_err().to_string();

@@ -100,11 +100,11 @@ async fn links_are_not_followed_in_circles() {
 async fn what_cannot_be_searched_is_named() {
     let stage = project();
     let cases = [
-        ("grep", json!({"pattern": "("}), "no regular expression"),
-        ("grep", json!({"pattern": "x", "path": "nowhere"}), "is not there"),
-        ("grep", json!({"pattern": "x", "glob": "[a"}), "`[a` is no glob"),
-        ("list", json!({"path": "nowhere"}), "is not there"),
-        ("list", json!({"glob": "{a"}), "is no glob"),
+        ("grep", json!({"pattern": "("}), "invalid regular expression"),
+        ("grep", json!({"pattern": "x", "path": "nowhere"}), "does not exist"),
+        ("grep", json!({"pattern": "x", "glob": "[a"}), "invalid glob `[a`"),
+        ("list", json!({"path": "nowhere"}), "does not exist"),
+        ("list", json!({"glob": "{a"}), "invalid glob"),
     ];
     for (tool, arguments, words) in cases {
         let text = stage.badly(tool, arguments.clone()).await;

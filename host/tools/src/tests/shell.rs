@@ -29,9 +29,10 @@ async fn both_outputs_come_in_order_with_the_exit_code() {
 async fn a_folder_that_is_not_there_is_named() {
     let stage = Stage::new();
     let nowhere = stage.path("nowhere");
-    let output = stage.toolbox.call("shell", &json!({"command": "true"}), &context(&nowhere)).await;
+    let output =
+        stage.registry.call("shell", &json!({"command": "true"}), &context(&nowhere)).await;
     assert!(output.is_error);
-    assert!(output.joined_text().contains("could not start a shell in"), "{output:?}");
+    assert!(output.joined_text().contains("cannot start a shell in"), "{output:?}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::{CallContext, ToolOutput, ToolRegistry, ToolSettings};
 
 pub(super) struct Stage {
-    pub(super) toolbox: ToolRegistry,
+    pub(super) registry: ToolRegistry,
     pub(super) folder: TempDir,
 }
 
@@ -19,7 +19,7 @@ impl Stage {
     }
 
     pub(super) fn with(settings: ToolSettings) -> Stage {
-        Stage { toolbox: ToolRegistry::with_builtins(settings), folder: TempDir::new().unwrap() }
+        Stage { registry: ToolRegistry::with_builtins(settings), folder: TempDir::new().unwrap() }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -37,7 +37,7 @@ impl Stage {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
-        self.toolbox.call(tool, &arguments, &context(self.folder.path())).await
+        self.registry.call(tool, &arguments, &context(self.folder.path())).await
     }
 
     /// The text of a call that must go well.

@@ -95,7 +95,7 @@ async fn an_overflow_for_ever_ends_after_three_recoveries() {
                 panic!("{case}: {error}");
             };
             assert!(*attempts <= 3, "{case}");
-            assert!(error.to_string().contains("begin a new session"), "{case}: {error}");
+            assert!(error.to_string().contains("start a new session"), "{case}: {error}");
             let sizes: Vec<u64> =
                 server.requests()[before..].iter().map(|seen| seen.prompt_tokens).collect();
             assert!(sizes.len() <= 4, "{case}: {sizes:?}");
@@ -115,7 +115,7 @@ async fn overflows_for_ever_stay_within_the_hourly_budget() {
     let config = ctxhost_tests::workplace::ConfigText::new();
     let place = config
         .provider("fake", Wire::Anthropic, &server.url(), WINDOW_TOKENS)
-        .tables("[law]\ncompactions_per_hour = 5\nbreaker_failures = 100")
+        .tables("[invariants]\ncompactions_per_hour = 5\nbreaker_failures = 100")
         .workplace();
     let mut stage = Stage::open(&place).await;
     for n in 0..6 {

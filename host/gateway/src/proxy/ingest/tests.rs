@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use ctxhost_engine_api::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::proxy::{
-    ClientRequest, Endpoint, ProxyAction, ProxyHandle, ShapingReport, UpstreamRequest,
-};
+use crate::proxy::{ClientRequest, Endpoint, Proxy, ProxyAction, ShapingReport, UpstreamRequest};
 use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::Config;
 use ctxhost_dialects::message::TokenUsage;
@@ -40,7 +39,7 @@ impl ContextEngine for KeepAll {
 }
 
 struct Gateway {
-    exchange: ProxyHandle,
+    proxy: Arc<Proxy>,
     runtime: Runtime,
 }
 
@@ -59,7 +58,7 @@ impl Gateway {
         let builder =
             RuntimeBuilder::from_config(&config).engine_spec(spec).without_builtin_tools();
         let runtime = builder.store_folder(folder.join("engines")).build().await.unwrap();
-        Gateway { exchange: ProxyHandle::new(runtime.clone(), &config, folder), runtime }
+        Gateway { proxy: Proxy::new(runtime.clone(), &config, folder), runtime }
     }
 
     /// A request that is answered to the end.
@@ -69,9 +68,9 @@ impl Gateway {
 
     async fn ask_as(&self, name: Option<&str>, messages: &[Value]) -> ShapingReport {
         let forward = self.forward(name, messages).await;
-        let truth = forward.report.clone();
-        self.exchange.record_answer(forward.in_flight, None);
-        truth
+        let report = forward.report.clone();
+        self.proxy.record_answer(forward.in_flight, None);
+        report
     }
 
     async fn forward(&self, name: Option<&str>, messages: &[Value]) -> UpstreamRequest {
@@ -80,13 +79,13 @@ impl Gateway {
         if let Some(name) = name {
             headers.insert("x-ctxhost-session", name.parse().unwrap());
         }
-        let incoming = ClientRequest {
+        let request = ClientRequest {
             endpoint: Endpoint::ChatCompletions,
             provider: "openai".into(),
             headers,
             body: Bytes::from(body),
         };
-        match self.exchange.handle(&incoming).await {
+        match self.proxy.handle(&request).await {
             ProxyAction::Forward(forward) => forward,
             ProxyAction::Respond(answer) => panic!("{:?}", answer.body),
         }
@@ -94,20 +93,20 @@ impl Gateway {
 
     /// Waits until no more conversations are in memory than may be.
     async fn settle(&self) {
-        let desk = self.exchange.desk.as_ref().unwrap();
+        let proxy = &self.proxy;
         for _ in 0..2_000 {
-            if !desk.conversations.is_crowded() {
+            if !proxy.conversations.is_crowded() {
                 return;
             }
-            desk.start_eviction();
+            proxy.start_eviction();
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         panic!("too many conversations stay in memory");
     }
 
     async fn close(self) {
-        self.exchange.finish().await;
-        drop(self.exchange);
+        self.proxy.persist_all().await;
+        drop(self.proxy);
         self.runtime.shutdown().await;
     }
 }
@@ -139,9 +138,9 @@ async fn with_tail(
     let mut sessions = BTreeSet::new();
     for round in 0..60 {
         kept.extend([call(round), result(round, &format!("{round}: {}", "line ".repeat(20)))]);
-        let mut sent = kept.clone();
-        sent.push(user(&tail(round)));
-        sessions.insert(gateway.ask(&sent).await.session);
+        let mut shaped = kept.clone();
+        shaped.push(user(&tail(round)));
+        sessions.insert(gateway.ask(&shaped).await.session);
     }
     sessions
 }
@@ -167,13 +166,13 @@ async fn a_reminder_behind_the_newest_words_leaves_one_session_and_a_restart_kno
     for process in 0..4 {
         let gateway = Gateway::open(folder.path(), 200_000).await;
         for round in 3 * process..3 * process + 3 {
-            let words = format!("Do step {round}.");
-            let mut sent = kept.clone();
-            sent.push(user(&format!("{words}{reminder}")));
-            sessions.insert(gateway.ask(&sent).await.session);
-            sessions.insert(gateway.ask(&sent).await.session);
+            let meta = format!("Do step {round}.");
+            let mut shaped = kept.clone();
+            shaped.push(user(&format!("{meta}{reminder}")));
+            sessions.insert(gateway.ask(&shaped).await.session);
+            sessions.insert(gateway.ask(&shaped).await.session);
             let answer = json!({ "role": "assistant", "content": format!("Done {round}.") });
-            kept.extend([user(&words), answer]);
+            kept.extend([user(&meta), answer]);
         }
         gateway.close().await;
     }
@@ -193,10 +192,10 @@ async fn cleared_results_leave_one_session_with_its_cuts() {
                 messages[2 + 2 * old] = result(old, "[Old tool result content cleared]");
             }
         }
-        let truth = gateway.ask(&messages).await;
-        sessions.insert(truth.session.clone());
+        let report = gateway.ask(&messages).await;
+        sessions.insert(report.session.clone());
         if round == 19 {
-            assert!(truth.before_tokens.unwrap() < 3_000, "{truth:?}");
+            assert!(report.before_tokens.unwrap() < 3_000, "{report:?}");
         }
     }
     assert_eq!(sessions.len(), 1, "{sessions:?}");
@@ -349,22 +348,22 @@ async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_thing
     for number in 0..10 {
         out.push(gateway.forward(None, &[task(number)]).await);
     }
-    let desk = gateway.exchange.desk.as_ref().unwrap();
+    let proxy = &gateway.proxy;
     assert_eq!(
-        desk.conversations.eviction_candidates(i64::MIN).len(),
+        proxy.conversations.eviction_candidates(i64::MIN).len(),
         0,
         "all of them are under way"
     );
     // Half of them break off.
     let broken: Vec<String> = out.drain(5..).map(|forward| forward.report.session).collect();
-    assert_eq!(desk.conversations.eviction_candidates(i64::MIN).len(), 0);
+    assert_eq!(proxy.conversations.eviction_candidates(i64::MIN).len(), 0);
     for (number, session) in (5..10).zip(&broken) {
         // Asked again in other words, it is the same conversation.
         let other = [task(number), user("Another end.")];
         assert_eq!(gateway.ask(&other).await.session, *session);
     }
     for forward in out {
-        gateway.exchange.record_answer(forward.in_flight, None);
+        gateway.proxy.record_answer(forward.in_flight, None);
     }
     gateway.settle().await;
     assert!(gateway.runtime.open_sessions() <= 2);
@@ -390,7 +389,7 @@ async fn sessions_that_wait_for_their_upstream_are_closed_and_opened_again_for_t
     let sessions: Vec<String> = out.iter().map(|forward| forward.report.session.clone()).collect();
     let usage = TokenUsage { input: 40, output: 2, ..TokenUsage::default() };
     for forward in out {
-        gateway.exchange.record_answer(forward.in_flight, Some(usage));
+        gateway.proxy.record_answer(forward.in_flight, Some(usage));
     }
     for (number, session) in sessions.iter().enumerate() {
         let done = json!({ "role": "assistant", "content": "Done." });
