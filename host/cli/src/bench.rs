@@ -110,6 +110,7 @@ impl QualityArgs {
             (_, true) => output.print(&render::quality::markdown(&report))?,
             _ => output.print(&render::quality::table(&report, output.style()))?,
         }
+        // A figure of an engine that breaks its budget is not comparable.
         let is_sound = report.overruns() == 0 && report.violations() == 0;
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -122,6 +123,7 @@ impl QualityArgs {
         let mut report = QualityReport::default();
         let files: Result<Vec<(String, BenchInput)>, CliError> =
             self.files.iter().map(|path| read(path)).collect();
+        // All files are read before the first measurement, which takes minutes.
         let files = files?;
         for name in &self.engines {
             let subject = BenchSubject::parse(name, config)
@@ -173,6 +175,7 @@ fn read(path: &Path) -> Result<(String, BenchInput), CliError> {
         .map_err(|error| CliError::user(format!("{shown}: {error}")))?;
     match parse_questions(&bytes) {
         Ok(questions) => Ok((name, BenchInput::Questions(questions))),
+        // Recordings and questions are both JSON Lines, so the content decides, not the name.
         Err(not_questions) => match import::open_bytes(&shown, &bytes) {
             Ok(recorded) => Ok((name, BenchInput::Recording(Box::new(recorded)))),
             Err(error) => {

@@ -43,9 +43,11 @@ impl BranchArgs {
         };
         let original = &self.session.path;
         let session = Session::read(original)?;
+        // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();
         let fork = fork_session(&session, &until, &parent, now_ms())?;
         let path = self.out.unwrap_or_else(|| original.with_file_name(fork.header().file_name()));
+        // Checked before anything is written; a fork must never replace a session.
         if path.exists() {
             return Err(HistoryError::AlreadyExists { path }.into());
         }

@@ -71,6 +71,8 @@ impl ChatArgs {
                 Some(text) => send_once(&runtime, &session, text).await,
                 None => repl::run_repl(&runtime, &session, &config, output).await,
             };
+            // Waits for background work, such as a compaction, before the events stop being
+            // printed.
             runtime.shutdown().await;
             show.finish().await;
             outcome
@@ -97,6 +99,7 @@ impl ChatArgs {
             builder = builder.engine(engine);
         }
         if !config.name().is_empty() {
+            // Without a config file there is nothing to watch.
             builder = builder.watch_config(config.name(), state_folder());
         }
         Ok(builder.build().await?)
@@ -111,6 +114,7 @@ impl ChatArgs {
         let is_stored = config.store.kind != StoreKind::Files;
         if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(session_id_arg) {
             return Ok(match store.open(id) {
+                // A given id that does not exist is created, so that scripts need not check first.
                 Err(SessionError::NotFound { .. }) => store.create(header(Some(id), cwd))?,
                 opened => opened?,
             });
@@ -155,7 +159,9 @@ pub(super) fn blob_dirs() -> BlobDirs {
 
 /// Reads an argument as a session id, unless it names a file.
 pub(super) fn session_id_arg(argument: &Path) -> Option<&str> {
-    let is_file = argument.extension().is_some_and(|it| it == "jsonl") || argument.exists();
+    // A file that does not exist yet is recognised by its extension.
+    let is_file =
+        argument.extension().is_some_and(|extension| extension == "jsonl") || argument.exists();
     if is_file { None } else { argument.to_str() }
 }
 

@@ -89,6 +89,7 @@ impl CheckArgs {
             arguments: vec!["check".to_owned(), "--child".to_owned()],
             rerun_command: again,
         };
+        // The suite takes a callback that cannot fail, so a write error is kept until it returns.
         let mut written = Ok(());
         let report = kit.run(&mut |group| {
             if !self.json && written.is_ok() {
@@ -160,6 +161,7 @@ fn group_lines(group: &GroupReport) -> String {
 /// Writes the report of a full run into this folder; `false` for a partial run.
 fn write_report(report: &CheckReport) -> Result<bool, CliError> {
     if report.complete {
+        // Only a full run: a report of some groups would certify what was not tested.
         std::fs::write(REPORT_FILE, report.to_json())
             .map_err(|error| CliError::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
     }
@@ -181,6 +183,7 @@ impl From<CheckError> for CliError {
     fn from(error: CheckError) -> Self {
         match error {
             CheckError::NotLoadable(error) => {
+                // An unreadable path says nothing about the engine in it.
                 let was_read = !matches!(error, LoadError::Unreadable { .. });
                 let failure = CliError::from(error);
                 if was_read { failure.hint(NOTHING_CALLED) } else { failure }

@@ -65,6 +65,7 @@ impl CompactArgs {
             let (mut options, window) =
                 run_setup::run_options(&config, &registry, session.model(), self.window, None)?;
             run_setup::add_workspace_rules(&session, &mut specs, &mut options, output);
+            // A dry run must not change the quarantine of an engine either.
             if !self.dry_run {
                 options.engines.failure_log = Some(Arc::new(failure_log(&config, &state_folder())));
             }
@@ -77,6 +78,7 @@ impl CompactArgs {
             let compaction = compact_session(session, &specs, &options, focus, now_ms()).await;
             compaction.map_err(|error| run_setup::run_error(&config, &name, &window, error))
         })?;
+        // Several attempts are possible; the last one tells how the session ends.
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };
         output.print(&self.describe_outcome(last))?;
         let applied = last.verdict == CompactionVerdict::Applied;
@@ -88,6 +90,7 @@ impl CompactArgs {
         if !self.dry_run {
             return Ok(Session::open(&self.file)?);
         }
+        // In memory, so that a dry run also works on a session that is open in a chat.
         Ok(Session::read(&self.file)?.into_memory())
     }
 

@@ -59,6 +59,7 @@ pub(super) fn find_config_file() -> Option<PathBuf> {
 /// Makes a path below the current folder relative to it.
 pub(super) fn relative_to_cwd(path: PathBuf) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
+    // Shorter and stable in transcripts; a path elsewhere stays absolute.
     path.strip_prefix(&here).map(Path::to_owned).unwrap_or(path)
 }
 
@@ -83,6 +84,7 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
         }
     }
     let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
+    // A disabled engine may be missing or broken on purpose.
     let others = others.filter(|id| settings.plugins.disabled_reason(id).is_none());
     let in_use = used.iter().map(|id| opened_line(settings, id));
     let beside = others.map(|id| match engine_open::inspect_engine(settings, id)? {

@@ -52,6 +52,8 @@ impl DevArgs {
         // Fails before the build on errors that the replay would find after it.
         self.session.open()?;
         super::config::load_config(config_path)?;
+        // The replay runs in a child of this same binary, so that both always have the same
+        // version.
         let program = std::env::current_exe()?;
         let mut dev_loop = DevLoop {
             profile: if self.debug { BuildProfile::Debug } else { BuildProfile::Release },
@@ -69,8 +71,10 @@ impl DevArgs {
             let is_sound = dev_loop.run_round(output)?;
             return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        // Started before the first build: a change during it triggers the next one.
         let watch = SourceWatcher::start(&dev_loop.project)?;
         loop {
+            // A failing build must not end the loop; the author fixes it and saves again.
             if let Err(error) = dev_loop.run_round(output) {
                 output.note(&error.to_string());
             }
@@ -101,6 +105,7 @@ impl DevLoop {
     fn run_round(&mut self, output: &mut Output) -> Result<bool, CliError> {
         let built = self.project.build(self.profile)?;
         let took = format!("built in {:.1} s", built.duration.as_secs_f64());
+        // Loading the same bytes twice would compare a generation with itself.
         let Some(generation) = self.generations.add(&built)? else {
             output.print(&format!("{took}; the library is unchanged\n"))?;
             return Ok(true);
@@ -125,6 +130,7 @@ impl DevLoop {
             before: self.before.as_ref().map(|(name, run)| (name.as_str(), run)),
         };
         output.print(&render(&comparison, output.style()))?;
+        // Repairs do not count: a repaired plan was served by this engine.
         let is_sound = run.totals.fallbacks == 0 && run.totals.violations == 0;
         self.before = Some((name, run.clone()));
         Ok(is_sound)
@@ -134,6 +140,7 @@ impl DevLoop {
 impl From<DevError> for CliError {
     fn from(error: DevError) -> Self {
         match error {
+            // The author can fix these, so they are exit code 2.
             DevError::NoProject { .. } | DevError::NoLibrary { .. } | DevError::Load(_) => {
                 CliError::user(error.to_string())
             }

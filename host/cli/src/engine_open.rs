@@ -20,6 +20,7 @@ pub(super) fn open_engine(config: &Config, name: &str) -> Result<EngineInstance,
         .spec(config, name)
         .map_err(|error| registry_error(config, name, error))?;
     let mut environment = EngineEnvironment::new(config.timeouts.clone(), HostClock::default());
+    // Loading an engine can crash the process; the quarantine must know of it.
     environment.failure_log = Some(Arc::new(failure_log(config, &state_folder())));
     EngineInstance::open(&spec, &environment).map_err(|error| open_error(config, name, error))
 }
@@ -51,6 +52,7 @@ pub(super) fn inspect_engine(config: &Config, name: &str) -> Result<Option<Engin
         .spec(config, name)
         .map_err(|error| registry_error(config, name, error))?;
     let found = spec.read_file().map_err(|error| open_error(config, name, error))?;
+    // A path is checked under the id that its library states.
     let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
     // The engine in the slot needs no entry in plugins.allow.
     let in_slot = config.slot().engine;
@@ -64,6 +66,7 @@ pub(super) fn inspect_engine(config: &Config, name: &str) -> Result<Option<Engin
 /// The error of an engine that cannot be opened, at the line of the setting that it rejects.
 pub(super) fn open_error(config: &Config, name: &str, error: EngineOpenError) -> CliError {
     if let EngineOpenError::Create { id, error } = &error
+        // By convention engines put the rejected key into the error's detail.
         && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
     {
         return ConfigError::engine_setting(config, id, key, &error.message).into();

@@ -62,6 +62,7 @@ fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliE
     match &engine.source {
         EngineSource::File(path) => output.print(&format!("{}\n", path.display()))?,
         EngineSource::Bundled | EngineSource::Linked(_) => {
+            // An error, so that a script never passes an empty path on.
             return Err(CliError::user(format!("{id} is bundled and has no file")));
         }
     }
@@ -78,7 +79,8 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, C
     let book = failure_log(config, &state_folder());
     let registry = EngineRegistry::load(config);
     // An engine that was uninstalled may still be in quarantine.
-    let is_known = registry.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
+    let is_known =
+        registry.engine(id).is_some() || book.records()?.iter().any(|record| record.id == id);
     if !is_known {
         return Err(unknown_engine(&registry, id));
     }
@@ -88,6 +90,7 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, C
         return Ok(ExitCode::SUCCESS);
     }
     for record in records {
+        // 64 characters are a digest; bundled engines are recorded by version.
         let build = match record.bytes.len() {
             64 => short_digest(&record.bytes),
             _ => record.bytes.as_str(),
@@ -157,6 +160,7 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
     }
     let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
     output.print(&lines.collect::<String>())?;
+    // The contract promises engines a `dispose` at the end of a program.
     runtime.block_on(engine.dispose());
     Ok(())
 }

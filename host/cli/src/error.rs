@@ -85,6 +85,7 @@ impl CliError {
 
     /// Prints the error and returns the exit code.
     pub(super) fn report(self, output: &mut Output) -> ExitCode {
+        // Standard error even for expected failures: a script reads standard output only.
         output.note(&self.to_string());
         match self.kind {
             CliErrorKind::User => ExitCode::from(2),
@@ -97,11 +98,14 @@ impl CliError {
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
+        // An unwritable file is a problem of the machine, not of the config: exit code 1, without a
+        // diagnostic.
         if let ConfigError::Unwritable { cause, .. } = &error {
             return CliError::internal(format!("{error}: {cause}"));
         }
         // The diagnostic shows the line of the file.
         let handler =
+            // Without colours: `note` would replace their escape codes.
             miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &error) {
@@ -118,6 +122,8 @@ impl std::fmt::Display for CliError {
     }
 }
 
+// Errors are taken apart down to the one that decides the exit code; a generic conversion would
+// make all of them code 1.
 impl From<BuildError> for CliError {
     fn from(error: BuildError) -> Self {
         match error {

@@ -50,12 +50,15 @@ impl ExportArgs {
             ExportFormat::Markdown => export.to_markdown()?,
         };
         match &self.out {
+            // Never overwrites, and readable by the owner only: an export contains the whole
+            // conversation.
             Some(path) => write_new(path, text.as_bytes())?,
             // Markdown is read on a terminal, so it is sanitized; JSON escapes control characters
             // itself.
             None if self.format == ExportFormat::Markdown => output.print(&text)?,
             None => output.print_bytes(text.as_bytes())?,
         }
+        // On standard error, because the export itself may be on standard output.
         output.note(&describe_export(&export));
         Ok(ExitCode::SUCCESS)
     }

@@ -34,6 +34,7 @@ impl FetchArgs {
             StoredOriginal::Entry { line, .. } if self.json => {
                 format!("{}\n", line.trim_end()).into()
             }
+            // Tool calls and images have no text; printing nothing would look like a lost entry.
             StoredOriginal::Entry { text, .. } if text.is_empty() => {
                 let message = format!("entry {} has no text", self.handle);
                 return Err(CliError::user(message).hint("print the whole entry with --json"));

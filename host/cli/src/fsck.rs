@@ -45,6 +45,7 @@ impl FsckArgs {
         } else {
             output.print(&report.to_text())?
         }
+        // Notes do not count as damage, so that a cron job reports only lost or changed lines.
         Ok(ExitCode::from(u8::from(report.damaged() > 0)))
     }
 
@@ -52,11 +53,13 @@ impl FsckArgs {
         let mut found = FsckTargets::default();
         if self.paths.is_empty() {
             let root = sessions_root();
+            // A machine that never ran a chat has no such folder, which is not an error.
             if root.is_dir() {
                 found.folder(&root, true)?;
             }
         }
         for path in &self.paths {
+            // A file is checked whatever its extension; in folders only `.jsonl` is a session.
             if path.is_dir() { found.folder(path, false)? } else { found.files.push(path.clone()) }
         }
         Ok(found)
@@ -73,6 +76,8 @@ struct FsckTargets {
 
 impl FsckTargets {
     fn folder(&mut self, folder: &Path, is_own: bool) -> Result<(), CliError> {
+        // Modes are checked only on folders that ctxhost created; those that a user names are
+        // theirs.
         self.folders.extend(is_own.then(|| folder.to_owned()));
         for path in folder_entries(folder)? {
             if path.is_dir() { self.folder(&path, is_own)? } else { self.file(path) }

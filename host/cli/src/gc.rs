@@ -35,13 +35,17 @@ impl GcArgs {
         let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
         let retention = config.retention;
         let older_than = self.older_than.unwrap_or_else(|| days(retention.blob_days));
+        // 0 disables the removal of sessions.
         let session_days = Some(retention.session_days).filter(|days| *days > 0);
         let collection = GarbageCollector {
             home: blob_dirs(),
+            // Younger blobs may belong to a write in progress whose session line does not exist
+            // yet.
             blobs_older_than: older_than.max(GRACE),
             sessions_older_than: session_days.map(days),
             now: SystemTime::now(),
         };
+        // Found first and swept second: the dry run reports exactly what a sweep would remove.
         let mut garbage = collection.find()?;
         if !self.dry_run {
             collection.remove(&mut garbage)?;

@@ -55,14 +55,17 @@ impl InstallArgs {
         let plugins = &target.settings.plugins;
         let keys = TrustedKeys::parse(&plugins.trusted_keys);
         let keys = keys.map_err(|error| CliError::user(error.to_string()))?;
+        // Read once: the digest that is shown is of the bytes that get installed.
         let package = EnginePackage::open(&self.path, &keys)?;
         let isolation = target.installation().isolation(&package.file)?;
         output.print(&describe_package(&package, isolation, &target.config, &self.path)?)?;
+        // After the description, so that the user sees which file was refused.
         if plugins.require_signature && package.signer().is_none() {
             let message = "not installed: plugins.require_signature requires a signature by one of \
                            plugins.trusted_keys";
             return Err(CliError::untrusted(message));
         }
+        // The answer defaults to no, and a refusal is not success for a script.
         if !self.yes && !confirm()? {
             output.print("nothing was installed\n")?;
             return Ok(ExitCode::FAILURE);
@@ -83,6 +86,7 @@ impl UninstallArgs {
         let pin = target.installation().uninstall(&self.engine)?;
         let digits = short_digest(&pin.sha256);
         output.print(&format!("{} {}  sha256 {digits} is uninstalled\n", pin.id, pin.version))?;
+        // The slot is left alone: replacing the active engine is a decision of its own.
         if target.settings.slot().engine == pin.id {
             let config = target.config.display();
             output.note(&format!("the slot still names it ({config}); run `ctxhost use legacy`"));
@@ -126,6 +130,7 @@ fn describe_package(
     let mut text = format!("the engine runs as native code {rights}\n");
     let (id, version, sha256) = (&file.meta.id, &file.meta.version, short_digest(&file.sha256));
     text += &format!("{id} {version}  sha256 {sha256}  signer {signer}  isolation {isolation}\n");
+    // A folder was given: name the library that was found in it.
     if std::path::absolute(given).is_ok_and(|given| given != file.path) {
         text += &format!("from {}\n", file.path.display());
     }
@@ -179,6 +184,7 @@ fn confirm() -> Result<bool, CliError> {
         return Err(error.hint("check the lines above, then repeat the command with --yes"));
     }
     let mut stderr = std::io::stderr();
+    // On standard error, since standard output may be redirected to a file.
     write!(stderr, "install it? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();

@@ -125,6 +125,8 @@ enum Command {
 
 /// Runs the command of this process.
 pub fn run() -> ExitCode {
+    // Parsed by hand instead of CliArgs::parse, because the overview of commands is added to the
+    // generated help.
     let matches = command_groups::with_groups(CliArgs::command()).get_matches();
     let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if !arguments.command.starts_log() {

@@ -53,6 +53,7 @@ fn with_traces(
         DefaultLogLevel::Errors => "error",
         DefaultLogLevel::Warnings => "warn",
     };
+    // An invalid CTXHOST_LOG falls back to the default instead of ending the program.
     let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines =
         fmt::layer().with_writer(event_lines::stderr_lines).without_time().with_target(false);

@@ -46,6 +46,7 @@ impl NewArgs {
             LanguageArgument::Rust => ScaffoldLanguage::Rust,
             LanguageArgument::C => ScaffoldLanguage::C,
         };
+        // The id is a valid folder and crate name by construction.
         let folder = self.dir.unwrap_or_else(|| name.id().into());
         let scaffold = EngineScaffold { name, language, api_source: engine_api };
         let files = scaffold.write(&folder)?;

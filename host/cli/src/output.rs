@@ -43,8 +43,10 @@ impl Output {
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
+        // Flushed at once: a chat shows text as it arrives, and the process may end by a signal.
         let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         match written {
+            // `ctxhost ... | head` closes the pipe early, which is not a failure.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
@@ -62,9 +64,12 @@ impl Output {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto => {
+                // https://no-color.org: any value of the variable disables colour.
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
         };
+        // Tables are not cut to the terminal's width: output that depends on it could not be
+        // compared or grepped.
         TextStyle { color, width: None }
     }
 

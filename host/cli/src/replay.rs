@@ -83,6 +83,7 @@ impl ReplayArgs {
             let config = run_setup::find_config(config_path, &source.config_anchor(), output)?;
             let report = runtime.block_on(self.replay(source, &recorded, &config, output))?;
             if !self.json && !self.markdown {
+                // Text is printed per session as it finishes; JSON and Markdown need all of them.
                 let gap = if reports.is_empty() { "" } else { "\n" };
                 output
                     .print(&format!("{gap}{}", render::table::render(&report, output.style())))?;
@@ -92,6 +93,7 @@ impl ReplayArgs {
         let runs = reports.iter().flat_map(|report| &report.runs);
         let violations: u64 = runs.map(|run| run.totals.violations).sum();
         self.write_reports(reports, output)?;
+        // Fallbacks and repairs are results; only a violated invariant is a failure of the program.
         Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -105,6 +107,7 @@ impl ReplayArgs {
         let registry = EngineRegistry::load(config);
         let (mut options, window) = source.options(config, &registry, recorded, self.window)?;
         let names = self.engine_names(config, output)?;
+        // A named engine that silently fell back would make the comparison wrong.
         options.engines.must_open = self.engine.is_some() || !self.engines.is_empty();
         let mut runs: Vec<EngineRun> = Vec::new();
         for name in &names {
@@ -177,6 +180,7 @@ fn session_facts(name: &str, recorded: &ImportedSession) -> ReplayedSession {
         entries,
         turns,
         requests,
+        // Formats without a model carry a placeholder that must not appear in reports.
         model: model.filter(|id| id != UNKNOWN_MODEL).unwrap_or_default(),
         problems: recorded.problems.iter().map(|p| problem(p.line, &p.message)).collect(),
     }

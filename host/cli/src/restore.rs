@@ -41,6 +41,7 @@ impl RestoreArgs {
             }
         };
         if self.dry_run {
+            // Read without a lock, so that a dry run works while a chat has the session open.
             let found = build_restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",

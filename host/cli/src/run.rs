@@ -61,9 +61,12 @@ impl RunArgs {
         // Private whatever the umask is: the folder holds sessions.
         let owner_alone = std::fs::Permissions::from_mode(0o700);
         let state =
+            // Sessions of a temporary gateway live in this folder and are deleted with it.
             tempfile::Builder::new().permissions(owner_alone).prefix("ctxhost-run-").tempdir()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = threads.block_on(self.run_with_gateway(&config, state.path(), output));
+        // The runtime ends before the traces: its tasks still create spans, and the exporter must
+        // not be dropped inside a future.
         drop(threads);
         drop(traces);
         outcome
@@ -75,7 +78,10 @@ impl RunArgs {
         state: &Path,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        // The port of the config belongs to `ctxhost serve`, which may be running.
         let listen = self.listen.clone().unwrap_or_else(|| FREE_PORT.to_owned());
+        // What the agent's environment names is the real upstream; the child gets this gateway's
+        // address instead.
         let upstreams = upstreams(&ClientUpstreams::of(&self.command, env_var));
         let mut options = GatewayOptions::from_config(config, state.to_owned());
         // The agent does not know the certificate, which is meant for clients on other machines.
@@ -87,6 +93,7 @@ impl RunArgs {
             listen: Some(listen),
             upstreams,
             token: Some(token.clone()),
+            // Most agents only accept a base URL, so the token is its first path segment.
             token_in_path: true,
             ..options
         };
@@ -103,6 +110,7 @@ impl RunArgs {
             output,
         )
         .await;
+        // The gateway outlives the agent, so that requests at its very end are still answered.
         stop.cancel();
         let served = serving.await;
         output.note(&summary_line(watch.totals(), &runtime.engine()));
@@ -110,6 +118,7 @@ impl RunArgs {
             return Err(CliError::internal(format!("the gateway failed: {error}")));
         }
         Ok(match ended {
+            // The exit code is the agent's, so that scripts can wrap it transparently.
             Ok(status) => child::exit_code(status),
             Err(error) => child::start_failure_code(&error),
         })

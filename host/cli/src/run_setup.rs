@@ -34,6 +34,7 @@ pub(super) fn run_options(
     let target = Target {
         model: ModelName::new(provider, id),
         window_tokens,
+        // Tool results that a live host would add do not occur in a recording.
         budget: Some(Budget { tokens: budget_tokens, reserve_tokens, spare_tokens: 0 }),
         ..Target::default()
     };
@@ -74,6 +75,7 @@ pub(super) fn add_workspace_rules(
 ) {
     let Some(rules) = WorkspaceRules::find(session.header().cwd()) else { return };
     rules.apply_to(&mut options.engines.legacy);
+    // `fold` instead of `any`: every engine must receive the rules.
     let given = specs.iter_mut().map(|spec| rules.apply_to(spec)).fold(false, |any, it| any | it);
     if given {
         output.note(&format!("workspace rules {}", rules.path.display()));
@@ -93,9 +95,11 @@ pub(super) fn find_config(
     let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
     match find_config_file().or_else(beside) {
         Some(path) => {
+            // Printed because the file can differ from what the user expects, see above.
             output.note(&format!("config {}", path.display()));
             Ok(Config::load(path)?)
         }
+        // No config is normal: the defaults are a working host.
         None => Ok(Config::default()),
     }
 }
@@ -149,6 +153,7 @@ fn connect_error(config: &Config, name: &str, error: &ConnectError) -> CliError 
         ConnectError::Setting { setting, .. } => setting,
     };
     let error = CliError::user(error.to_string());
+    // A summariser with its own address has no provider table, so both places are tried.
     let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];
     match keys.iter().find_map(|key| engine_open::setting_location(config, key)) {
         Some(location) => error.hint(format!("see {location}")),

@@ -64,8 +64,10 @@ impl ServeArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        // Held to the end of the command: dropping it flushes the exporter.
         let _traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Warnings)?;
         let options = self.options(GatewayOptions::from_config(&config, state_folder()));
+        // Before the runtime starts, which opens descriptors of its own.
         raise_open_file_limit();
         let needs_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -84,6 +86,7 @@ impl ServeArgs {
     fn options(self, options: GatewayOptions) -> GatewayOptions {
         let mut upstreams = BTreeMap::new();
         for (dialects, upstream) in self.upstream {
+            // Flags override the config per dialect; a later flag overrides an earlier one.
             for dialect in dialects {
                 upstreams.insert(dialect.to_owned(), upstream.clone());
             }
@@ -112,6 +115,7 @@ fn note_session_storage(config: &Config, output: &mut Output) {
 fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    // The soft limit may be raised to the hard one without privileges.
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!(%error, "cannot raise the limit of open files");
@@ -140,6 +144,7 @@ fn shutdown_token() -> Result<CancellationToken, CliError> {
         signals.next().await;
         on_signal.cancel();
         signals.next().await;
+        // A stream that never ends must not keep a user from stopping the gateway.
         std::process::exit(1);
     });
     Ok(end)

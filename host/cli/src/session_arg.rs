@@ -23,6 +23,7 @@ impl FromStr for SessionArg {
             Some(SessionArg { path: path.into(), number: Some(number.parse().ok()?) })
         };
         let whole = || SessionArg { path: text.into(), number: None };
+        // A file may have `@` in its name, so an existing path is never split.
         Ok(if Path::new(text).exists() { whole() } else { numbered().unwrap_or_else(whole) })
     }
 }
@@ -38,6 +39,7 @@ pub(super) fn parse_compaction(text: &str) -> Result<i64, String> {
 /// Quotes a path for a shell.
 pub(super) fn shell_quote(path: &Path) -> String {
     let text = path.display().to_string();
+    // Quotes only when needed, since the commands are meant to be read as well as pasted.
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text;

@@ -44,6 +44,7 @@ impl SessionsCommand {
     ) -> Result<ExitCode, CliError> {
         let here = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &here, output)?;
+        // Opened only for PostgreSQL: listing files must work without a connection.
         let database = match config.store.kind {
             StoreKind::Files => None,
             StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
@@ -90,12 +91,14 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
     match session {
         Ok(session) => {
             let view = session.live(0).snapshot();
+            // The first user message identifies a session better than its id or date.
             let task = view.iter().find(|entry| entry.role() == Role::User);
             let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
             let entries = format_count(view.len() as u64, "entry");
             let tokens = format_count(view.total_tokens(), "token");
             format!("{path}\n  {entries}, {tokens}: {began}\n")
         }
+        // An unreadable session stays in the list, so that it can be repaired.
         Err(error) => format!("{path}\n  {error}\n"),
     }
 }
@@ -128,5 +131,6 @@ fn message_line(record: &Record) -> Option<String> {
 
 fn first_line(text: &str) -> String {
     const MOST_CHARS: usize = 100;
+    // Cut by characters, not bytes, which could split one.
     text.lines().next().unwrap_or_default().chars().take(MOST_CHARS).collect()
 }

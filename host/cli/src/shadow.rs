@@ -55,11 +55,13 @@ impl ShadowReportArgs {
         let since_ms = i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX);
         let (mut lines, unreadable) = log::read(&path, now_ms().saturating_sub(since_ms))
             .map_err(|error| CliError::user(format!("cannot read {}: {error}", path.display())))?;
+        // A line may be half written by a host that is running.
         if unreadable > 0 {
             let lines = format_count(unreadable, "line");
             output.note(&format!("{lines} of {} cannot be read", path.display()));
         }
         let (all, own) = (lines.len(), log::config_name(config));
+        // Without a config of its own the report cannot tell hosts apart and shows all of them.
         lines.retain(|line| self.all || own.is_empty() || line.config == own);
         let elsewhere = all - lines.len();
         if elsewhere > 0 {

@@ -81,6 +81,8 @@ impl SlotSetArgs {
     fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
         let engine = self.engine()?;
         let Some(share) = self.canary else {
+            // Without --canary the command is `ctxhost use`, so that both report and check the
+            // same.
             return UseArgs { engine }.run(config_path, output);
         };
         let slot = SlotConfig::locate(config_path)?;
@@ -92,10 +94,14 @@ impl SlotSetArgs {
                 CliError::user("no engine is active, so a canary has nothing to be compared with");
             return Err(error.hint("set one with `ctxhost use ID`"));
         }
+        // Compared with the effective engine: a canary that is the fallback would be compared with
+        // itself.
         if is_same_chain(&engine, serving.effective()) {
             serving.note_reason(output);
             return Err(CliError::user(format!("{engine:?} already serves every session")));
         }
+        // The configured engine may be unavailable at the moment, but becomes active again by
+        // itself.
         if is_same_chain(&engine, &slot.engine()) {
             let message = format!("{engine:?} is already in the slot");
             return Err(CliError::user(message));
@@ -111,6 +117,7 @@ impl SlotSetArgs {
             serving.effective(),
         ))?;
         serving.note_reason(output);
+        // A note, not an error: watching a canary by eye is a legitimate way to use it.
         if canary.guards.is_empty() {
             output.note("no --guard: the canary is not rolled back automatically");
         }
@@ -143,6 +150,7 @@ fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     let engine = &canary.engine;
     engine_open::inspect_chain(&slot.config, engine)?;
     engine_open::open_chain(&slot.config, engine)?;
+    // Read before the slot changes: hosts stop recording for the canary afterwards.
     let figures = slot.home.read_metrics(engine, &canary.run);
     let was = slot.effective_engine();
     set_slot_spec(&slot.path, engine)?;
@@ -175,6 +183,7 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         serving.note_reason(output);
         return Ok(());
     }
+    // Without a canary, rolling back undoes the last promotion.
     let previous = state.previous.ok_or(CanaryError::NothingBefore)?;
     engine_open::inspect_chain(&slot.config, &previous)?;
     engine_open::open_chain(&slot.config, &previous)?;
@@ -193,6 +202,7 @@ fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
 /// Parses a duration with a unit, to milliseconds.
 fn parse_time(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a duration; write one like 30m or 2h");
+    // jiff reads friendly durations such as `1h 30m`; negative ones and zero are rejected below.
     let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     u64::try_from(time.as_millis()).ok().filter(|ms| *ms > 0).ok_or_else(wrong)
 }

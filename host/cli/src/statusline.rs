@@ -82,6 +82,7 @@ impl StatuslineArgs {
             tokens,
             budget_tokens: window.budget_tokens,
             window_tokens: window.window_tokens,
+            // Of the budget, not of the window: a compaction starts at the budget.
             percent: tokens * 100 / window.budget_tokens.max(1),
             compactions: compacted.len() as u64,
             survival: compacted.last().and_then(retention_of),
@@ -91,6 +92,7 @@ impl StatuslineArgs {
 
 impl SessionStatus {
     fn to_line(&self) -> String {
+        // A status bar must always show something, so this is not an error.
         if self.session.is_none() {
             return format!("{} · no session yet", self.engine);
         }
@@ -118,6 +120,7 @@ fn newest_session() -> Result<Option<PathBuf>, CliError> {
 
 /// Reads the retention figures from the record of a compaction.
 fn retention_of(compacted: &RecordedCompaction) -> Option<Shares> {
+    // The name in the session format; the figures are called retention everywhere else.
     let shares = compacted.host_details.get("survival")?;
     serde_json::from_value(shares.clone()).ok()
 }

@@ -45,6 +45,7 @@ impl StoreCommand {
             files.into_iter().map(|path| (path.display().to_string(), Session::read(&path)));
         let copied = copy_sessions(sessions, &*store);
         output.print(&copied_lines(&copied))?;
+        // A difference is a failure too: one of the two copies would be lost later.
         let is_whole = copied.failed.is_empty() && copied.different.is_empty();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
@@ -53,6 +54,7 @@ impl StoreCommand {
 fn settings(config: &Config, to: Option<String>) -> StoreSettings {
     let configured = StoreSettings { kind: StoreKind::Postgres, ..config.store.clone() };
     match to {
+        // The flag replaces both ways of naming the database.
         Some(url) => StoreSettings { url: Some(url), url_env: None, ..configured },
         None => configured,
     }

@@ -29,6 +29,7 @@ pub(super) struct UndoArgs {
 
 impl UndoArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        // `SESSION@2` and `SESSION @2` are both accepted, but not at once.
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
                 return Err(CliError::user("give the compaction once"));

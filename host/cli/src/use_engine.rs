@@ -41,6 +41,7 @@ impl UseArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let path = config_target(config_path);
+        // A missing config is not an error here: `ctxhost use` is how one is created.
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         refuse_path(&self.engine, &path)?;
         // Loads the engine before the config is written: if it crashes this process, the config is
@@ -49,9 +50,12 @@ impl UseArgs {
             .and_then(|()| engine_open::open_chain(&before, &self.engine))
             .map_err(|error| with_unchanged_slot(error, &before))?;
         let edit = set_slot_spec(&path, &self.engine)?;
+        // Loaded again from disk: what counts is what a host will read, not what was edited in
+        // memory.
         let config = match Config::load(&path) {
             Ok(config) => config,
             Err(error) => {
+                // The edit itself can make the file invalid, for example by a duplicate in a chain.
                 edit.restore()?;
                 return Err(with_unchanged_slot(error.into(), &before));
             }

@@ -11,6 +11,7 @@ pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
         None => (lower.as_str(), 1),
     };
     let number: u64 = digits
+        // Accepts numbers as they are copied from model pages, such as 128,000.
         .replace(['_', ','], "")
         .parse()
         .map_err(|_| format!("{text:?} is not a number of tokens; write 32k, 200k, 1m or 32000"))?;

@@ -19,6 +19,7 @@ pub struct SettingRow {
 
 /// All settings, in the order of the documentation.
 pub fn all_settings() -> &'static [SettingRow] {
+    // Built once: the table is walked for every key of every file.
     static ROWS: LazyLock<Vec<SettingRow>> = LazyLock::new(|| {
         let mut rows = Vec::new();
         collect(Config::SETTINGS, &[], &mut rows);
@@ -60,6 +61,7 @@ pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
             SettingKind::List | SettingKind::Keys | SettingKind::Rules,
             TomlValueKind::List { only_text },
         ) => *only_text,
+        // TOML writes 1 for 1.0, so an integer is accepted for every kind of number.
         (_, TomlValueKind::Whole(Some(number))) => allowed.allows_number(*number as f64),
         (
             SettingKind::Number(..) | SettingKind::AtLeast(_) | SettingKind::Share,
@@ -91,6 +93,7 @@ pub(super) fn classify_path(path: &[String]) -> PathKind {
     let mut found = PathKind::Unknown;
     for row in all_settings().iter().filter(|row| matches_pattern(&row.path, path)) {
         match row.path.len().cmp(&path.len()) {
+            // An exact match wins over a `*` that would also match a prefix.
             std::cmp::Ordering::Equal => return PathKind::Setting(row.setting),
             std::cmp::Ordering::Less if holds_unchecked_values(row.setting.kind) => {
                 found = PathKind::Foreign;

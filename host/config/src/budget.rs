@@ -35,11 +35,13 @@ impl BudgetSettings {
     pub fn budget(&self, window_tokens: u64, overhead_tokens: u64) -> (u64, u64) {
         let reserve_tokens = self.reserve(window_tokens);
         let free_tokens =
+            // Saturating: the tools of an agent can be larger than a small window.
             window_tokens.saturating_sub(reserve_tokens).saturating_sub(overhead_tokens);
         (reserve_tokens, floor(free_tokens as f64 / self.safety_margin))
     }
 
     fn reserve(&self, window_tokens: u64) -> u64 {
+        // A smaller reserve truncates answers with tool calls, which then fail to parse.
         let wanted_tokens = self.reserve_tokens.max(RESERVE_FLOOR_TOKENS);
         wanted_tokens.min(floor(window_tokens as f64 * self.reserve_max_share))
     }

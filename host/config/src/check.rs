@@ -49,6 +49,7 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
                 "write isolation = \"process\" or \"thread\"",
             ));
         }
+        // A bundled id with a path is a replacement from a file, which may run in a process.
         let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
         if entry.isolation == Some(Isolation::Process) && is_linked {
             let key = spans::join_path(&["plugins", "entries", id, "isolation"]);
@@ -61,6 +62,8 @@ pub(super) fn check_combinations(config: &Config) -> Result<(), ConfigError> {
             ));
         }
     }
+    // Checked here as well as on use, because a typo would otherwise appear at the first
+    // installation only.
     if let Err(error) = TrustedKeys::parse(&config.plugins.trusted_keys) {
         let help = "`minisign -G` makes a key pair; the public one goes here";
         return Err(conflict_error(config, &["plugins.trusted_keys"], error.to_string(), help));
@@ -120,6 +123,8 @@ fn not_a_table(origin: &ConfigSource, span: &KeySpan) -> ConfigError {
 }
 
 fn unknown_key(origin: &ConfigSource, span: &KeySpan) -> ConfigError {
+    // Before any suggestion: `law` is similar to no current name, and others are similar to the
+    // wrong one.
     if let Some(new) = renamed::new_key(&span.path) {
         return renamed_key(origin, span, new);
     }
@@ -153,6 +158,7 @@ fn key_help(name: &str, table: &[String]) -> String {
     if let Some(near) = closest_name(name, &all_settings::keys_in_table(table)) {
         return format!("did you mean `{near}`?");
     }
+    // Users often know a key but put it into the wrong table.
     match all_settings().iter().find(|row| row.setting.name == name) {
         Some(row) => format!("did you mean {}?", row.key.replace('*', "<name>")),
         None => list_keys(table),
@@ -170,6 +176,7 @@ fn list_keys(table: &[String]) -> String {
 
 /// The name that was probably meant.
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    // Jaro-Winkler favours a common prefix, which suits keys that are misspelt at their end.
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(best) >= MIN_SIMILARITY).then_some(*best)

@@ -66,6 +66,7 @@ pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError>
         if table != "compaction" || setting != "gate" {
             continue;
         }
+        // Parsed again by serde later; here the error gets the position of its rule.
         let Err(bad) = rule.parse::<GateRule>() else { continue };
         let message = format!("compaction.gate: {bad}");
         let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);

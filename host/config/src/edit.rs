@@ -41,6 +41,7 @@ impl SlotEdit {
 fn restore_text(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
     match old_text {
         Some(text) => replace(path, text),
+        // The file did not exist before, so restoring it means removing it.
         None => fs::remove_file(path)
             .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause }),
     }
@@ -77,6 +78,7 @@ pub fn set_slot_spec(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, Con
 }
 
 fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError> {
+    // The whole text is kept for an exact restore; configs are small.
     let old_text = read(path)?;
     let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();

@@ -79,6 +79,7 @@ fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<
     match key {
         "plugins.slots.context_engine" => slot_value(config.slot()),
         "plugins.slots.memory" => (config.memory().unwrap_or_else(|| "none".into()), None),
+        // A lower value is accepted but has no effect, which the explanation must show.
         "budget.reserve_tokens" if reserve_tokens < RESERVE_FLOOR_TOKENS => (
             reserve_tokens.to_string(),
             Some(format!("raised to the minimum of {RESERVE_FLOOR_TOKENS}")),
@@ -89,6 +90,7 @@ fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<
 
 /// Hides an address that contains credentials.
 fn redact_credentials(value: String) -> String {
+    // URLs with credentials and PostgreSQL strings; better to hide too much.
     let is_secret = value.contains("://") && value.contains('@') || value.contains("password=");
     if is_secret { REDACTED.to_owned() } else { value }
 }
@@ -127,6 +129,7 @@ fn user_table_rows(config: &Config, row: &SettingRow) -> Vec<ExplainRow> {
             _ => span.path.last().is_some_and(|name| is_secret_name(name)),
         };
         let key = spans::join_path(&span.path);
+        // Bundled engines document their settings; other engines' tables are opaque.
         let setting = engine_setting(&span.path).unwrap_or(row.setting);
         rows.push(ExplainRow {
             value: if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) },

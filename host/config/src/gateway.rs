@@ -116,6 +116,7 @@ impl GatewaySettings {
 pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
     let gateway = &config.gateway;
     for dialect in gateway.upstreams.keys() {
+        // Ollama is a provider dialect; clients speak its OpenAI-compatible API.
         if !DialectName::NAMES.contains(&dialect.as_str()) || dialect == "ollama" {
             let key = spans::join_path(&["gateway", "upstreams", dialect]);
             let message = format!("unknown dialect `{dialect}`");
@@ -141,6 +142,7 @@ pub(super) fn check_gateway(config: &Config) -> Result<(), ConfigError> {
             return Err(conflict_error(config, &[&key], message, help));
         }
     }
+    // With one of them the gateway would silently serve plain HTTP.
     if gateway.tls_cert.is_some() != gateway.tls_key.is_some() {
         let keys = ["gateway.tls_cert", "gateway.tls_key"];
         let message = "tls_cert and tls_key must be set together".to_owned();

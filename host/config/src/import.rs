@@ -132,6 +132,7 @@ pub fn import(agent: SourceAgent, name: &str, text: &str) -> Result<SettingsImpo
     if agent == SourceAgent::Hermes {
         hermes::choose_engine(&mut import);
     }
+    // Otherwise the imported file would be rejected: the cap must not be below compact_ms.
     import.raise_cap();
     import.settings.sort_by_key(|setting| setting.rank);
     Ok(import)
@@ -142,6 +143,7 @@ impl SettingsImport {
         let rows = table.rows.iter().enumerate();
         let mut fitting =
             rows.filter_map(|(rank, row)| Some((rank, row, KeyMatch::of(row.key, &leaf.path)?)));
+        // The first row wins: specific keys are listed before patterns.
         let Some((rank, row, fit)) = fitting.next() else {
             return match outside_scopes(table.scopes, &leaf.path) {
                 Some(key) => self.skip(key, "not a context setting"),
@@ -163,6 +165,7 @@ impl SettingsImport {
     fn add_setting(&mut self, setting: ImportedSetting, shape: ValueShape) {
         match self.settings.iter_mut().find(|known| known.path == setting.path) {
             Some(known) if shape.prefers_existing(&known.value, &setting.value) => {}
+            // OpenClaw has two keys for the reserve and uses the larger one.
             Some(known) if shape.is_largest() || known.rank < setting.rank => *known = setting,
             Some(_) => {}
             None => self.settings.push(setting),
@@ -183,6 +186,7 @@ impl SettingsImport {
 
     fn skip(&mut self, key: String, reason: &str) {
         let left_out = SkippedSetting { key, reason: reason.to_owned() };
+        // A list of plugins would repeat the same reason for each of its keys.
         if !self.skipped.contains(&left_out) {
             self.skipped.push(left_out);
         }

@@ -35,6 +35,7 @@ fn table(settings: &[Setting]) -> Value {
     let mut table = json!({
         "type": "object",
         "properties": properties.collect::<Map<_, _>>(),
+        // Like the parser: an unknown key is an error, not a warning.
         "additionalProperties": false,
     });
     let required = settings.iter().filter(|setting| setting.default.is_none());
@@ -89,6 +90,8 @@ fn values(allowed: SettingKind) -> Value {
             json!({ "type": "object", "additionalProperties": texts })
         }
         SettingKind::Slot => {
+            // `examples` instead of `enum`: installed engines have names that the schema cannot
+            // know.
             let engine = json!({ "type": "string", "examples": BUNDLED });
             json!({ "anyOf": [engine, { "type": "array", "items": engine }] })
         }

@@ -159,16 +159,19 @@ impl Config {
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
         let spans = KeySpans::parse(name, text)?;
         let origin = ConfigSource { name: name.to_owned(), text: text.into(), spans };
+        // Before serde, whose messages have no suggestion and stop at the first type error.
         check::check_keys(&origin)?;
         let config: Config = toml::from_str(text)
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
         let config = config.resolved(origin);
+        // After the tables are filled, since defaults take part in these rules.
         check::check_combinations(&config)?;
         Ok(config)
     }
 
     /// The nearest `ctxhost.toml`, from `start_dir` upwards.
     pub fn discover(start_dir: impl AsRef<Path>) -> Option<PathBuf> {
+        // Like .git or Cargo.toml, so that a project can have its own config.
         let candidates = start_dir.as_ref().ancestors().map(|folder| folder.join(FILE_NAME));
         candidates.into_iter().find(|path| path.is_file())
     }
@@ -212,6 +215,7 @@ impl Config {
 
     /// With every path relative to the folder of the file.
     fn resolved(self, origin: ConfigSource) -> Config {
+        // Relative to the file, not to the current folder: a host may be started from anywhere.
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
         let servers = self.mcp.into_iter();
         Config {

@@ -132,6 +132,7 @@ impl PluginSettings {
         };
         let id = written.trim();
         if id.is_empty() {
+            // Not an error: the slot always selects some engine.
             return SlotChoice::fallback_to_legacy(written.clone(), "the slot is blank".into());
         }
         if id.eq_ignore_ascii_case(NONE) {
@@ -139,6 +140,7 @@ impl PluginSettings {
             return SlotChoice::fallback_to_legacy(written.clone(), reason);
         }
         match self.disabled_reason(id) {
+            // `legacy` cannot be disabled, since every fallback ends there.
             Some(reason) if id != LEGACY => SlotChoice::fallback_to_legacy(written.clone(), reason),
             _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::from_config(written) },
         }
@@ -148,6 +150,8 @@ impl PluginSettings {
     fn chain_choice(&self, items: &[toml::Value]) -> SlotChoice {
         let names: Option<Vec<&str>> =
             items.iter().map(|item| Some(item.as_str()?.trim())).collect();
+        // A non-text item disables the whole list: guessing its meaning could activate the wrong
+        // engine.
         let Some(names) = names else {
             let written = toml::Value::Array(items.to_vec()).to_string();
             let reason = "the slot's list holds a value that is not an engine id";
@@ -237,6 +241,7 @@ impl PluginSettings {
 
     /// The same table with every path relative to `folder`.
     pub(super) fn with_paths_from(mut self, folder: &Path) -> PluginSettings {
+        // `join` keeps absolute paths as they are.
         for path in self.engine_dirs.iter_mut().chain(&mut self.install_dir) {
             *path = folder.join(&*path);
         }

@@ -65,6 +65,7 @@ pub(super) fn check_providers(config: &Config) -> Result<(), ConfigError> {
     for (name, settings) in &config.providers {
         check_anthropic_only(config, name, settings)?;
         check_phrases(config, name, settings)?;
+        // Which one wins would be a guess, and the wrong key may cost money.
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
             let key = spans::join_path(&["providers", name, "api_key_command"]);
             let message = format!("provider `{name}` sets both api_key_env and api_key_command");
@@ -135,6 +136,7 @@ fn check_summariser(config: &Config) -> Result<(), ConfigError> {
             "[summariser] sets both provider and base_url",
             "keep one of them",
         ),
+        // The key would be ignored, because the provider brings its own.
         (Some(_), None) if summariser.api_key_env.is_some() => fail(
             &["summariser.api_key_env"],
             "the key belongs in the table of the provider",

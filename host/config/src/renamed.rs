@@ -28,5 +28,6 @@ pub(super) fn new_value(path: &[String], value: &str) -> Option<&'static str> {
 
 fn is_path(pattern: &str, path: &[String]) -> bool {
     let pattern: Vec<&str> = pattern.split('.').collect();
+    // matches_pattern compares the common length only.
     pattern.len() == path.len() && matches_pattern(&pattern, path)
 }

@@ -15,6 +15,7 @@ pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
     if let Err(error) = validate_chain(&names) {
         return Err(chain_error(origin, offending_item(&row, &error), &error));
     }
+    // The slot may be one text with `+` as well as a list.
     for (span, name) in origin.spans.iter().filter_map(slot_text) {
         if let Err(error) = parse_chain(name) {
             return Err(chain_error(origin, Some(span), &error));
@@ -76,6 +77,7 @@ fn offending_item<'o>(row: &[(&'o KeySpan, &str)], error: &ChainSpecError) -> Op
     let at = match error {
         ChainSpecError::TooMany { .. } => row.len().checked_sub(1),
         ChainSpecError::EmptyName => None,
+        // The second occurrence is the one to remove.
         ChainSpecError::Duplicate { id } => row.iter().rposition(|(_, name)| name == id),
     };
     at.and_then(|at| row.get(at)).map(|(span, _)| *span)

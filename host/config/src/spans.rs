@@ -49,6 +49,7 @@ impl KeySpans {
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
         let mut spans = Vec::new();
         read_table(root.get_ref(), &[], &mut spans);
+        // File order, so that the first error is the first one a reader meets.
         spans.sort_by_key(|span| span.key.start);
         Ok(KeySpans { spans })
     }
@@ -83,6 +84,7 @@ impl KeySpan {
 pub(super) fn split_path(dotted_path: &str) -> Vec<String> {
     match toml_edit::Key::parse(dotted_path) {
         Ok(keys) => keys.iter().map(|key| key.get().to_owned()).collect(),
+        // Engines report keys in their own notation, which need not be valid TOML.
         Err(_) => dotted_path.split('.').map(str::to_owned).collect(),
     }
 }
@@ -98,6 +100,7 @@ pub(super) fn join_path<S: AsRef<str>>(path: &[S]) -> String {
 pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    // Characters, as editors count, not bytes.
     let column = before.get(line_start..).unwrap_or("").chars().count() + 1;
     (before.matches('\n').count() + 1, column)
 }

@@ -129,6 +129,7 @@ impl Config {
     /// of this range are ignored.
     pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
         let written = self.configured_window(provider, model);
+        // A default that was written down is a decision of the operator and overrides the table.
         let is_default_written = self.setting_span("model.default_window_tokens").is_some();
         let default = self.model.default_window_tokens;
         let by_rank = [
@@ -143,6 +144,8 @@ impl Config {
             Some((tokens.filter(|tokens| is_window(*tokens))?, source))
         });
         let (tokens, source) = known.unwrap_or((default, WindowSource::Default));
+        // A refusal is the provider's word on this very model, so the smaller number wins over all
+        // other sources.
         let refused = [hints.limit_tokens, hints.refused_tokens];
         let refused = refused.into_iter().flatten().filter(|refused| is_window(*refused)).min();
         let (tokens, source) = match refused.filter(|refused| *refused < tokens) {
@@ -160,6 +163,7 @@ impl Config {
         if self.models.is_empty() {
             return None;
         }
+        // An entry without the suffix applies to the model with it as well.
         let plain = name.strip_suffix(LONG_WINDOW_SUFFIX);
         [Some(name), plain].into_iter().flatten().find_map(|name| {
             let own = self.models.get(&format!("{provider}/{name}"));
@@ -167,6 +171,8 @@ impl Config {
             let has_name =
                 |key: &str| key.strip_suffix(name).is_some_and(|provider| provider.ends_with('/'));
             let of_any = self.models.iter().filter(|(key, _)| !name.is_empty() && has_name(key));
+            // The smallest: a prompt that is too large fails, one that is too small only compacts
+            // earlier.
             own.or_else(|| of_any.map(|(_, model)| model.window_tokens).min())
         })
     }

@@ -70,8 +70,11 @@ impl Baseline {
             Baseline::Bm25 | Baseline::Neighbours => {
                 let mut order: Vec<usize> = (0..question.turns.len()).collect();
                 let score = |at: &usize| scores.get(*at).copied().unwrap_or(0.0);
+                // Turns without a common word are never evidence for BM25, even if the budget has
+                // room.
                 order.retain(|at| score(at) > 0.0);
                 order.sort_by(|left, right| {
+                    // Ties by position, so that runs are reproducible.
                     score(right).total_cmp(&score(left)).then(left.cmp(right))
                 });
                 let mut chosen = BTreeSet::new();
@@ -98,6 +101,7 @@ impl Baseline {
         let conversation = |at: usize| question.turns.get(at).map(|turn| &turn.conversation);
         let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
         let beside = beside.filter(|turn| {
+            // A neighbour in another conversation is unrelated text.
             conversation(*turn).is_some() && conversation(*turn) == conversation(at)
         });
         std::iter::once(at).chain(beside).collect()
@@ -140,6 +144,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn stem(word: &str) -> &str {
     let endings = ["ing", "ed", "es", "s", "ly"];
+    // A crude stemmer, enough for comparison with published BM25 figures.
     let cut = |ending: &&str| word.strip_suffix(*ending).filter(|stem| stem.len() >= 3);
     endings.iter().find_map(cut).unwrap_or(word)
 }

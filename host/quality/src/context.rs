@@ -52,6 +52,7 @@ impl SeenContext {
         let mut seen = SeenContext::default();
         for item in items {
             let text = texts_of(item).join("\n");
+            // The role takes part: the same text as another message breaks a prompt cache.
             let hash = hash_of(&text) ^ u64::from(item.role().code());
             seen.items.push((hash, item.tokens()));
             seen.tokens += item.tokens();
@@ -75,6 +76,7 @@ impl SeenContext {
 }
 
 fn hash_of(text: &str) -> u64 {
+    // DefaultHasher::new has fixed keys, so digests are comparable between runs of one build.
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -110,6 +112,7 @@ impl RunMeter {
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(&seen);
         self.times_us.push(u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX));
+        // Rotated, so that the order of requests matters.
         self.digest = self.digest.rotate_left(5) ^ hash_of(&seen.all);
         seen
     }
@@ -119,6 +122,7 @@ impl RunMeter {
         let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
         if total > 0 {
             let pairs = self.previous.iter().zip(&seen.items);
+            // Only an unbroken prefix is cached by providers.
             let same: u64 = pairs.take_while(|(a, b)| a == b).map(|((_, tokens), _)| tokens).sum();
             self.prefix_shares.push(same as f64 / total as f64);
         }

@@ -82,12 +82,14 @@ pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetErr
         }
         questions.push(question);
     }
+    // Their recall is undefined and would distort the mean.
     questions.retain(|question| !question.evidence.is_empty());
     if questions.is_empty() { Err(DatasetError::Empty) } else { Ok(questions) }
 }
 
 fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
     let fault = |error: String| DatasetError::Unpack(error);
+    // The limit protects against a compressed file that expands without end.
     let decoder = StreamingDecoder::new(bytes).map_err(|error| fault(error.to_string()))?;
     let mut unpacked = Vec::new();
     let read = decoder.take(UNPACKED_BYTES).read_to_end(&mut unpacked);

@@ -53,6 +53,7 @@ pub async fn measure_evidence(
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
+    // Scores do not depend on the budget, so they are computed once.
     let scores: Vec<Vec<f64>> = match subject {
         BenchSubject::Baseline(_) => questions.iter().map(score_turns).collect(),
         BenchSubject::Engine { .. } => Vec::new(),
@@ -101,6 +102,7 @@ async fn ask(
     clock.set(now_ms);
     let mut context = options.open(session, specs, clock)?;
     let prompt = context.prepare(&options.target).await?;
+    // Each question is a session of its own; prefixes must not be compared across them.
     meter.next_session();
     Ok(meter.request(&prompt, budget_tokens))
 }

@@ -16,6 +16,7 @@ const SYMBOL: &str = concat!(
 /// Shorter matches are noise, longer ones data; in bytes.
 const BYTES: std::ops::RangeInclusive<usize> = 5..=120;
 
+// `ok()` instead of a panic; a test covers that the pattern compiles.
 static SYMBOLS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SYMBOL).ok());
 
 /// The identifiers of a text: names that the host's ledger knows, files and symbols.

@@ -34,6 +34,7 @@ pub async fn measure_recording(
     let specs = match subject {
         BenchSubject::Engine { specs, .. } => Some(specs.as_slice()),
         BenchSubject::Baseline(Baseline::Tail) => None,
+        // The others rank turns by a question, which a recording does not have.
         BenchSubject::Baseline(_) => return Ok(Vec::new()),
     };
     let name = subject.name();
@@ -69,6 +70,7 @@ fn needed_by_turn(recorded: &Session) -> NeededByTurn {
             let used = names.iter().filter(|name| known.contains(*name)).cloned();
             needed.entry(id.clone()).or_default().extend(used);
         }
+        // After the entry was counted: its own names are not known before it.
         seen.extend(names);
     }
     needed
@@ -89,6 +91,7 @@ fn recorded_log(recorded: &Session) -> ctxhost_engine_api::transcript::log::Tran
 }
 
 fn is_history(record: &Record) -> bool {
+    // The engine under test decides what to compact, not the recording.
     !matches!(record.kind(), RecordKind::Compaction)
 }
 
@@ -212,6 +215,7 @@ impl StepMeter {
     fn count_changes(&mut self, entry: &Entry<'_>, seen: &SeenContext) {
         for call in entry.tool_calls() {
             let Some(path) =
+                // Tool names differ between agents (Edit, edit_file, str_replace_editor).
                 call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("edit"))
             else {
                 continue;

@@ -58,8 +58,10 @@ pub async fn measure_rules(
         compactions: options.compactions as u64,
         ..RuleRow::default()
     };
+    // Real files: a session in memory could not be closed and opened again.
     let folder = tempfile::tempdir()?;
     for number in 0..options.sessions {
+        // Spreads the seeds, so that neighbouring ones do not share sessions.
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let session = generate(seed, options.compactions, ROUND_TOKENS);
         let path = folder.path().join(format!("{number}.jsonl"));
@@ -94,9 +96,11 @@ async fn play(
     for (at, round) in session.rounds.iter().enumerate() {
         let mut file = Session::open(path)?;
         for (is_user, text) in round {
+            // Engines look at time gaps (pruning by age), so entries need plausible times.
             now_ms += 1_000;
             file.append_at(body(*is_user, text, now_ms)?, now_ms)?;
         }
+        // Closes the session, so that the compaction below opens it from disk as after a restart.
         drop(file);
         if at < last {
             let file = Session::open(path)?;

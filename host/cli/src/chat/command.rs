@@ -36,6 +36,7 @@ const HELP: &str = "/compact [focus]  compact now, with an optional focus for th
 impl ChatCommand {
     /// Parses a line; `None` if it is a message for the model.
     pub(super) fn parse(line: &str) -> Option<Result<ChatCommand, String>> {
+        // Only a leading slash is a command, so that paths in a message are not taken for one.
         let rest = line.trim().strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let argument = argument.trim();

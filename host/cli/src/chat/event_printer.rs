@@ -38,12 +38,15 @@ impl EventPrinter {
                 TerminalView { style, in_line: false, children: HashSet::new(), shown_fallback };
             loop {
                 let event = tokio::select! {
+                    // Events first: on stop, everything that has happened is still printed.
                     biased;
                     event = events.recv() => event,
                     _ = &mut stopped => return,
                 };
                 match event {
                     Ok(event) => screen.print_event(&event),
+                    // The channel drops old events if a terminal is slower than the model; the
+                    // session itself loses nothing.
                     Err(RecvError::Lagged(missed)) => {
                         screen.note(&format!("({missed} events missed)"))
                     }
@@ -80,6 +83,7 @@ impl TerminalView {
             }
             EventKind::SubagentEnded { failure: Some(why), .. } => self.note(&format!("< {why}")),
             EventKind::SubagentEnded { .. } => self.note("< the sub-agent has finished"),
+            // Text of parallel sub-agents would interleave on the screen.
             _ if self.children.contains(&*event.session) => {}
             EventKind::Text(text) => self.text(text),
             EventKind::Answered { .. } => self.end_line(),
@@ -160,6 +164,7 @@ impl TerminalView {
     }
 
     fn is_already_shown(&self, why: &str) -> bool {
+        // A substring: the startup note and the event wrap the same reason in different sentences.
         self.shown_fallback.as_ref().is_some_and(|shown| why.contains(shown.as_str()))
     }
 

@@ -25,6 +25,7 @@ pub(super) async fn run_repl(
             Some(Ok(ChatCommand::Quit)) => break,
             Some(Ok(command)) => {
                 let answer = command::run(command, runtime, session, config).await;
+                // A failing command must not end the conversation.
                 let answer = answer.unwrap_or_else(|error| error.to_string());
                 if !answer.is_empty() {
                     output.note(&answer);
@@ -40,6 +41,8 @@ pub(super) async fn run_repl(
 
 /// Runs one turn. Ctrl-C cancels it; the session stays valid.
 async fn send_message(runtime: &Runtime, session: &SessionId, line: &str, output: &mut Output) {
+    // Dropping the turn cancels it at its next await; what was appended so far stays in the
+    // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
             if let Err(error) = outcome {
@@ -76,6 +79,7 @@ impl InputLines {
         self.editor = Some(editor);
         match line {
             Ok(line) => Ok(Some(line)),
+            // Ctrl-C at the prompt ends the chat, as Ctrl-D does.
             Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
             Err(error) => Err(input_error(error)),
         }

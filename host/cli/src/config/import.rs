@@ -29,6 +29,7 @@ impl ImportArgs {
             Some(path) => write(&import, path, output)?,
         }
         for left_out in &import.skipped {
+            // On standard error: standard output is the new ctxhost.toml.
             output.note(&format!("skipped  {}: {}", left_out.key, left_out.reason));
         }
         Ok(ExitCode::SUCCESS)

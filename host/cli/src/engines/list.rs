@@ -76,6 +76,7 @@ struct EngineLine {
 impl EngineListArgs {
     pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, CliError> {
         let book = failure_log(config, &state_folder());
+        // A broken state file must not hide the list, which is where a user looks for the cause.
         let records = book.records().unwrap_or_else(|error| {
             output.note(&format!("cannot read the quarantine state: {error}"));
             Vec::new()
@@ -115,6 +116,7 @@ fn engine_lines(config: &Config, book: &FailureLog, records: &[FailureRecord]) -
 }
 
 fn canary(config: &Config) -> Result<Option<Canary>, CanaryError> {
+    // A canary belongs to a config file; without one there is none.
     if config.name().is_empty() {
         return Ok(None);
     }
@@ -136,6 +138,7 @@ impl CanaryLine {
 fn unavailable_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
     let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
     let why_not = |name: &str| {
+        // A path is not in the registry and would be reported as unknown.
         let ids = split_ids(name).into_iter().filter(|id| !is_path(id));
         let reasons: Vec<String> =
             ids.filter_map(|id| effective_engine::unavailable_reason(id, engines)).collect();
@@ -151,8 +154,9 @@ impl EngineLine {
         book: &FailureLog,
         records: &[FailureRecord],
     ) -> EngineLine {
+        // Bundled engines have no file; their failures are recorded by version.
         let bytes = engine.sha256.clone().unwrap_or_else(|| format!("bundled {}", engine.version));
-        let record = records.iter().find(|it| it.id == engine.id && it.bytes == bytes);
+        let record = records.iter().find(|record| record.id == engine.id && record.bytes == bytes);
         let standing = &engine.standing;
         EngineLine {
             id: engine.id.clone(),
@@ -180,6 +184,7 @@ impl EngineLine {
     fn trust(&self) -> String {
         match &self.signer {
             Some(key) => format!("{}, signed by {key}", self.trust),
+            // Every bundled engine would repeat the word that the source column has already.
             None if self.trust == "bundled" => String::new(),
             None => self.trust.to_owned(),
         }
@@ -236,6 +241,7 @@ impl EngineListing {
         for engine in &self.engines {
             let effective = self.slot.serves(&engine.id);
             let mark = if effective { "*" } else { " " };
+            // Colour only repeats the state column.
             let bad = engine.problem.is_some() || engine.quarantined;
             let tone = if bad { Tone::Warning } else { Tone::Plain };
             let cells = [

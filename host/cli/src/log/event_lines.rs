@@ -17,6 +17,7 @@ pub(super) struct EventLineWriter<W>(W);
 
 impl<W: Write> Write for EventLineWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // Reports the original length: the caller would write the rest again otherwise.
         self.0.write_all(escaped(event).as_bytes())?;
         Ok(event.len())
     }

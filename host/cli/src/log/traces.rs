@@ -64,6 +64,7 @@ fn provider(endpoint: &str, settings: &TelemetrySettings) -> Result<SdkTracerPro
         })?;
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
+        // By trace id, so that all spans of one request are sampled or none.
         .with_sampler(Sampler::TraceIdRatioBased(settings.otlp_sample_share))
         .with_resource(Resource::builder().with_service_name(SERVICE).build());
     Ok(provider.build())

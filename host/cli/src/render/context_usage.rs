@@ -37,6 +37,7 @@ pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextSt
     let cells = cells(&rows, whole_tokens, style);
     let mut text = String::new();
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    // More categories than grid lines are possible.
     for at in 0..rows.len().max(CELLS / ROW_CELLS) {
         let cells = cells.get(at).cloned().unwrap_or_else(|| "  ".repeat(ROW_CELLS));
         let figures = rows.get(at).map(|row| {
@@ -87,6 +88,7 @@ fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -
 fn rows(filling: &ContextUsage, window: WindowBudget) -> Vec<UsageRow> {
     let mut rows: Vec<UsageRow> = filling.parts.iter().map(row).collect();
     let WindowBudget { window_tokens, reserve_tokens, budget_tokens } = window;
+    // What is neither budget nor reserve: system prompt, tools and the safety margin.
     let held_tokens = window_tokens.saturating_sub(reserve_tokens).saturating_sub(budget_tokens);
     let free_tokens = budget_tokens.saturating_sub(filling.tokens);
     let more = [

@@ -101,6 +101,7 @@ fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
             (group_digits(totals.fallbacks), format_count(totals.requests, "request"));
         lines.push(format!("another engine shaped {fallbacks} of {requests}"));
     }
+    // Repairs are silent in production, so the author has to learn of them here.
     if totals.repairs > 0 {
         let repairs = format_count(totals.repairs, "plan");
         let library = shell_quote(library);
@@ -144,6 +145,7 @@ impl MetricUnit {
             MetricUnit::Percent => format!("{:.1}", value.abs()),
             other => other.shown(value.abs()),
         };
+        // Decided after rounding, so that -0.04 does not become `-0.0`.
         let is_nothing = shown.chars().all(|char| matches!(char, '0' | '.'));
         let sign = if is_nothing {
             ""

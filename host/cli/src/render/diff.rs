@@ -35,6 +35,7 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
     let CompactionDiff { number, compactions, before_tokens, after_tokens, .. } = difference;
     let name = format!("compaction {number} of {compactions}");
     let engine = match difference.engine.as_str() {
+        // Pi records no engine for its own compactions.
         "" => "made by Pi".to_owned(),
         engine => format!("{} {}", one_line(engine), one_line(&difference.engine_version)),
     };
@@ -97,6 +98,7 @@ fn lost_section(lost: &[LostText], most: usize, style: TextStyle) -> Option<Stri
     for category in Category::ALL {
         let of_category: Vec<&LostText> =
             lost.iter().filter(|lost| lost.category == category).collect();
+        // Newest first: recent losses matter most for the next request.
         let listed = of_category.iter().rev().take(most);
         for lost in listed {
             shown += 1;

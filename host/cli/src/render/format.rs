@@ -32,6 +32,7 @@ pub(crate) fn format_percent(share: f64) -> String {
 pub(crate) fn format_ms(time_us: u64) -> String {
     let time_ms = time_us as f64 / 1_000.0;
     match time_us {
+        // Three significant digits; more is below the timer's noise.
         0..10_000 => format!("{time_ms:.2}"),
         10_000..100_000 => format!("{time_ms:.1}"),
         _ => group_digits(time_ms.round() as u64),
@@ -78,6 +79,7 @@ pub(super) fn format_layers(layers: &BTreeMap<String, u64>) -> String {
 pub(crate) fn one_line(text: &str) -> String {
     let visible = |char: char| match char {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        // Bidirectional overrides can make text look different from what it is.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         control if control.is_control() => '\u{fffd}',
         other => other,

@@ -80,6 +80,7 @@ impl Grid {
     pub(crate) fn render_or_transpose(&self, style: TextStyle) -> String {
         let natural_width = widest_line(&self.layout(self.columns.len(), None));
         match style.width {
+            // Many numeric columns cannot wrap, but few rows fit side by side.
             Some(width) if usize::from(width) < natural_width => self.transposed().render(style),
             _ => self.render(TextStyle { width: None, ..style }),
         }
@@ -124,12 +125,14 @@ impl Grid {
         let mut tones = self.tones.iter();
         let mut tone = Tone::Quiet;
         let first_width = self.first_width();
+        // comfy-table returns text only, so rows are recognised by a non-empty first cell.
         let begins_row = |line: &str| line.chars().take(first_width).any(|char| char != ' ');
         let mut painted = Vec::new();
         for (index, line) in text.lines().map(str::trim_end).enumerate() {
             if index >= HEAD_LINES && begins_row(line) {
                 tone = *tones.next().unwrap_or(&Tone::Plain);
             }
+            // Painted after the layout, which would count escape sequences as width.
             painted.push(format!("{}\n", style.paint(tone, line)));
         }
         painted

@@ -52,6 +52,7 @@ fn least_kept(run: &EngineRun, category: Category) -> String {
 }
 
 fn row(cells: impl Iterator<Item = String>) -> String {
+    // A pipe in a session name would start a new column.
     let cells: Vec<String> = cells.map(|cell| one_line(&cell).replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
 }

@@ -80,6 +80,7 @@ fn tables(report: &QualityReport) -> Vec<QualityTable> {
         ],
         rows: report.rules.iter().map(rule_row).collect(),
     };
+    // Each input fills one table; empty ones would only be noise.
     [evidence, recordings, rules].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -111,6 +112,7 @@ fn rule_row(row: &RuleRow) -> (Vec<String>, bool) {
         of(row.rules_kept, row.rules),
         of(row.stale, row.replaced),
     ];
+    // A replaced rule that is still shown misleads the model.
     (cells, row.stale > 0)
 }
 

@@ -28,10 +28,7 @@ fn head(report: &ReplayReport, style: TextStyle) -> String {
     let mut facts = vec![
         style.paint(Tone::Strong, &one_line(&session.name)),
         one_line(&session.format),
-        match session.entries {
-            1 => "1 entry".into(),
-            entries => format!("{} entries", group_digits(entries)),
-        },
+        format_count(session.entries, "entry"),
         format_count(session.turns, "turn"),
         format_count(session.requests, "request"),
     ];
@@ -44,6 +41,7 @@ fn head(report: &ReplayReport, style: TextStyle) -> String {
         group_digits(window.reserve_tokens),
         group_digits(window.budget_tokens),
     );
+    // At the top: unreadable lines change every figure below.
     for problem in &session.problems {
         let (name, message) = (one_line(&session.name), one_line(&problem.message));
         let line = format!("{name}:{}: {message}", problem.line);
@@ -64,6 +62,7 @@ fn one_run(run: &EngineRun, style: TextStyle) -> Vec<String> {
 fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
     let mut layer_names: Vec<&String> =
         runs.iter().flat_map(|run| run.totals.layers.keys()).collect();
+    // Sorted, so that the columns do not depend on the order of the engines.
     layer_names.sort();
     layer_names.dedup();
     let mut columns = vec![GridColumn::left("engine")];
@@ -102,6 +101,7 @@ fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
 }
 
 fn turns(run: &EngineRun, style: TextStyle) -> String {
+    // The column appears only if needed: most runs have no problems.
     let is_troubled = run.turns.iter().any(|turn| !problem_summary(turn).is_empty());
     let mut columns = ["turn", "requests", "peak", "of budget"].map(GridColumn::right).to_vec();
     columns.push(GridColumn::left("layers"));
@@ -152,6 +152,7 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
         cells.push(format_ms(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });
         cells.push(or_dash(one_line(&row.reason)));
+        // An applied compaction can still waste the window, which is worth a look.
         let is_good = row.applied && !row.is_below_floor;
         grid.row(cells, if is_good { Tone::Plain } else { Tone::Warning });
     }

@@ -25,6 +25,7 @@ impl FromStr for SessionSource {
     fn from_str(text: &str) -> Result<Self, String> {
         match DemoSession::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
             Some(demo) => Ok(SessionSource::Demo(demo)),
+            // A file may really be called `demo:x`; it wins over an unknown demo.
             None if text.starts_with(DEMO_PREFIX) && !Path::new(text).exists() => {
                 let demos =
                     DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
@@ -90,6 +91,7 @@ impl SessionSource {
             run_setup::run_options(config, registry, model, window_tokens.or(own), tokens)?
         };
         if window_tokens.is_none() && own.is_some() {
+            // Otherwise the report would claim that the window came from --window.
             window.source = "demo".into();
         }
         Ok((options, window))

@@ -37,6 +37,8 @@ pub(super) async fn run(mut command: Command) -> io::Result<ExitStatus> {
         tokio::select! {
             ended = child.wait() => return ended,
             Some(signal) = arrived.recv() => {
+                // Forwarding these as well would deliver Ctrl-C twice, which many programs treat as
+                // a forced quit.
                 if !(is_shared && TERMINAL_SIGNALS.contains(&signal)) {
                     send_to_child(&child, signal);
                 }
@@ -61,6 +63,7 @@ pub(super) fn start_failure_code(error: &io::Error) -> ExitCode {
 }
 
 fn listen() -> io::Result<mpsc::UnboundedReceiver<Signal>> {
+    // Unbounded is safe: signals of one kind coalesce in the kernel.
     let (sender, arrived) = mpsc::unbounded_channel();
     for kind in TERMINAL_SIGNALS.into_iter().chain(FORWARDED_SIGNALS) {
         let arriving = signal(SignalKind::from_raw(kind as i32))?;

@@ -88,9 +88,12 @@ pub(super) fn configure_client(
     variables
         .extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.append_to(address))));
     let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
+    // A company proxy cannot reach this machine's loopback, but many agents would send the requests
+    // through it.
     variables.extend(unproxied);
     let program = program(&command);
     let mut client = ClientCommand { command, variables, note: None };
+    // By program name, not path: agents are installed as shims in different places.
     match program.as_str() {
         "codex" => client.codex(&gateway.url, env("OPENAI_API_KEY").is_some()),
         "opencode" => client.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
@@ -118,6 +121,7 @@ impl ClientUpstreams {
         command: &[OsString],
         env: impl Fn(&str) -> Option<String>,
     ) -> ClientUpstreams {
+        // The name that SDKs document comes first. A blank variable counts as unset.
         let first = |names: &[&str]| names.iter().find_map(|name| non_blank(env(name)));
         let named = ClientUpstreams {
             anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
@@ -149,6 +153,7 @@ fn copilot(env: impl Fn(&str) -> Option<String>) -> Option<(CopilotProvider, Str
     let kind = match non_blank(env(COPILOT_KIND)).as_deref() {
         None | Some("openai") => CopilotProvider::OpenAi,
         Some("anthropic") => CopilotProvider::Anthropic,
+        // Azure and others have request paths that the gateway does not serve.
         Some(_) => return None,
     };
     Some((kind, non_blank(env(COPILOT_ADDRESS))?))
@@ -177,6 +182,8 @@ impl ClientCommand {
         } else {
             ("OpenAI", "requires_openai_auth = true")
         };
+        // The token goes into a header by variable name: arguments are visible to every user of the
+        // machine.
         let provider = format!(
             "model_providers.ctxhost={{ name = \"{name}\", base_url = \"{url}/v1\", \
              wire_api = \"responses\", {key}, \
@@ -184,18 +191,23 @@ impl ClientCommand {
         );
         let lines = ["model_provider=\"ctxhost\"".to_owned(), provider];
         let arguments = lines.into_iter().flat_map(|line| ["-c".into(), line.into()]);
+        // Before the user's own arguments: a subcommand such as `exec` must come after them, and
+        // the user's `-c` values stay last.
         self.command.splice(1..1, arguments.collect::<Vec<OsString>>());
     }
 
     /// opencode reads a config from a variable; an existing value is merged.
     fn opencode(&mut self, address: &str, before: Option<String>) {
         let before = before.unwrap_or_else(|| "{}".into());
+        // Parsed as JSON5: configs of opencode may have comments and trailing commas.
         let Ok(mut config @ Value::Object(_)) = json5::from_str::<Value>(&before) else {
             let words = "OPENCODE_CONFIG_CONTENT is not an object, so opencode is not configured";
             self.note =
                 Some(format!("{words}; set provider.<name>.options.baseURL to {address}/v1"));
             return;
         };
+        // opencode appends different paths per provider than the SDKs do, hence `/v1beta` for
+        // Google.
         let addresses = [("anthropic", "/v1"), ("openai", "/v1"), ("google", "/v1beta")];
         for (name, path) in addresses {
             let url = json!(format!("{address}{path}"));
@@ -221,6 +233,8 @@ impl ClientCommand {
     /// The user decides whether to set the variable: only they know which upstream is behind the
     /// address.
     fn claude(&mut self, env: impl Fn(&str) -> Option<String>) {
+        // With an own upstream in ANTHROPIC_BASE_URL the assumption was made before the gateway, so
+        // there is nothing to restore.
         if env(CLAUDE_ASSUME_FIRST_PARTY).is_none()
             && non_blank(env("ANTHROPIC_BASE_URL")).is_none()
         {

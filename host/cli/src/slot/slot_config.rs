@@ -53,6 +53,8 @@ impl SlotConfig {
 
     pub(super) fn start_canary(&self, canary: &Canary) -> Result<(), CanaryError> {
         self.home.update(|state| match &state.canary {
+            // One canary at a time: guards compare it with the rest of the sessions, and two would
+            // share that rest.
             Some(running) => Err(CanaryError::Running { engine: running.engine.clone() }),
             None => {
                 state.canary = Some(canary.clone());
@@ -64,6 +66,7 @@ impl SlotConfig {
     /// Records that the canary became the active engine, in slot of the one in the config as it
     /// was read.
     pub(super) fn record_promotion(&self, canary: &Canary, why: &str) -> Result<(), CanaryError> {
+        // The config as it was read, before the promotion was written into it.
         let before = self.engine();
         self.home.update(|state| {
             state.promote(&canary.run, &before, why, self.now_ms);
@@ -95,5 +98,6 @@ impl SlotConfig {
 
 /// Whether two names mean the same engine or chain, ignoring spaces.
 pub(super) fn is_same_chain(one: &str, other: &str) -> bool {
+    // `mask + legacy` and `mask+legacy` are the same chain.
     join_ids(split_ids(one)) == join_ids(split_ids(other))
 }

@@ -28,6 +28,7 @@ pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliErro
         }
         return Ok(());
     };
+    // Happens if someone edits the config by hand while the canary runs.
     if is_same_chain(&canary.engine, &slot.engine()) {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
         serving.note_reason(output);
@@ -51,6 +52,7 @@ fn show_both(
     let configured = slot.engine();
     let of_canary = slot.home.read_metrics(&canary.engine, &canary.run);
     let of_slot = slot.home.read_metrics(&configured, &canary.run);
+    // The same threshold as the hosts use, so that this table and an automatic rollback agree.
     let least_requests = slot.config.swap.guard_requests;
     let broken = canary.broken_guard(&of_canary, least_requests);
     let word = if broken.is_some() { "guards broken" } else { "guards ok" };
@@ -99,6 +101,7 @@ fn rows(canary: &Canary, figures: [&MetricTotals; 2], config: &Config) -> Vec<Me
         let guards = canary.guards.iter().filter(|guard| guard.metric() == metric);
         let judgements =
             guards.map(|guard| judge_guard(guard, figures[0], config.swap.guard_requests));
+        // A metric may have several guards, such as a lower and an upper bound.
         let (texts, broken): (Vec<String>, Vec<bool>) = judgements.unzip();
         let tone = if broken.contains(&true) { Tone::Warning } else { Tone::Plain };
         MetricRow { cells: vec![metric.to_string(), of_canary, of_slot, texts.join(", ")], tone }
@@ -139,6 +142,7 @@ pub(super) fn format_duration(ms: u64) -> String {
     const SECOND_MS: u64 = 1_000;
     const MINUTE_MS: u64 = 60 * SECOND_MS;
     const HOUR_MS: u64 = 60 * MINUTE_MS;
+    // Rounded up: `0m left` would read as if the time were over.
     match ms {
         0..SECOND_MS => format!("{ms}ms"),
         SECOND_MS..MINUTE_MS => format!("{}s", ms.div_ceil(SECOND_MS)),

@@ -37,6 +37,7 @@ pub fn set_entry_path(
         let entry = entries.entry(id).or_insert_with(|| Item::Table(Table::new()));
         let Some(entry) = entry.as_table_like_mut() else { return false };
         set_value(entry, "path", file);
+        // A stale digest would refuse the new file; none is added where the user had none.
         if entry.contains_key("sha256") {
             set_value(entry, "sha256", sha256);
         }
@@ -52,6 +53,7 @@ pub fn remove_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, 
         let Some(entry) = item.as_table_like_mut() else { return false };
         entry.remove("path");
         entry.remove("sha256");
+        // A comment above the table may explain the whole file, so it is never removed.
         if entry.is_empty() && !is_commented(item) {
             entries.remove(id);
         }
@@ -76,6 +78,7 @@ fn edit(
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }
     let new_text = document.to_string();
+    // An unchanged file is not touched, so its modification time does not trigger a reload.
     let changed = old_text.as_deref() != Some(&*new_text);
     if changed {
         replace(path, &new_text)?;

@@ -39,6 +39,7 @@ pub fn render(import: &SettingsImport) -> String {
 pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, ConfigError> {
     let text = read(path)?.unwrap_or_default();
     let name = path.display().to_string();
+    // An invalid file is reported before anything is added to it.
     Config::parse(&name, &text)?;
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, &text, &error))?;
@@ -61,6 +62,7 @@ pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, Confi
         }
     }
     let new_text = document.to_string();
+    // The merged text must be valid too: imported values can conflict with existing ones.
     Config::parse(&name, &new_text)?;
     if merged.written > 0 {
         replace(path, &new_text)?;

@@ -25,6 +25,7 @@ impl SettingLeaf {
 
 /// Parses JSON, also with comments, trailing commas and bare keys.
 pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
+    // json5 parses recursively, without a limit of its own.
     if let Some(at) = too_deep(text) {
         let message = format!("{name} is nested deeper than {MAX_DEPTH} levels");
         return Err(Box::new(
@@ -136,6 +137,7 @@ fn key_text(key: &Yaml<'_>) -> String {
 fn collect_leaves(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<SettingLeaf>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        // Lists of models are keyed by id, so that the mapping tables can name them.
         Value::Array(items) if items.iter().any(Value::is_object) => {
             items.iter().enumerate().map(|(at, item)| (item_name(at, item), item)).collect()
         }

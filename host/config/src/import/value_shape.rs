@@ -57,6 +57,7 @@ impl ValueShape {
             ValueShape::Whole(least, most) | ValueShape::Largest(least, most) => {
                 whole(theirs).filter(|number| (least..=most).contains(number)).and_then(number)
             }
+            // The agent itself clamps these, so an import behaves as its config did.
             ValueShape::Clamped(least, most) => {
                 whole(theirs).and_then(|found| number(found.clamp(least, most)))
             }
@@ -152,6 +153,7 @@ fn duration_ms(theirs: &Theirs) -> Option<u64> {
         return minutes.checked_mul(MINUTE_MS);
     }
     let text = theirs.as_str()?.trim().to_ascii_lowercase();
+    // OpenClaw reads a bare number as minutes.
     if let Ok(minutes) = text.parse::<u64>() {
         return minutes.checked_mul(MINUTE_MS);
     }

@@ -51,10 +51,12 @@ impl EffectiveEngine {
         for id in &row {
             match why_not(id) {
                 None => serving.push(*id),
+                // In a chain the reader needs to know which engine is meant.
                 Some(why) if row.len() > 1 => reasons.push(format!("{id}: {why}")),
                 Some(why) => reasons.push(why),
             }
         }
+        // Unknown differs from unavailable: no host starts with an unknown name.
         let is_known = |id: &&str| engines.iter().any(|engine| engine.id == **id);
         let effective = match config.plugins.on_engine_error {
             // An unknown name is a config error, which has no fallback.
@@ -67,6 +69,7 @@ impl EffectiveEngine {
         EffectiveEngine {
             effective,
             configured: slot.configured,
+            // The reason in the config comes first: it holds whatever state the engines are in.
             reason: slot.reason.or_else(|| (!reasons.is_empty()).then(|| reasons.join("; "))),
             found_by: if by_loading { "loading" } else { "reading" },
         }

@@ -29,6 +29,7 @@ fn card(page: &mut HtmlWriter, index: usize, run: &EngineRun) {
     page.raw("</strong> of the budget at its peak</p>\n<div class=\"bar");
     page.raw(if totals.peak_percent > 100.0 { " over" } else { "" });
     page.raw("\" aria-hidden=\"true\"><span style=\"width:");
+    // A bar beyond its frame would look like a rendering error; `over` colours it instead.
     page.text(format_args!("{:.1}", totals.peak_percent.clamp(0.0, 100.0)))
         .raw("%\"></span></div>\n<dl>\n");
     figure(page, "Largest request", &group_digits(totals.peak_tokens), "");

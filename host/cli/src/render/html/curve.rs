@@ -47,6 +47,7 @@ impl CurveScale {
     fn step(&self) -> f64 {
         let wanted = self.top_tokens / TICKS;
         let power = 10_f64.powf(wanted.log10().floor());
+        // The usual 1-2-5 steps; thresholds are near the geometric means of neighbours.
         let step = match wanted / power {
             ..1.5 => power,
             ..3.5 => 2.0 * power,
@@ -128,7 +129,10 @@ fn round_step(step: u64) -> u64 {
 }
 
 fn lines(page: &mut HtmlWriter, report: &ReplayReport, scale: &CurveScale) {
+    // Stretched to the plot, so that points can be percentages; text would be distorted and is
+    // outside of it.
     page.raw("<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\">\n");
+    // Areas of several runs would cover each other.
     let is_alone = report.runs.len() == 1;
     for (index, run) in report.runs.iter().enumerate() {
         if is_alone {
@@ -193,6 +197,7 @@ fn tooltip(run: &EngineRun, point: &CurvePoint) -> String {
 /// The points for the pointer line of the script: `id tokens,tokens,…;id …`.
 fn points_for_script(page: &mut HtmlWriter, report: &ReplayReport) {
     for (index, run) in report.runs.iter().enumerate() {
+        // In an attribute instead of a script, so that the page needs no inline data script.
         page.raw(if index == 0 { " data-curves=\"" } else { ";" });
         page.text(one_line(&run.engine.id).replace([';', ' '], "_")).raw(" ");
         for (index, point) in run.curve.iter().enumerate() {

@@ -38,6 +38,7 @@ impl Write for HtmlEscaper<'_> {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
+                // Kept for <pre>, where summaries are shown as they are.
                 '\n' | '\t' => self.0.push(char),
                 // HTML forbids control characters, even as entities.
                 control if control.is_control() => self.0.push('\u{fffd}'),

@@ -78,6 +78,7 @@ fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Compac
 
 fn retention_cell(page: &mut HtmlWriter, row: &CompactionRow) {
     let Some(shares) = &row.survival else {
+        // -1 sorts below every measured share.
         page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
         return;
     };
@@ -135,6 +136,7 @@ fn dropped_row(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Dropp
     word(page, &row.detail);
     number(page, row.before_tokens);
     number(page, row.after_tokens);
+    // `dir=auto`: prompts may be in a right-to-left script.
     page.raw("<td class=\"wide quiet\" dir=\"auto\">")
         .text(one_line(&row.excerpt))
         .raw("</td></tr>\n");
@@ -145,6 +147,7 @@ pub(super) fn turns(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.turns.len() as u64).sum();
     open(page, ("Turns", "turns"), "A user message with every request until the next.", rows);
     for (index, run) in runs.iter().enumerate() {
+        // With several runs the page would be very long.
         page.raw(if runs.len() == 1 { "<details open>" } else { "<details>" });
         page.raw("<summary class=\"")
             .raw(run_class(index))
