@@ -30,14 +30,18 @@ macro_rules! engine_calls {
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[ingest_ms] };
         awaited assemble: Assemble(AssembleRequest) -> Plan, transcript[session] crosses(AbiAssemble => AbiPlan)
             { call[call] entries[] repeat[true] failure[Fallback] limit[assemble_ms] };
+        // Not repeated: a compaction may cost several model calls.
         awaited compact: Compact(CompactRequest) -> Compaction, transcript[session] crosses(RString => AbiPlan)
             { call[call] entries[] repeat[false] failure[Caller] limit[compact_ms] };
+        // Not repeated: unlike `commit_turn` it has no idempotency key.
         awaited after_turn: AfterTurn(AfterTurnRequest) -> (), transcript[session] crosses(RString => ())
             { call[call] entries[entries] repeat[false] failure[Fallback] limit[after_turn_ms] };
         awaited commit_turn: CommitTurn(CommitTurnRequest) -> CommitTurnReply, transcript[session] crosses(RString => RString)
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[after_turn_ms] };
+        // Not repeated: the next turn calls it again anyway.
         awaited maintain: Maintain(MaintainRequest) -> MaintainReply, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Fallback] limit[maintain_ms] };
+        // Not repeated: each call may create a token that has to be rolled back.
         awaited prepare_subagent_spawn: PrepareSubagentSpawn(SubagentSpawnRequest) -> SubagentSpawnReply, transcript[parent] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Caller] limit[subagent_ms] };
         awaited rollback_subagent_spawn: RollbackSubagentSpawn(SubagentRollbackRequest) -> (), transcript[] crosses(RString => ())
@@ -46,6 +50,7 @@ macro_rules! engine_calls {
             { call[call] entries[] repeat[false] failure[Fallback] limit[subagent_ms] };
         direct tools: Tools(SessionRef) -> Vec<ToolSpec>, transcript[] crosses(RString => RString)
             { call[] entries[] repeat[true] failure[Fallback] limit[subagent_ms] };
+        // Not repeated: tools may have side effects. The model reads the failure.
         awaited call_tool: CallTool(ToolCallRequest) -> ToolAnswer, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Report] limit[after_turn_ms] };
         direct status: Status(StatusRequest) -> EngineStatus, transcript[] crosses(() => RString)
@@ -133,6 +138,7 @@ macro_rules! values {
             /// The session whose transcript the call receives, if any.
             pub const fn session(&self) -> Option<&SessionRef> {
                 match self {
+                    // The underscore: requests without the field do not use the binding.
                     $( EngineCall::$variant(_request) => first!($(Some(&_request.$session),)? None), )*
                 }
             }

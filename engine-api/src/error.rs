@@ -32,6 +32,7 @@ impl EngineError {
     /// [`ErrorKind::Config`]: a setting is wrong. `key` is its dotted path below the engine's table.
     pub fn config(key: impl Into<String>, message: impl Into<String>) -> Self {
         let mut error = EngineError::new(ErrorKind::Config, message);
+        // The host looks up file and line by this key.
         error.detail = serde_json::json!({ "key": key.into() });
         error
     }

@@ -169,6 +169,7 @@ impl Host {
 
     /// Version and capabilities of the host.
     pub fn info(&self) -> HostInfo {
+        // Revoked services answer an empty string: no capabilities.
         from_json(self.object.0.host_info().as_str()).unwrap_or_default()
     }
 
@@ -181,6 +182,8 @@ impl Host {
     pub fn log_fields(&self, level: LogLevel, message: &str, fields: &Value) {
         let fields = if fields.is_null() { String::new() } else { fields.to_string() };
         let fields = fields.as_str().into();
+        // Always the same target: a library cannot know the module of its caller. Tracing events
+        // have theirs in the fields.
         self.object.0.log(level as u8, "engine".into(), message.into(), fields);
     }
 
@@ -206,6 +209,7 @@ impl Host {
 
     /// Milliseconds until the deadline of the call; `None` for a call without one.
     pub fn remaining_ms(&self, call: CallId) -> Option<u64> {
+        // Negative stands for no deadline in the ABI.
         u64::try_from(self.object.0.remaining_ms(call.0)).ok()
     }
 

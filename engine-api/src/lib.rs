@@ -64,13 +64,13 @@
 //!
 //! # Modules
 //!
-//! * [`transcript`]: the conversation as an engine reads it,
-//! * [`ContextEngine`]: the calls, their lifecycle and thread model,
-//! * [`request`]: requests and replies of the calls,
-//! * [`Plan`]: the result of `assemble` and `compact`,
-//! * [`Host`]: the services of the host,
-//! * [`EngineError`]: errors,
-//! * [`testing`](https://docs.rs/ctxhost-engine-api): the contract suite and a scripted host (feature `testing`).
+//! * [`transcript`] – the conversation as an engine reads it,
+//! * [`ContextEngine`] – the calls, their lifecycle and thread model,
+//! * [`request`] – requests and replies of the calls,
+//! * [`Plan`] – the result of `assemble` and `compact`,
+//! * [`Host`] – the services of the host,
+//! * [`EngineError`] – errors,
+//! * [`testing`](https://docs.rs/ctxhost-engine-api) – the contract suite and a scripted host (feature `testing`).
 //!
 //! Engines in C and C++ use `include/ctxhost_engine.h` of this crate (experimental); see `docs/engines/c.md` of
 //! the project.

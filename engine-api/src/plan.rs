@@ -84,6 +84,7 @@ impl Action {
         match self {
             Action::Keep(range) | Action::Drop(range) => range.clone(),
             Action::ReplaceText { seq, .. } | Action::ReplaceRaw { seq, .. } => {
+                // Saturates: `seq` comes from the engine and is checked later.
                 *seq..seq.saturating_add(1)
             }
             Action::Insert { covers, .. } => covers.clone(),
@@ -182,6 +183,8 @@ impl Plan {
         if range.is_empty() {
             return self;
         }
+        // Engines often keep entry by entry; merging keeps plans small. A range with a note is not
+        // extended, because the note would then explain entries it was not written for.
         if let Some(Op { action: Action::Keep(last), note: None }) = self.ops.last_mut()
             && last.end == range.start
         {

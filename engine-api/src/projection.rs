@@ -43,6 +43,7 @@ pub enum PlanItem<'a> {
 
 impl<'a> PlanItem<'a> {
     /// The text of every [`MissingResult`](Self::MissingResult).
+    // Constant, so that the repair does not change a cached prefix between requests.
     pub const MISSING_RESULT: &'static str =
         "[ctxhost] this tool call has no result in the session; it was interrupted";
 
@@ -127,6 +128,7 @@ impl Plan {
                 Action::Insert { role, text, .. } => {
                     items.push(PlanItem::Inserted { role: *role, text })
                 }
+                // Plans with unknown operations are rejected before; here they have no effect.
                 Action::Drop(_) | Action::Unknown(_) => {}
             }
         }

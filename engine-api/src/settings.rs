@@ -129,6 +129,7 @@ impl Setting {
                 "a table of providers or addresses, such as { anthropic = \"https://...\" }"
             }
             SettingKind::Slot => "the id of an engine, a list of them, or `none`",
+            // Tables are described by their own settings.
             SettingKind::Foreign | SettingKind::Table(_) | SettingKind::Tables(_) => "a table",
         });
         Ok(())
@@ -285,6 +286,7 @@ macro_rules! __settings_default {
         None
     };
     ($type:ty, [$default:expr]) => {
+        // A function instead of a value: defaults such as `String` cannot be built in a constant.
         Some(|| {
             let value: $type = $default;
             $crate::settings::to_json(&value)

@@ -225,6 +225,7 @@ impl<'a> Entry<'a> {
 
     /// Whether this is a message of the user, not a summary, a note or a heartbeat.
     pub fn is_user_message(&self) -> bool {
+        // Summaries and notes have the role `User` as well, because providers offer no other one.
         self.role() == Role::User
             && self.kind() == EntryKind::Message
             && !self.has(Flags::HEARTBEAT)
@@ -292,6 +293,7 @@ pub struct Transcript {
 
 impl Transcript {
     pub(crate) fn new(object: TranscriptObj) -> Self {
+        // Cached, because every call of the object crosses the ABI.
         let len = object.len();
         Transcript { object, len }
     }
@@ -341,6 +343,7 @@ impl Transcript {
     pub fn range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = Entry<'_>> {
         let end = range.end.min(self.len as u64);
         let start = range.start.min(end);
+        // Whole chunks at a time: one ABI call for each 1,024 entries.
         let chunks = (start as usize / CHUNK_ENTRIES)..(end as usize).div_ceil(CHUNK_ENTRIES);
         chunks.flat_map(move |k| {
             let first = (k * CHUNK_ENTRIES) as u64;
@@ -377,6 +380,8 @@ impl Transcript {
 
     /// The first cut point from which the rest has at most `budget` tokens; the length if none.
     pub fn tail_within(&self, budget: u64) -> u64 {
+        // A binary search over the token sums, then forward to a safe cut: going back would exceed
+        // the budget.
         let floor = self.total_tokens().saturating_sub(budget);
         let (mut low, mut high) = (0, self.len as u64);
         while low < high {
@@ -394,6 +399,7 @@ impl Transcript {
     fn tokens_until(&self, seq: u64) -> u64 {
         match self.get(seq) {
             Some(entry) => entry.tokens_before(),
+            // Positions past the end count as the end, so that `tokens` accepts any range.
             None => self.last().map_or(0, |entry| entry.tokens_before() + entry.tokens()),
         }
     }

@@ -75,6 +75,7 @@ pub struct AbiIngest {
     flags: u64,
     session_id: RString,
     session_key: RString,
+    // Reserved for fields of later minors: the struct itself must not change.
     ext_json: RString,
 }
 
@@ -104,6 +105,7 @@ impl AbiCodec<AbiIngest> for IngestRequest {
             call: self.call.0,
             from: self.entries.start,
             to: self.entries.end,
+            // Bits, so that later flags do not change the layout.
             flags: if self.is_heartbeat { HEARTBEAT } else { 0 },
             session_id: self.session.id.into(),
             session_key: self.session.key.into(),

@@ -52,6 +52,7 @@ impl<E: ContextEngine> ModuleStatics<E> {
 }
 
 extern "C" fn library_root<E: ContextEngine>() -> RootModuleResult {
+    // Only the loader of a library calls this function; linked engines use `module` directly.
     LIBRARY.get_or_init(|| ());
     abi_stable::library::__call_root_module_loader(module::<E>)
 }
@@ -69,6 +70,7 @@ extern "C" fn create<E: ContextEngine>(
     config_json: RString,
 ) -> RResult<AbiEngineObj, AbiError> {
     let host = Host::new(HostObj(services));
+    // Before `create`, so that its panics are logged by the host as well.
     if LIBRARY.get().is_some() {
         install_log_hooks(&host);
     }
@@ -88,6 +90,7 @@ fn install_log_hooks(host: &Host) {
         let _ = catch_panic(|| log.log(crate::LogLevel::Warn, &panic.to_string()));
     }));
     #[cfg(feature = "tracing")]
+    // A feature of the engine's build: without it the library does not link tracing at all.
     super::logging::install_subscriber(host.clone());
 }
 
@@ -129,6 +132,7 @@ impl<E: ContextEngine> EngineAdapter<E> {
 
 impl<E> Drop for EngineAdapter<E> {
     fn drop(&mut self) {
+        // Dropped inside the guard: destructors of engines may panic.
         let engine = self.engine.take();
         let _ = catch_panic(move || drop(engine));
     }
@@ -201,6 +205,7 @@ macro_rules! export_engine {
 
         const _: () = {
             /// Read by hosts from the file before any code of it runs.
+            // The linker would drop the block otherwise, because no code refers to it.
             #[used]
             #[unsafe(no_mangle)]
             static CONTEXT_ENGINE_META: [u8; $crate::__border::META_BYTES] =

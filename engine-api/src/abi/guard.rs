@@ -51,6 +51,7 @@ impl<T> Future for PanicGuard<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        // An error instead of a panic: this code runs below the guard and must not unwind.
         let Some(future) = self.future.as_mut() else {
             let message = "the future was polled after completion";
             return Poll::Ready(Err(EngineError::new(ErrorKind::Protocol, message)));

@@ -79,6 +79,8 @@ impl EngineFactory {
         match self.source {
             FactorySource::Rust(module) => {
                 let info = module.info();
+                // Called each time instead of cached: the contract suite checks that it is
+                // constant.
                 from_json(catch_panic(|| info())?.as_str())
             }
             FactorySource::C(checked) => Ok(checked.info().clone()),
@@ -102,6 +104,7 @@ impl EngineFactory {
                 super::c::engine::create(checked, leash.clone(), config.as_str())?
             }
         };
+        // The handle keeps the services to revoke them while the engine may still hold the object.
         Ok(EngineHandle { engine: Arc::new(engine), services: leash })
     }
 }

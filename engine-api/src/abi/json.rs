@@ -8,6 +8,7 @@ use crate::error::{EngineError, ErrorKind, Result};
 
 /// Serialises a request or reply. The types of this crate cannot fail to serialise.
 pub(crate) fn to_json(value: &impl Serialize) -> RString {
+    // Serialisation fails only for maps with non-string keys, which these types do not have.
     serde_json::to_string(value).unwrap_or_default().into()
 }
 

@@ -13,6 +13,7 @@ use crate::host::{Host, LogLevel};
 /// Sets the global subscriber of this library; a second call has no effect.
 pub(crate) fn install_subscriber(host: Host) {
     let _ =
+        // Fails if the engine installed its own subscriber, which then has priority.
         tracing_core::dispatcher::set_global_default(tracing_core::Dispatch::new(LogSubscriber {
             host,
         }));
@@ -24,6 +25,7 @@ struct LogSubscriber {
 
 impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // Each event crosses the ABI as JSON, which is too expensive for TRACE.
         *metadata.level() <= Level::DEBUG
     }
 
@@ -40,6 +42,7 @@ impl Subscriber for LogSubscriber {
 
     // Spans are ignored: log lines are made from events only.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // Never used, but ids must not be zero.
         Id::from_u64(1)
     }
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -91,6 +91,7 @@ impl EngineMetadata {
 
     /// The major versions of the ABI and of the engine API; both must match the host's.
     pub fn majors(&self) -> Vec<u32> {
+        // Layouts are those of the API crate, so its major version has to match as well.
         let api = self.api.split('.').next().and_then(|major| major.parse().ok());
         [Some(self.abi_major), api].into_iter().flatten().collect()
     }
@@ -111,6 +112,8 @@ pub fn metadata_magic() -> [u8; 16] {
 
 /// Reads the block at the start of `bytes`; `None` if it is invalid.
 pub fn decode_meta(bytes: &[u8]) -> Option<EngineMetadata> {
+    // The bytes are untrusted: every access is checked, since the host reads them before any
+    // policy.
     let rest = bytes.strip_prefix(&metadata_magic())?;
     let (length, rest) = rest.split_first_chunk::<2>()?;
     let text = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
@@ -127,6 +130,7 @@ pub fn decode_meta(bytes: &[u8]) -> Option<EngineMetadata> {
             "id" => meta.id = value.into(),
             "version" => meta.version = value.into(),
             "api" => meta.api = value.into(),
+            // The host could not call an entry point of an unknown kind, so the block is invalid.
             "door" => meta.entry_point = if value == "c" { EntryPoint::C } else { return None },
             "language" => meta.language = value.into(),
             "rustc" | "compiler" => meta.rustc = value.into(),
@@ -142,6 +146,7 @@ pub fn decode_meta(bytes: &[u8]) -> Option<EngineMetadata> {
 
 /// Writes the block at compile time. A text that does not fit is a compile error.
 pub const fn encode_meta(info: &Info, panic: &str) -> [u8; META_BYTES] {
+    // Text starts after magic and length, which `finish` writes when the length is known.
     let mut block = MetadataWriter { bytes: [0; META_BYTES], at: 18 };
     block.line("abi_major=", "1");
     block.line("abi_minor=", API_MINOR);

@@ -104,6 +104,7 @@ impl AbiPlan {
 }
 
 fn encode_extras(wire: &WireExtras) -> RString {
+    // Most plans have no extras. An empty string saves serialising and parsing in every `assemble`.
     if *wire == WireExtras::default() { RString::new() } else { to_json(wire) }
 }
 
@@ -116,6 +117,7 @@ impl From<Op> for AbiOp {
             Action::ReplaceRaw { raw, .. } => (REPLACE_RAW, Role::Unknown, raw),
             Action::Insert { role, text, .. } => (INSERT, role, text),
             Action::Drop(_) => (DROP, Role::Unknown, String::new()),
+            // Passed on unchanged, so that the host rejects the plan and names the kind.
             Action::Unknown(kind) => (kind, Role::Unknown, String::new()),
         };
         AbiOp {
@@ -132,6 +134,7 @@ impl From<Op> for AbiOp {
 impl From<AbiOp> for Op {
     fn from(raw: AbiOp) -> Self {
         let text = raw.text.into_string();
+        // Not validated here: the host's invariants report invalid ranges with their position.
         let range = raw.a..raw.b;
         let action = match raw.kind {
             KEEP => Action::Keep(range),

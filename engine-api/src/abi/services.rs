@@ -90,6 +90,7 @@ impl RevocableServices {
     }
 
     pub(crate) fn revoke(&self) {
+        // A poisoned lock must not prevent the revocation.
         *self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
@@ -112,15 +113,12 @@ impl RevocableServices {
     ) -> AbiFuture<A> {
         let services = self.clone();
         let call = guard_panics(async move {
+            // Inside the future: services may be revoked between the call and its first poll.
             let future = start(services.get()?.as_ref())?;
             Ok(convert(future.await?))
         });
         async move { to_abi(call.await) }.into_ffi()
     }
-}
-
-fn call(id: u64) -> CallId {
-    CallId(id)
 }
 
 fn session(id: &str) -> SessionRef {
@@ -162,21 +160,23 @@ impl AbiHost for RevocableServices {
     }
 
     fn is_cancelled(&self, id: u64) -> bool {
-        self.call_or(true, |host| host.is_cancelled(call(id)))
+        // Revoked or panicking services count as cancelled, so that the engine stops.
+        self.call_or(true, |host| host.is_cancelled(CallId(id)))
     }
 
     fn remaining_ms(&self, id: u64) -> i64 {
-        let remaining = self.call_or(Some(0), |host| host.remaining_ms(call(id)));
+        // No time left instead of no deadline, for the same reason.
+        let remaining = self.call_or(Some(0), |host| host.remaining_ms(CallId(id)));
         remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
     }
 
     fn progress(&self, id: u64, permille: u32, note: RStr<'_>) {
-        self.call_or((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
+        self.call_or((), |host| host.progress(CallId(id), permille.min(1000), note.as_str()));
     }
 
     fn complete(&self, id: u64, request: RString) -> AbiFuture<RString> {
         self.call_async(
-            move |host| Ok(host.complete(call(id), from_json(request.as_str())?)),
+            move |host| Ok(host.complete(CallId(id), from_json(request.as_str())?)),
             |completion| to_json(&completion),
         )
     }
@@ -246,12 +246,13 @@ impl AbiHost for RevocableServices {
 
     fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
         self.call_async(
-            move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
+            move |host| Ok(host.delegate_compact(CallId(id), from_json(request.as_str())?)),
             AbiCodec::encode,
         )
     }
 
     fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
+        // A revoked host drops the task, which cancels it.
         self.call_or((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
     }
 }

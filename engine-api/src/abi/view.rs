@@ -120,12 +120,14 @@ impl EntryChunk {
 
     pub(crate) fn push(&mut self, head: EntryHead, texts: Arc<EntryTexts>) {
         self.entries.push(head.with([&*texts.id, &*texts.parent, &*texts.text, &*texts.raw]));
+        // After its entry: see `outlive` for the order that keeps the borrowed strings valid.
         self.texts.push(texts);
     }
 
     /// Appends an entry that borrows the strings of an entry of the base view. Does nothing if the base has
     /// no such entry.
     pub(crate) fn push_from_base(&mut self, head: EntryHead, seq: u64) {
+        // Missing entries are ignored: the caller checks positions, and this type must not panic.
         let Some(view) = &self.view else { return };
         let Ok(at) = usize::try_from(seq) else { return };
         let chunk = view.chunk(at / CHUNK_ENTRIES).as_slice();
@@ -149,6 +151,7 @@ impl EntryChunk {
     /// Drops all entries from `len` on, then their strings.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.entries.truncate(len);
+        // After the entries that borrow them.
         self.texts.truncate(len);
     }
 

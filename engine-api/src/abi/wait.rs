@@ -15,6 +15,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return answer;
         }
+        // May wake spuriously; the loop polls again.
         std::thread::park();
     }
 }
@@ -30,6 +31,7 @@ pub fn block_on_within<F: Future>(limit: Duration, future: F) -> Option<F::Outpu
         if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(answer);
         }
+        // `None` once the limit has passed. Parking may also end early, so the loop polls again.
         std::thread::park_timeout(limit.checked_sub(start.elapsed())?);
     }
 }

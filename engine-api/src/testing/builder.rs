@@ -91,6 +91,7 @@ impl TranscriptBuilder {
     /// Appends an assistant message with tool calls: `(call id, tool, arguments as JSON)` for each.
     pub fn calls(&mut self, calls: &[(&str, &str, &str)]) -> &mut Self {
         let block = |&(id, name, arguments): &(&str, &str, &str)| {
+            // Callers may pass an empty text for a call without arguments.
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
             json!({ "type": "toolCall", "id": id, "name": name, "arguments": arguments })
         };
@@ -149,12 +150,14 @@ impl TranscriptBuilder {
         let at = self.log.len();
         let raw = json.to_string();
         NewEntry {
+            // Ids of different epochs differ, as in a real session.
             id: format!("{:02x}{at:06x}", self.log.epoch() & 0xff),
             parent_id: self.last_id.clone(),
             timestamp_ms: FIRST_MS + at as i64 * 1_000,
             role,
             kind: EntryKind::Message,
             flags,
+            // Counted from the JSON like in a host, so that budgets in tests are realistic.
             tokens: tokens::message(&Message::parse(&raw, text)),
             text: text.to_owned(),
             raw,

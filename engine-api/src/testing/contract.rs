@@ -49,6 +49,7 @@ impl Default for ContractOptions {
 /// Runs the suite on the engine of `factory`.
 pub fn contract(factory: EngineFactory, options: &ContractOptions) -> ContractReport {
     let mut suite = ContractSuite { factory, options, checks: Vec::new() };
+    // In the order of the lifecycle: a failure in an early group explains those in later ones.
     creation::run(&mut suite);
     assemble::run(&mut suite);
     compact::run(&mut suite);

@@ -219,6 +219,7 @@ impl ScriptedHost {
     pub fn stop_tasks(&self) {
         let dropped = {
             let mut state = self.state();
+            // Never reset: a stopped host stays stopped, like a disposed engine.
             state.stopped.store(true, Ordering::Release);
             std::mem::take(&mut state.tasks)
         };
@@ -255,6 +256,7 @@ impl ScriptedState {
     }
 
     fn complete(&mut self, request: CompletionRequest) -> Result<Completion> {
+        // Recorded even if it fails, for assertions on unexpected requests.
         self.requests.push(request);
         let next = if self.offers(capability::COMPLETE) {
             self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok))

@@ -80,12 +80,14 @@ impl TranscriptLog {
     /// Appends an entry and returns its position.
     pub fn append(&mut self, entry: NewEntry) -> u64 {
         let seq = self.len as u64;
+        // Removes the call: a second result with the same id is an orphan.
         let answered = entry.answers.as_ref().and_then(|call| self.open_calls.remove(call));
         let mut flags = entry.flags;
         let mut frame = seq;
         match answered {
             Some(assistant) => {
                 frame = self.frame_of(assistant);
+                // Providers require results directly after their calls; the flag marks exceptions.
                 if !self.follows_its_call(assistant, seq) {
                     flags = flags.with(Flags::DISPLACED);
                 }
@@ -98,8 +100,10 @@ impl TranscriptLog {
         if !entry.calls.is_empty() {
             flags = flags.with(Flags::TOOL_CALLS).with(Flags::UNANSWERED);
             self.unanswered.insert(seq, entry.calls.len());
+            // A reused call id refers to its newest call, as for providers.
             self.open_calls.extend(entry.calls.into_iter().map(|call| (call, seq)));
         }
+        // 32 bits in the ABI, enough for an entry of 16 GB.
         let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
         let head = EntryHead {
             seq,
@@ -177,6 +181,8 @@ impl TranscriptLog {
 
     /// Adds the entries between the call and `end` to the call's frame.
     fn join_frame(&mut self, frame: u64, end: u64) {
+        // Backwards, up to the first entry of the frame: earlier ones were joined with it before. A
+        // turn with many results would be quadratic otherwise.
         for seq in (frame..end).rev() {
             if self.frame_of(seq) <= frame {
                 break;

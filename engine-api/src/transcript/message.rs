@@ -93,6 +93,8 @@ impl<'a> Message<'a> {
         });
         let blocks = match wire.content {
             Some(content) => blocks_of(content.get()),
+            // Entries such as shell commands have no content, but the host rendered a text for
+            // them.
             None => vec![ContentBlock::Text(Cow::Borrowed(fallback))],
         };
         Message { role: role.0, blocks, stop_reason: wire.stop_reason.map(|s| s.0), result }
@@ -173,6 +175,7 @@ struct ContentBlockJson<'a> {
 }
 
 fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
+    // Content is a plain string in some messages, otherwise a list of blocks.
     if let Ok(BorrowedText(text)) = serde_json::from_str(content) {
         return vec![ContentBlock::Text(text)];
     }
@@ -181,6 +184,7 @@ fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
 }
 
 fn block_of(raw: &str) -> ContentBlock<'_> {
+    // Unknown blocks keep their JSON, so that they can be sent back unchanged.
     let other = ContentBlock::Other(Cow::Borrowed(raw));
     let Ok(wire) = serde_json::from_str::<ContentBlockJson<'_>>(raw) else { return other };
     let or_empty =

@@ -86,6 +86,7 @@ impl ProjectionBuilder {
 
     /// Appends an entry of the base. Positions must ascend; those past the end are ignored.
     pub fn keep(&mut self, seq: u64) {
+        // A clone of the handle, so that the entry does not borrow `self`.
         let base = self.base.clone();
         let Some(entry) = base.get(seq) else { return };
         let tokens = u32::try_from(entry.tokens()).unwrap_or(u32::MAX);
@@ -97,6 +98,7 @@ impl ProjectionBuilder {
     pub fn replace(&mut self, seq: u64, entry: &SharedEntry) {
         let base = self.base.clone();
         let Some(below) = base.get(seq) else { return };
+        // Pairing does not depend on the text, so it is that of the base.
         let pairing = below.flags().0 & PAIRING.0;
         let flags = entry.flags.without(PAIRING).with(Flags(pairing));
         let head = self.head(&below, entry.timestamp_ms, entry.tokens, flags);
@@ -143,6 +145,7 @@ impl ProjectionBuilder {
     /// The frame of an entry of the base in the projection, and additional flags.
     fn place(&mut self, below: &Entry<'_>) -> (u64, Flags) {
         let is_result = below.role() == Role::Tool;
+        // Insertions belong to a frame only if an entry of that frame follows them.
         let inserted = std::mem::take(&mut self.inserted);
         if let Some((_, frame)) = self.frame.filter(|(of, _)| *of == below.frame()) {
             (self.len - inserted..self.len).for_each(|seq| self.join(seq, frame));
@@ -167,6 +170,8 @@ impl ProjectionBuilder {
     /// Appends an entry to the last chunk, or to a new one if it is full.
     fn push(&mut self, tokens: u32, put: impl FnOnce(&mut EntryChunk)) {
         if self.chunks.last().is_none_or(EntryChunk::is_full) {
+            // Every chunk holds the base, because its entries may borrow from it after this builder
+            // is gone.
             self.chunks.push(EntryChunk::with_base(self.base.clone().into_object()));
         }
         self.chunks.last_mut().map(put);

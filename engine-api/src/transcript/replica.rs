@@ -93,6 +93,7 @@ pub fn diff(old: &Transcript, new: &Transcript) -> TranscriptDiff {
         let (was, is) = (old.object.chunk(k), new.object.chunk(k));
         let (was, is) = (was.as_slice(), is.as_slice());
         let both = was.len().min(is.len());
+        // Snapshots of one log share their chunks, so equal addresses mean equal entries.
         if std::ptr::eq(was.as_ptr(), is.as_ptr()) {
             changes.kept += both as u64;
             continue;
@@ -118,6 +119,7 @@ fn is_same(was: &AbiEntry<'_>, is: &AbiEntry<'_>) -> bool {
     let texts = [(was.id, is.id), (was.parent, is.parent), (was.text, is.text), (was.raw, is.raw)];
     numbers(was) == numbers(is)
         && texts.iter().all(|(was, is)| {
+            // Projections borrow strings of their base: comparing addresses avoids comparing texts.
             let is_shared = std::ptr::eq(was.as_ptr(), is.as_ptr()) && was.len() == is.len();
             is_shared || was.as_str() == is.as_str()
         })
@@ -149,6 +151,7 @@ impl TranscriptReplica {
     /// Keeps the first `kept` entries only.
     pub fn keep(&mut self, kept: u64) {
         self.len = usize::try_from(kept).unwrap_or(usize::MAX).min(self.len);
+        // Whole chunks first; snapshots that share them keep their own references.
         self.chunks.truncate(self.len.div_ceil(CHUNK_ENTRIES));
         let rest = self.len % CHUNK_ENTRIES;
         if let Some(last) = self.chunks.last_mut().filter(|chunk| rest > 0 && chunk.len() > rest) {

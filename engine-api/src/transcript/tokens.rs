@@ -30,6 +30,7 @@ pub fn estimate(text: &str) -> u64 {
 /// assert_eq!(weighted_chars("\u{1F600}"), 2);
 /// ```
 pub fn weighted_chars(text: &str) -> u64 {
+    // Most texts are ASCII, for which the vectorised check replaces a lookup for each character.
     if text.is_ascii() {
         return text.len() as u64;
     }
@@ -77,6 +78,7 @@ pub fn char_weight(character: char) -> u64 {
         | 0x1F200..=0x1F2FF
         | 0x20000..=0x2FA1F
         | 0x30000..=0x3347F => 16,
+        // UTF-16 units, because the original counts JavaScript strings.
         _ => character.len_utf16() as u64,
     }
 }

@@ -7,6 +7,7 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::ledger::append_ledger;
 use ctxhost_engine_kit::previews::ResultPreviews;
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::store::has_capability;
 
 use crate::layout::{self, BoundaryTarget, LAYER, LayoutPlanner};
 use crate::summary::BoundarySummariser;
@@ -77,19 +78,14 @@ impl BoundaryEngine {
         summary.text = append_ledger(&summary.text, &layout.ledger, layout.ledger_limits);
         // Before the plan is applied: a restart in between must find the notes of this epoch.
         self.notes.store(host, session).await;
-        let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
+        let has_history = has_capability(host, capability::HISTORY);
         let fold = &layout.fold;
         let message = layout::summary_message(transcript, session, fold, &summary, has_history);
         let attachments = self.attachments(summariser, &planner.target, &message);
         let attachments = attachments.as_deref();
-        let mut plan = layout::build_plan(
-            transcript,
-            planner.previews,
-            fold,
-            &message,
-            attachments,
-            &summary.writer,
-        );
+        let (previews, writer) = (planner.previews, &summary.writer);
+        let mut plan =
+            layout::build_plan(transcript, previews, fold, &message, attachments, writer);
         plan.extras.notes = summary.notes.iter().map(|note| PlanNote::new(LAYER, note)).collect();
         if is_thrashing {
             host.log(LogLevel::Warn, THRASHING);

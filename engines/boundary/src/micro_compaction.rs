@@ -5,7 +5,7 @@ use ctxhost_engine_api::{Flags, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::previews::ResultPreviews;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementMap};
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::text::group_thousands;
 
@@ -90,7 +90,7 @@ impl MicroCompaction {
         for result in cleared.filter(|result| result.saving_tokens > 0) {
             let detail = format!("{} tokens cleared", group_thousands(result.saving_tokens));
             if let Some(entry) = transcript.get(result.seq) {
-                replacements.insert(&entry, EntryReplacement::from_text(CLEARED, LAYER, detail));
+                replacements.insert(&entry, Replacement::from_text(CLEARED, LAYER, detail));
             }
         }
         replacements

@@ -11,7 +11,7 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::caps::{keep_with_cut_results, result_cap_chars};
 use ctxhost_engine_kit::cuts::gaps;
 use ctxhost_engine_kit::ledger::append_ledger;
-use ctxhost_engine_kit::replacement::EntryReplacement;
+use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
@@ -138,16 +138,16 @@ fn room_tokens(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
 }
 
 /// Cuts a result of the newest frame, if not even that fits.
-fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<EntryReplacement> {
+fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<Replacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let limit = TextLimit { min_keep_chars: cap_chars / 4, ..TextLimit::with_max_chars(cap_chars) };
+    let limit = TextLimit::with_max_chars(cap_chars).keeping(cap_chars / 4);
     let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
     let text = match entry.text().trim() {
         // The host refuses an empty result.
         "" => "[an image was left out]".into(),
         text => truncate(text, limit, notice),
     };
-    Some(EntryReplacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
+    Some(Replacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
 }

@@ -8,7 +8,7 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::text::{clip, group_thousands};
 
 use crate::settings::Settings;
@@ -89,27 +89,28 @@ fn result(
     entry: &Entry<'_>,
     newest: &HashMap<&str, u64>,
     settings: &Settings,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     if !is_long(entry, settings) && !entry.has(Flags::IMAGES) {
         return None;
     }
     let is_repeated = newest.get(entry.text()).is_some_and(|&seq| seq > entry.seq());
     let line = render_result_line(transcript, entry, is_repeated);
     let before_chars = group_thousands(entry.text().chars().count() as u64);
-    let detail = match is_repeated {
-        true => format!("{before_chars} chars, printed again later"),
-        false => format!("{before_chars} -> {} chars", line.chars().count()),
+    let detail = if is_repeated {
+        format!("{before_chars} chars, printed again later")
+    } else {
+        format!("{before_chars} -> {} chars", line.chars().count())
     };
-    Some(EntryReplacement::from_text(line, LAYER, detail))
+    Some(Replacement::from_text(line, LAYER, detail))
 }
 
 /// Shortens the long arguments of a call.
-fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<EntryReplacement> {
+fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<Replacement> {
     let Settings { prune_arguments_chars, keep_argument_chars, .. } = *settings;
     let (raw, shortened) =
         shorten_arguments(entry, prune_arguments_chars, |text| clip(text, keep_argument_chars))?;
     let detail = format!("{shortened} arguments shortened");
-    Some(EntryReplacement { body: ReplacementBody::Raw(raw), layer: LAYER, detail })
+    Some(Replacement::from_raw(raw, LAYER, detail))
 }
 
 #[cfg(test)]

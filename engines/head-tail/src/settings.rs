@@ -82,9 +82,6 @@ impl Settings {
 
     fn check(&self) -> Result<()> {
         self.room.check()?;
-        if !(1.0..=3.0).contains(&self.tail_overrun) {
-            return Err(setting_error("tail_overrun", "must be from 1 to 3"));
-        }
         check_ranges(self, Self::SETTINGS)?;
         if self.summary_min_tokens > self.summary_max_tokens {
             return Err(setting_error("summary_min_tokens", "must be at most summary_max_tokens"));

@@ -189,8 +189,7 @@ fn parts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
 }
 
 fn excerpt(text: &str, limit_chars: u64) -> String {
-    let limit =
-        TextLimit { min_keep_chars: limit_chars / 2, ..TextLimit::with_max_chars(limit_chars) };
+    let limit = TextLimit::with_max_chars(limit_chars).keeping(limit_chars / 2);
     truncate(text, limit, |count| format!("\n[{count} more characters]")).into_owned()
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
 
-use crate::replacement::EntryReplacement;
+use crate::replacement::Replacement;
 
 /// Lower bound of a result cap, in weighted characters: room for a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
@@ -32,7 +32,7 @@ pub fn keep_with_cut_results(
     plan: &mut Plan,
     transcript: &Transcript,
     range: Range<u64>,
-    cut: impl Fn(&Entry<'_>) -> Option<EntryReplacement>,
+    cut: impl Fn(&Entry<'_>) -> Option<Replacement>,
 ) {
     for entry in transcript.range(range) {
         let is_result = entry.role() == Role::Tool;
@@ -92,7 +92,7 @@ mod tests {
         let mut plan = Plan::default();
         keep_with_cut_results(&mut plan, &transcript, 0..talk.len(), |entry| {
             let text = crate::text::clip(entry.text(), cap_chars);
-            (text != entry.text()).then(|| EntryReplacement::from_text(text, "test", ""))
+            (text != entry.text()).then(|| Replacement::from_text(text, "test", ""))
         });
         assert!(plan_tokens(&plan, &transcript) <= 500);
         assert_eq!(plan.project(&transcript)[3].text(), "small");

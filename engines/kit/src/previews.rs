@@ -10,7 +10,7 @@ use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
 use crate::cursor::TranscriptCursor;
-use crate::replacement::{EntryReplacement, ReplacementMap};
+use crate::replacement::{Replacement, ReplacementMap};
 use crate::text::{TextLimit, group_thousands, truncate};
 
 /// Layer name in plan notes.
@@ -67,9 +67,8 @@ impl ResultPreviews {
     }
 }
 
-fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<EntryReplacement> {
-    let limit =
-        TextLimit { min_keep_chars: limit_chars / 4, ..TextLimit::with_max_chars(limit_chars) };
+fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<Replacement> {
+    let limit = TextLimit::with_max_chars(limit_chars).keeping(limit_chars / 4);
     let notice = |count| format!("\n[{count} more characters; read the part you need]");
     let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
     let detail = format!(
@@ -77,7 +76,7 @@ fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<EntryReplacement> {
         group_thousands(entry.tokens()),
         group_thousands(estimate(&text))
     );
-    (!text.trim().is_empty()).then(|| EntryReplacement::from_text(text, LAYER, detail))
+    (!text.trim().is_empty()).then(|| Replacement::from_text(text, LAYER, detail))
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ mod tests {
         let text = render_conversation(&talk.transcript(), &[0..talk.len()], &EXCERPTS);
         let expected = format!(
             "[User]: use token=[redacted:credential]\n\n[Assistant]: I look.\n\n\
-             [Assistant tool call_list]: bash({{\"command\":\"a long…), ls({{}})\n\n\
+             [Assistant tool calls]: bash({{\"command\":\"a long…), ls({{}})\n\n\
              [Tool result]: {}{GAP}{}THE END",
             "x".repeat(60),
             "x".repeat(23)

@@ -20,7 +20,7 @@ pub enum ReplacementBody {
 
 /// What the model sees in place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryReplacement {
+pub struct Replacement {
     /// The content.
     pub body: ReplacementBody,
     /// The layer that decided it.
@@ -29,14 +29,19 @@ pub struct EntryReplacement {
     pub detail: String,
 }
 
-impl EntryReplacement {
+impl Replacement {
     /// Creates a text replacement.
     pub fn from_text(
         text: impl Into<String>,
         layer: &'static str,
         detail: impl Into<String>,
-    ) -> EntryReplacement {
-        EntryReplacement { body: ReplacementBody::Text(text.into()), layer, detail: detail.into() }
+    ) -> Replacement {
+        Replacement { body: ReplacementBody::Text(text.into()), layer, detail: detail.into() }
+    }
+
+    /// Creates a JSON replacement.
+    pub fn from_raw(raw: String, layer: &'static str, detail: impl Into<String>) -> Replacement {
+        Replacement { body: ReplacementBody::Raw(raw), layer, detail: detail.into() }
     }
 
     /// Size in tokens.
@@ -69,7 +74,7 @@ impl EntryReplacement {
 pub fn keep_with_replacements<'a>(
     plan: &mut Plan,
     range: Range<u64>,
-    shown: impl IntoIterator<Item = (u64, &'a EntryReplacement)>,
+    shown: impl IntoIterator<Item = (u64, &'a Replacement)>,
 ) {
     let mut from = range.start;
     for (seq, shown) in shown {

@@ -19,6 +19,13 @@ use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::settings::share_of;
 
+/// Maximum of [`SlidingRule::slack_share`].
+// With a larger share a move would keep hardly anything.
+pub const SLACK_SHARE_MAX: f64 = 0.9;
+/// Maximum of [`SlidingRule::request_share`].
+// With a larger share the newest turns would be the smaller part.
+pub const REQUEST_SHARE_MAX: f64 = 0.5;
+
 /// The settings of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingRule {

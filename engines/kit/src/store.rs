@@ -18,9 +18,14 @@ pub fn session_key(prefix: &str, session: &SessionRef) -> String {
     }
 }
 
+/// Whether the host offers a capability.
+pub fn has_capability(host: &Host, capability: &str) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability)
+}
+
 /// Whether the host offers a key-value store.
 pub fn has_key_value_store(host: &Host) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability::KV)
+    has_capability(host, capability::KV)
 }
 
 #[cfg(test)]

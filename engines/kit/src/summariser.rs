@@ -9,6 +9,7 @@ use ctxhost_engine_api::{
 
 use crate::chunks::{MessageGroup, oldest_part};
 use crate::redact::redact;
+use crate::store::has_capability;
 
 /// Retries after a prompt that was too long, each without the oldest groups.
 const OVERFLOW_TRIES: u32 = 3;
@@ -57,7 +58,7 @@ impl WrittenSummary {
 
 /// Whether the host offers a model.
 pub fn has_model(host: &Host) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability::COMPLETE)
+    has_capability(host, capability::COMPLETE)
 }
 
 /// Whether an error forbids every further attempt.

@@ -47,6 +47,12 @@ impl TextLimit {
     pub fn with_max_chars(max_chars: u64) -> Self {
         TextLimit { max_chars, min_keep_chars: 2_000, min_weight: 1 }
     }
+
+    /// The same with another minimum head.
+    #[must_use]
+    pub fn keeping(self, min_keep_chars: u64) -> Self {
+        TextLimit { min_keep_chars, ..self }
+    }
 }
 
 /// Cuts a text to a limit: head and important tail, then the notice for the number of characters

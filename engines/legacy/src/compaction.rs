@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use crate::decisions::DecisionStore;
 use crate::settings::{Settings, share_of};
 use crate::tool_result_guard;
-use cut::{CompactionCut, SummaryTask, TranscriptSegment};
+use cut::{CompactionCut, Segment, SummaryTask};
 use inputs::LegacyCompaction;
 use summary::CheckedSummary;
 
@@ -98,8 +98,8 @@ fn plan_of(
     let mut plan = Plan::default();
     for segment in &cut.segments {
         match segment {
-            TranscriptSegment::Keep(range) => keep(inputs, cut, range.clone(), &mut plan),
-            TranscriptSegment::Summarise { task, range } => {
+            Segment::Keep(range) => keep(inputs, cut, range.clone(), &mut plan),
+            Segment::Summarise { task, range } => {
                 let summarised = cut.tasks.get(*task).zip(summaries.get(*task));
                 if let Some((task, summary)) = summarised {
                     insert_summary(task, summary, range.clone(), &mut plan);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::{Entry, Host, LogLevel, SessionRef, Transcript, capability};
 use ctxhost_engine_kit::session_map::SessionMap;
-use ctxhost_engine_kit::store::{has_key_value_store, session_key};
+use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
 
 /// Key prefix in the engine's store.
@@ -268,10 +268,6 @@ impl DecisionStore {
             host.log(LogLevel::Warn, sentence);
         }
     }
-}
-
-fn has_capability(host: &Host, capability: &str) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use ctxhost_engine_kit::text::{group_thousands, head_and_tail};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::decisions::{PruneLevel, SessionDecisions};
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
+use crate::results::{Replacement, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
 /// Layer name in plan notes.
@@ -157,7 +157,7 @@ impl PruningLayer {
             PruneLevel::Soft => format!("{word}: {before} -> {} chars", group_thousands(now)),
             PruneLevel::Hard => format!("{word}: {before} chars cleared"),
         };
-        row.replace(EntryReplacement { body: ReplacementBody::Text(text), layer: LAYER, detail });
+        row.replace(Replacement::from_text(text, LAYER, detail));
         true
     }
 

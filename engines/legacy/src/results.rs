@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::history_fold::plan_tokens;
 use ctxhost_engine_kit::replacement::keep_with_replacements;
-pub(crate) use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody};
+pub(crate) use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody};
 
 use crate::settings::CHARS_PER_TOKEN;
 
@@ -17,12 +17,12 @@ pub(crate) struct ToolRow {
     /// Size in the next request, in weighted characters.
     pub(crate) chars: u64,
     /// Its replacement, if any.
-    pub(crate) replacement: Option<EntryReplacement>,
+    pub(crate) replacement: Option<Replacement>,
 }
 
 impl ToolRow {
     /// Sets the replacement.
-    pub(crate) fn replace(&mut self, replacement: EntryReplacement) {
+    pub(crate) fn replace(&mut self, replacement: Replacement) {
         self.chars = replacement.chars();
         self.replacement = Some(replacement);
     }
@@ -39,7 +39,7 @@ pub(crate) struct ToolResults<'a> {
     /// Positions of entries with images.
     pub(crate) image_seqs: Vec<u64>,
     /// Replacements of other entries.
-    other_replacements: BTreeMap<u64, EntryReplacement>,
+    other_replacements: BTreeMap<u64, Replacement>,
 }
 
 impl<'a> ToolResults<'a> {
@@ -76,7 +76,7 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Replaces an entry that is not a result.
-    pub(crate) fn replace_entry(&mut self, seq: u64, replacement: EntryReplacement) {
+    pub(crate) fn replace_entry(&mut self, seq: u64, replacement: Replacement) {
         self.other_replacements.insert(seq, replacement);
     }
 
@@ -85,7 +85,7 @@ impl<'a> ToolResults<'a> {
         let raw = |seq| self.transcript.get(seq).map_or(0, |entry| raw_chars(&entry));
         let results: u64 = self.rows.iter().map(|row| raw(row.seq)).sum();
         let asides: u64 = self.other_replacements.keys().map(|seq| raw(*seq)).sum();
-        let asides_now: u64 = self.other_replacements.values().map(EntryReplacement::chars).sum();
+        let asides_now: u64 = self.other_replacements.values().map(Replacement::chars).sum();
         // From sums, without walking the entries that no layer replaced.
         let whole = self.transcript.total_tokens() * CHARS_PER_TOKEN;
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
@@ -100,7 +100,7 @@ impl<'a> ToolResults<'a> {
     pub(crate) fn into_plan(self) -> Plan {
         // A notice longer than a short result gains nothing, and the host limits the text that
         // engines insert.
-        let is_shorter = |seq: u64, replacement: &EntryReplacement| {
+        let is_shorter = |seq: u64, replacement: &Replacement| {
             self.transcript.get(seq).is_none_or(|entry| replacement.chars() < raw_chars(&entry))
         };
         let replacement = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
@@ -108,14 +108,13 @@ impl<'a> ToolResults<'a> {
         replaced.extend(replacement.filter(|(seq, replacement)| is_shorter(*seq, replacement)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
-        keep_with_replacements(
-            &mut plan,
-            whole,
-            replaced.iter().map(|(seq, replacement)| (*seq, replacement)),
-        );
-        plan.estimated_tokens = match replaced.is_empty() {
-            true => self.transcript.total_tokens(),
-            false => plan_tokens(&plan, self.transcript),
+        let by_position = replaced.iter().map(|(seq, replacement)| (*seq, replacement));
+        keep_with_replacements(&mut plan, whole, by_position);
+        // The common case of an unchanged transcript needs no walk over its entries.
+        plan.estimated_tokens = if replaced.is_empty() {
+            self.transcript.total_tokens()
+        } else {
+            plan_tokens(&plan, self.transcript)
         };
         plan
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::blocks::{BlockBudget, BlockWeights};
 use crate::decisions::SessionDecisions;
 use crate::pruning;
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
+use crate::results::{Replacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, ToolResultSettings, share_of};
 
 /// Layer name in plan notes.
@@ -49,8 +49,7 @@ pub(crate) fn reduce_results(
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
         let stored_limit = decisions.reduced_limit(entry.id());
-        let original =
-            OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
+        let original = OriginalLocation::find(&entry, decisions);
         let cap_chars = stored_limit.unwrap_or_else(|| caps.cap_for(&original, settings));
         // A cut to a small fraction would look like the output and mislead the model.
         if text_tokens(&entry) > caps.clear_over_tokens || stored_limit == Some(ELIDED) {
@@ -61,12 +60,8 @@ pub(crate) fn reduce_results(
     }
     // Cached results are exempt at first.
     let sent = scope.sent_until_ms.filter(|_| settings.protect_sent);
-    apply_aggregate_rule(
-        results,
-        transcript,
-        AggregateRule { caps: &caps, settings, sent_until_ms: sent },
-        decisions,
-    );
+    let rule = AggregateRule { caps: &caps, settings, sent_until_ms: sent };
+    apply_aggregate_rule(results, transcript, rule, decisions);
     // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
@@ -92,7 +87,7 @@ pub(crate) fn cut_entry(
     cap_chars: u64,
     settings: &ToolResultSettings,
     handle: Option<&str>,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     let row = ToolRow { seq: entry.seq(), chars: 0, replacement: None };
     cut(entry, &row, cap_chars, settings, &OriginalLocation { id: entry.id(), handle })
 }
@@ -115,6 +110,12 @@ struct OriginalLocation<'a> {
     handle: Option<&'a str>,
 }
 
+impl<'a> OriginalLocation<'a> {
+    fn find(entry: &Entry<'a>, decisions: &'a SessionDecisions) -> OriginalLocation<'a> {
+        OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) }
+    }
+}
+
 impl std::fmt::Display for OriginalLocation<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the original is entry {} of the session", self.id)?;
@@ -129,7 +130,7 @@ fn cut(
     cap_chars: u64,
     settings: &ToolResultSettings,
     original: &OriginalLocation<'_>,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
@@ -156,7 +157,7 @@ fn cut(
         // The cap is below the shortest notice, and the host refuses empty results.
         return None;
     }
-    let mut replacement = EntryReplacement { body, layer: LAYER, detail: String::new() };
+    let mut replacement = Replacement { body, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
     replacement.detail =
         format!("{} -> {} chars", group_thousands(before), group_thousands(replacement.chars()));
@@ -174,10 +175,7 @@ fn one_text(
     if whole <= cap_chars {
         return None;
     }
-    let limit = TextLimit {
-        min_keep_chars: settings.min_keep_chars,
-        ..TextLimit::with_max_chars(cap_chars)
-    };
+    let limit = TextLimit::with_max_chars(cap_chars).keeping(settings.min_keep_chars);
     let text = truncate(entry.text(), limit, |left_out| notice(original, left_out, whole));
     Some(ReplacementBody::Text(text.into_owned()))
 }
@@ -282,8 +280,7 @@ fn apply_aggregate_rule(
             if is_pruned(row) || !rule.may_cut(&entry) {
                 continue;
             }
-            let original =
-                OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) };
+            let original = OriginalLocation::find(&entry, decisions);
             let target = stage.target_chars(&original, row.chars, excess);
             let replacement = match stage {
                 ReductionStage::Cut => cut(&entry, row, target, rule.settings, &original),
@@ -327,9 +324,9 @@ impl ReductionStage {
     }
 }
 
-fn cleared_marker(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> EntryReplacement {
+fn cleared_marker(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> Replacement {
     let chars = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
-    EntryReplacement {
+    Replacement {
         body: ReplacementBody::Text(format!("{CLEARED} {chars} characters; {original}")),
         layer: LAYER,
         detail: format!("{chars} chars cleared"),

@@ -179,7 +179,7 @@ impl RecallSession {
         let kept = self
             .layout
             .take()
-            .filter(|it| it.is_valid_for(transcript, budget_tokens, replaced, settings));
+            .filter(|layout| layout.is_valid_for(transcript, budget_tokens, replaced, settings));
         // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
         let query = || self.build_query(transcript, &request.prompt);
@@ -249,9 +249,10 @@ impl RecallSession {
         let found =
             self.render_note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
         let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
-        let names = match is_agent {
-            true => self.render_further_names(transcript, ranked, &found, left_tokens, layout),
-            false => String::new(),
+        let names = if is_agent {
+            self.render_further_names(transcript, ranked, &found, left_tokens, layout)
+        } else {
+            String::new()
         };
         let parts = [found, names].into_iter().filter(|part| !part.is_empty());
         let note = parts.collect::<Vec<_>>().join("\n");

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody};
+use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::text::{clip, group_thousands};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ impl RecallSession {
         &self,
         transcript: &Transcript,
         entry: &Entry<'_>,
-    ) -> Option<EntryReplacement> {
+    ) -> Option<Replacement> {
         if let Some(cached) = self.masks.borrow().get(&entry.seq()) {
             return cached.clone();
         }
@@ -33,7 +33,7 @@ impl RecallSession {
         shown
     }
 
-    fn new_mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<EntryReplacement> {
+    fn new_mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Replacement> {
         if entry.has(Flags::PINNED) || entry.has(Flags::ORPHAN) {
             return None;
         }
@@ -46,7 +46,7 @@ impl RecallSession {
         (shown.tokens() + LEAST_SAVED_TOKENS <= entry.tokens()).then_some(shown)
     }
 
-    fn masked_result(&self, transcript: &Transcript, entry: &Entry<'_>) -> EntryReplacement {
+    fn masked_result(&self, transcript: &Transcript, entry: &Entry<'_>) -> Replacement {
         let mut line = render_result_line(transcript, entry, false);
         let names = self.names.heaviest_names(entry.seq(), NAME_CHARS);
         let new: Vec<&str> = names.into_iter().filter(|name| !line.contains(name)).collect();
@@ -55,31 +55,23 @@ impl RecallSession {
             line.pop();
             line = format!("{line}; names: {}]", new.join(" "));
         }
-        EntryReplacement::from_text(
-            redact(&line),
-            LAYER,
-            format!("{} tokens → a line", group_thousands(entry.tokens())),
-        )
+        let detail = format!("{} tokens → a line", group_thousands(entry.tokens()));
+        Replacement::from_text(redact(&line), LAYER, detail)
     }
 }
 
 /// A message without thinking and with short argument texts.
-fn short_call(entry: &Entry<'_>) -> Option<EntryReplacement> {
+fn short_call(entry: &Entry<'_>) -> Option<Replacement> {
     let short = shorten_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
     let count = short.as_ref().map_or(0, |(_, count)| *count);
     let raw = short.map_or_else(|| entry.raw().to_owned(), |(raw, _)| raw);
-    let without_thinking_blocks =
-        if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
-    let detail = match (count, without_thinking_blocks.is_some()) {
+    let thinned = if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
+    let detail = match (count, thinned.is_some()) {
         (0, false) => return None,
         (0, true) => "thinking left out".to_owned(),
         (count, _) => format!("{count} long arguments of a call cut"),
     };
-    Some(EntryReplacement {
-        body: ReplacementBody::Raw(without_thinking_blocks.unwrap_or(raw)),
-        layer: LAYER,
-        detail,
-    })
+    Some(Replacement::from_raw(thinned.unwrap_or(raw), LAYER, detail))
 }
 
 /// The JSON of a message without thinking blocks; `None` if nothing would be left.

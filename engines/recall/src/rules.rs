@@ -184,9 +184,8 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 /// values, which may change.
 fn subject_of(line: &str) -> Vec<u64> {
     let without = |line: &str, pattern: &Option<Regex>| {
-        pattern
-            .as_ref()
-            .map_or_else(|| line.to_owned(), |it| it.replace_all(line, " ").into_owned())
+        let replace = |pattern: &Regex| pattern.replace_all(line, " ").into_owned();
+        pattern.as_ref().map_or_else(|| line.to_owned(), replace)
     };
     let plain = without(&without(line, &RULE_CUES), &CHANGE_CUES);
     let words = plain.split_whitespace().filter(|word| !is_value(word));

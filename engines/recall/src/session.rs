@@ -11,7 +11,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::replacement::EntryReplacement;
+use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ pub(crate) struct RecallSession {
     /// After a summary the first user message is not the task.
     has_summary: bool,
     /// Masks of old entries computed so far, by position.
-    pub(crate) masks: RefCell<HashMap<u64, Option<EntryReplacement>>>,
+    pub(crate) masks: RefCell<HashMap<u64, Option<Replacement>>>,
     newest_ms: i64,
     segment: u32,
     segment_entries: u32,

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::hash;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody, ReplacementMap};
 use serde::{Deserialize, Serialize};
 
 use crate::LAYER;
@@ -78,7 +78,7 @@ pub(crate) fn from_json(json: &str, transcript: &Transcript) -> Option<RequestLa
     let mut masked = ReplacementMap::default();
     for SavedMask { seq, is_raw, text, detail } in saved.masked {
         let form = if is_raw { ReplacementBody::Raw(text) } else { ReplacementBody::Text(text) };
-        masked.insert(&transcript.get(seq)?, EntryReplacement { body: form, layer: LAYER, detail });
+        masked.insert(&transcript.get(seq)?, Replacement { body: form, layer: LAYER, detail });
     }
     Some(RequestLayout {
         budget_tokens: saved.budget_tokens,

@@ -372,9 +372,12 @@ impl RecallSession {
             self.choose(transcript, ranked, free_tokens, is_candidate, cost);
         loop {
             let text = redact(&self.render_excerpt(transcript, &chosen)).into_owned();
-            match tokens::estimate(&text) <= room_tokens {
-                true => return text,
-                false => order.pop().map(|seq| chosen.remove(&seq)).map_or((), drop),
+            if tokens::estimate(&text) <= room_tokens {
+                return text;
+            }
+            // The slices that were found last are the worst.
+            if let Some(seq) = order.pop() {
+                chosen.remove(&seq);
             }
         }
     }

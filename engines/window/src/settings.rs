@@ -3,14 +3,8 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::settings;
-use ctxhost_engine_kit::sliding_window::SlidingRule;
+use ctxhost_engine_kit::sliding_window::{REQUEST_SHARE_MAX, SLACK_SHARE_MAX, SlidingRule};
 use serde::{Deserialize, Serialize};
-
-/// With a larger share a move would keep hardly anything.
-const SLACK_SHARE_MAX: f64 = 0.9;
-
-/// With a larger share the newest turns would be the smaller part.
-const REQUEST_SHARE_MAX: f64 = 0.5;
 
 ctxhost_engine_api::settings! {
     /// Settings of the engine.

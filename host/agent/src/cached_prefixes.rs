@@ -1,4 +1,4 @@
-//! What each session's model has read last: a summary that is asked for behind it costs only what is new.
+//! The last request of each session, which its provider has cached: a summary request that extends it costs little.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ pub(super) struct CachedPrefixes {
 }
 
 impl CachedPrefixes {
-    /// A model has read a request of a session.
+    /// Records an answered request.
     pub(super) fn record(&self, session: &str, model: &ModelName, request: &ModelRequest) {
-        let read = (model.clone(), Arc::new(request.clone()));
-        self.requests().insert(session.to_owned(), read);
+        let cached = (model.clone(), Arc::new(request.clone()));
+        self.requests().insert(session.to_owned(), cached);
     }
 
-    /// A session is closed, or its history is another one.
+    /// Removes a session that was closed or whose history has changed.
     pub(super) fn forget(&self, session: &str) {
         self.requests().remove(session);
     }

@@ -1,13 +1,13 @@
-//! A canary: another engine for a share of new sessions, until somebody promotes it or a guard breaks.
+//! Canaries: another engine for a share of new sessions, until it is promoted or breaks a guard.
 //!
 //! ```text
-//!  slot set mask --canary 10% ─► state file ─► every host that follows the config opens mask
+//!  slot set mask --canary 10% ─► state file ─► every host that watches the config opens mask
 //!                                                   │
-//!  a new session ─► hash of its id below 10%? ─ no ─► the slot's own engine ─► figures
-//!                          │ yes                                                  (to compare)
+//!  a new session ─► hash of its id below 10%? ─ no ─► the current engine ─► metrics
+//!                          │ yes                                         (for comparison)
 //!                          ▼
-//!                        mask ─► figures ─► guards ─► all hold: goes on, until `slot promote`
-//!                                             └─ one is broken: state file, every host drains mask
+//!                        mask ─► metrics ─► guards ─► all hold: serves until `slot promote`
+//!                                             └─ one broken: state file, every host drains mask
 //! ```
 
 mod error;
@@ -29,60 +29,60 @@ use self::metrics::MetricTotals;
 /// An engine on a share of new sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Which one it is: another with the same engine is another.
+    /// The id of this run; a second canary of the same engine has another one.
     pub run: String,
     /// The engine's id.
     pub engine: String,
     /// Its share of new sessions.
     pub share: SessionShare,
-    /// What must hold of it.
+    /// The guards that must hold.
     pub guards: Vec<CanaryGuard>,
-    /// When it began, in milliseconds since 1970: sessions that are older are not new.
+    /// When it started, in milliseconds since 1970. Only later sessions are in its share.
     pub began_ms: i64,
-    /// How long it should be watched before somebody promotes it, in milliseconds.
+    /// The recommended observation time before a promotion, in milliseconds.
     pub bake_ms: u64,
 }
 
-/// What is known of a slot beside its config, as it is kept in the state folder.
+/// The canary state of a slot, as stored in the state folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlotState {
-    /// The version of this format.
+    /// The version of the format.
     pub version: u32,
-    /// The canary that is on.
+    /// The active canary.
     pub canary: Option<Canary>,
-    /// How the one before it ended.
+    /// How the previous canary ended.
     pub ended: Option<CanaryEnd>,
-    /// What the slot held before the newest canary was promoted.
+    /// The engine of the slot before the last promotion.
     pub previous: Option<String>,
 }
 
 /// How a canary ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CanaryEnd {
-    /// Which one.
+    /// The id of the run.
     pub run: String,
     /// Its engine.
     pub engine: String,
-    /// Whether it was promoted; rolled back otherwise.
+    /// Whether it was promoted; otherwise it was rolled back.
     pub promoted: bool,
-    /// Why, for a person.
+    /// The reason.
     pub why: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
-/// Whose session it is, as far as canaries go: its own, or that of the agent it works for.
+/// The session that decides whether a canary serves: a sub-agent's session has that of its agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SessionLineage {
     /// The id of the session.
     pub(super) id: String,
-    /// When it began, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub(super) began_ms: i64,
 }
 
 impl Canary {
-    /// One that begins now.
+    /// A canary that starts now.
     pub fn start(
         engine: &str,
         share: SessionShare,
@@ -94,25 +94,26 @@ impl Canary {
         Canary { run, engine: engine.into(), share, guards, began_ms: now_ms, bake_ms }
     }
 
-    /// Whether a session is one of its share. The same answer on every host and after every restart.
-    pub(super) fn includes(&self, family: &SessionLineage) -> bool {
-        if family.began_ms < self.began_ms {
+    /// Whether a session is in the canary's share.
+    pub(super) fn includes(&self, lineage: &SessionLineage) -> bool {
+        if lineage.began_ms < self.began_ms {
             return false;
         }
-        let digest = Sha256::new().chain_update(&self.run).chain_update(&family.id).finalize();
+        // A hash instead of a random number: the same result on every host and after a restart.
+        let digest = Sha256::new().chain_update(&self.run).chain_update(&lineage.id).finalize();
         let number = digest.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
         self.share.includes(number)
     }
 
-    /// How long it has still to be watched, in milliseconds.
+    /// The rest of the observation time, in milliseconds.
     pub fn remaining_ms(&self, now_ms: i64) -> u64 {
         let since_ms = u64::try_from(now_ms.saturating_sub(self.began_ms)).unwrap_or(0);
         self.bake_ms.saturating_sub(since_ms)
     }
 
-    /// The first guard that is broken, in words.
-    pub fn broken_guard(&self, figures: &MetricTotals, least_requests: u64) -> Option<String> {
-        self.guards.iter().find_map(|guard| match guard.check(figures, least_requests) {
+    /// Describes the first broken guard.
+    pub fn broken_guard(&self, totals: &MetricTotals, min_requests: u64) -> Option<String> {
+        self.guards.iter().find_map(|guard| match guard.check(totals, min_requests) {
             GuardVerdict::Broken(figure) => {
                 Some(format!("guard {guard} is broken: {}", format_metric(figure)))
             }
@@ -122,7 +123,7 @@ impl Canary {
 }
 
 impl SlotState {
-    /// Ends the canary, where it is still that one; whether it was.
+    /// Ends the canary if it is still this run; returns whether it was.
     pub fn end(&mut self, run: &str, promoted: bool, why: &str, at_ms: i64) -> bool {
         let Some(canary) = self.canary.take_if(|canary| canary.run == run) else { return false };
         let (run, engine, why) = (canary.run, canary.engine, why.to_owned());
@@ -130,16 +131,16 @@ impl SlotState {
         true
     }
 
-    /// Ends the canary as the engine of the slot, which held `before`. What cannot be told any more,
-    /// because the config names the canary already, is not made up.
+    /// Ends the canary as the new engine of the slot, whose previous engine was `before`.
     pub fn promote(&mut self, run: &str, before: &str, why: &str, at_ms: i64) {
         if self.end(run, true, why, at_ms) {
-            let engine = self.ended.as_ref().map(|ended| ended.engine.as_str());
+            // If the config names the canary already, the previous engine is unknown.
+            let engine = self.ended.as_ref().map(|end| end.engine.as_str());
             self.previous = (engine != Some(before)).then(|| before.to_owned());
         }
     }
 
-    /// The promotion is taken back: what the slot held before it is there again.
+    /// Marks the last promotion as reverted.
     pub fn demote(&mut self, at_ms: i64) {
         self.previous = None;
         if let Some(ended) = self.ended.as_mut().filter(|ended| ended.promoted) {
@@ -150,7 +151,7 @@ impl SlotState {
     }
 }
 
-/// A figure as people read it: whole, or with up to three decimals.
+/// Formats a metric with up to three decimals.
 pub fn format_metric(figure: f64) -> String {
     let text = format!("{figure:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -169,20 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn about_its_share_of_new_sessions_and_no_old_one() {
+    fn its_share_of_new_sessions_is_included() {
         let canary = canary("10%");
-        let taken = (0..2_000).filter(|id| canary.includes(&session(*id, 5_000))).count();
-        assert!((120..300).contains(&taken), "{taken} of 2,000");
+        let included = (0..2_000).filter(|id| canary.includes(&session(*id, 5_000))).count();
+        assert!((120..300).contains(&included), "{included} of 2,000");
         assert!((0..2_000).all(|id| !canary.includes(&session(id, 4_999))));
-        let again: Canary = serde_json::from_str(&serde_json::to_string(&canary).unwrap()).unwrap();
+        let reread: Canary =
+            serde_json::from_str(&serde_json::to_string(&canary).unwrap()).unwrap();
         let of = |it: &Canary| {
             (0..500).filter(|id| it.includes(&session(*id, 6_000))).collect::<Vec<_>>()
         };
-        assert_eq!(of(&again), of(&canary), "a restart changes no session's engine");
+        assert_eq!(of(&reread), of(&canary), "a restart changes no session's engine");
     }
 
     #[test]
-    fn a_whole_share_takes_everybody() {
+    fn a_full_share_includes_every_session() {
         assert!((0..500).all(|id| canary("100%").includes(&session(id, 5_000))));
     }
 
@@ -208,7 +210,7 @@ mod tests {
             state.promote(&run, before, "it was promoted", 7);
             state
         };
-        assert_eq!(promoted("mask").previous, None, "nobody knows what the slot held before");
+        assert_eq!(promoted("mask").previous, None, "the previous engine is unknown");
         let mut state = promoted("legacy");
         assert_eq!(state.previous.as_deref(), Some("legacy"));
         assert!(state.ended.as_ref().unwrap().promoted);

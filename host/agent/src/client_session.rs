@@ -1,38 +1,36 @@
-//! Sessions whose model a client asks itself: how they are taken over and locked, and what the runtime does for them.
+//! Sessions whose model is called by a client: attaching and locking them, and runtime services for their host.
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use super::runtime::{Runtime, SessionId};
-use super::session_guard::SessionGuard;
-use super::turn::TurnError;
+use crate::error::TurnError;
+use crate::runtime::Runtime;
+use crate::session_cell::SessionId;
+use crate::session_guard::{CLIENT_SYNC, SessionGuard};
 use ctxhost_context::CompactionPolicy;
 use ctxhost_models::ModelRegistry;
-use ctxhost_session::{Session, SyncPolicy};
-
-/// A client sends again what the disk had not got, so nobody waits for it.
-pub(super) const CLIENT_SYNC: SyncPolicy = SyncPolicy::Os;
+use ctxhost_session::Session;
 
 impl Runtime {
-    /// Waits until a session is free. No model need be configured for it.
+    /// Waits for the lock of a session. Works without a configured model.
     ///
     /// # Errors
     ///
-    /// [`TurnError::NoSession`], or where another machine cannot be waited for.
+    /// [`TurnError::NoSession`], or if the lock across machines cannot be acquired.
     pub fn lock_session<'a>(
         &'a self,
         session: &'a SessionId,
     ) -> BoxFuture<'a, Result<SessionGuard, TurnError>> {
         Box::pin(async move {
-            let shared = self.state();
-            let held = shared.session(session)?;
-            let lane = shared.lock_cell(session, &held).await?;
-            Ok(SessionGuard::new(shared, &held, lane).await)
+            let state = self.state();
+            let cell = state.session(session)?;
+            let lock = state.lock_cell(session, &cell).await?;
+            Ok(SessionGuard::new(state, &cell, lock).await)
         })
     }
 
-    /// Takes over a session of a client who has all of it and sends it again, so that no append need be waited for.
-    /// One in memory is put on a disk by [`SessionGuard::keep_in`].
+    /// Adds the session of a client that resends its whole history, so appends need not be durable at once. A
+    /// session in memory is moved to disk by [`SessionGuard::move_to_file`].
     ///
     /// # Errors
     ///
@@ -43,28 +41,28 @@ impl Runtime {
         Ok(self.state().register_synced(session, None)?)
     }
 
-    /// Does something in the background; [`Runtime::finish`] waits for it. A program whose threads have ended does no
-    /// more.
+    /// Runs work in the background; [`Runtime::shutdown`] waits for it. Outside of a tokio runtime the work is
+    /// dropped.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        if let Ok(threads) = Handle::try_current() {
-            self.state().background.spawn_on(work, &threads);
+        if let Ok(handle) = Handle::try_current() {
+            self.state().background.spawn_on(work, &handle);
         }
     }
 
-    /// Now, in milliseconds since 1970, by the clock of this runtime.
+    /// The time of this runtime's clock, in milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         self.state().clock().now_ms()
     }
 
-    /// The windows of models.
+    /// The window lookup of this runtime.
     pub fn models(&self) -> &ModelRegistry {
         &self.state().models
     }
 
-    /// When the host may compact on the way to a prompt of a client; `mid_turn` says that tools have run already. A
-    /// client cannot be asked to compact by hand.
+    /// When the host may compact for a client's request; `mid_turn` is true after the first tool call.
     pub fn policy_for_client(&self, mid_turn: bool) -> CompactionPolicy {
         match CompactionPolicy::for_request(&self.state().compaction, mid_turn) {
+            // A client cannot compact manually, so `Never` would fail its request.
             CompactionPolicy::Never => CompactionPolicy::WhenNeeded,
             policy => policy,
         }

@@ -1,5 +1,4 @@
-//! What a live transcript is made of: tokens by who said what, what of it old work could give back,
-//! and how fast it grows.
+//! What fills a session's window, by category, and how fast the session grows.
 
 use std::collections::BTreeMap;
 
@@ -7,105 +6,104 @@ use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
 use ctxhost_engine_api::{ContentBlock, Entry, EntryKind, Flags, Role, Transcript};
 use serde::Serialize;
 
-/// Assistant messages at the end whose results and calls are work at hand. As in the pruning of
-/// `legacy`, which leaves the results of the newest three alone.
+/// The newest assistant messages, whose calls and results count as current. The same number as in the pruning of
+/// `legacy`.
 const CURRENT_ASSISTANTS: usize = 3;
 
-/// Turns whose mean is taken for the next one: enough to even out one large file, few enough to follow
-/// another way of working.
+/// Turns of the mean that predicts the next one: enough to smooth out a large file, few enough to follow a change of
+/// the work.
 const RECENT_TURNS: usize = 8;
 
-/// What a part of the transcript is.
+/// A category of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageCategory {
     /// System entries.
     System,
-    /// Messages of the person.
+    /// Messages of the user.
     User,
-    /// What the model said.
+    /// Text of the model.
     Assistant,
-    /// What it thought.
+    /// Thinking of the model.
     Thinking,
-    /// Its calls: names and arguments.
+    /// Tool calls: names and arguments.
     ToolCalls,
-    /// What tools answered.
+    /// Results of tools.
     ToolResults,
-    /// Images, whoever sent them.
+    /// Images of any role.
     Images,
-    /// What compactions and left branches were folded into.
+    /// Summaries of compactions and of abandoned branches.
     Summaries,
 }
 
-/// A part of the transcript.
+/// The share of one category or tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UsagePart {
-    /// What it is.
+    /// The category.
     #[serde(rename = "sort")]
     pub category: UsageCategory,
-    /// The tool that answered; empty for all but results.
+    /// The tool, for results; else empty.
     pub tool: String,
     /// Its size.
     pub tokens: u64,
 }
 
-/// What a live transcript is made of. Sizes are tokens without margin.
+/// What a live transcript consists of, in estimated tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContextUsage {
-    /// Its parts, which together are all of it; of one sort the largest first.
+    /// The parts, which add up to `tokens`; the largest of each category first.
     pub parts: Vec<UsagePart>,
-    /// All of it.
+    /// The total.
     pub tokens: u64,
-    /// Results of tools before the work at hand, which pruning could clear.
+    /// Old tool results, which pruning could clear.
     pub old_results_tokens: u64,
-    /// Arguments of calls before the work at hand, which could be shortened.
+    /// Old tool call arguments, which could be shortened.
     pub old_arguments_tokens: u64,
-    /// What a turn has added of late, as a mean; none without a turn.
+    /// The mean growth per recent turn; `None` without a turn.
     pub turn_tokens: Option<u64>,
-    /// Of how many turns that is the mean.
+    /// The number of turns in that mean.
     pub turns: u64,
 }
 
 impl ContextUsage {
-    /// What a transcript is made of.
+    /// Measures a transcript.
     pub fn from_transcript(view: &Transcript) -> ContextUsage {
         let mut sums: BTreeMap<(UsageCategory, String), u64> = BTreeMap::new();
-        let mut filling = ContextUsage { tokens: view.total_tokens(), ..ContextUsage::default() };
+        let mut usage = ContextUsage { tokens: view.total_tokens(), ..ContextUsage::default() };
         let old_until = old_until(view);
         for entry in view.iter() {
-            for (sort, tokens) in parts_of(&entry) {
-                *sums.entry((sort, tool_of(sort, &entry))).or_default() += tokens;
+            for (category, tokens) in parts_of(&entry) {
+                *sums.entry((category, tool_of(category, &entry))).or_default() += tokens;
                 let is_old = entry.seq() < old_until && !entry.has(Flags::REPLACED);
-                match sort {
-                    UsageCategory::ToolResults if is_old => filling.old_results_tokens += tokens,
-                    UsageCategory::ToolCalls if is_old => filling.old_arguments_tokens += tokens,
+                match category {
+                    UsageCategory::ToolResults if is_old => usage.old_results_tokens += tokens,
+                    UsageCategory::ToolCalls if is_old => usage.old_arguments_tokens += tokens,
                     _ => {}
                 }
             }
         }
         let parts = sums.into_iter().filter(|(_, tokens)| *tokens > 0);
-        filling.parts = parts
-            .map(|((sort, tool), tokens)| UsagePart { category: sort, tool, tokens })
-            .collect();
-        filling.parts.sort_by(|a, b| a.category.cmp(&b.category).then(b.tokens.cmp(&a.tokens)));
-        (filling.turn_tokens, filling.turns) = growth(view);
-        filling
+        usage.parts =
+            parts.map(|((category, tool), tokens)| UsagePart { category, tool, tokens }).collect();
+        usage.parts.sort_by(|a, b| a.category.cmp(&b.category).then(b.tokens.cmp(&a.tokens)));
+        (usage.turn_tokens, usage.turns) = growth(view);
+        usage
     }
 
-    /// Turns until it no longer fits into a budget; none where no turn tells how fast it grows.
+    /// Turns until the transcript exceeds a budget; `None` if its growth is unknown.
     pub fn turns_left(&self, budget_tokens: u64) -> Option<u64> {
         let turn_tokens = self.turn_tokens.filter(|tokens| *tokens > 0)?;
         Some(budget_tokens.saturating_sub(self.tokens) / turn_tokens)
     }
 }
 
-/// Everything before this position is done with.
+/// The position of the first current entry.
 fn old_until(view: &Transcript) -> u64 {
     let assistants = view.iter().rev().filter(|entry| entry.role() == Role::Assistant);
     assistants.take(CURRENT_ASSISTANTS).last().map_or(0, |entry| entry.seq())
 }
 
-/// The tokens of an entry by sort; together they are its tokens.
+/// The tokens of an entry by category; they add up to its size.
 fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
     let main = category_of(entry);
     let is_plain =
@@ -138,7 +136,7 @@ fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
     parts
 }
 
-/// Shares a number out by weight; what rounding leaves goes to the first.
+/// Distributes tokens by weight; the first part gets the rounding remainder.
 fn distribute(tokens: u64, weights: &[(UsageCategory, u64)]) -> Vec<(UsageCategory, u64)> {
     let total: u64 = weights.iter().map(|(_, weight)| weight).sum();
     let part = |weight: u64| {
@@ -171,8 +169,8 @@ fn tool_of(sort: UsageCategory, entry: &Entry<'_>) -> String {
     result.map(|result| result.tool.into_owned()).unwrap_or_default()
 }
 
-/// What a turn has added of late, and of how many turns that is the mean. Turns behind the newest summary
-/// go before those that it has shortened.
+/// The mean growth per recent turn, and the number of turns. Turns after the newest summary are preferred, since earlier
+/// ones are shortened.
 fn growth(view: &Transcript) -> (Option<u64>, u64) {
     let summary = view.iter().rev().find(|entry| category_of(entry) == UsageCategory::Summaries);
     let whole_from = summary.map_or(0, |entry| entry.seq());
@@ -199,46 +197,46 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn the_parts_are_the_whole(generated in transcripts()) {
+        fn parts_add_up_to_the_total(generated in transcripts()) {
             let view = generated.transcript();
-            let filling = ContextUsage::from_transcript(&view);
-            let parts: u64 = filling.parts.iter().map(|part| part.tokens).sum();
+            let usage = ContextUsage::from_transcript(&view);
+            let parts: u64 = usage.parts.iter().map(|part| part.tokens).sum();
             prop_assert_eq!(parts, view.total_tokens());
-            prop_assert_eq!(filling.tokens, view.total_tokens());
-            prop_assert!(filling.old_results_tokens + filling.old_arguments_tokens <= parts);
+            prop_assert_eq!(usage.tokens, view.total_tokens());
+            prop_assert!(usage.old_results_tokens + usage.old_arguments_tokens <= parts);
         }
     }
 
     #[test]
-    fn old_work_could_give_back_what_it_holds() {
+    fn old_results_and_arguments_are_measured() {
         let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "grep", r#"{"pattern":"total of the cart"}"#)]);
         talk.result("a", "grep", &"a line\n".repeat(100));
         for id in ["b", "c"] {
             talk.calls(&[(id, "ls", "{}")]).result(id, "ls", &"file\n".repeat(50));
         }
-        let filling = ContextUsage::from_transcript(&talk.transcript());
-        assert_eq!((filling.old_results_tokens, filling.old_arguments_tokens), (0, 0));
+        let usage = ContextUsage::from_transcript(&talk.transcript());
+        assert_eq!((usage.old_results_tokens, usage.old_arguments_tokens), (0, 0));
         talk.assistant("done").user("and now?");
         let view = talk.transcript();
-        let filling = ContextUsage::from_transcript(&view);
-        assert_eq!(filling.old_results_tokens, view.get(2).unwrap().tokens());
-        assert_eq!(filling.old_arguments_tokens, view.get(1).unwrap().tokens());
-        let tools: Vec<&str> = filling.parts.iter().map(|part| part.tool.as_str()).collect();
+        let usage = ContextUsage::from_transcript(&view);
+        assert_eq!(usage.old_results_tokens, view.get(2).unwrap().tokens());
+        assert_eq!(usage.old_arguments_tokens, view.get(1).unwrap().tokens());
+        let tools: Vec<&str> = usage.parts.iter().map(|part| part.tool.as_str()).collect();
         assert_eq!(tools, ["", "", "", "grep", "ls"], "user, assistant, calls, results");
     }
 
     #[test]
-    fn the_next_turns_are_taken_to_be_like_the_last() {
+    fn recent_turns_predict_the_next_ones() {
         let mut talk = TranscriptBuilder::new();
         assert_eq!(ContextUsage::from_transcript(&talk.transcript()).turns_left(100), None);
         talk.summary(&"long ago ".repeat(400));
         for _ in 0..20 {
             talk.user(&"ask!".repeat(10)).assistant(&"done".repeat(30));
         }
-        let filling = ContextUsage::from_transcript(&talk.transcript());
-        assert_eq!((filling.turn_tokens, filling.turns), (Some(40), 8));
-        assert_eq!(filling.turns_left(filling.tokens + 130), Some(3));
-        assert_eq!(filling.turns_left(5), Some(0));
+        let usage = ContextUsage::from_transcript(&talk.transcript());
+        assert_eq!((usage.turn_tokens, usage.turns), (Some(40), 8));
+        assert_eq!(usage.turns_left(usage.tokens + 130), Some(3));
+        assert_eq!(usage.turns_left(5), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! What the engines of a run are opened with.
+//! How the engines of a run are opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use ctxhost_provider::{
     Completer, CompleterSettings, ConnectError, ModelCompleter, PrefixSource, connect,
 };
 
-/// What the engines of a run are opened with.
+/// How the engines of a run are opened.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// What to do when the engine fails.
+    /// What the host does when an engine fails.
     pub on_error: OnEngineError,
-    /// Whether a run ends where the engine does not even open, whatever `on_error` says of later failures: the user
-    /// asked for this very engine.
+    /// Whether an engine that does not open is an error in any case, because the user named it. `on_error` applies to
+    /// later failures.
     pub must_open: bool,
-    /// The engine that serves where the asked one cannot.
+    /// The fallback engine.
     pub legacy: EngineSpec,
-    /// How long engine calls may take.
+    /// The time limits of engine calls.
     pub timeouts: EngineTimeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
-    /// The folder below which engines keep what they store; `None` forgets it with the process.
+    /// The folder of the engines' key-value stores; `None` keeps them in memory.
     pub store_folder: Option<PathBuf>,
-    /// Where engines keep what they store, instead of that folder.
+    /// The engines' key-value stores, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
-    /// What engines did to hosts of this machine; `None` remembers nothing beyond the run.
+    /// The log of engine failures on this machine; `None` for none beyond the run.
     pub failure_log: Option<Arc<FailureLog>>,
 }
 
 impl EngineOptions {
-    /// As a config says, with this engine as the fallback; nothing is stored on a disk.
+    /// The options of a config, with `legacy` as the fallback engine. Engines store nothing on disk.
     pub fn new(config: &Config, legacy: EngineSpec) -> EngineOptions {
         EngineOptions {
             on_error: config.plugins.on_engine_error,
@@ -49,7 +49,7 @@ impl EngineOptions {
         }
     }
 
-    /// Opens an engine, or a chain of several.
+    /// Opens an engine or a chain.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl EngineOptions {
         ActiveEngine::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// Opens engines that are to follow others, which go on where one of these does not open.
+    /// Opens a replacement for engines that keep serving if it does not open; there is no fallback.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl EngineOptions {
         ActiveEngine::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// What the engines share.
+    /// The services that the host offers to engines.
     pub(super) fn host_services(
         &self,
         clock: &HostClock,
@@ -97,21 +97,21 @@ impl EngineOptions {
         environment
     }
 
-    /// Lifts the quarantine of an engine that the user swaps in.
+    /// Lifts the quarantine of an engine that the user activates.
     pub fn lift_quarantine(&self, id: &str) {
         if let Some(Err(error)) = self.failure_log.as_ref().map(|book| book.clear_failures(id)) {
-            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
+            tracing::warn!(engine = id, %error, "the engine stays in quarantine: cannot remove its failure record");
         }
     }
 }
 
-/// The book of failures below a state folder, with the rules of a config.
+/// The failure log below a state folder, with the rules of a config.
 pub fn failure_log(config: &Config, state: &Path) -> FailureLog {
     FailureLog::new(state, config.plugins.quarantine_rules(), HostClock::default())
 }
 
-/// The model for summaries, on the current tokio runtime; `None` where the config names none. It may go
-/// on from what sessions' models have read.
+/// The model for summaries, on the current tokio runtime; `None` if the config sets none. With `prefixes`, its requests
+/// extend those that a provider has cached.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The engines a config knows: bundled, named in its entries, found in its folders.
+//! The registry of engines: bundled, named in the config, or found in its engine folders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,85 +12,85 @@ use ctxhost_engine::{
 };
 use ctxhost_trust::{TrustPolicy, TrustVerdict, unreadable_reason};
 
-/// Why a name is no engine.
+/// Why a name is not a usable engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineRegistryError {
-    /// Nothing of that name is installed.
+    /// No engine has this name.
     #[error("no engine {name:?}{} (installed: {})", suggestion(name, installed), installed.join(", "))]
     Unknown {
         /// The name.
         name: String,
-        /// What there is.
+        /// The names of all engines.
         installed: Vec<String>,
     },
-    /// Several names that make no row.
+    /// The names do not form a chain.
     #[error("{name:?}: a chain of engines {error}")]
     Chain {
-        /// The names as one word.
+        /// The chain as written.
         name: String,
-        /// Why not.
+        /// The error.
         error: ChainSpecError,
     },
-    /// The config does not let it serve.
-    #[error("engine {name:?} is installed but does not serve: {reason}")]
+    /// The config does not allow the engine.
+    #[error("engine {name:?} is installed but not allowed: {reason}")]
     Refused {
         /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What somebody meant by a name that nothing has, where that can be guessed.
+/// A hint for an unknown name: the chain syntax, or a similar name.
 fn suggestion(name: &str, installed: &[String]) -> String {
     if name.contains(',') {
-        return "; several in a row are written as mask+legacy".into();
+        return "; write a chain as mask+legacy".into();
     }
     let installed: Vec<&str> = installed.iter().map(String::as_str).collect();
     let near = closest_name(name, &installed);
     near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-/// An engine that is there.
+/// An engine of the registry.
 #[derive(Clone, Debug)]
 pub struct RegisteredEngine {
     /// Its id.
     pub id: String,
-    /// Its version; empty when its file cannot be read.
+    /// Its version; empty if its file cannot be read.
     pub version: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: EngineSource,
-    /// How far it is kept from the host.
+    /// Its isolation from the host.
     pub isolation: Isolation,
-    /// How its file stands to the bytes that were found good.
+    /// The trust judgement on its file.
     pub standing: TrustVerdict,
-    /// The SHA-256 of its file, in hex; `None` for one that is linked in, or cannot be read.
+    /// The SHA-256 of its file, in hex; `None` for a linked engine or an unreadable file.
     pub sha256: Option<String>,
     /// Why it cannot be used.
     pub problem: Option<String>,
 }
 
-/// All engines that a config knows, by id.
+/// All engines of a config, by id.
 #[derive(Debug)]
 pub struct EngineRegistry {
     engines: BTreeMap<String, RegisteredEngine>,
     policy: TrustPolicy,
 }
 
-/// What a config demands of engine files.
+/// The trust policy of a config for engine files.
 pub fn file_policy(config: &Config) -> TrustPolicy {
     TrustPolicy::load(Path::new(config.name()), &config.plugins.trust_demands())
 }
 
 impl EngineRegistry {
-    /// Looks for engines. Files are read, never loaded. A name in the entries wins over a bundled
-    /// engine, and that over a file in a folder: only an entry replaces one by a file.
+    /// Searches for engines; reads files without loading them. A config entry overrides a bundled engine, and a bundled
+    /// engine overrides a file in an engine folder.
     pub fn load(config: &Config) -> EngineRegistry {
         let policy = file_policy(config);
         let mut engines: BTreeMap<String, RegisteredEngine> =
             BUNDLED.iter().map(|id| ((*id).to_owned(), bundled_engine(config, id))).collect();
         for path in config.plugins.engine_dirs.iter().flat_map(|folder| libraries(folder)) {
-            // A library in the folder that is no engine at all is nobody's business.
+            // Other libraries in the folder are ignored.
             let Ok(found) = inspect(&path) else { continue };
             let id = found.meta.id;
             if !engines.contains_key(&id) {
@@ -109,12 +109,12 @@ impl EngineRegistry {
         EngineRegistry { engines, policy }
     }
 
-    /// An engine by its id.
+    /// Finds an engine by its id.
     pub fn engine(&self, id: &str) -> Option<&RegisteredEngine> {
         self.engines.get(id)
     }
 
-    /// What is demanded of files, and the pins.
+    /// The trust policy for files, with the pins.
     pub fn policy(&self) -> &TrustPolicy {
         &self.policy
     }
@@ -124,8 +124,7 @@ impl EngineRegistry {
         self.engines.values()
     }
 
-    /// What to open for a name, for the path of a library, or for several of them in a row:
-    /// `mask+legacy`.
+    /// The specs to open for a name, the path of a library, or a chain such as `mask+legacy`.
     ///
     /// # Errors
     ///
@@ -135,13 +134,12 @@ impl EngineRegistry {
         config: &Config,
         name: &str,
     ) -> Result<Vec<EngineSpec>, EngineRegistryError> {
-        let names = parse_chain(name);
-        let names = names
-            .map_err(|row| EngineRegistryError::Chain { name: name.to_owned(), error: row })?;
+        let names = parse_chain(name)
+            .map_err(|error| EngineRegistryError::Chain { name: name.to_owned(), error })?;
         names.into_iter().map(|name| self.spec(config, name)).collect()
     }
 
-    /// What to open for a name, or for the path of a library.
+    /// The spec to open for a name or the path of a library.
     ///
     /// # Errors
     ///
@@ -149,9 +147,9 @@ impl EngineRegistry {
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
         if name.contains('/') || name.ends_with(".so") {
             let mut spec = file_spec(config, "", Path::new(name), serde_json::json!({}));
-            // An engine that the config knows by its id keeps its settings when named by path.
-            // So does what the config forbids of it, or pins in its entry; ctxhost.lock speaks of
-            // the installed file, and this one was named by a person.
+            // An engine named by path keeps the settings, restrictions and pin of its config entry.
+            // The pins of ctxhost.lock do not apply: they are for the installed file, and the user
+            // chose this one.
             match inspect(Path::new(name)) {
                 Ok(found) => {
                     let id = &found.meta.id;
@@ -182,13 +180,13 @@ impl EngineRegistry {
         Ok(spec)
     }
 
-    /// The engine that serves where no other can.
+    /// The fallback engine.
     pub fn legacy(&self, config: &Config) -> EngineSpec {
         bundled_spec(config, LEGACY, config.engine_config(LEGACY))
     }
 }
 
-/// Refuses an engine that the config rules out. The bundled one cannot be: everything ends there.
+/// Rejects an engine that the config does not allow. `legacy` is always allowed, as the fallback.
 fn check_allowed(config: &Config, id: &str) -> Result<(), EngineRegistryError> {
     match config.plugins.disabled_reason(id).filter(|_| id != LEGACY) {
         Some(reason) => Err(EngineRegistryError::Refused { name: id.into(), reason }),
@@ -196,24 +194,22 @@ fn check_allowed(config: &Config, id: &str) -> Result<(), EngineRegistryError> {
     }
 }
 
-/// How far the engine of a file is kept from the host: as its entry says; else in a process where nothing
-/// at the border can stop what goes wrong in it; else as the config wants it of all such.
+/// The isolation of an engine file: that of its config entry; else a process if the ABI cannot contain its failures;
+/// else the config's default.
 pub fn isolation_for(config: &Config, file: &EngineMetadata) -> Isolation {
-    let written = config.entry(&file.id).and_then(|entry| entry.isolation);
-    written.unwrap_or(match file.needs_process() {
-        true => Isolation::Process,
-        false => config.plugins.isolation,
-    })
+    let configured = config.entry(&file.id).and_then(|entry| entry.isolation);
+    let default = if file.needs_process() { Isolation::Process } else { config.plugins.isolation };
+    configured.unwrap_or(default)
 }
 
-/// An engine of the host's own, with the quotas of all.
+/// The spec of a bundled engine.
 fn bundled_spec(config: &Config, id: &str, settings: serde_json::Value) -> EngineSpec {
     let mut spec = EngineSpec::bundled(id, settings);
     spec.quotas = config.plugins.quotas.clone();
     spec
 }
 
-/// An engine in a file, with the limits of a process.
+/// The spec of an engine file.
 fn file_spec(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
     let mut spec = EngineSpec::file(id, path, settings);
     spec.isolation = config.plugins.isolation;
@@ -222,7 +218,7 @@ fn file_spec(config: &Config, id: &str, path: &Path, settings: serde_json::Value
     spec
 }
 
-/// What was found out about a file is demanded of the bytes that are opened.
+/// Binds a spec to the judged bytes: opening it fails if the file has changed since.
 fn apply_trust(spec: &mut EngineSpec, standing: &TrustVerdict) {
     spec.sha256.clone_from(&standing.sha256);
     spec.pin_source = standing.pin_source;
@@ -230,25 +226,25 @@ fn apply_trust(spec: &mut EngineSpec, standing: &TrustVerdict) {
 }
 
 fn bundled_engine(config: &Config, id: &str) -> RegisteredEngine {
-    let written = config.entry(id).and_then(|entry| entry.isolation);
+    let configured = config.entry(id).and_then(|entry| entry.isolation);
     RegisteredEngine {
         id: id.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         source: EngineSource::Bundled,
-        isolation: written.unwrap_or(Isolation::Inline),
+        isolation: configured.unwrap_or(Isolation::Inline),
         standing: TrustVerdict::bundled(),
         sha256: None,
         problem: None,
     }
 }
 
-/// The file that serves under an id, read and judged.
+/// An engine file, read and judged by the trust policy.
 fn file_engine(policy: &TrustPolicy, config: &Config, id: &str, path: &Path) -> RegisteredEngine {
-    let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
-    let (standing, found) = policy.evaluate(id, path, written);
+    let pinned = config.entry(id).and_then(|entry| entry.sha256.as_deref());
+    let (standing, found) = policy.evaluate(id, path, pinned);
     let isolation = match &found {
         Ok(found) => isolation_for(config, &found.meta),
-        // It will not be opened.
+        // Not relevant: an unreadable file is not opened.
         Err(_) => config.plugins.isolation,
     };
     let (version, sha256, problem) = match found {
@@ -256,9 +252,9 @@ fn file_engine(policy: &TrustPolicy, config: &Config, id: &str, path: &Path) -> 
             (found.meta.version, Some(found.sha256), standing.refusal.clone())
         }
         Ok(found) => {
-            let holds = found.meta.id;
+            let actual = found.meta.id;
             let problem = format!(
-                "the file holds {holds:?}; an engine has one id everywhere: write [plugins.entries.{holds}]"
+                "the file contains the engine {actual:?}; rename the entry to [plugins.entries.{actual}]"
             );
             (found.meta.version, Some(found.sha256), Some(problem))
         }

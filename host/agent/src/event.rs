@@ -1,4 +1,4 @@
-//! What happens in a runtime, as it happens: every face shows the same events in its own way.
+//! The events of a runtime. The command line and the gateway render the same events.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,63 +11,62 @@ use ctxhost_context::{CompactionOutcome, Prompt};
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_dialects::{FailureReason, ProviderError};
 
-/// Something that happened in a session.
+/// An event of a session, or of the runtime if the session id is empty.
 #[derive(Clone, Debug)]
 pub struct RuntimeEvent {
     /// The session's id.
     pub session: Arc<str>,
-    /// What happened.
+    /// The event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// What an event reports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A turn began: its user message is in the session.
+    /// A turn started; its message is in the session.
     TurnStarted,
-    /// A request was shaped.
+    /// A prompt was prepared.
     Assembled {
         /// The engine that shaped it.
         engine: String,
-        /// Why it was not the configured one.
+        /// Why the configured engine did not shape it.
         fallback: Option<String>,
-        /// What it needs, as entries count, without margin.
+        /// Its size, in estimated tokens.
         tokens: u64,
-        /// What it may take.
+        /// Its budget, in estimated tokens.
         budget_tokens: u64,
-        /// The model it is for, as `provider/id`.
+        /// The model, as `provider/id`.
         model: String,
-        /// What the live conversation takes, of which it was made, as entries count.
+        /// The size of the live transcript, in estimated tokens.
         live_tokens: u64,
-        /// Plans that the law refused on the way.
+        /// Plans that the invariants rejected.
         rejected_plans: u64,
-        /// Time inside engines, for this request alone: that of compactions stands with them.
+        /// Time inside engines, without compactions.
         took: Duration,
     },
-    /// The file of the session was deleted, renamed or replaced while it is open, and was made again with all
-    /// that it held.
+    /// The session file was deleted, renamed or replaced, and was recreated with its full content.
     SessionFileRecreated {
         /// The file.
         path: PathBuf,
     },
-    /// The same, and it cannot be made again yet.
+    /// The session file is missing and cannot be recreated yet.
     SessionFileMissing {
         /// The file.
         path: PathBuf,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
-    /// More of the answer.
+    /// A part of the answer's text.
     Text(String),
-    /// More of the model's thinking.
+    /// A part of the model's thinking.
     Thinking(String),
-    /// The answer is whole and in the session.
+    /// The answer is complete and in the session.
     Answered {
-        /// What the provider counted.
+        /// The usage that the provider reports.
         usage: TokenUsage,
     },
-    /// A tool is called.
+    /// A tool call starts.
     ToolCalled {
         /// The call's id.
         call_id: String,
@@ -76,7 +75,7 @@ pub enum EventKind {
         /// Its arguments.
         arguments: Value,
     },
-    /// A tool answered.
+    /// A tool call has ended.
     ToolEnded {
         /// The call's id.
         call_id: String,
@@ -84,67 +83,67 @@ pub enum EventKind {
         tool: String,
         /// Whether it failed.
         is_error: bool,
-        /// The length of its text.
+        /// The length of its text result.
         chars: usize,
     },
     /// A compaction was applied, rejected or not tried.
     Compaction(Arc<CompactionOutcome>),
-    /// A compaction would help, and the timing leaves it to the person.
+    /// A compaction is due, and `compaction.timing` leaves it to the user.
     CompactionRecommended,
-    /// A compaction was worked out ahead and waits until it is needed.
+    /// A compaction was precomputed.
     Precomputed {
         /// The engine that made it.
         engine: String,
-        /// The entries that it was made of.
+        /// The entries that it covers.
         entries: u64,
     },
-    /// A compaction ahead was given up, or thrown away.
+    /// A precomputed compaction was cancelled or discarded.
     PrecomputeDropped {
         /// Why.
         why: String,
     },
-    /// The model was asked for notes before a compaction, and the memory keeps them.
+    /// The model wrote notes before a compaction.
     NotesSaved {
-        /// Their length; 0 where there was nothing worth it.
+        /// Their length; 0 if the model had nothing to note.
         chars: usize,
-        /// What asking cost.
+        /// The usage of the request.
         usage: TokenUsage,
     },
-    /// No notes were saved before a compaction, which goes on without.
+    /// Notes could not be saved before a compaction; it proceeds without them.
     NotesFailed {
         /// Why.
         why: String,
-        /// Whether this session asks for none any more.
+        /// Whether this session stops requesting notes.
         is_last: bool,
     },
-    /// A request got no answer and is tried again, otherwise or elsewhere.
+    /// A request failed and is retried, possibly changed.
     Recovering {
-        /// Why it got none.
+        /// Why it failed.
         reason: FailureReason,
-        /// What is done about it.
+        /// The recovery, as a fragment.
         action: String,
-        /// What the provider said, in its own words.
+        /// The provider's error message.
         provider_message: String,
     },
-    /// Another model answers from here on.
+    /// Failover to another model.
     ModelChanged {
-        /// It, as `provider/id`.
+        /// The new model, as `provider/id`.
         model: String,
         /// Why.
         why: String,
     },
-    /// The provider took the request and did not read all of it.
+    /// The provider accepted a request and silently truncated it.
     SilentTruncation {
-        /// What was seen and what to do.
+        /// The evidence, and what to do.
         message: String,
     },
-    /// A sub-agent was started. What happens to it is told under its own session.
+    /// A sub-agent was started. Its own events carry its own session id.
     SubagentSpawned {
         /// The session of the sub-agent.
         child: String,
-        /// What it was asked to do.
+        /// Its task.
         task: String,
-        /// What it sees of its parent.
+        /// What it sees of its parent's conversation.
         context: ContextMode,
     },
     /// A sub-agent ended.
@@ -153,81 +152,79 @@ pub enum EventKind {
         child: String,
         /// How.
         end: SubagentEnd,
-        /// Why it gave no answer, where it gave none by itself.
+        /// Why it gave no answer.
         failure: Option<String>,
     },
-    /// Another engine fills the slot, from each session's next turn on.
+    /// Another engine is current, from each session's next turn on.
     EngineChanged {
-        /// It.
+        /// The new engine.
         engine: String,
         /// The engine that served before.
         previous: String,
-        /// How many engines the runtime has opened, this one among them.
+        /// The number of engines that the runtime has opened, including this one.
         generation: u64,
     },
-    /// An engine that was just put into the slot failed, and the one before it serves again.
+    /// A new engine failed its trial, and its predecessor serves again.
     EngineRolledBack {
         /// The engine that failed.
         engine: String,
         /// The engine that serves.
         serving: String,
-        /// What the other one did.
+        /// How it failed.
         why: String,
     },
-    /// The config that is followed changed, and the change is not taken in.
+    /// A change of the watched config was rejected.
     ReloadRejected {
-        /// What is wrong with it.
+        /// The error.
         why: String,
-        /// The engine that goes on.
+        /// The engine that keeps serving.
         serving: String,
     },
-    /// Many libraries were loaded, and none is ever unloaded.
+    /// Many engine libraries were loaded; libraries are never unloaded.
     RestartAdvised {
         /// How many.
         libraries: u64,
-        /// The sizes of their files together, in MiB.
+        /// The total size of their files, in MiB.
         mib: u64,
     },
-    /// Another engine serves a share of new sessions.
+    /// A canary serves a share of new sessions.
     CanaryStarted {
-        /// It.
+        /// Its engine.
         engine: String,
-        /// The share, as a person writes it.
+        /// The share, as in the config.
         share: String,
     },
-    /// It does so no more: it was promoted, rolled back, or broke a guard.
+    /// The canary was promoted, rolled back, or broke a guard.
     CanaryEnded {
-        /// It.
+        /// Its engine.
         engine: String,
         /// Why.
         why: String,
     },
-    /// The turn ended well.
+    /// The turn ended with an answer.
     TurnEnded,
-    /// The turn ended without a final answer.
+    /// The turn ended without an answer.
     TurnFailed {
-        /// Why, for a person.
+        /// The error message.
         message: String,
     },
 }
 
 impl EventKind {
-    /// A request was shaped for a model, named as `provider/id`, that may take so much.
-    pub(super) fn from_prompt(shaped: &Prompt, budget_tokens: u64, model: String) -> EventKind {
-        let compacting: Duration = shaped.compactions.iter().map(|outcome| outcome.took).sum();
+    pub(super) fn from_prompt(prompt: &Prompt, budget_tokens: u64, model: String) -> EventKind {
+        let compacting: Duration = prompt.compactions.iter().map(|outcome| outcome.took).sum();
         EventKind::Assembled {
-            engine: shaped.engine.clone(),
-            fallback: shaped.fallback.clone(),
-            tokens: shaped.checked.tokens,
+            engine: prompt.engine.clone(),
+            fallback: prompt.fallback.clone(),
+            tokens: prompt.checked.tokens,
             budget_tokens,
             model,
-            live_tokens: shaped.view.total_tokens(),
-            rejected_plans: shaped.rejected_plans,
-            took: shaped.took.saturating_sub(compacting),
+            live_tokens: prompt.view.total_tokens(),
+            rejected_plans: prompt.rejected_plans,
+            took: prompt.took.saturating_sub(compacting),
         }
     }
 
-    /// A request failed and something is done about it.
     pub(super) fn recovering(error: &ProviderError, action: impl Into<String>) -> EventKind {
         EventKind::Recovering {
             reason: error.reason,

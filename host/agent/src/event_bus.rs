@@ -1,4 +1,4 @@
-//! Who hears what happens in a runtime: some while it happens, others when they get to it.
+//! Delivers events to synchronous listeners and to subscribers of a channel.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,13 +6,13 @@ use tokio::sync::broadcast;
 
 use super::event::{EventKind, RuntimeEvent};
 
-/// Events that wait for one who gets to them later, before the oldest is lost.
+/// Events that the channel keeps for a slow subscriber.
 const CHANNEL_CAPACITY: usize = 1_024;
 
-/// Hears an event while it happens: whatever happened waits for it, so it has to be quick.
+/// Called for every event. The emitter waits for it, so it must return quickly.
 pub type EventListener = Arc<dyn Fn(&RuntimeEvent) + Send + Sync>;
 
-/// All who hear. Cheap to clone; all clones are the same.
+/// Delivers events. Clones share their listeners.
 #[derive(Clone)]
 pub(super) struct EventBus {
     channel: broadcast::Sender<RuntimeEvent>,
@@ -20,28 +20,27 @@ pub(super) struct EventBus {
 }
 
 impl EventBus {
-    /// Nobody yet.
     pub(super) fn new() -> EventBus {
         EventBus { channel: broadcast::Sender::new(CHANNEL_CAPACITY), listeners: Arc::default() }
     }
 
-    /// Hears all that happens from now on, when it gets to it.
+    /// A receiver of all events from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<RuntimeEvent> {
         self.channel.subscribe()
     }
 
-    /// Hears all that happens from now on, while it happens.
+    /// Adds a listener for all events from now on.
     pub(super) fn add_listener(&self, listener: EventListener) {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 
-    /// Tells everybody. Nobody need be there.
-    pub(super) fn emit(&self, session: impl Into<Arc<str>>, what: EventKind) {
-        let event = RuntimeEvent { session: session.into(), kind: what };
+    /// Delivers an event.
+    pub(super) fn emit(&self, session: impl Into<Arc<str>>, kind: EventKind) {
+        let event = RuntimeEvent { session: session.into(), kind };
         for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
             listener(&event);
         }
-        // Waking somebody costs more than most that is told of.
+        // Checked first: a send locks the channel, and every part of a streamed answer is an event.
         if self.channel.receiver_count() > 0 {
             let _ = self.channel.send(event);
         }
@@ -50,8 +49,8 @@ impl EventBus {
 
 impl std::fmt::Debug for EventBus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listeners")
-            .field("later", &self.channel.receiver_count())
+        f.debug_struct("EventBus")
+            .field("subscribers", &self.channel.receiver_count())
             .finish_non_exhaustive()
     }
 }

@@ -1,62 +1,32 @@
-//! Messages that come in while a session is busy: kept on disk, delivered once, in order.
+//! The queue of messages for a busy session: durable, delivered once and in order.
 //!
 //! ```text
 //!  push ─► line in <session>.inbox, synced ─► … ─► deliver ─► record in the session, synced
-//!                                                                 │ carries the letter's id
+//!                                                                 │ carries the inbox id
 //!                                              file removed ◄─────┘ once all are delivered
 //! ```
 //!
-//! A kill between any two steps loses nothing and repeats nothing: a letter leaves the file only
-//! after its record is in the session, and a letter whose id the session holds is not delivered
-//! again. The session's own lock keeps a second inbox of the same session away.
+//! A kill between any two steps neither loses nor repeats a message: it leaves the file only after its record is in the
+//! session, and a message whose id is in the session is not delivered again. The session's own lock excludes a second
+//! inbox of the same session.
 
+mod error;
 mod file;
+mod queued_message;
 mod storage;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+pub use self::error::InboxError;
+use self::queued_message::{QueuedMessage, new_id};
+use self::storage::InboxStorage;
+use ctxhost_session::{DeliveredMessages, Record, RecordBody, Session, SessionError};
 
-use ctxhost_session::{DeliveredMessages, INBOX_ID_KEY, Record, RecordBody, Session, SessionError};
-use storage::InboxStorage;
-
-/// Why a message could not be kept.
-#[derive(Debug, thiserror::Error)]
-pub enum InboxError {
-    /// The file system refused.
-    #[error("cannot {action} {}: {source}; the message was not taken", path.display())]
-    Io {
-        /// What was tried, as a verb.
-        action: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The store of the session did not take it.
-    #[error("{0}; the message was not taken")]
-    Store(SessionError),
-    /// It is no message.
-    #[error("the inbox takes messages only: {0}")]
-    InvalidMessage(SessionError),
-}
-
-/// A message that waits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct QueuedMessage {
-    id: String,
-    message: Value,
-}
-
-/// The messages of one session that wait.
+/// The queued messages of one session.
 #[derive(Debug)]
 pub struct Inbox {
     state: Mutex<InboxState>,
@@ -66,75 +36,70 @@ pub struct Inbox {
 struct InboxState {
     storage: InboxStorage,
     waiting: VecDeque<QueuedMessage>,
-    /// Ids of letters that wait or are in the session.
-    delivered: DeliveredMessages,
-    /// Records of the session that were looked at for letters.
+    /// The ids of messages that are queued or in the session.
+    known: DeliveredMessages,
+    /// How many of the session's records were searched for delivered messages.
     seen_records: usize,
 }
 
 impl Inbox {
-    /// Opens the inbox beside a session and finds what a kill may have left in it.
+    /// Opens the inbox of a session and loads messages that a dead process left.
     ///
     /// # Errors
     ///
-    /// Where the file is there and cannot be read.
+    /// If the inbox file exists and cannot be read.
     pub fn open(session: &Session) -> Result<Inbox, InboxError> {
-        let letters = InboxStorage::for_session(session);
-        let found = letters.load()?;
-        let (known, seen) = (session.delivered_messages(), session.record_count());
-        let mut state = InboxState {
-            storage: letters,
-            waiting: VecDeque::new(),
-            delivered: known,
-            seen_records: seen,
-        };
-        let stale = state.merge(found);
+        let storage = InboxStorage::for_session(session);
+        let stored = storage.load()?;
+        let (known, seen_records) = (session.delivered_messages(), session.record_count());
+        let mut state = InboxState { storage, waiting: VecDeque::new(), known, seen_records };
+        let stale = state.merge(stored);
         state.prune(&stale);
         Ok(Inbox { state: Mutex::new(state) })
     }
 
-    /// Takes in what other machines did while this one did not have the session: letters that they have
-    /// delivered, and letters of machines that are gone.
+    /// Applies what other machines did while they held the session: removes messages that they delivered, and loads
+    /// those of machines that are gone.
     ///
     /// # Errors
     ///
-    /// Where letters cannot be read.
+    /// If the store cannot be read.
     pub(super) fn refresh(&self, session: &Session) -> Result<(), InboxError> {
         let mut state = self.state();
         let count = session.record_count();
         if count > state.seen_records {
             let new = session.records().get(state.seen_records..).unwrap_or_default();
             let delivered: HashSet<String> = new.iter().filter_map(Record::inbox_id).collect();
-            state.waiting.retain(|letter| !delivered.contains(&letter.id));
-            state.delivered.extend(delivered);
+            state.waiting.retain(|message| !delivered.contains(&message.id));
+            state.known.extend(delivered);
             state.seen_records = count;
         }
-        let found = state.storage.load_new()?;
-        let stale = state.merge(found);
+        let stored = state.storage.load_new()?;
+        let stale = state.merge(stored);
         if !stale.is_empty() {
             state.prune(&stale);
         }
         Ok(())
     }
 
-    /// Whether this letter still waits.
+    /// Whether a message is still queued.
     pub(super) fn is_waiting(&self, id: &str) -> bool {
-        self.state().waiting.iter().any(|letter| letter.id == id)
+        self.state().waiting.iter().any(|message| message.id == id)
     }
 
-    /// Keeps a message, a JSON object with a `role`, and answers the id of its letter. It is on the
-    /// disk when this returns.
+    /// Queues a message, a JSON object with a `role`, and returns its inbox id. The message is durable when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// Where it is no message or could not be written; it is not kept then.
+    /// If it is not a message or cannot be written; it is not queued.
     pub fn push(&self, message: &str) -> Result<String, InboxError> {
         let id = new_id();
         self.push_with_id(&id, message)?;
         Ok(id)
     }
 
-    /// Keeps a message under an id of the sender's, who may repeat it. Answers whether it is new.
+    /// Queues a message under an idempotency key of the sender. Returns whether it is new.
     ///
     /// # Errors
     ///
@@ -145,30 +110,30 @@ impl Inbox {
             .map_err(|error| SessionError::Body { reason: error.to_string() })
             .map_err(InboxError::InvalidMessage)?;
         let mut state = self.state();
-        if state.delivered.contains(id) {
+        if state.known.contains(id) {
             return Ok(false);
         }
-        let letter = QueuedMessage { id: id.to_owned(), message };
-        state.storage.append(&letter)?;
-        state.delivered.insert(letter.id.clone());
-        state.waiting.push_back(letter);
+        let message = QueuedMessage { id: id.to_owned(), message };
+        state.storage.append(&message)?;
+        state.known.insert(message.id.clone());
+        state.waiting.push_back(message);
         Ok(true)
     }
 
-    /// How many messages wait.
+    /// The number of queued messages.
     pub fn waiting_count(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// Hands waiting messages to `append`, oldest first, and answers how many there were: all of them, or
-    /// those up to the letter `through`, so that each turn begins with the words it is for.
+    /// Passes queued messages to `append`, oldest first, and returns their number. With `through` it stops after
+    /// the message of that id, so that each turn starts with its own message.
     ///
-    /// `append` puts the record into this inbox's session as it is, and must have it on the disk
-    /// when it returns; a session's `append` does. It may not push into this inbox.
+    /// `append` must append the record unchanged to this inbox's session and make it durable, as a session's `append`
+    /// does. It must not push into this inbox.
     ///
     /// # Errors
     ///
-    /// The first one of `append`. That message and those after it still wait.
+    /// The first error of `append`. That message and later ones stay queued.
     pub fn deliver<E: From<SessionError>>(
         &self,
         through: Option<&str>,
@@ -176,10 +141,10 @@ impl Inbox {
     ) -> Result<usize, E> {
         let mut state = self.state();
         let mut delivered = Vec::new();
-        while let Some(letter) = state.waiting.front() {
-            let is_last = through == Some(letter.id.as_str());
-            append(letter.record()?)?;
-            delivered.extend(state.waiting.pop_front().map(|letter| letter.id));
+        while let Some(message) = state.waiting.front() {
+            let is_last = through == Some(message.id.as_str());
+            append(message.record()?)?;
+            delivered.extend(state.waiting.pop_front().map(|message| message.id));
             if is_last {
                 break;
             }
@@ -194,42 +159,24 @@ impl Inbox {
 }
 
 impl InboxState {
-    /// Answers the ids of those that are in the session already.
-    fn merge(&mut self, found: Vec<QueuedMessage>) -> Vec<String> {
+    /// Queues stored messages; returns the ids of those that are in the session already.
+    fn merge(&mut self, stored: Vec<QueuedMessage>) -> Vec<String> {
         let mut stale = Vec::new();
-        for letter in found {
-            if self.delivered.insert(letter.id.clone()) {
-                self.waiting.push_back(letter);
-            } else if !self.waiting.iter().any(|waiting| waiting.id == letter.id) {
-                stale.push(letter.id);
+        for message in stored {
+            if self.known.insert(message.id.clone()) {
+                self.waiting.push_back(message);
+            } else if !self.waiting.iter().any(|waiting| waiting.id == message.id) {
+                stale.push(message.id);
             }
         }
         stale
     }
 
-    /// Forgets what is delivered.
-    ///
-    /// If that fails, what stays is known from the session, and is passed over.
+    /// Removes delivered messages from the storage.
     fn prune(&self, delivered: &[String]) {
+        // A failure does no harm: the session knows their ids, so they are not delivered again.
         if let Err(error) = self.storage.remove(delivered, self.waiting.is_empty()) {
-            tracing::warn!(%error, "delivered words could not be removed from the inbox");
+            tracing::warn!(%error, "cannot remove delivered messages from the inbox");
         }
     }
-}
-
-impl QueuedMessage {
-    /// The record it becomes.
-    fn record(&self) -> Result<RecordBody, SessionError> {
-        let mut message = self.message.clone();
-        if let Some(fields) = message.as_object_mut() {
-            fields.insert(INBOX_ID_KEY.to_owned(), Value::String(self.id.clone()));
-        }
-        RecordBody::message(&message.to_string())
-    }
-}
-
-/// An id that no other letter has: 128 bits from the seeds of the standard library's hash maps.
-fn new_id() -> String {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }

@@ -1,4 +1,4 @@
-//! Installing an engine: its bytes are copied, pinned beside the config and named in it, or nothing is.
+//! Installs engines: copies the library, pins it in the lock file and enters it in the config, or changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,64 +9,66 @@ use ctxhost_config::{Config, ConfigError, EntryEdit, remove_entry_path, set_entr
 use ctxhost_engine::{EngineFile, FailureLog, Isolation, LEGACY, LoadError};
 use ctxhost_trust::{EnginePackage, FolderError, InstallFolder, LockError, LockFile, Pin};
 
-/// Why an engine was not installed or not taken away. The config and its lock are as they were.
+/// Why an engine was not installed or removed. The config and its lock file are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// The lock cannot be read or written.
+    /// The lock file could not be read or written.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A file cannot be written or removed.
+    /// A library could not be written or removed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The config cannot be read or edited.
+    /// The config could not be read or edited.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The file cannot be read.
+    /// The library could not be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The id belongs to an engine of the host's own that everything ends at.
-    #[error("`legacy` is the host's own and cannot be replaced; give the engine another id")]
+    /// The id is that of the bundled fallback engine.
+    #[error(
+        "`legacy` is the bundled fallback engine and cannot be replaced; give the engine another id"
+    )]
     Legacy,
-    /// There is no such engine to take away.
-    #[error("{id:?} is not installed here: {} has no pin for it", lock.display())]
+    /// The engine is not installed.
+    #[error("{id:?} is not installed: {} has no pin for it", lock.display())]
     NotInstalled {
         /// The engine.
         id: String,
-        /// The lock.
+        /// The lock file.
         lock: PathBuf,
     },
 }
 
-/// Where the engines of a config are, and what is known against them.
+/// Installs and removes engines of a config.
 #[derive(Debug)]
 pub struct EngineInstaller<'a> {
-    /// The config file; it is made where it is not there.
+    /// The config file; created if it does not exist.
     pub config: &'a Path,
     /// The user's state folder.
     pub state: &'a Path,
-    /// What engines did to hosts.
+    /// The failure log, whose records of replaced builds are removed.
     pub failure_log: &'a FailureLog,
 }
 
-/// An engine that was installed.
+/// The result of an installation.
 #[derive(Debug)]
 pub struct InstalledEngine {
-    /// Its pin.
+    /// The engine's pin.
     pub pin: Pin,
-    /// The pin that it replaced.
+    /// The pin of the replaced build.
     pub old: Option<Pin>,
-    /// The lock.
+    /// The lock file.
     pub lock: PathBuf,
-    /// Whether the config had to be changed.
+    /// Whether the config was changed.
     pub config_changed: bool,
-    /// Whether it was not there before.
+    /// Whether the config was created.
     pub config_created: bool,
-    /// Whether an older build was in quarantine, which this one is not.
+    /// Whether a quarantine of another build was lifted.
     pub released: bool,
 }
 
 impl EngineInstaller<'_> {
-    /// Installs what was read: the very bytes that were shown are the ones that are copied and pinned.
+    /// Installs an inspected package: the inspected bytes are the ones that are copied and pinned.
     ///
     /// # Errors
     ///
@@ -91,7 +93,7 @@ impl EngineInstaller<'_> {
             size: file.bytes,
             signer: package.signer().map(str::to_owned),
             installed_at: now(),
-            conformance: package.conformance.as_ref().map(|it| it.verdict.clone()),
+            conformance: package.conformance.as_ref().map(|report| report.verdict.clone()),
         };
         let old = lock.put(pin.clone());
         let is_new = old.as_ref().is_none_or(|old| old.file != path);
@@ -110,7 +112,7 @@ impl EngineInstaller<'_> {
         if let Some(old) = old.as_ref().filter(|old| old.file != path) {
             remove_unused(&folder, &old.file);
         }
-        // Whoever installs another build answers for it; the old one's failures are not its own.
+        // The failures of another build do not apply to this one.
         let released = self.failure_log.forget_other_builds(id, &file.sha256);
         Ok(InstalledEngine {
             pin,
@@ -122,7 +124,7 @@ impl EngineInstaller<'_> {
         })
     }
 
-    /// Takes an engine away: its entry's path, its pin, its file. Its settings stay in the config.
+    /// Removes an engine: the path of its config entry, its pin and its file. Its settings stay in the config.
     ///
     /// # Errors
     ///
@@ -143,7 +145,7 @@ impl EngineInstaller<'_> {
         Ok(pin)
     }
 
-    /// How far the engine of a file will be kept from the host once it is installed.
+    /// The isolation that an engine file will have once it is installed.
     ///
     /// # Errors
     ///
@@ -152,8 +154,7 @@ impl EngineInstaller<'_> {
         Ok(engine_registry::isolation_for(&self.settings()?, &file.meta))
     }
 
-    /// Names the file in the config. An entry that does not fit the rest of it is found when the whole
-    /// is read again.
+    /// Enters the file in the config. The config is reloaded to find conflicts with its other settings.
     fn write_entry(&self, id: &str, file: &Path, sha256: &str) -> Result<EntryEdit, ConfigError> {
         let edit = set_entry_path(self.config, id, &self.config_path(file), sha256)?;
         if let Err(error) = Config::load(self.config) {
@@ -174,7 +175,7 @@ impl EngineInstaller<'_> {
         }
     }
 
-    /// A file below the config's folder is named from there, so that both can be moved together.
+    /// The path for the config: relative below the config's folder, so that both can be moved together.
     fn config_path(&self, file: &Path) -> String {
         let folder = self.config.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).canonicalize();
@@ -183,10 +184,10 @@ impl EngineInstaller<'_> {
     }
 }
 
-/// Takes a file away that nothing names any more. What stays takes room and does no harm.
+/// Removes a library that is no longer used. A failure is only logged: the file does no harm.
 fn remove_unused(folder: &InstallFolder, file: &Path) {
     if let Err(error) = folder.remove(file) {
-        tracing::error!(%error, "a library that is not used any more is still there");
+        tracing::error!(%error, "cannot remove an unused engine library");
     }
 }
 

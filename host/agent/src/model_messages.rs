@@ -1,4 +1,4 @@
-//! What a model is sent of a lawful plan: its items as messages, in no dialect yet.
+//! Converts the items of a checked plan to the messages of a model request, independent of the dialect.
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem, Role};
 
@@ -6,31 +6,31 @@ use ctxhost_blobs::ImageStore;
 use ctxhost_dialects::message::{AssistantMessage, ToolResultMessage, UserMessage};
 use ctxhost_dialects::{ChatBlock, ChatMessage};
 
-/// The conversation as it is sent, and what the session adds to the system prompt.
+/// The messages of a request, and what the session adds to the system prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ModelMessages {
-    /// Texts of system messages in the session, in order.
+    /// The texts of the session's system messages, in order.
     pub(super) system: Vec<String>,
-    /// Everything else.
+    /// All other messages.
     pub(super) messages: Vec<ChatMessage>,
-    /// What each of them costs, as entries count.
+    /// The size of each message, in estimated tokens.
     pub(super) tokens: Vec<u64>,
 }
 
 impl ModelMessages {
-    /// Of the items of a lawful plan, with the images that were put away.
+    /// Converts the items of a plan and loads their stored images.
     pub(super) fn from_items(items: &[PlanItem<'_>], images: &ImageStore) -> ModelMessages {
-        let mut projection = ModelMessages::default();
+        let mut converted = ModelMessages::default();
         for item in items {
             match item.role() {
-                Role::System => projection.system.push(item.text().into_owned()),
+                Role::System => converted.system.push(item.text().into_owned()),
                 _ => {
-                    projection.messages.push(item_message(item, images));
-                    projection.tokens.push(item.tokens());
+                    converted.messages.push(item_message(item, images));
+                    converted.tokens.push(item.tokens());
                 }
             }
         }
-        projection
+        converted
     }
 }
 
@@ -40,7 +40,7 @@ fn item_message(item: &PlanItem<'_>, images: &ImageStore) -> ChatMessage {
         PlanItem::ReplacedRaw { entry, raw } => {
             parsed(&images.load_images(raw)).unwrap_or_else(|| entry_message(entry, images))
         }
-        // Its images go, so none is fetched.
+        // An empty image store: the replaced message's images are dropped, so none is loaded.
         PlanItem::ReplacedText { entry, text } => {
             with_text(entry_message(entry, &ImageStore::default()), text)
         }
@@ -55,9 +55,9 @@ fn item_message(item: &PlanItem<'_>, images: &ImageStore) -> ChatMessage {
     }
 }
 
-/// Only messages are sent as they stand; summaries, commands and the like are told by their text.
+/// Messages are sent unchanged; summaries, commands and other entries by their text.
 fn entry_message(entry: &Entry<'_>, images: &ImageStore) -> ChatMessage {
-    // What a client put in is a message of the person's role: its images stay.
+    // Custom entries are messages that a client injected, which may contain images.
     let is_message = matches!(entry.kind(), EntryKind::Message | EntryKind::Custom);
     let verbatim = if is_message { parsed(&images.load_images(entry.raw())) } else { None };
     verbatim.unwrap_or_else(|| text_message(entry.role(), entry.text()))
@@ -77,18 +77,18 @@ fn text_message(role: Role, text: &str) -> ChatMessage {
     }
 }
 
-/// Another text in the place of a message's own: calls stay, images and thinking go.
+/// Replaces the text of a message. Tool calls stay; images and thinking are dropped.
 fn with_text(message: ChatMessage, text: &str) -> ChatMessage {
-    let told = ChatBlock::text(text);
+    let text = ChatBlock::text(text);
     match message {
-        ChatMessage::User(user) => ChatMessage::User(UserMessage { content: vec![told], ..user }),
+        ChatMessage::User(user) => ChatMessage::User(UserMessage { content: vec![text], ..user }),
         ChatMessage::ToolResult(result) => {
-            ChatMessage::ToolResult(ToolResultMessage { content: vec![told], ..result })
+            ChatMessage::ToolResult(ToolResultMessage { content: vec![text], ..result })
         }
         ChatMessage::Assistant(mut assistant) => {
             let mut calls = assistant.content;
             calls.retain(|block| matches!(block, ChatBlock::ToolCall(_)));
-            assistant.content = vec![told];
+            assistant.content = vec![text];
             assistant.content.extend(calls);
             ChatMessage::Assistant(assistant)
         }

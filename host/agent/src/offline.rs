@@ -1,4 +1,4 @@
-//! A run on a session file, without a model that answers: a replay, or a compaction that the user asked for.
+//! Runs on a session file without a conversation: replays and manual compactions.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use ctxhost_engine::{EngineSpec, HostClock};
 use ctxhost_engine_api::Trigger;
 use ctxhost_session::Session;
 
-/// What a run on a session file needs beside the session and an engine.
+/// The options of a run on a session file.
 #[derive(Clone, Debug)]
 pub struct OfflineOptions {
-    /// What engines are opened with.
+    /// How engines are opened.
     pub engines: EngineOptions,
-    /// What contexts are made with. Their clock is set by the run.
+    /// The settings of contexts; the run sets their clock.
     pub context: ContextSettings,
-    /// What prompts are prepared for.
+    /// The target of prompts.
     pub target: Target,
 }
 
 impl OfflineOptions {
-    /// As a config says, with this engine as the fallback; nothing is stored on a disk.
+    /// The options of a config, with `legacy` as the fallback engine. Engines store nothing on disk.
     pub fn new(config: &Config, legacy: EngineSpec, target: Target) -> OfflineOptions {
         let context = ContextSettings::from_config(config);
         OfflineOptions { engines: EngineOptions::new(config, legacy), context, target }
     }
 
-    /// What the conversation in a prompt may take, as entries count.
+    /// The budget of prompts, in estimated tokens.
     pub fn budget_tokens(&self) -> u64 {
         self.target.budget.unwrap_or_default().tokens
     }
 
-    /// A context of a session whose time is that of `clock`.
+    /// Opens the engines and a context of the session.
     ///
     /// # Errors
     ///
-    /// [`ContextError::Slot`] where an engine does not open.
+    /// [`ContextError::Slot`] if an engine does not open.
     pub fn open(
         &self,
         session: Session,
@@ -52,15 +52,15 @@ impl OfflineOptions {
     }
 }
 
-/// Compacts a session, in up to three tries that grow bolder. The last outcome says how it ended; where none was
-/// applied, the session is as it was. `focus` is what the summary should look after, `now_ms` the time of all of it in
-/// milliseconds since 1970, so that a run can be repeated.
+/// Compacts a session in up to three attempts. The last outcome is the result; if none was applied, the session is
+/// unchanged. `focus` tells the summary what to preserve. `now_ms` is the time of the run in milliseconds since 1970, so
+/// that a run can be repeated.
 ///
-/// A compaction that a kill cut short is finished first, where it can be: see [`Session::recover_compaction`].
+/// An interrupted compaction is completed first if possible: see [`Session::recover_compaction`].
 ///
 /// # Errors
 ///
-/// [`ContextError`]: the engine could not be opened or the session not be written.
+/// [`ContextError`] if the engine cannot be opened or the session cannot be written.
 pub fn compact_session<'a>(
     mut session: Session,
     engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),

@@ -1,20 +1,20 @@
-//! A context for a program that asks its model itself.
+//! Opens a context for a program that calls the model itself.
 
 use std::sync::Arc;
 
 use super::engine_options::EngineOptions;
 use super::engine_registry::{EngineRegistry, EngineRegistryError};
-use super::reload;
+use super::reload::engine_selection;
 use ctxhost_config::Config;
 use ctxhost_context::{Context, ContextError, ContextSettings};
 use ctxhost_engine::EngineSpec;
 use ctxhost_session::Session;
 
-/// A context of a session with an engine, or a chain of several, as a config says. Engines store nothing on a disk.
+/// Opens a context of a session with an engine or a chain. Engines store nothing on disk.
 ///
 /// # Errors
 ///
-/// [`ContextError::Slot`] where an engine does not open.
+/// [`ContextError::Slot`] if an engine does not open.
 pub fn open_context(
     config: &Config,
     engines: &(impl AsRef<[EngineSpec]> + ?Sized),
@@ -26,11 +26,11 @@ pub fn open_context(
     Ok(Context::new(session, Arc::new(engine), Arc::new(settings)))
 }
 
-/// The engines that a config's slot names.
+/// The engine chain of a config's slot.
 ///
 /// # Errors
 ///
-/// [`EngineRegistryError`] where it names none that there is.
+/// [`EngineRegistryError`] if the slot names an unknown engine.
 pub fn slot_engines(config: &Config) -> Result<Vec<EngineSpec>, EngineRegistryError> {
-    reload::engine_chain(config, &config.slot().engine, None)
+    engine_selection::engine_chain(config, &config.slot().engine, None)
 }

@@ -1,36 +1,35 @@
-//! Originals: what a notice stands for, found again by the handle that the notice names.
+//! Finds the original content behind a truncation notice by the handle that the notice names.
 //!
-//! A handle is the id of an entry of the session, or the hash of bytes that were put away. Its beginning
-//! is enough where no other handle begins so.
+//! A handle is the id of a session entry or the hash of a stored blob. A unique prefix is enough.
 
 use std::path::Path;
 
 use ctxhost_blobs::{self as blobs, BlobError, SessionBlobs};
 use ctxhost_session::{Record, Session};
 
-/// How many handles an error names before it stops.
+/// Handles that an error lists.
 const MAX_EXAMPLES: usize = 5;
 
-/// An original.
+/// The original of shortened content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredOriginal {
     /// An entry of the session.
     Entry {
         /// Its text.
         text: String,
-        /// Its line in the session.
+        /// Its line in the session file.
         line: String,
     },
-    /// Bytes that were put away: a large result, an image.
+    /// A stored blob: a large result or an image.
     Bytes(Vec<u8>),
 }
 
 /// Why an original was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginalError {
-    /// Nothing has that handle.
+    /// No entry or blob has this handle.
     #[error(
-        "nothing in {session} has the handle {handle:?}; a notice names it as `entry …` or `file …`"
+        "{session} has no entry or file with the handle {handle:?}; notices name handles as `entry …` or `file …`"
     )]
     Unknown {
         /// The session.
@@ -38,27 +37,27 @@ pub enum OriginalError {
         /// The handle.
         handle: String,
     },
-    /// Several handles begin so.
-    #[error("{handle:?} is the beginning of {count} handles, such as {}; give more of it", examples.join(", "))]
+    /// The prefix is ambiguous.
+    #[error("{handle:?} is a prefix of {count} handles, such as {}; give a longer one", examples.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The prefix.
         handle: String,
-        /// How many.
+        /// The number of matches.
         count: usize,
         /// Some of them.
         examples: Vec<String>,
     },
-    /// The store of bytes failed.
+    /// The blob store failed.
     #[error(transparent)]
     Media(#[from] BlobError),
 }
 
-/// Gives a fork what was put away for the session that it comes from: what stands beside that, and what
-/// that names. Where both share a store, it is as good as new there.
+/// Copies the blobs of a session to its fork: those in the session's own folder and those it references. In a shared
+/// store this renews their age, which protects them from garbage collection.
 ///
 /// # Errors
 ///
-/// [`BlobError`]; some of it may be there then.
+/// [`BlobError`]; some blobs may have been copied.
 pub fn copy_blobs(
     session: &Session,
     from: &SessionBlobs,
@@ -75,8 +74,8 @@ pub fn copy_blobs(
     Ok(())
 }
 
-/// Finds an original of a session by its handle or the beginning of one. The store may be that of many
-/// sessions: what this one names goes before everything else.
+/// Finds an original by its handle or a prefix. In a store of many sessions, blobs that this session references have
+/// priority.
 ///
 /// # Errors
 ///
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_original_is_found_by_the_head_of_its_id() {
+    fn an_original_is_found_by_a_prefix_of_its_handle() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
         assert_eq!(text_of(found(&path, "ab12cd34")), "one");
@@ -162,14 +161,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_and_an_ambiguous_handle_are_told_apart() {
+    fn unknown_and_ambiguous_handles_have_their_own_errors() {
         let error = |handle| found(Path::new("s.jsonl"), handle).unwrap_err().to_string();
         assert_eq!(
             error("ab"),
-            "\"ab\" is the beginning of 2 handles, such as ab12cd34, ab99cd34; give more of it"
+            "\"ab\" is a prefix of 2 handles, such as ab12cd34, ab99cd34; give a longer one"
         );
         for unknown in ["ffff", "", "../s"] {
-            assert!(error(unknown).starts_with("nothing in s.jsonl has the handle"), "{unknown}");
+            assert!(
+                error(unknown).starts_with("s.jsonl has no entry or file with the handle"),
+                "{unknown}"
+            );
         }
     }
 }

@@ -1,25 +1,24 @@
-//! Compactions worked out ahead, while nobody waits for them. What comes of them, the context keeps.
+//! Computes the next compaction in the background, after a turn.
 //!
-//! The lane of the session is held meanwhile, since the engine may have one call of a session at a time; whoever wants it
-//! does not wait, because the work is given up the moment somebody comes.
+//! The session stays locked meanwhile, since an engine gets one call of a session at a time. The work is cancelled as
+//! soon as a turn waits for the lock.
 
 #[cfg(test)]
 mod tests;
 
-use tokio::sync::watch;
-
-use super::event::EventKind;
-use super::runtime::{RuntimeState, SessionCell};
-use super::session_locks::SessionLock;
-use super::turn::AgentTurn;
+use crate::event::EventKind;
+use crate::session_cell::SessionCell;
+use crate::session_locks::SessionLock;
+use crate::state::RuntimeState;
+use crate::turn::agent_turn::AgentTurn;
 use ctxhost_context::PrecomputeJob;
 use ctxhost_engine_api::Trigger;
 
 impl AgentTurn {
-    /// What to work out after this turn, if anything.
+    /// The compaction to precompute after this turn, if any.
     pub(super) async fn precompute(&mut self) -> Option<PrecomputeJob> {
         if let Some(entries) = self.guard.active_mut().context.discard_outdated_precompute() {
-            let why = format!("of {entries} entries that are not the same any more");
+            let why = format!("its {entries} entries have changed");
             self.guard.emit(EventKind::PrecomputeDropped { why });
         }
         let (target, _) = self.target(Trigger::Threshold).await;
@@ -28,56 +27,32 @@ impl AgentTurn {
 }
 
 impl RuntimeState {
-    /// Works a compaction out until it is done or somebody wants the session.
+    /// Runs a job until it is done or a turn waits for the session.
     pub(super) async fn run_precompute(
         &self,
-        held: &SessionCell,
-        lane: &SessionLock,
+        cell: &SessionCell,
+        lock: &SessionLock,
         job: PrecomputeJob,
     ) {
-        let answer = lane.yield_permit_during(async {
+        let reply = lock.yield_permit_during(async {
             tokio::select! {
+                // Biased: with a waiter or at shutdown a finished job is not worth storing.
                 biased;
-                () = held.waiters.wait_for_waiter() => None,
+                () = cell.waiters.wait_for_waiter() => None,
                 () = self.shutdown.cancelled() => None,
-                answer = job.run() => Some(answer),
+                reply = job.run() => Some(reply),
             }
         });
-        let what = match answer.await {
-            None => EventKind::PrecomputeDropped { why: "it was given up for a turn".into() },
-            Some(answer) => {
-                let kept = held.active.lock().await.context.store_precomputed(&job, answer);
-                match kept {
+        let kind = match reply.await {
+            None => EventKind::PrecomputeDropped { why: "cancelled for a turn".into() },
+            Some(reply) => {
+                let stored = cell.active.lock().await.context.store_precomputed(&job, reply);
+                match stored {
                     Ok(engine) => EventKind::Precomputed { engine, entries: job.entries() },
                     Err(why) => EventKind::PrecomputeDropped { why },
                 }
             }
         };
-        self.emit(lane.session_id(), what);
-    }
-}
-
-/// Who waits for a session, so that work that can wait gives way.
-#[derive(Debug, Default)]
-pub(super) struct WaiterCount(watch::Sender<usize>);
-
-impl WaiterCount {
-    /// One more, as long as the guard lives.
-    pub(super) fn add_waiter(&self) -> impl Drop + '_ {
-        self.0.send_modify(|waiting| *waiting += 1);
-        WaiterGuard(&self.0)
-    }
-
-    async fn wait_for_waiter(&self) {
-        // The sender lives as long as this does.
-        let _ = self.0.subscribe().wait_for(|waiting| *waiting > 0).await;
-    }
-}
-
-struct WaiterGuard<'a>(&'a watch::Sender<usize>);
-
-impl Drop for WaiterGuard<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+        self.emit(lock.session_id(), kind);
     }
 }

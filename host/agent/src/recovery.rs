@@ -1,103 +1,82 @@
-//! What is done when a request gets no answer. Every way ends: in an answer, with another model, or in a
-//! typed error.
+//! Recovers from failed model calls. Every path ends in an answer, with another model, or in a typed error.
 //!
 //! ```text
-//!  ask ─┬─ answer ─────────────────────────────────────────────► done
-//!       ├─ too large ─► smaller budget ─► assemble ─► fits? ─► ask      (at most 3 times, each smaller)
-//!       │       │                           └─ no ─► compact ─► ask
-//!       │       ├─ only with its answer ─► a shorter answer ─► ask
-//!       │       └─ though far below the window, says no number and no code ─► next model
-//!       ├─ malformed ─► without thinking, once ─► ask
-//!       ├─ output limit ─► an answer of the limit, or of half that length ─► ask
-//!       ├─ timeout, nearly full ─► compact, twice ─► ask
-//!       └─ anything else ─► next model ─► assemble ─► ask
+//!  call ─┬─ answer ────────────────────────────────────────────► done
+//!        ├─ too large ─► smaller budget ─► assemble ─► fits? ─► call     (at most 3 times, each smaller)
+//!        │       │                            └─ no ─► compact ─► call
+//!        │       ├─ only together with the answer ─► shorter answer ─► call
+//!        │       └─ implausible: far below the window, no count, no code ─► next model
+//!        ├─ malformed history ─► without thinking, once ─► call
+//!        ├─ output limit ─► the stated limit, else half the length ─► call
+//!        ├─ timeout, window nearly full ─► compact, twice ─► call
+//!        └─ other ─► next model ─► assemble ─► call
 //! ```
 
 use ctxhost_engine_api::Trigger;
 
-use super::event::EventKind;
-use super::turn::{AgentTurn, MIN_OUTPUT_TOKENS, OutgoingRequest, TurnError};
+use crate::error::TurnError;
+use crate::event::EventKind;
+use crate::turn::agent_turn::{AgentTurn, RetryState};
+use crate::turn::outgoing_request::OutgoingRequest;
+use crate::turn::target::MIN_OUTPUT_TOKENS;
 use ctxhost_dialects::failure::{SilentOverflow, detect_silent_overflow};
 use ctxhost_dialects::{AssistantMessage, FailureReason, ProviderError};
 use ctxhost_models::failover::{FailoverDecision, FailoverStop};
 
-/// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
+/// Recoveries from consecutive overflows. The reference implementation uses three, and each one may cost a compaction.
 const MAX_OVERFLOWS: u32 = 3;
 
-/// What has gone wrong in a turn so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RetryState {
-    /// Requests in a row that were too large.
-    overflows: u32,
-    /// Requests in a row that took too long.
-    timeouts: u32,
-    /// What the conversation may take at the most after an overflow, as entries count.
-    pub(super) cap_tokens: Option<u64>,
-    /// What an answer may take at the most, where the provider said so.
-    pub(super) max_output_tokens: Option<u64>,
-    /// Whether thinking and provider items are left out.
-    pub(super) without_thinking: bool,
-}
-
-impl RetryState {
-    /// An answer came: what it took to get it is learned, what was counted is forgotten.
-    pub(super) fn reset_counts(&mut self) {
-        (self.overflows, self.timeouts) = (0, 0);
-    }
-}
-
-/// Asks until there is an answer, or until nothing is left to try.
+/// Calls the model until it answers or every recovery is exhausted.
 pub(super) async fn complete(
     turn: &mut AgentTurn,
-    mut draft: OutgoingRequest,
+    mut request: OutgoingRequest,
 ) -> Result<AssistantMessage, TurnError> {
     loop {
-        let failure = match turn.call_model(&draft).await {
-            Ok(reply) => match silent_overflow_failure(turn, &reply) {
-                None => return Ok(reply),
+        let failure = match turn.call_model(&request).await {
+            Ok(answer) => match silent_overflow_failure(turn, &answer) {
+                None => return Ok(answer),
                 Some(failure) => failure,
             },
-            Err(failure) => checked_overflow(turn, &draft, failure),
+            Err(failure) => checked_overflow(turn, &request, failure),
         };
-        draft = recover(turn, &draft, failure).await?;
+        request = recover(turn, &request, failure).await?;
     }
 }
 
-/// A refusal as it is acted upon: that a request is too large is believed where it can be, because no
-/// part of a conversation is left out for a sentence that was misread.
+/// Reclassifies an implausible overflow: a misread error message must not cost a part of the conversation.
 fn checked_overflow(
     turn: &AgentTurn,
-    draft: &OutgoingRequest,
+    request: &OutgoingRequest,
     mut failure: ProviderError,
 ) -> ProviderError {
     let context = turn.guard.context();
     if failure.reason == FailureReason::ContextOverflow
-        && !context.is_plausible_overflow(&draft.target, &draft.sent, &failure)
+        && !context.is_plausible_overflow(&request.target, &request.sent, &failure)
     {
         failure.reason = FailureReason::Format;
     }
     failure
 }
 
-/// The next request after one that failed.
+/// The next request after a failed one.
 async fn recover(
     turn: &mut AgentTurn,
-    draft: &OutgoingRequest,
+    request: &OutgoingRequest,
     failure: ProviderError,
 ) -> Result<OutgoingRequest, TurnError> {
     match failure.reason {
-        FailureReason::ContextOverflow => recover_overflow(turn, draft, failure).await,
+        FailureReason::ContextOverflow => recover_overflow(turn, request, failure).await,
         FailureReason::Timeout
-            if turn.is_nearly_full(draft) && turn.may_compact_after_timeout() =>
+            if turn.is_nearly_full(request) && turn.may_compact_after_timeout() =>
         {
             recover_timeout(turn, failure).await
         }
         FailureReason::MalformedHistory if !turn.retry.without_thinking => {
-            turn.guard.emit(EventKind::recovering(&failure, "asked again without thinking"));
+            turn.guard.emit(EventKind::recovering(&failure, "retried without thinking"));
             turn.retry.without_thinking = true;
             turn.prepare_request(Trigger::Threshold).await
         }
-        FailureReason::OutputLimit => match shorter_output_tokens(draft, &failure) {
+        FailureReason::OutputLimit => match shorter_output_tokens(request, &failure) {
             Some(tokens) => retry_with_shorter_answer(turn, &failure, tokens).await,
             None => try_next_model(turn, failure).await,
         },
@@ -109,31 +88,31 @@ async fn try_next_model(
     turn: &mut AgentTurn,
     failure: ProviderError,
 ) -> Result<OutgoingRequest, TurnError> {
-    next_model(turn, failure)?;
+    turn.next_model(failure)?;
     turn.prepare_request(Trigger::Threshold).await
 }
 
-/// The longest answer that may be given where the one asked for was too long: what the provider names,
-/// else half. `None` where there is no shorter one that is of use.
-fn shorter_output_tokens(draft: &OutgoingRequest, failure: &ProviderError) -> Option<u64> {
-    let asked_tokens = draft.request.max_output_tokens;
-    let named = failure.limit_tokens.filter(|tokens| (1..asked_tokens).contains(tokens));
-    let half = Some(asked_tokens / 2).filter(|tokens| *tokens >= MIN_OUTPUT_TOKENS);
-    named.or(half)
+/// A shorter answer after a refusal for the output limit: the provider's limit, else half. `None` if half is too short
+/// to be useful.
+fn shorter_output_tokens(request: &OutgoingRequest, failure: &ProviderError) -> Option<u64> {
+    let requested_tokens = request.request.max_output_tokens;
+    let stated = failure.limit_tokens.filter(|tokens| (1..requested_tokens).contains(tokens));
+    let half = Some(requested_tokens / 2).filter(|tokens| *tokens >= MIN_OUTPUT_TOKENS);
+    stated.or(half)
 }
 
-/// Asks for the same with a shorter answer.
 async fn retry_with_shorter_answer(
     turn: &mut AgentTurn,
     failure: &ProviderError,
     tokens: u64,
 ) -> Result<OutgoingRequest, TurnError> {
-    turn.guard.emit(EventKind::recovering(failure, format!("answers of {tokens} tokens")));
+    let action = format!("answers limited to {tokens} tokens");
+    turn.guard.emit(EventKind::recovering(failure, action));
     turn.retry.max_output_tokens = Some(tokens);
     turn.prepare_request(Trigger::Threshold).await
 }
 
-/// One request more that was too large; an end where there were too many.
+/// Counts an overflow; fails after [`MAX_OVERFLOWS`] recoveries.
 fn count_overflow(turn: &mut AgentTurn, failure: &ProviderError) -> Result<(), TurnError> {
     turn.retry.overflows += 1;
     let attempts = turn.retry.overflows - 1;
@@ -144,30 +123,31 @@ fn count_overflow(turn: &mut AgentTurn, failure: &ProviderError) -> Result<(), T
     Ok(())
 }
 
-/// Makes the request smaller: by a shorter answer or by assembling alone where that is enough, else by compactions.
+/// Shrinks the request: by a shorter answer or by assembling alone if that is enough, else by compactions.
 async fn recover_overflow(
     turn: &mut AgentTurn,
-    draft: &OutgoingRequest,
+    request: &OutgoingRequest,
     failure: ProviderError,
 ) -> Result<OutgoingRequest, TurnError> {
     count_overflow(turn, &failure)?;
-    let mut target = draft.target.clone();
-    let overflow = turn.guard.active_mut().context.overflow(&mut target, &draft.sent, &failure);
+    let mut target = request.target.clone();
+    let overflow = turn.guard.active_mut().context.overflow(&mut target, &request.sent, &failure);
+    // Only a stated window is shared with other sessions; an estimate bounds this one.
     if let Some(window) = overflow.learned.filter(|window| window.is_stated) {
         turn.state.models.lower_agent_window(&target.model, window.tokens);
     }
-    let pressure = &mut turn.retry;
-    pressure.max_output_tokens = overflow.max_output_tokens.or(pressure.max_output_tokens);
-    pressure.cap_tokens = target.max_tokens;
-    let how = match (overflow.max_output_tokens, target.max_tokens) {
-        (Some(tokens), None) => format!("answers of {tokens} tokens"),
-        (_, cap_tokens) => format!("made to fit {} tokens", cap_tokens.unwrap_or_default()),
+    let retry = &mut turn.retry;
+    retry.max_output_tokens = overflow.max_output_tokens.or(retry.max_output_tokens);
+    retry.cap_tokens = target.max_tokens;
+    let action = match (overflow.max_output_tokens, target.max_tokens) {
+        (Some(tokens), None) => format!("answers limited to {tokens} tokens"),
+        (_, cap) => format!("conversation limited to {} tokens", cap.unwrap_or_default()),
     };
-    turn.guard.emit(EventKind::recovering(&failure, how));
+    turn.guard.emit(EventKind::recovering(&failure, action));
     turn.prepare_request(Trigger::Overflow).await
 }
 
-/// A nearly full window may be why it took so long.
+/// Compacts after a timeout: providers slow down when the window is nearly full.
 async fn recover_timeout(
     turn: &mut AgentTurn,
     failure: ProviderError,
@@ -178,43 +158,41 @@ async fn recover_timeout(
     turn.prepare_request(Trigger::Timeout).await
 }
 
-/// Asks the same model once more where that may help, goes on to the next one, or ends the turn.
-pub(super) fn next_model(turn: &mut AgentTurn, failure: ProviderError) -> Result<(), TurnError> {
-    let now_ms = turn.state.now_ms();
-    let decision = turn.state.failover().record_failure(&mut turn.cursor, &failure, now_ms);
-    match decision {
-        FailoverDecision::Retry => turn.guard.emit(EventKind::recovering(&failure, "asked again")),
-        FailoverDecision::Next { model, reason: why } => {
-            turn.guard.emit(EventKind::ModelChanged {
-                model: model.to_string(),
-                why: why.describe().into(),
-            });
-            turn.retry = RetryState::default();
-        }
-        FailoverDecision::Stop(FailoverStop::ChainExhausted(all)) => return Err(all.into()),
-        FailoverDecision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),
-    }
-    Ok(())
-}
-
-/// An answer that came only because the provider did not read, or could not finish, what it was sent.
-fn silent_overflow_failure(turn: &AgentTurn, reply: &AssistantMessage) -> Option<ProviderError> {
-    let window_tokens = turn.window_tokens();
+/// Detects an answer that exists only because the provider truncated the prompt or ran out of window.
+fn silent_overflow_failure(turn: &AgentTurn, answer: &AssistantMessage) -> Option<ProviderError> {
     let overflow = detect_silent_overflow(
-        &reply.usage,
-        reply.stop_reason,
-        &reply.raw_stop_reason,
-        window_tokens,
+        &answer.usage,
+        answer.stop_reason,
+        &answer.raw_stop_reason,
+        turn.window_tokens(),
     )?;
-    // An answer that the window broke off is none; one that merely was counted too high is.
-    let is_lost = overflow == SilentOverflow::ByStopReason || reply.content.is_empty();
+    // A complete answer is kept even if its usage exceeds the window: the count may be wrong.
+    let is_lost = overflow == SilentOverflow::ByStopReason || answer.content.is_empty();
     is_lost.then(|| turn.host_failure(FailureReason::ContextOverflow, &overflow.to_string()))
 }
 
 impl AgentTurn {
-    fn is_nearly_full(&self, draft: &OutgoingRequest) -> bool {
-        let full = self.state.compaction.timeout_share * self.window_tokens() as f64;
-        self.expected_tokens(draft) as f64 > full
+    /// Retries the model once if that may help, else moves to the next one or ends the turn.
+    pub(crate) fn next_model(&mut self, failure: ProviderError) -> Result<(), TurnError> {
+        let now_ms = self.state.now_ms();
+        let decision = self.state.failover().record_failure(&mut self.cursor, &failure, now_ms);
+        match decision {
+            FailoverDecision::Retry => self.guard.emit(EventKind::recovering(&failure, "retried")),
+            FailoverDecision::Next { model, reason } => {
+                let (model, why) = (model.to_string(), reason.describe().into());
+                self.guard.emit(EventKind::ModelChanged { model, why });
+                // The limits were those of the previous model.
+                self.retry = RetryState::default();
+            }
+            FailoverDecision::Stop(FailoverStop::ChainExhausted(all)) => return Err(all.into()),
+            FailoverDecision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),
+        }
+        Ok(())
+    }
+
+    fn is_nearly_full(&self, request: &OutgoingRequest) -> bool {
+        let full_tokens = self.state.compaction.timeout_share * self.window_tokens() as f64;
+        self.expected_tokens(request) as f64 > full_tokens
     }
 
     fn may_compact_after_timeout(&self) -> bool {

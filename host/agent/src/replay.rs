@@ -1,8 +1,7 @@
-//! The walk of a recorded session through an engine: every request it once made is shaped again.
+//! Replays a recorded session through an engine: prepares every request that the recording made.
 //!
-//! A request is due before each assistant message. The recording's own compactions are left out:
-//! they were another engine's decisions. Time is the recording's, nothing is sent anywhere, and the
-//! recorded file is never written.
+//! A request is prepared before each assistant message. The recording's own compactions are skipped, since another engine
+//! made them. The clock is the recording's; nothing is sent, and the recorded file is not written.
 
 mod identifiers;
 mod observer;
@@ -20,21 +19,21 @@ use ctxhost_context::ContextError;
 use ctxhost_engine::{ActiveEngine, EngineSpec, HostClock};
 use ctxhost_session::{Record, RecordKind, Session};
 
-/// How far a replay has come.
+/// The progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayProgress {
-    /// Requests shaped.
+    /// Prepared requests.
     pub requests: u64,
-    /// Requests in all.
+    /// All requests.
     pub total: u64,
 }
 
-/// Replays a session through one engine, or through several in a row.
+/// Replays a session through an engine or a chain.
 ///
 /// # Errors
 ///
-/// [`ContextError`]: the engine could not be opened or failed under `on_error = fail`, or what must
-/// stay does not fit into the window.
+/// [`ContextError`]: the engine could not be opened, it failed with `on_engine_error = "fail"`, or the pinned entries do
+/// not fit the window.
 pub fn replay<'a>(
     recorded: &'a Session,
     engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
@@ -44,7 +43,7 @@ pub fn replay<'a>(
     replay_through(recorded, engines.as_ref(), options, Box::new(on_progress))
 }
 
-/// Boxed and without type parameters, so that the walk is compiled here, optimised, and not again by each caller.
+/// Boxed and without type parameters: compiled once, with this crate's optimisation level, not in each caller.
 fn replay_through<'a>(
     recorded: &'a Session,
     engines: &'a [EngineSpec],
@@ -85,7 +84,7 @@ fn replay_through<'a>(
     })
 }
 
-/// Counts what a session holds: context-bearing entries, turns, requests.
+/// Counts the context-bearing entries, turns and requests of a session.
 pub fn count_history(recorded: &Session) -> (u64, u64, u64) {
     let branch = recorded.branch();
     let history = branch.iter().filter(|record| is_history(record));
@@ -99,7 +98,7 @@ pub fn count_history(recorded: &Session) -> (u64, u64, u64) {
     (entries.len() as u64, turns.count() as u64, requests.count() as u64)
 }
 
-/// Whether a record is part of what was said, rather than of how it was once compacted.
+/// Whether a record is part of the conversation, not of a recorded compaction.
 fn is_history(record: &Record) -> bool {
     !matches!(record.kind(), RecordKind::Compaction)
 }
@@ -113,7 +112,7 @@ fn is_answer(record: &Record) -> bool {
 fn engine_facts(engine: &ActiveEngine, engines: &[EngineSpec]) -> ReplayedEngine {
     let (id, effective) = (engine.configured_id(), engine.serving_info());
     let version = if effective.id == id { effective.version } else { String::new() };
-    let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();
+    let mut sources: Vec<String> = engines.iter().map(|engine| engine.source.to_string()).collect();
     sources.dedup();
     ReplayedEngine { id, version, source: sources.join(", ") }
 }

@@ -1,11 +1,11 @@
-//! One session in the hands of one driver: its context, its lock, and who is told what happens in it.
+//! Exclusive access to one session for a driver: its context, its lock, and the events it emits.
 //!
 //! ```text
-//!  lock_session ─► append ─► prepare ─► write_out ─► (dropped; the model is asked) ─► record_answer | overflow ─► ...
+//!  lock_session ─► append ─► prepare ─► write_out ─► (dropped during the model call) ─► record_answer | overflow ─► ...
 //! ```
 //!
-//! A turn of this runtime and a host that asks the model itself hold the same guard, so canaries, shadows, events
-//! and accounting are the same for both.
+//! The agent's turns and hosts that call the model themselves use the same guard, so canaries, shadow engines, events
+//! and accounting work the same for both.
 
 use std::mem;
 use std::path::Path;
@@ -15,13 +15,13 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedMutexGuard;
 
-use super::canary::metrics::TurnMetrics;
-use super::client_session::CLIENT_SYNC;
-use super::event::EventKind;
-use super::reload::CanaryRecorder;
-use super::runtime::{ActiveSession, RuntimeState, SessionCell};
-use super::session_locks::SessionLock;
-use super::turn::TurnError;
+use crate::canary::metrics::TurnMetrics;
+use crate::engine_manager::canary::CanaryRecorder;
+use crate::error::TurnError;
+use crate::event::EventKind;
+use crate::session_cell::{ActiveSession, SessionCell};
+use crate::session_locks::SessionLock;
+use crate::state::RuntimeState;
 use ctxhost_context::overflow::Overflow;
 use ctxhost_context::{
     Amendment, CompactionOutcome, CompactionVerdict, Context, Prompt, SentRequest, Target,
@@ -31,41 +31,37 @@ use ctxhost_dialects::message::{StopReason, TokenUsage};
 use ctxhost_engine_api::{AssembleRequest, Transcript};
 use ctxhost_history::{self as history, ForkPoint};
 use ctxhost_provider::silent_truncation::SilentTruncation;
-use ctxhost_session::{RecordBody, Session, SessionError};
+use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
 
-/// The right to work in one session. Dropping it lets the next one in.
+/// Clients resend their whole history, so a turn does not wait for the disk: what was lost is sent again.
+pub(crate) const CLIENT_SYNC: SyncPolicy = SyncPolicy::Os;
+
+/// Exclusive access to one session. Dropping it unlocks the session.
 pub struct SessionGuard {
     state: Arc<RuntimeState>,
     cell: Arc<SessionCell>,
     lock: SessionLock,
     active: OwnedMutexGuard<ActiveSession>,
-    /// Who wants to know how it goes, because a canary is on.
-    watch: Option<CanaryRecorder>,
+    /// Records metrics while a canary is active.
+    recorder: Option<CanaryRecorder>,
     metrics: TurnMetrics,
 }
 
 impl SessionGuard {
-    /// The guard of a session whose lane is held.
+    /// The guard of a session whose lock the caller holds.
     pub(crate) async fn new(
-        shared: &Arc<RuntimeState>,
-        held: &Arc<SessionCell>,
-        lane: SessionLock,
+        state: &Arc<RuntimeState>,
+        cell: &Arc<SessionCell>,
+        lock: SessionLock,
     ) -> SessionGuard {
-        let mut open = held.active.clone().lock_owned().await;
-        let (engine, watch) = shared.engines.engine_for(&open.lineage);
-        open.context.set_engine(engine);
-        let (shared, held) = (shared.clone(), held.clone());
-        SessionGuard {
-            state: shared,
-            cell: held,
-            lock: lane,
-            active: open,
-            watch,
-            metrics: TurnMetrics::default(),
-        }
+        let mut active = cell.active.clone().lock_owned().await;
+        let (engine, recorder) = state.engines.engine_for(&active.lineage);
+        active.context.set_engine(engine);
+        let (state, cell) = (state.clone(), cell.clone());
+        SessionGuard { state, cell, lock, active, recorder, metrics: TurnMetrics::default() }
     }
 
-    /// The conversation and what is known of it.
+    /// The session's context.
     pub fn context(&self) -> &Context {
         &self.active.context
     }
@@ -75,12 +71,12 @@ impl SessionGuard {
         self.lock.session_id()
     }
 
-    /// Appends records that come at the end of the session, all now; answers their ids. They are in the file once
-    /// [`write_out`](Self::write_out) or a compaction has written them.
+    /// Appends records, all with the current time, and returns their ids. [`write_out`](Self::write_out) or a
+    /// compaction writes them to the file.
     ///
     /// # Errors
     ///
-    /// Where the session cannot be written any more; none of them is in it then.
+    /// If the session is no longer writable; none of them is appended.
     pub fn append(
         &mut self,
         bodies: impl IntoIterator<Item = RecordBody>,
@@ -88,7 +84,7 @@ impl SessionGuard {
         self.active.context.append(bodies)
     }
 
-    /// The same behind an amendment: one write for both. Answers the ids of the records behind it.
+    /// Applies an amendment and appends records with one write. Returns the ids of the records.
     ///
     /// # Errors
     ///
@@ -102,30 +98,30 @@ impl SessionGuard {
         self.active.context.session_mut().amend(amendment, bodies, now_ms)
     }
 
-    /// What the model could see now.
+    /// The live transcript.
     pub fn view(&self) -> Transcript {
         self.active.context.view()
     }
 
-    /// Writes what was appended; nobody need wait for it before the model is asked.
+    /// Writes appended records to the file. May run after the model call was started.
     ///
     /// # Errors
     ///
-    /// Where the session cannot be written. It can be used again only when it is opened again.
+    /// If the session cannot be written. It must be reopened before further use.
     pub fn write_out(&mut self) -> Result<(), SessionError> {
         self.active.context.session_mut().write_out()
     }
 
-    /// Closes the session. Whoever waits for it is told that it is not open.
+    /// Closes the session. Waiters get [`TurnError::NoSession`].
     pub fn close(self) {
         self.state.close(self.lock.session_id());
     }
 
-    /// Moves a session that is in memory into a file, which must not be there yet.
+    /// Moves a session from memory to a new file.
     ///
     /// # Errors
     ///
-    /// Whatever the disk answers; the session stays in memory then.
+    /// If the file exists or cannot be written; the session stays in memory.
     pub fn move_to_file(&mut self, path: &Path) -> Result<(), SessionError> {
         let live = self.active.context.session_mut();
         live.move_to_file(path, CLIENT_SYNC)?;
@@ -134,38 +130,38 @@ impl SessionGuard {
         Ok(())
     }
 
-    /// A session of its own, in memory, of all up to a moment. It names `parent` as the file it comes from.
+    /// Forks the session in memory at a point. The fork names `parent` as its parent session's file.
     ///
     /// # Errors
     ///
-    /// [`TurnError::History`] where there is no such moment.
+    /// [`TurnError::History`] if the session has no such point.
     pub fn fork(&self, until: &ForkPoint, parent: &Path) -> Result<Session, TurnError> {
         let parent = parent.display().to_string();
         let now_ms = self.state.clock().now_ms();
         Ok(history::fork_session(self.active.context.session().session(), until, &parent, now_ms)?)
     }
 
-    /// Goes on with what another session has learned of models.
+    /// Takes over what another session has learned about models.
     pub fn inherit(&mut self, accounting: ctxhost_context::accounting::TokenAccounting) {
         self.active.context.inherit_accounting(accounting);
     }
 
-    /// Prepares the next prompt and tells everybody who wants to know of it.
+    /// Prepares the next prompt, emits events and submits it to the shadow engines.
     ///
     /// # Errors
     ///
-    /// [`TurnError`]; the session is as it was, except for compactions that were applied.
+    /// [`TurnError`]; the session is unchanged except for applied compactions.
     pub fn prepare<'a>(
         &'a mut self,
         target: &'a Target,
     ) -> BoxFuture<'a, Result<Prompt, TurnError>> {
         Box::pin(async move {
-            // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
+            // Without the global permit: a compaction may wait for a summary from a model.
             let preparing = self.active.context.prepare(target);
             let prompt = self.lock.yield_permit_during(preparing).await;
             if let Ok(prompt) = &prompt {
                 self.submit_to_shadows(target, prompt);
-                self.measure_prompt(prompt);
+                self.record_prompt(prompt);
                 self.record_compactions(&prompt.compactions);
                 let model = target.model.to_string();
                 self.emit(EventKind::from_prompt(prompt, prompt.budget_tokens, model));
@@ -175,18 +171,18 @@ impl SessionGuard {
         })
     }
 
-    /// Compacts because somebody asked for it. The last outcome says how it ended.
+    /// Compacts the session. The last outcome is the result; earlier ones are rejected attempts.
     ///
     /// # Errors
     ///
-    /// [`TurnError`]; the session is as it was.
+    /// [`TurnError`]; the session is unchanged.
     pub fn compact<'a>(
         &'a mut self,
         target: &'a Target,
         focus: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Vec<CompactionOutcome>, TurnError>> {
         Box::pin(async move {
-            // A summary is a model call too, and may take as long.
+            // Without the global permit: the summary may be a model call.
             let compacting = self.active.context.compact(target, focus);
             let outcomes = self.lock.yield_permit_during(compacting).await;
             if let Ok(outcomes) = &outcomes {
@@ -197,7 +193,7 @@ impl SessionGuard {
         })
     }
 
-    /// Learns from what the provider counted for a request, and says so where it has not read all of that.
+    /// Learns from the usage that the provider reports; returns and emits a silent truncation.
     pub(crate) fn record_usage(
         &mut self,
         target: &Target,
@@ -212,7 +208,7 @@ impl SessionGuard {
         truncation
     }
 
-    /// A client's request was answered: it had `sent_tokens` of the conversation, as entries count.
+    /// Records the answer to a client's request that contained `sent_tokens` of the conversation, in estimated tokens.
     pub fn record_answer(&mut self, target: &Target, sent_tokens: u64, usage: &TokenUsage) {
         let sent = self.active.context.sent_request(target, sent_tokens);
         self.record_usage(target, &sent, usage, StopReason::Stop);
@@ -221,8 +217,8 @@ impl SessionGuard {
         self.report_metrics();
     }
 
-    /// A client's request that had `sent_tokens` of the conversation was refused as too large. Makes `target` smaller;
-    /// `None` where the refusal is not believed.
+    /// Handles a provider's refusal of a client's request as too large: shrinks `target`. Returns `None` if the
+    /// request cannot have been too large.
     pub fn overflow(
         &mut self,
         target: &mut Target,
@@ -236,16 +232,16 @@ impl SessionGuard {
         let overflow = self.active.context.overflow(target, &sent, failure);
         if !failure.is_ceiling {
             let (session, models) = (self.lock.session_id(), &self.state.models);
-            let thought = (&target.model, target.window_tokens);
-            models.record_refusal(thought, session, failure, overflow.refused_tokens);
+            let assumed = (&target.model, target.window_tokens);
+            models.record_refusal(assumed, session, failure, overflow.refused_tokens);
         }
-        self.emit(EventKind::recovering(failure, "made smaller"));
+        self.emit(EventKind::recovering(failure, "made the request smaller"));
         self.report_metrics();
         Some(overflow)
     }
 
-    /// A client's turn has ended: it began with the record `first_id` and the next one with `next_id`. The engine is
-    /// told.
+    /// Ends a client's turn, which began with the record `first_id`; the next one begins with `next_id`. Notifies the
+    /// engine.
     ///
     /// # Errors
     ///
@@ -257,12 +253,12 @@ impl SessionGuard {
         next_id: &'a str,
     ) -> BoxFuture<'a, Result<(), TurnError>> {
         Box::pin(async move {
-            let ended = self.active.context.end_turn(target, first_id, Some(next_id)).await;
-            if ended.is_ok() {
+            let outcome = self.active.context.end_turn(target, first_id, Some(next_id)).await;
+            if outcome.is_ok() {
                 self.emit(EventKind::TurnEnded);
             }
-            self.measure_turn(ended.is_err());
-            Ok(ended?)
+            self.record_turn(outcome.is_err());
+            Ok(outcome?)
         })
     }
 
@@ -282,45 +278,47 @@ impl SessionGuard {
         &self.active
     }
 
-    /// Gives the session back and keeps its lane.
+    /// Releases the session and keeps its lock.
     pub(crate) fn into_lock(self) -> (Arc<SessionCell>, SessionLock) {
         (self.cell, self.lock)
     }
 
-    /// Tells whoever listens.
-    pub(crate) fn emit(&self, what: EventKind) {
-        self.state.emit(self.lock.session_id(), what);
+    pub(crate) fn emit(&self, kind: EventKind) {
+        self.state.emit(self.lock.session_id(), kind);
     }
 
-    /// A turn that outlives the time its engine had to finish goes on with the one that serves now.
+    /// Switches to the current engine if the turn's engine was replaced and its drain time is over.
     pub(crate) fn refresh_engine(&mut self) {
         if !self.active.context.engine().is_retired() {
             return;
         }
         self.report_metrics();
-        let (engine, watch) = self.state.engines.engine_for(&self.active.lineage);
-        tracing::warn!(engine = engine.configured_id(), "a long turn goes on with another engine");
+        let (engine, recorder) = self.state.engines.engine_for(&self.active.lineage);
+        tracing::warn!(
+            engine = engine.configured_id(),
+            "the engine of a long turn was retired (swap.drain_ms); the turn continues with the current one"
+        );
         self.active.context.set_engine(engine);
-        self.watch = watch;
+        self.recorder = recorder;
     }
 
-    /// The turn is over.
-    pub(crate) fn measure_turn(&mut self, failed: bool) {
+    pub(crate) fn record_turn(&mut self, failed: bool) {
         self.metrics.turns += 1;
         self.metrics.failed_turns += u64::from(failed);
         self.report_metrics();
     }
 
-    /// Reports how the engine did so far, where a canary is on.
+    /// Records the metrics collected so far, if a canary is active.
     pub(crate) fn report_metrics(&mut self) {
-        let figures = mem::take(&mut self.metrics);
-        let Some(watch) = &self.watch else { return };
+        let metrics = mem::take(&mut self.metrics);
+        let Some(recorder) = &self.recorder else { return };
         let session = self.lock.session_id().to_owned();
-        let figures = TurnMetrics { session, at_ms: self.state.clock().now_ms(), ..figures };
-        self.state.engines.record_turn(watch, self.active.context.engine(), figures);
+        let metrics = TurnMetrics { session, at_ms: self.state.clock().now_ms(), ..metrics };
+        self.state.engines.record_turn(recorder, self.active.context.engine(), metrics);
     }
 
-    fn measure_prompt(&mut self, prompt: &Prompt) {
+    fn record_prompt(&mut self, prompt: &Prompt) {
+        // Compactions are measured on their own.
         let compacting: Duration = prompt.compactions.iter().map(|outcome| outcome.took).sum();
         let took = prompt.took.saturating_sub(compacting);
         self.metrics.engine_us.push(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
@@ -328,14 +326,13 @@ impl SessionGuard {
         self.metrics.fallbacks += u64::from(prompt.fallback.is_some());
     }
 
-    /// Compactions were tried.
     fn record_compactions(&mut self, outcomes: &[CompactionOutcome]) {
         for outcome in outcomes {
             match outcome.verdict {
                 CompactionVerdict::Applied => {
                     self.metrics.compactions += 1;
-                    if let Some(survival) = &outcome.retention {
-                        self.metrics.survival.add(survival);
+                    if let Some(retention) = &outcome.retention {
+                        self.metrics.survival.add(retention);
                     }
                     self.state.cached_prefixes.forget(self.lock.session_id());
                 }
@@ -346,10 +343,9 @@ impl SessionGuard {
         }
     }
 
-    /// Lets engines in the shadow see what the active one was asked. Nobody waits for them.
     fn submit_to_shadows(&mut self, target: &Target, prompt: &Prompt) {
-        let shared = self.state.clone();
-        let Some(shadows) = &shared.shadows else { return };
+        let state = self.state.clone();
+        let Some(shadows) = &state.shadows else { return };
         let context = &mut self.active.context;
         let budget = context.budget(target);
         let request = AssembleRequest {
@@ -359,7 +355,7 @@ impl SessionGuard {
             prompt: context.session().prompt(),
             model: context.model_ref(target),
             available_tools: target.tools.clone(),
-            now_ms: shared.clock().now_ms(),
+            now_ms: state.clock().now_ms(),
             ..AssembleRequest::default()
         };
         shadows.submit(request, prompt);
@@ -377,14 +373,14 @@ impl std::fmt::Debug for SessionGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::puppet::{heard, puppet};
+    use crate::testing::scripted_engine::{calls, scripted_engine};
     use crate::{RuntimeBuilder, SessionId};
     use ctxhost_config::Config;
     use ctxhost_models::ModelName;
     use ctxhost_session::{SessionHeader, SyncPolicy};
 
     #[tokio::test]
-    async fn nobody_waits_for_the_disk_where_all_is_sent_again() {
+    async fn client_sessions_do_not_wait_for_the_disk() {
         let folder = tempfile::tempdir().unwrap();
         let builder =
             RuntimeBuilder::from_config(&Config::default()).store_folder(folder.path().join("e"));
@@ -402,30 +398,30 @@ mod tests {
         runtime.close_session(&id).await;
         let id = runtime.attach_session(Session::open(&path).unwrap()).unwrap();
         assert_eq!(policy(&id).await, Some(SyncPolicy::Os));
-        // Others' words come once, and last.
+        // Messages of other senders are not resent, so appends are durable again.
         runtime.close_session(&id).await;
         let id = runtime.adopt_session(Session::open(&path).unwrap()).unwrap();
         assert_eq!(policy(&id).await, Some(SyncPolicy::Always));
     }
 
     #[tokio::test]
-    async fn the_engine_hears_what_a_turn_was_counted_as() {
+    async fn end_turn_reports_the_usage_of_the_last_request() {
         let folder = tempfile::tempdir().unwrap();
         let builder = RuntimeBuilder::from_config(&Config::default()).store_folder(folder.path());
-        let builder = builder.engine_spec(puppet::<0>("counted", ""));
+        let builder = builder.engine_spec(scripted_engine::<0>("counted", ""));
         let runtime = builder.build().await.unwrap();
         let id =
             runtime.attach_session(Session::in_memory(SessionHeader::new(None, "/", 1))).unwrap();
         let mut guard = runtime.lock_session(&id).await.unwrap();
         let model = ModelName::new("anthropic", "claude");
         let target = Target { model, window_tokens: 64_000, ..Target::default() };
-        let person = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
+        let user = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
         let tool = r#"{"role":"toolResult","toolCallId":"c","toolName":"t","content":"done"}"#;
-        let ids = guard.append([person()]).unwrap();
+        let ids = guard.append([user()]).unwrap();
         let mut first = ids[0].clone();
         let mut next_turn = async |guard: &mut SessionGuard, rest: &[&str]| {
             let rest = rest.iter().map(|message| RecordBody::message(message).unwrap());
-            let ids = guard.append(rest.chain([person()])).unwrap();
+            let ids = guard.append(rest.chain([user()])).unwrap();
             let next = ids.last().unwrap().clone();
             guard.end_turn(&target, &first, &next).await.unwrap();
             first = next;
@@ -441,9 +437,9 @@ mod tests {
         next_turn(&mut guard, &[]).await;
         guard.record_answer(&target, 10, &usage(300));
         next_turn(&mut guard, &[tool]).await;
-        let told = heard("counted").into_iter().filter(|line| line.contains(" after "));
-        let told: Vec<String> = told.map(|line| line.split(':').next().unwrap().into()).collect();
-        // That of the last request, not of another turn, nor of a request before the last one.
-        assert_eq!(told, ["first after 0..2 of 257", "first after 2..3", "first after 3..5"]);
+        let after = calls("counted").into_iter().filter(|line| line.contains(" after "));
+        let after: Vec<String> = after.map(|line| line.split(':').next().unwrap().into()).collect();
+        // The usage of the turn's last request; none for a turn without an answer at its end.
+        assert_eq!(after, ["first after 0..2 of 257", "first after 2..3", "first after 3..5"]);
     }
 }

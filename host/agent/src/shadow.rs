@@ -1,21 +1,21 @@
-//! Engines in the shadow: asked what they would make of each request, after it was shaped, without
-//! effect.
+//! Shadow engines: they plan each request after it was shaped, without effect, for comparison.
 //!
 //! ```text
-//!  request ─► slot ─► law ─► sent                     nobody waits for what is below
-//!                       │
-//!                       └─ snapshot ─► place of the session free? ─ no ─► skipped, counted
-//!                                             │ yes
-//!                                             ▼
-//!                                      a thread of its own: each shadow ─► law ─► a line in the ledger
+//!  request ─► active engine ─► invariants ─► sent             no request waits for the following
+//!                                   │
+//!                                   └─ snapshot ─► a request of the session waiting? ─ yes ─► skipped, counted
+//!                                                             │ no
+//!                                                             ▼
+//!                                              own thread: each shadow ─► invariants ─► a line in the log
 //! ```
 //!
-//! A shadow reads the same snapshots as the engine of the slot. Its plan is judged and thrown away, its
-//! notes stand in a namespace of their own, and where it fails nobody else hears of it. At most one
-//! request of a session waits, so that a slow shadow misses requests and never delays one.
+//! A shadow reads the same snapshots as the active engine. Its plan is checked and discarded, its key-value store has a
+//! separate namespace, and its failures affect no one. At most one request per session waits, so a slow shadow misses
+//! requests and delays none.
 
 pub mod log;
 pub mod report;
+mod request;
 mod runner;
 
 #[cfg(test)]
@@ -24,21 +24,22 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctxhost_engine_api::{AssembleRequest, Transcript};
+use ctxhost_engine_api::AssembleRequest;
 use tokio::sync::{mpsc, oneshot};
 
 use self::log::{EngineOutcome, ShadowLog, ShadowRecord};
+use self::request::ShadowRequest;
 use self::runner::ShadowRunner;
 use ctxhost_context::Prompt;
 use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::store::EngineStore;
 use ctxhost_engine::{EngineEnvironment, EngineSpec, EngineStores, OnEngineError, join_ids};
-use ctxhost_invariants::{EnforcedPlan, InvariantSettings};
+use ctxhost_invariants::InvariantSettings;
 
-/// Where the stores of shadows stand, below those of engines that serve.
+/// The folder and namespace of shadow stores, below those of serving engines.
 const NAMESPACE: &str = "shadow";
 
-/// Engines that run beside the slot's own.
+/// The shadow engines of a runtime.
 #[derive(Debug)]
 pub struct ShadowEngines {
     invariants: InvariantSettings,
@@ -46,97 +47,73 @@ pub struct ShadowEngines {
     jobs: mpsc::UnboundedSender<ShadowJob>,
 }
 
-/// What the thread of the shadows is asked for.
+/// A job of the shadow thread.
 enum ShadowJob {
     Assemble(Box<ShadowRequest>),
     Flush(oneshot::Sender<()>),
     Dispose(oneshot::Sender<()>),
 }
 
-/// A request that was shaped, for those who would have shaped it otherwise.
-pub(super) struct ShadowRequest {
-    request: AssembleRequest,
-    view: Transcript,
-    invariants: InvariantSettings,
-    /// What the slot's own engine made of it.
-    engine: String,
-    checked: EnforcedPlan,
-    took_us: u64,
-    has_compacted: bool,
-    rejected_plans: u64,
-}
-
 impl ShadowEngines {
-    /// Opens engines, each a row of its own, on a thread of their own. One that does not open is told of
-    /// in every line. What they see is written down in the ledger.
+    /// Opens engine chains on a thread of their own. A chain that does not open is reported in every line of the log.
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// If the thread cannot be started.
     pub fn open(
-        rows: &[Vec<EngineSpec>],
+        chains: &[Vec<EngineSpec>],
         legacy: &EngineSpec,
-        surroundings: &ShadowServices,
-        law: &InvariantSettings,
-        ledger: ShadowLog,
+        services: &ShadowServices,
+        invariants: &InvariantSettings,
+        log: ShadowLog,
     ) -> std::io::Result<ShadowEngines> {
-        let named = |row: &Vec<EngineSpec>| {
-            let names: Vec<String> = row.iter().map(chain_link_name).collect();
+        let open_runner = |chain: &Vec<EngineSpec>| {
+            let names: Vec<String> = chain.iter().map(chain_link_name).collect();
             let name = join_ids(names.iter().map(String::as_str));
-            let environment = surroundings.for_shadow(row.len(), &name);
-            // What fails in a shadow fails there: nobody stands in for it.
-            let stack = ActiveEngine::open(row, legacy, OnEngineError::Fail, &environment);
-            ShadowRunner::new(name, stack)
+            let environment = services.for_shadow(chain.len(), &name);
+            // No fallback: it would hide the failures that the log is for.
+            let engine = ActiveEngine::open(chain, legacy, OnEngineError::Fail, &environment);
+            ShadowRunner::new(name, engine)
         };
-        let beside: Vec<ShadowRunner> = rows.iter().map(named).collect();
-        let (work, jobs) = mpsc::unbounded_channel();
-        let places = Arc::new(PendingSessions::default());
-        let lane = ShadowWorker { runners: beside, log: ledger, pending: places.clone() };
+        let runners: Vec<ShadowRunner> = chains.iter().map(open_runner).collect();
+        let (jobs, receiver) = mpsc::unbounded_channel();
+        let pending = Arc::new(PendingSessions::default());
+        let worker = ShadowWorker { runners, log, pending: pending.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("shadows".into())
-            .spawn(move || runtime.block_on(lane.run(jobs)))?;
-        Ok(ShadowEngines { invariants: law.clone(), pending: places, jobs: work })
+            .spawn(move || runtime.block_on(worker.run(receiver)))?;
+        Ok(ShadowEngines { invariants: invariants.clone(), pending, jobs })
     }
 
-    /// Shows them a request that was prompt. Returns at once, and skips it where one of the session waits
-    /// already.
+    /// Submits a shaped request and returns at once. Skips it if a request of the session is waiting.
     pub(super) fn submit(&self, request: AssembleRequest, prompt: &Prompt) {
         if !self.pending.try_reserve(&request.session.id) {
             return;
         }
-        let shown = ShadowRequest {
-            request,
-            view: prompt.view.clone(),
-            invariants: self.invariants.clone(),
-            engine: prompt.engine.clone(),
-            checked: prompt.checked.clone(),
-            took_us: u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX),
-            has_compacted: !prompt.compactions.is_empty(),
-            rejected_plans: prompt.rejected_plans,
-        };
-        // A thread that is gone has said why.
-        let _ = self.jobs.send(ShadowJob::Assemble(Box::new(shown)));
+        let request = ShadowRequest::new(request, prompt, &self.invariants);
+        // Sending fails only if the thread panicked, which it has logged.
+        let _ = self.jobs.send(ShadowJob::Assemble(Box::new(request)));
     }
 
-    /// Waits until all that was shown has been looked at and written down.
+    /// Waits until all submitted requests are processed and logged.
     pub async fn flush(&self) {
-        let (tell, told) = oneshot::channel();
-        if self.jobs.send(ShadowJob::Flush(tell)).is_ok() {
-            let _ = told.await;
+        let (done, finished) = oneshot::channel();
+        if self.jobs.send(ShadowJob::Flush(done)).is_ok() {
+            let _ = finished.await;
         }
     }
 
-    /// Disposes of all of them; what is shown afterwards is not looked at.
+    /// Disposes of all shadow engines. Requests submitted afterwards are ignored.
     pub(super) async fn dispose(&self) {
-        let (tell, told) = oneshot::channel();
-        if self.jobs.send(ShadowJob::Dispose(tell)).is_ok() {
-            let _ = told.await;
+        let (done, finished) = oneshot::channel();
+        if self.jobs.send(ShadowJob::Dispose(done)).is_ok() {
+            let _ = finished.await;
         }
     }
 }
 
-/// Its id, or the path that it is named by: two builds of one engine are two shadows.
+/// The id of an engine, or its path if it is named by one: two builds of one engine are two shadows.
 fn chain_link_name(spec: &EngineSpec) -> String {
     match spec.id.as_str() {
         "" => spec.source.to_string(),
@@ -144,37 +121,36 @@ fn chain_link_name(spec: &EngineSpec) -> String {
     }
 }
 
-/// What engines in the shadow may use: what those of the slot use, but their notes stand apart, and no
-/// model is asked for them unless they may.
+/// The services for shadow engines: those of the active engine, with separate stores and restricted model calls.
 #[derive(Debug)]
 pub struct ShadowServices {
-    /// Of the engines that serve.
+    /// The services of the active engine.
     pub active: EngineEnvironment,
-    /// Whether they may ask the model for summaries.
+    /// Whether shadows may request summaries from a model.
     pub may_complete: bool,
 }
 
 impl ShadowServices {
-    /// Of one row and its name. Rows and files may hold the same engine, each with its own notes.
-    fn for_shadow(&self, stages: usize, name: &str) -> EngineEnvironment {
+    /// The services of one chain.
+    fn for_shadow(&self, chain_len: usize, name: &str) -> EngineEnvironment {
         let folder = folder_name(name);
-        let namespace = match stages {
+        // Chains and files may contain the same engine, and each needs its own store.
+        let namespace = match chain_len {
             0 | 1 if folder == name => NAMESPACE.to_owned(),
             _ => format!("{NAMESPACE}/{folder}"),
         };
-        let serving = &self.active;
-        let mut environment =
-            EngineEnvironment::new(serving.timeouts.clone(), serving.clock.clone());
-        environment.copies_folder.clone_from(&serving.copies_folder);
-        environment.sessions.clone_from(&serving.sessions);
-        // What took hosts down is not opened here either, and what takes this one down is told of. A call
-        // that merely fails here must not hold an engine that serves well.
-        environment.failure_log.clone_from(&serving.failure_log);
+        let active = &self.active;
+        let mut environment = EngineEnvironment::new(active.timeouts.clone(), active.clock.clone());
+        environment.copies_folder.clone_from(&active.copies_folder);
+        environment.sessions.clone_from(&active.sessions);
+        // The failure log is shared for crashes only: an engine that crashes hosts is not opened as
+        // a shadow either. A failed call of a shadow must not quarantine an engine that serves.
+        environment.failure_log.clone_from(&active.failure_log);
         environment.log_only_crashes = true;
-        environment.completer = serving.completer.clone().filter(|_| self.may_complete);
-        let folder = serving.store_folder.as_ref();
+        environment.completer = active.completer.clone().filter(|_| self.may_complete);
+        let folder = active.store_folder.as_ref();
         environment.store_folder = folder.map(|folder| folder.join(&namespace));
-        environment.stores = serving.stores.clone().map(|stores| {
+        environment.stores = active.stores.clone().map(|stores| {
             let stores: Arc<dyn EngineStores> = Arc::new(ShadowStores { stores, namespace });
             stores
         });
@@ -182,12 +158,12 @@ impl ShadowServices {
     }
 }
 
-/// A name as that of one folder: a path in it leads nowhere.
+/// A name as one folder name, without path separators.
 fn folder_name(name: &str) -> String {
     name.replace(['/', '.'], "-")
 }
 
-/// Stores of engines in the shadow, beside those of the same engines where they serve.
+/// Engine stores in the namespace of the shadows.
 #[derive(Debug)]
 struct ShadowStores {
     stores: Arc<dyn EngineStores>,
@@ -200,24 +176,24 @@ impl EngineStores for ShadowStores {
     }
 }
 
-/// One place for each session that has a request waiting; how many found it taken.
+/// The sessions with a waiting request, and how many further requests each skipped.
 #[derive(Debug, Default)]
 struct PendingSessions(Mutex<HashMap<String, u64>>);
 
 impl PendingSessions {
-    /// Whether the place of a session was free, and is taken now.
+    /// Reserves a session; returns false and counts a skipped request if it is reserved.
     fn try_reserve(&self, session: &str) -> bool {
-        let mut waiting = self.pending();
-        match waiting.get_mut(session) {
+        let mut pending = self.pending();
+        match pending.get_mut(session) {
             Some(skipped) => {
                 *skipped += 1;
                 false
             }
-            None => waiting.insert(session.to_owned(), 0).is_none(),
+            None => pending.insert(session.to_owned(), 0).is_none(),
         }
     }
 
-    /// Frees the place of a session; how many found it taken meanwhile.
+    /// Releases a session; returns the number of skipped requests.
     fn release(&self, session: &str) -> u64 {
         self.pending().remove(session).unwrap_or_default()
     }
@@ -227,7 +203,7 @@ impl PendingSessions {
     }
 }
 
-/// The thread of the shadows at work.
+/// The thread of the shadow engines.
 struct ShadowWorker {
     runners: Vec<ShadowRunner>,
     log: ShadowLog,
@@ -237,15 +213,15 @@ struct ShadowWorker {
 impl ShadowWorker {
     async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<ShadowJob>) {
         let mut epochs = HashMap::new();
-        while let Some(work) = jobs.recv().await {
-            match work {
-                ShadowJob::Assemble(shown) => self.assemble(&shown, &mut epochs).await,
+        while let Some(job) = jobs.recv().await {
+            match job {
+                ShadowJob::Assemble(request) => self.assemble(&request, &mut epochs).await,
                 ShadowJob::Flush(done) => _ = done.send(()),
                 ShadowJob::Dispose(done) => {
-                    for beside in &self.runners {
-                        beside.dispose().await;
+                    for runner in &self.runners {
+                        runner.dispose().await;
                     }
-                    // Best effort: who asked may be gone, and the work is done all the same.
+                    // Sending fails if the caller was dropped.
                     let _ = done.send(());
                     return;
                 }
@@ -253,26 +229,27 @@ impl ShadowWorker {
         }
     }
 
-    async fn assemble(&mut self, shown: &ShadowRequest, epochs: &mut HashMap<String, u64>) {
-        let session = &shown.request.session.id;
+    async fn assemble(&mut self, request: &ShadowRequest, epochs: &mut HashMap<String, u64>) {
+        let session = &request.request.session.id;
         let skipped = self.pending.release(session);
-        // A compaction between two turns is one too.
-        let before = epochs.insert(session.clone(), shown.view.epoch());
-        let has_compacted = before.map_or(shown.has_compacted, |epoch| epoch < shown.view.epoch());
+        // A new epoch also shows a compaction between two turns.
+        let epoch = request.view.epoch();
+        let before = epochs.insert(session.clone(), epoch);
+        let has_compacted = before.map_or(request.has_compacted, |before| before < epoch);
         let mut shadows = Vec::with_capacity(self.runners.len());
-        for beside in &mut self.runners {
-            shadows.push(beside.assemble(shown).await);
+        for runner in &mut self.runners {
+            shadows.push(runner.assemble(request).await);
         }
-        let line = ShadowRecord {
-            at_ms: shown.request.now_ms,
+        let record = ShadowRecord {
+            at_ms: request.request.now_ms,
             config: self.log.config().to_owned(),
             session: session.clone(),
-            active: EngineOutcome::from_active(shown, has_compacted),
+            active: EngineOutcome::from_active(request, has_compacted),
             shadows,
             skipped,
         };
-        if let Err(error) = self.log.append(&line) {
-            tracing::warn!(%error, "what engines in the shadow saw is not written down");
+        if let Err(error) = self.log.append(&record) {
+            tracing::warn!(%error, "cannot write the log of the shadow engines");
         }
     }
 }

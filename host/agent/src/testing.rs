@@ -1,6 +1,6 @@
-//! A provider and an engine for tests of the runtime: both do as they are told and remember it.
+//! A scripted provider and a recording engine for tests of the runtime.
 
-pub(super) mod puppet;
+pub(super) mod scripted_engine;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -20,21 +20,21 @@ use ctxhost_dialects::{
 use ctxhost_engine::EngineSpec;
 use ctxhost_provider::ProviderClient;
 
-/// A provider in the process: answers by a function of the request.
+/// A provider whose answers are a function of the request.
 pub(super) struct Scripted {
     answer: Box<dyn Fn(&ModelRequest) -> Answer + Send + Sync>,
     window: Option<u64>,
     pub(super) requests: Mutex<Vec<ModelRequest>>,
 }
 
-/// What it does with a request.
+/// The answer to a request.
 pub(super) enum Answer {
-    Says(String),
+    Text(String),
     Calls(&'static str, Value),
-    /// Refuses the key.
-    Refuses,
-    /// Says it after a while.
-    Later(Duration, String),
+    /// An authentication error.
+    Refusal,
+    /// A text after a delay.
+    Delayed(Duration, String),
 }
 
 impl Scripted {
@@ -44,7 +44,7 @@ impl Scripted {
         Scripted::stating(None, answer)
     }
 
-    /// One that states a window for each model; 0 is never said.
+    /// A provider that states a window; with 0 the query never returns.
     pub(super) fn stating(
         window: Option<u64>,
         answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
@@ -52,7 +52,7 @@ impl Scripted {
         Arc::new(Scripted { answer: Box::new(answer), window, requests: Mutex::default() })
     }
 
-    /// The requests in whose newest message these words stand.
+    /// The requests whose newest message contains this text.
     pub(super) fn asked(&self, words: &str) -> Vec<ModelRequest> {
         let requests = self.requests.lock().unwrap();
         requests.iter().filter(|request| newest(request).contains(words)).cloned().collect()
@@ -103,8 +103,8 @@ impl ProviderClient for Scripted {
         let answer = (self.answer)(request);
         Box::pin(async move {
             let (content, stop_reason) = match answer {
-                Answer::Says(text) => (ChatBlock::text(text), StopReason::Stop),
-                Answer::Later(wait, text) => {
+                Answer::Text(text) => (ChatBlock::text(text), StopReason::Stop),
+                Answer::Delayed(wait, text) => {
                     tokio::time::sleep(wait).await;
                     (ChatBlock::text(text), StopReason::Stop)
                 }
@@ -113,7 +113,7 @@ impl ProviderClient for Scripted {
                     let call = ToolCallBlock { id, name, arguments, thought_signature: None };
                     (ChatBlock::ToolCall(call), StopReason::ToolUse)
                 }
-                Answer::Refuses => return Err(refusal()),
+                Answer::Refusal => return Err(refusal()),
             };
             Ok(AssistantMessage { content: vec![content], stop_reason, ..Default::default() })
         })
@@ -147,42 +147,42 @@ fn refusal() -> ProviderError {
     }
 }
 
-/// What engines of this process were asked, by the name in their config.
-static HEARD: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Mutex::default);
+/// The calls of recording engines, by the name in their config.
+static CALLS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Mutex::default);
 
-/// What the engine of this name was asked.
-pub(super) fn heard(name: &str) -> Vec<String> {
-    HEARD.lock().unwrap().get(name).cloned().unwrap_or_default()
+/// The calls of an engine.
+pub(super) fn calls(name: &str) -> Vec<String> {
+    CALLS.lock().unwrap().get(name).cloned().unwrap_or_default()
 }
 
 /// An engine that keeps everything, and compacts to the newest two entries and a summary.
-pub(super) struct Witness {
+pub(super) struct RecordingEngine {
     name: String,
     refuses: bool,
     compact_ms: u64,
     host: Host,
 }
 
-impl Witness {
-    /// It under a name of the test's own; `refuses` sub-agents, takes `compact_ms` for a compaction.
+impl RecordingEngine {
+    /// An engine with a unique name; the settings are `refuses` (sub-agents) and `compact_ms`.
     pub(super) fn spec(name: &str, settings: Value) -> EngineSpec {
         let mut config = json!({ "name": name });
         if let (Some(config), Some(settings)) = (config.as_object_mut(), settings.as_object()) {
             config.extend(settings.clone());
         }
-        EngineSpec::linked::<Witness>(config)
+        EngineSpec::linked::<RecordingEngine>(config)
     }
 
-    fn hear(&self, what: String) {
-        HEARD.lock().unwrap().entry(self.name.clone()).or_default().push(what);
+    fn record(&self, call: String) {
+        CALLS.lock().unwrap().entry(self.name.clone()).or_default().push(call);
     }
 }
 
-impl ContextEngine for Witness {
-    const INFO: Info = Info::new("witness", "Witness", "1.0.0");
+impl ContextEngine for RecordingEngine {
+    const INFO: Info = Info::new("recording", "RecordingEngine", "1.0.0");
 
     fn create(host: Host, config: Value) -> Result<Self> {
-        Ok(Witness {
+        Ok(RecordingEngine {
             name: config["name"].as_str().unwrap_or_default().to_owned(),
             refuses: config["refuses"].as_bool().unwrap_or_default(),
             compact_ms: config["compact_ms"].as_u64().unwrap_or_default(),
@@ -196,14 +196,14 @@ impl ContextEngine for Witness {
 
     async fn compact(&self, transcript: Transcript, _: CompactRequest) -> Result<Compaction> {
         let len = transcript.len() as u64;
-        self.hear(format!("compact {len}"));
+        self.record(format!("compact {len}"));
         if self.compact_ms > 0 {
             self.host.sleep(self.compact_ms).await;
         }
         let cut = transcript.cut_at_or_before(len.saturating_sub(2));
         let mut plan = Plan::default();
         plan.insert(Role::User, "what happened so far", 0..cut).keep(cut..len);
-        self.hear("compacted".into());
+        self.record("compacted".into());
         Ok(Compaction::Plan(plan))
     }
 
@@ -213,7 +213,7 @@ impl ContextEngine for Witness {
         request: SubagentSpawnRequest,
     ) -> Result<SubagentSpawnReply> {
         let (mode, len) = (request.context_mode, transcript.len());
-        self.hear(format!("prepare {mode:?} {len}"));
+        self.record(format!("prepare {mode:?} {len}"));
         if self.refuses {
             return Err(EngineError::failed("no sub-agents today"));
         }
@@ -221,22 +221,22 @@ impl ContextEngine for Witness {
     }
 
     async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
-        self.hear(format!("rollback {}", request.token));
+        self.record(format!("rollback {}", request.token));
         Ok(())
     }
 
     async fn on_subagent_ended(&self, request: SubagentEndedRequest) -> Result<()> {
-        self.hear(format!("ended {:?} {}", request.reason, request.child.id));
+        self.record(format!("ended {:?} {}", request.reason, request.child.id));
         Ok(())
     }
 }
 
-/// A config from the text of one.
+/// Parses a config.
 pub(super) fn config(text: &str) -> Config {
     Config::parse("ctxhost.toml", text).unwrap()
 }
 
-/// A runtime with this provider and this engine, and no tools of its own.
+/// A builder with this provider and engine, without built-in tools.
 pub(super) fn builder(
     config: &Config,
     client: &Arc<Scripted>,
@@ -246,7 +246,7 @@ pub(super) fn builder(
     builder.client(client.clone()).engine_spec(engine).without_builtin_tools()
 }
 
-/// A session in a folder of the test's own.
+/// A session in a temporary folder.
 pub(super) fn session(runtime: &Runtime, folder: &tempfile::TempDir) -> SessionId {
     runtime.create_session(&folder.path().join("session.jsonl"), folder.path()).unwrap()
 }

@@ -1,3 +1,3 @@
-//! Tests of a chain of engines, by itself and in a runtime.
+//! Tests of engine chains, alone and in a runtime.
 
 mod chain;

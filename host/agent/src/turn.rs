@@ -1,59 +1,90 @@
-//! One turn: from the person's words to the model's last word.
+//! Runs one turn of an agent: from a queued message to the model's final answer.
 //!
 //! ```text
-//!  words ─► hear ─► assemble ─► recovery::complete ─► record ─┬─ no tools ─► settle ─► reply
-//!                      ▲                                      └─ tools ─► use_tools ─┐
-//!                      └─────────────────────────────────────────────────────────────┘
+//!  message ─► receive ─► prepare_request ─► recovery::complete ─► record ─┬─ no tool calls ─► finish ─► reply
+//!                              ▲                                          └─ tool calls ─► use_tools ─┐
+//!                              └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Whatever is said is in the session before anything else is waited for, so a turn that is dropped at
-//! any `await` leaves a valid session behind.
+//! Everything is recorded in the session before the next `await`, so a turn that is dropped leaves a valid session.
 
-mod error;
+pub(crate) mod agent_turn;
 mod model_call;
-mod outgoing_request;
-mod target;
+pub(crate) mod outgoing_request;
+pub(crate) mod target;
 mod tools;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctxhost_engine_api::Trigger;
+use futures_util::future::BoxFuture;
 
-use super::event::EventKind;
-use super::inbox::Inbox;
-use super::recovery::{self, RetryState};
-use super::runtime::RuntimeState;
-use super::session_guard::SessionGuard;
-use ctxhost_context::LiveSession;
-use ctxhost_dialects::message::{StopReason, TokenUsage};
-use ctxhost_dialects::{AssistantMessage, ChatMessage};
-use ctxhost_models::failover::ModelCursor;
+use self::agent_turn::AgentTurn;
+use crate::error::TurnError;
+use crate::event::EventKind;
+use crate::inbox::Inbox;
+use crate::recovery;
+use crate::session_cell::SessionId;
+use crate::session_guard::SessionGuard;
+use crate::state::RuntimeState;
+use ctxhost_dialects::message::{StopReason, TokenUsage, UserMessage};
+use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage};
 use ctxhost_session::SessionError;
 
-pub use error::TurnError;
-pub(super) use outgoing_request::OutgoingRequest;
-pub(super) use target::MIN_OUTPUT_TOKENS;
-
-/// What a turn ended with.
+/// The result of a turn.
 #[derive(Clone, Debug)]
 pub struct TurnReply {
     /// The final answer.
     pub message: AssistantMessage,
-    /// Requests that were answered on the way, this one among them.
+    /// Answered requests of the turn, including the last one.
     pub requests: u32,
-    /// What the provider counted over all of them.
+    /// The usage of all of them.
     pub usage: TokenUsage,
     /// The engine that shaped the last request.
     pub engine: String,
 }
 
-/// One turn, from the person's words to the model's last word.
-pub(super) async fn run(
-    turn: &mut AgentTurn,
-    letter: QueuedMessageRef<'_>,
-) -> Result<TurnReply, TurnError> {
-    let outcome = run_loop(turn, letter).await;
+/// A message in a session's inbox that starts a turn.
+#[derive(Clone, Copy, Debug)]
+struct QueuedMessageRef<'a> {
+    inbox: &'a Inbox,
+    id: &'a str,
+}
+
+impl RuntimeState {
+    /// Runs a turn of a session. Boxed, because a turn may wait for the turn of a sub-agent.
+    pub(crate) fn run_turn<'a>(
+        self: &'a Arc<Self>,
+        session: &'a SessionId,
+        content: Vec<ChatBlock>,
+    ) -> BoxFuture<'a, Result<TurnReply, TurnError>> {
+        Box::pin(async move {
+            let cell = self.session(session)?;
+            // Checked before the message is queued: a message that no model can answer would be
+            // delivered with a later turn.
+            self.failover().start_turn(self.now_ms()).ok_or(TurnError::NoModel)?;
+            let message = UserMessage { content, timestamp: self.clock().now_ms() };
+            let (id, lock) = cell.enqueue(&self.session_locks, session, &message).await?;
+            let waiter = cell.waiters.add_waiter();
+            let lock = lock.await;
+            drop(waiter);
+            let lock = self.acquire_lease(session, &cell, lock).await?;
+            if !cell.inbox.is_waiting(&id) {
+                return Err(TurnError::AnsweredElsewhere);
+            }
+            let mut turn = AgentTurn::new(SessionGuard::new(self, &cell, lock).await)?;
+            let outcome = run(&mut turn, QueuedMessageRef { inbox: &cell.inbox, id: &id }).await;
+            if let Err(error) = &outcome {
+                turn.guard.emit(EventKind::TurnFailed { message: error.to_string() });
+            }
+            turn.guard.record_turn(outcome.is_err());
+            outcome
+        })
+    }
+}
+
+async fn run(turn: &mut AgentTurn, message: QueuedMessageRef<'_>) -> Result<TurnReply, TurnError> {
+    let outcome = run_loop(turn, message).await;
     let synced = turn.guard.active_mut().context.session_mut().sync();
     let reply = outcome?;
     synced?;
@@ -62,92 +93,31 @@ pub(super) async fn run(
 
 async fn run_loop(
     turn: &mut AgentTurn,
-    letter: QueuedMessageRef<'_>,
+    message: QueuedMessageRef<'_>,
 ) -> Result<TurnReply, TurnError> {
     turn.as_parent().record_ends().await?;
-    turn.receive(letter)?;
-    let message = loop {
-        let draft = turn.prepare_request(Trigger::Threshold).await?;
-        let reply = recovery::complete(turn, draft).await?;
-        turn.record(&reply)?;
-        if reply.stop_reason != StopReason::ToolUse {
-            break reply;
+    turn.receive(message)?;
+    let answer = loop {
+        let request = turn.prepare_request(Trigger::Threshold).await?;
+        let answer = recovery::complete(turn, request).await?;
+        turn.record(&answer)?;
+        if answer.stop_reason != StopReason::ToolUse {
+            break answer;
         }
-        turn.use_tools(&reply).await?;
+        turn.use_tools(&answer).await?;
     };
     turn.finish().await?;
-    Ok(turn.reply(message))
-}
-
-/// What begins a turn: the person's words, where they wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QueuedMessageRef<'a> {
-    /// The inbox of the session.
-    pub(super) inbox: &'a Inbox,
-    /// Their id in it.
-    pub(super) id: &'a str,
-}
-
-/// A turn that is under way.
-pub(super) struct AgentTurn {
-    pub(super) state: Arc<RuntimeState>,
-    /// The session, held to the end of the turn.
-    pub(super) guard: SessionGuard,
-    /// The way along the models: the one that answers, and those that did not.
-    pub(super) cursor: ModelCursor,
-    /// What has gone wrong so far.
-    pub(super) retry: RetryState,
-    /// Tools that the engine has offered in this turn.
-    engine_tools: HashSet<String>,
-    /// The id of the record that the turn began with.
-    first_id: String,
-    requests: u32,
-    usage: TokenUsage,
-    engine: String,
+    Ok(turn.reply(answer))
 }
 
 impl AgentTurn {
-    /// A turn in which nothing has been said yet.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoModel`].
-    pub(super) fn new(guard: SessionGuard) -> Result<Self, TurnError> {
-        let shared = guard.state().clone();
-        let model = guard.active().subagents.model();
-        let walk = shared.failover().start_turn_with(model, shared.now_ms());
-        Ok(AgentTurn {
-            cursor: walk.ok_or(TurnError::NoModel)?,
-            state: shared,
-            guard,
-            retry: RetryState::default(),
-            engine_tools: HashSet::new(),
-            first_id: String::new(),
-            requests: 0,
-            usage: TokenUsage::default(),
-            engine: String::new(),
-        })
-    }
-
-    /// The live session.
-    pub(super) fn session(&self) -> &LiveSession {
-        self.guard.context().session()
-    }
-
-    /// Appends a message that is said now.
-    fn append(&mut self, message: &ChatMessage) -> Result<(), SessionError> {
-        let now_ms = self.state.clock().now_ms();
-        self.guard.active_mut().context.session_mut().append_message(message, now_ms)?;
-        Ok(())
-    }
-
-    /// The person's words are in the session before anything is done about them.
-    fn receive(&mut self, letter: QueuedMessageRef<'_>) -> Result<(), TurnError> {
+    /// Moves the queued messages up to `message` into the session.
+    fn receive(&mut self, message: QueuedMessageRef<'_>) -> Result<(), TurnError> {
         let now_ms = self.state.clock().now_ms();
         let live = self.guard.active_mut().context.session_mut();
-        letter.inbox.deliver(Some(letter.id), |body| -> Result<(), SessionError> {
+        message.inbox.deliver(Some(message.id), |body| -> Result<(), SessionError> {
             let id = live.append(body, now_ms)?;
-            // The letter goes once this returns.
+            // Synced, because the inbox removes the message when this returns.
             live.sync()?;
             if self.first_id.is_empty() {
                 self.first_id = id;
@@ -158,20 +128,20 @@ impl AgentTurn {
         Ok(())
     }
 
-    /// The answer is in the session.
-    fn record(&mut self, reply: &AssistantMessage) -> Result<(), TurnError> {
+    /// Appends the model's answer to the session.
+    fn record(&mut self, answer: &AssistantMessage) -> Result<(), TurnError> {
         let timestamp = self.state.clock().now_ms();
-        let message = AssistantMessage { timestamp, ..reply.clone() };
+        let message = AssistantMessage { timestamp, ..answer.clone() };
         self.append(&ChatMessage::Assistant(message))?;
         self.retry.reset_counts();
         self.state.failover().record_success(self.cursor.model());
         self.requests += 1;
-        self.usage = sum_usage(self.usage, reply.usage);
-        self.guard.emit(EventKind::Answered { usage: reply.usage });
+        self.usage = sum_usage(self.usage, answer.usage);
+        self.guard.emit(EventKind::Answered { usage: answer.usage });
         Ok(())
     }
 
-    /// The turn has ended well: the engine is told, once before it may change its mind and once for good.
+    /// Notifies the engine that the turn has ended.
     async fn finish(&mut self) -> Result<(), TurnError> {
         let (target, _) = self.target(Trigger::Threshold).await;
         let context = &mut self.guard.active_mut().context;
@@ -195,11 +165,4 @@ fn sum_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
         ..sum
     }
     .with_total()
-}
-
-impl RuntimeState {
-    /// Tells whoever listens. Nobody needs to.
-    pub(super) fn emit(&self, session: &str, what: EventKind) {
-        self.event_bus.emit(session, what);
-    }
 }

@@ -1,4 +1,4 @@
-//! The rules of a workspace, read from its AGENTS.md for an engine that repeats them in summaries.
+//! Reads the rules of a workspace from its AGENTS.md, for engines that repeat them in summaries.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use ctxhost_engine::{EngineSpec, LEGACY};
 
-/// The file that agents read their rules from.
+/// The rules file that coding agents share.
 const FILE_NAME: &str = "AGENTS.md";
 
-/// What marks the root of a repository: a folder, or a file in a worktree.
-const ROOT_MARK: &str = ".git";
+/// Marks the root of a repository: a folder, or a file in a worktree.
+const ROOT_MARKER: &str = ".git";
 
-/// No more of the file is read. The engine repeats a few thousand characters of it, some way down.
+/// The maximum size that is read. `legacy` repeats a few thousand characters, by default 2,000.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The rules of a workspace and where they stand.
+/// The rules of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceRules {
     /// The file.
@@ -25,21 +25,21 @@ pub struct WorkspaceRules {
 }
 
 impl WorkspaceRules {
-    /// The nearest rules of a session's working folder: its own, else those of a folder above it up to
-    /// the root of the repository. Outside of a repository only its own count, and a folder that is
-    /// not on this machine has none.
+    /// Finds the nearest rules file of a working folder, up to the root of its repository. Outside a repository only the
+    /// folder itself is searched.
     pub fn find(folder: &str) -> Option<WorkspaceRules> {
         let folder = Path::new(folder);
+        // A recording may name a folder of another machine.
         if !folder.is_absolute() {
             return None;
         }
-        let root = folder.ancestors().find(|above| above.join(ROOT_MARK).exists());
+        let root = folder.ancestors().find(|above| above.join(ROOT_MARKER).exists());
         let last = root.unwrap_or(folder);
         let within = folder.ancestors().take_while(|above| above.starts_with(last));
         within.map(|above| above.join(FILE_NAME)).find_map(read)
     }
 
-    /// Gives an engine that takes them the rules, unless the config has set others; whether it did.
+    /// Adds the rules to the settings of `legacy`, unless the config sets other rules; returns whether it did.
     pub fn apply_to(&self, engine: &mut EngineSpec) -> bool {
         if engine.id != LEGACY {
             return false;
@@ -76,19 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_rules_up_to_the_root_of_the_repository_count() {
+    fn the_nearest_rules_within_the_repository_are_found() {
         let outside = tempfile::tempdir().unwrap();
         let root = outside.path().join("repo");
         let deep = root.join("host/src");
         fs::create_dir_all(&deep).unwrap();
-        fs::write(outside.path().join(FILE_NAME), "of somebody else").unwrap();
-        assert_eq!(near(&deep), None, "no repository, and no rules of its own");
-        fs::create_dir(root.join(ROOT_MARK)).unwrap();
-        assert_eq!(near(&deep), None, "what lies outside of the repository is not read");
+        fs::write(outside.path().join(FILE_NAME), "outside").unwrap();
+        assert_eq!(near(&deep), None, "no repository, and no rules in the folder");
+        fs::create_dir(root.join(ROOT_MARKER)).unwrap();
+        assert_eq!(near(&deep), None, "files outside the repository are not read");
         fs::write(root.join(FILE_NAME), "of the root").unwrap();
         assert_eq!(near(&deep), Some(root.join(FILE_NAME)));
         fs::write(deep.join(FILE_NAME), " \n").unwrap();
-        assert_eq!(near(&deep), Some(root.join(FILE_NAME)), "a blank one says nothing");
+        assert_eq!(near(&deep), Some(root.join(FILE_NAME)), "a blank file is ignored");
         fs::write(deep.join(FILE_NAME), "of the folder").unwrap();
         assert_eq!(near(&deep), Some(deep.join(FILE_NAME)));
         for nowhere in ["", "host/src", "/nowhere/at/all"] {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_config_says_counts_more() {
+    fn rules_of_the_config_have_priority() {
         let rules = WorkspaceRules { path: PathBuf::new(), text: "no force push".into() };
         let mut bare = EngineSpec::bundled(LEGACY, Value::Null);
         assert!(rules.apply_to(&mut bare));
@@ -106,7 +106,7 @@ mod tests {
             let config = json!({"compaction": {"workspace_rules": set}});
             let mut spec = EngineSpec::bundled(LEGACY, config.clone());
             assert!(!rules.apply_to(&mut spec));
-            assert_eq!(spec.config, config, "an empty text turns them off");
+            assert_eq!(spec.config, config, "an empty text disables them");
         }
         assert!(!rules.apply_to(&mut EngineSpec::bundled("mask", json!({}))));
     }

@@ -52,12 +52,14 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let text = fs::read(folder.join(JOB_FILE)).map_err(cannot("read the job of a child"))?;
     let job: ChildJob = serde_json::from_slice(&text)
         .map_err(|error| CheckError::BadJob { reason: error.to_string() })?;
+    // Before the library is loaded: its constructors may allocate.
     limit_memory();
     let trace = CallTrace::create(&folder).map_err(cannot("trace a child"))?;
     let verdicts = OpenOptions::new().append(true).create(true).open(folder.join(VERDICTS_FILE));
     let verdicts = Arc::new(verdicts.map_err(cannot("write verdicts"))?);
     watch(&trace, &job, &verdicts)?;
 
+    // The constructors of the library may hang or abort, too.
     let scope = trace.start_call("the load of the library");
     let factory = inspect(&job.file)
         .and_then(|inspected| inspected.expect_hash(Some(&job.sha256)))
@@ -103,6 +105,8 @@ fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result
             &verdicts,
             &CaseVerdict { case, outcome: Err(CheckFault::new(CheckFault::HANG, message)) },
         );
+        // The call cannot be stopped from outside, so the process ends. Code 0: the verdict has the
+        // reason.
         std::process::exit(0);
     };
     let limit = Duration::from_millis(job.call_limit_ms);
@@ -110,6 +114,7 @@ fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result
 }
 
 fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {
+    // One write for each line: the process may die at any time, and the parent skips partial lines.
     let mut line = serde_json::to_vec(verdict).unwrap_or_default();
     line.push(b'\n');
     verdicts.write_all(&line).map_err(cannot("write verdicts"))
@@ -118,6 +123,7 @@ fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {
 /// Limits the address space, so that an engine that exhausts memory ends this process and not the machine.
 fn limit_memory() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_AS) {
+        // Best effort: without the limit only the machine is less protected.
         let _ = setrlimit(Resource::RLIMIT_AS, CHILD_BYTES.min(most), most);
     }
     // Cases that abort are expected and must not write core files.

@@ -26,6 +26,7 @@ impl CheckFault {
 
     /// Whether another occurrence would take the whole time limit of a call.
     pub(super) fn is_costly(&self) -> bool {
+        // A hang takes the time limit of a call on every attempt.
         self.rule == CheckFault::HANG
     }
 }

@@ -99,6 +99,7 @@ impl CaseHistory {
 /// A generated conversation, determined by its number.
 fn any(number: u64) -> Vec<NewEntry> {
     let mut seed = [0; 32];
+    // A separate generator for each number: a case must not depend on the cases before it.
     let numbers = [SEED, number, SEED.rotate_left(17), !number];
     for (bytes, word) in seed.chunks_mut(8).zip(numbers) {
         bytes.copy_from_slice(&word.to_le_bytes());
@@ -126,6 +127,7 @@ fn apply_family(entry: &mut NewEntry, family: ProviderFamily) {
             let id = rename_call(id, family);
             block.insert("id".to_owned(), id.into());
             if family == ProviderFamily::Gemini {
+                // Gemini rejects calls that it made with a signature and gets back without one.
                 block.insert("thoughtSignature".to_owned(), "c2lnbmVk".into());
             }
         }
@@ -141,6 +143,7 @@ fn apply_family(entry: &mut NewEntry, family: ProviderFamily) {
 /// The call id in the format of a family.
 fn rename_call(id: &str, family: ProviderFamily) -> String {
     match family {
+        // Responses has two ids for each call; Pi joins them with a bar.
         ProviderFamily::OpenaiResponses => format!("{id}|fc_{id}"),
         _ => id.to_owned(),
     }

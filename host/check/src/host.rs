@@ -104,6 +104,7 @@ impl FaultyHost {
         faulty_reply: impl FnOnce(HostBehaviour) -> Option<Result<T>>,
     ) -> BoxFuture<Result<T>> {
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        // An error instead of a hang: loops over endless pages would never return.
         if number > SERVICE_CALLS_MAX {
             let message = format!(
                 "{service} was called {number} times in one call; the limit is {SERVICE_CALLS_MAX}"
@@ -113,6 +114,8 @@ impl FaultyHost {
         let behaviour = self.behaviour();
         match behaviour {
             HostBehaviour::Correct => correct(),
+            // Recorded before it is returned: the watchdog names the service if the engine blocks
+            // on it.
             HostBehaviour::PendingAt(at) if at == number => {
                 self.shared.trace.set_service(service);
                 self.shared.stuck.store(true, Ordering::Relaxed);
@@ -162,6 +165,7 @@ impl HostServices for FaultyHost {
     fn now_ms(&self) -> i64 {
         match self.behaviour() {
             HostBehaviour::Forgetful => {
+                // An hour back on every read.
                 let back = self.shared.clock_reads.fetch_add(1, Ordering::Relaxed);
                 self.inner.now_ms() - i64::try_from(back).unwrap_or(0) * 3_600_000
             }

@@ -114,15 +114,3 @@ fn cannot(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> CheckErro
     let action = action.into();
     move |source| CheckError::Io { action, source }
 }
-
-impl ConformanceSuite {
-    /// Runs the suite and calls `done` after each group.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckError`], if the library cannot be loaded or a system call fails. Failures of the engine are in
-    /// the report.
-    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
-        runner::run(self, done)
-    }
-}

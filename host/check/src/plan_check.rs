@@ -20,10 +20,12 @@ pub(super) fn check_plan(
     budget: u64,
     family: ProviderFamily,
 ) -> Result<(), CheckFault> {
+    // The shape first: the later checks index the transcript by the plan's positions.
     if let Some(fault) = plan_fault(plan, view) {
         return Err(CheckFault::new("shape", format!("{what} returned a plan whose {fault}")));
     }
     pairs(what, view, plan, family)?;
+    // Below that even a one-line notice exceeds the limit of inserted text.
     let budget = budget.max(FAIR_BUDGET);
     match invariants::enforce(view, plan.clone(), budget, &InvariantSettings::default()) {
         Ok(_) => Ok(()),
@@ -82,6 +84,8 @@ struct ToolPair {
 
 /// The pairs of a transcript: a result belongs to the newest open call with its id.
 fn pairs_of(view: &Transcript) -> Vec<ToolPair> {
+    // Parsed from the messages instead of the host's flags, so that this check does not inherit
+    // their faults.
     let mut open: HashMap<String, u64> = HashMap::new();
     let mut pairs = Vec::new();
     for entry in view.iter() {
@@ -123,6 +127,7 @@ fn separated_call(view: &Transcript, plan: &Plan) -> Option<String> {
     for three in items.windows(3) {
         let [before, PlanItem::Inserted { .. }, after] = three else { continue };
         let (Some(before), Some(after)) = (before.entry(), after.entry()) else { continue };
+        // Only if the pair is adjacent in the session; a displaced result is not the plan's fault.
         let same_frame = after.role() == Role::Tool && before.frame() == after.frame();
         if same_frame && after.seq() == before.seq() + 1 && !after.has(Flags::ORPHAN) {
             return after.tool_result().map(|result| result.call_id.into_owned());
@@ -142,8 +147,9 @@ pub(super) fn is_no_op(view: &Transcript, plan: &Plan) -> bool {
     items.len() == view.len() && items.iter().all(|item| matches!(item, PlanItem::Kept(_)))
 }
 
-/// The role and exact text of each item that a model would read.
-pub(super) fn render_items(view: &Transcript, plan: &Plan) -> Vec<String> {
+/// The role and exact text of each item that a model would read; empty without a plan.
+pub(super) fn render_items(view: &Transcript, plan: Option<&Plan>) -> Vec<String> {
+    let Some(plan) = plan else { return Vec::new() };
     let read = |item: &PlanItem<'_>| match item {
         PlanItem::Kept(entry) => format!("{} {}", entry.role().name(), entry.raw()),
         PlanItem::ReplacedRaw { entry, raw } => format!("{} {raw}", entry.role().name()),

@@ -70,11 +70,14 @@ fn run_child(
         .args(&suite.arguments)
         .arg(folder)
         .current_dir(&yard)
+        // Engines that write to the home or temporary folder write into the working folder.
         .env("HOME", &yard)
         .env("TMPDIR", &yard)
         .env("CTXHOST_LOG", "off")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        // A file instead of a pipe: no one reads a pipe while the child runs, and a full one blocks
+        // it.
         .stderr(errors)
         .spawn();
     wait(child.map_err(cannot("start a child"))?, suite.call_limit)
@@ -105,6 +108,7 @@ fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
     let Some(status) = status else {
         return format!("the engine blocked its process {at} until it was killed; host unaffected");
     };
+    // A signal has no exit code.
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!(
             "engine {} the process {at} (signal {signal}); host unaffected",

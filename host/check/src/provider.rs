@@ -76,6 +76,7 @@ impl ProviderFamily {
             (ProviderFamily::OpenaiResponses, PairingFault::MissingResult(id)) => {
                 format!("No tool output found for function call {id}.")
             }
+            // Responses pairs calls and results by id, wherever they are.
             (ProviderFamily::OpenaiResponses, PairingFault::Separated(_)) => return None,
             (ProviderFamily::Gemini, PairingFault::MissingCall(_)) => {
                 "Please ensure that function response turn comes immediately after a function call \
@@ -88,6 +89,7 @@ impl ProviderFamily {
                     .to_owned()
             }
         };
+        // The texts are those of the providers, so that authors find them in their logs.
         Some(format!("{} answers 400 \"{message}\"", self.name()))
     }
 }

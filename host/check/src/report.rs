@@ -11,7 +11,7 @@ use super::CheckGroup;
 pub const REPORT_FILE: &str = "conformance.json";
 
 /// The format version of that file.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// The report of one library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -195,6 +195,7 @@ impl CheckReport {
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(invalid)?;
         let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let format = u32::try_from(format).unwrap_or(u32::MAX);
+        // Before the fields: a newer format may have other ones.
         if format > FORMAT {
             return Err(ReportError::OtherFormat { format });
         }
@@ -213,6 +214,7 @@ impl CheckReport {
             let (reported, found) = (self.file.sha256.clone(), sha256.to_owned());
             return Err(ReportError::OtherFile { reported, found });
         }
+        // The flags alone could be edited or come from an older suite with fewer groups.
         let ran = |group: &CheckGroup| self.groups.iter().any(|report| report.name == *group);
         if !self.complete || !CheckGroup::ALL.iter().all(ran) {
             return Err(ReportError::Incomplete);
@@ -241,10 +243,6 @@ impl CheckReport {
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
-    }
-
-    pub(super) const fn format() -> u32 {
-        FORMAT
     }
 }
 

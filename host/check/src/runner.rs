@@ -11,7 +11,7 @@ use super::child::ChildJob;
 use super::fault::{CaseStats, CaseVerdict, CheckFault};
 use super::history::HistoryCut;
 use super::report::{
-    CheckFailure, CheckReport, GroupReport, ReportEngine, ReportHost, ReportLibrary,
+    CheckFailure, CheckReport, FORMAT, GroupReport, ReportEngine, ReportHost, ReportLibrary,
 };
 use super::settings::FAILURES_MAX;
 use super::{CheckError, CheckGroup, ConformanceSuite, process, shrink};
@@ -24,22 +24,28 @@ const OTHER_PROCESS: &str = "other-process";
 const DIFFERS: &str = "two processes returned different bytes for the same calls: a plan must not depend \
                        on chance, time, addresses or the order of a hash map";
 
-pub(super) fn run(
-    suite: &ConformanceSuite,
-    done: &mut dyn FnMut(&GroupReport),
-) -> Result<CheckReport, CheckError> {
-    let start = Instant::now();
-    let groups = groups(&suite.groups, suite.case)?;
-    let inspected = inspect(&suite.file)?;
-    let runner = SuiteRunner { suite, inspected: &inspected };
-    let mut reports = Vec::new();
-    let mut figures = CaseStats::default();
-    for group in groups {
-        let Some(report) = runner.group(group, &mut figures)? else { continue };
-        done(&report);
-        reports.push(report);
+impl ConformanceSuite {
+    /// Runs the suite and calls `done` after each group.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckError`], if the library cannot be loaded or a system call fails. Failures of the engine
+    /// are in the report.
+    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
+        let start = Instant::now();
+        let groups = groups(&self.groups, self.case)?;
+        let inspected = inspect(&self.file)?;
+        let runner = SuiteRunner { suite: self, inspected: &inspected };
+        let mut reports = Vec::new();
+        let mut figures = CaseStats::default();
+        for group in groups {
+            // With --case, groups that do not have the case are skipped.
+            let Some(report) = runner.group(group, &mut figures)? else { continue };
+            done(&report);
+            reports.push(report);
+        }
+        Ok(runner.report(reports, figures, start))
     }
-    Ok(runner.report(reports, figures, start))
 }
 
 /// The selected groups. At least one of them must have the selected case.
@@ -71,12 +77,13 @@ struct GroupResults {
 
 impl SuiteRunner<'_> {
     fn report(&self, groups: Vec<GroupReport>, figures: CaseStats, start: Instant) -> CheckReport {
+        // A failure stands for all cases that broke the same rule.
         let failures = groups.iter().flat_map(|group| &group.failures);
         let failed = failures.map(|failure| 1 + failure.other_cases.len() as u64).sum();
         let meta = &self.inspected.meta;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         CheckReport {
-            format: CheckReport::format(),
+            format: FORMAT,
             engine: ReportEngine {
                 id: meta.id.clone(),
                 version: meta.version.clone(),
@@ -118,6 +125,7 @@ impl SuiteRunner<'_> {
             return Ok(None);
         }
         let mut found = self.run_all(group, &cases)?;
+        // After a failure the comparison would only report it again.
         if group.runs_twice() && found.failed.is_empty() {
             self.compare_with_another_run(group, &cases, &mut found)?;
         }
@@ -166,6 +174,7 @@ impl SuiteRunner<'_> {
 
     /// Runs cases in as many concurrent children as the machine has threads.
     fn run_all(&self, group: CheckGroup, cases: &[u64]) -> Result<GroupResults, CheckError> {
+        // Concurrent children would distort the measured times.
         let parallel = if group.runs_alone() {
             1
         } else {
@@ -207,6 +216,7 @@ impl SuiteRunner<'_> {
             let job = self.job(group, left.iter().copied().collect(), HistoryCut::default());
             let exit = process::run(self.suite, &job)?;
             let mut verdicts = exit.verdicts;
+            // Last: the cases before it have their own verdicts.
             verdicts.extend(exit.death);
             if verdicts.is_empty() {
                 return Err(CheckError::BadJob { reason: "it wrote no verdict".into() });
@@ -224,6 +234,7 @@ impl SuiteRunner<'_> {
                         let mut found = lock(found);
                         let costly = fault.is_costly();
                         found.failed.push((case, fault));
+                        // Other workers see the flag after their current batch.
                         if costly || found.failed.len() >= FAILURES_MAX {
                             enough.store(true, Ordering::Relaxed);
                         }
@@ -322,6 +333,7 @@ impl SuiteRunner<'_> {
             let digests = || -> Result<_, CheckError> {
                 Ok(run()?.filter_map(Result::ok).map(|passed| passed.digest).collect::<Vec<_>>())
             };
+            // Two runs of the cut history, because this rule needs two processes.
             return Ok((digests()? != digests()?).then(|| DIFFERS.to_owned()));
         }
         let mut faults = run()?.filter_map(Result::err);

@@ -54,6 +54,7 @@ impl CheckSession {
             ErrorKind::Panicked => {
                 CheckFault::new("panic", format!("the engine {error} in create"))
             }
+            // The most common reason: the engine has required settings.
             ErrorKind::Config => CheckFault::new(
                 "create",
                 format!("create failed: {error}; pass its settings with --config FILE"),
@@ -100,6 +101,7 @@ impl CheckSession {
         name: &str,
         call: impl FnOnce() -> Result<T, EngineError>,
     ) -> CallAnswer<T> {
+        // The limit of service calls is per call.
         self.host.reset_requests();
         let scope = self.trace.start_call(name);
         let start = Instant::now();
@@ -198,6 +200,7 @@ impl CheckSession {
     ) -> CallAnswer<Compaction> {
         let request = CompactRequest {
             trigger,
+            // As in a host: manual compactions ignore thresholds.
             force: trigger == Trigger::Manual,
             ..self.compact_request(view, budget)
         };
@@ -265,6 +268,7 @@ impl CheckSession {
         self.disposed.set(true);
         let disposed = self.call("dispose", self.engine.dispose());
         self.engine.revoke();
+        // Background tasks of this engine must not run into the next case.
         self.host.inner.stop_tasks();
         expect_ok("dispose", disposed?)
     }
@@ -281,6 +285,7 @@ impl Drop for CheckSession {
 
 /// The call for a range of new entries.
 fn ingest_name(new: &Range<u64>) -> &'static str {
+    // The same rule as in `EngineHandle::call`.
     if new.end.saturating_sub(new.start) > 1 { "ingest_batch" } else { "ingest" }
 }
 

@@ -48,7 +48,9 @@ impl<F: FnMut(&HistoryCut) -> bool> ShrinkSearch<F> {
 
     /// Tries to remove runs of `size` entries.
     fn leave_out(&mut self, len: usize, size: usize) {
+        // Positions refer to the uncut history, so that cuts can be combined.
         let left: Vec<usize> = (0..len).filter(|at| !self.cut.without.contains(at)).collect();
+        // The newest first: the end of a history is seldom needed to reproduce a fault.
         for run in left.chunks(size).rev() {
             if !self.has_budget() {
                 return;

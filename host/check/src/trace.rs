@@ -111,6 +111,7 @@ impl CallTrace {
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
                 std::thread::sleep(POLL_INTERVAL);
+                // A child that outlives its parent would run until its own time limit.
                 if std::os::unix::process::parent_id() != parent {
                     return orphaned();
                 }
@@ -128,6 +129,7 @@ impl CallTrace {
 
     fn write(&self, record: &TraceRecord) {
         let mut record = serde_json::to_vec(record).unwrap_or_default();
+        // Padded, so that a shorter record overwrites a longer one completely.
         record.resize(RECORD_BYTES, b' ');
         // If this fails, the parent still detects a death, but not its position.
         let _ = self.file.write_all_at(&record, 0);
@@ -148,6 +150,7 @@ impl Drop for CallScope {
         let mut state = self.trace.state();
         state.record.call.clear();
         state.record.service.clear();
+        // The file keeps the last call: between two calls a death is usually caused by it.
         state.start = None;
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn round(builder: &mut TranscriptBuilder, number: u64) {
     ]);
     builder.result(&read, "read", &lines);
     match number % 3 {
+        // Failures and CJK text in every session, because engines treat both specially.
         0 => builder.failure(&run, "bash", "error[E0425]: cannot find value `total` in this scope"),
         _ => builder.result(&run, "bash", "test result: ok. 14 passed; 0 failed"),
     };

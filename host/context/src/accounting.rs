@@ -1,4 +1,4 @@
-//! How large a request is, in the tokens of the provider that will count it. Pure: no clock, no file.
+//! Token accounting: predicts the size of a request in the provider's tokens. Pure: no clock, no file.
 //!
 //! ```text
 //!  last request   [system][tools][ m1 ][ m2 ]          ─► the provider counted 41,200: the anchor
@@ -6,10 +6,9 @@
 //!                 └──── counted: 41,200 ─────┘└ estimates x learned factor ┘
 //! ```
 //!
-//! Two units occur. *Estimated tokens* are what the script-aware estimate gives for a text, the same
-//! for each model. *Provider tokens* are what a model's own tokenizer counts; windows, limits and
-//! usages are in them. The factor between the two is learned for each model from what its provider
-//! counted: an upper quantile of it where something must fit, the median where a size is aimed at.
+//! There are two units. *Estimated tokens* come from the script-aware estimate, which is the same for all models.
+//! *Provider tokens* are counted by a model's own tokenizer; windows, limits and usage are in provider tokens. The factor
+//! between the two is learned per model from reported usage: an upper quantile for limits, the median for targets.
 
 mod factor;
 
@@ -25,39 +24,39 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_models::ModelName;
 use factor::TokenFactor;
 
-/// A piece of a request: the system prompt, the tools, or one message.
+/// A part of a request: the system prompt, the tools, or one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePart {
-    /// What tells it from other pieces.
+    /// A hash of the content.
     fingerprint: u64,
     /// Its size in estimated tokens.
     estimate_tokens: u64,
 }
 
 impl SizePart {
-    /// A piece as it is sent, with its size in estimated tokens.
+    /// A part with its size in estimated tokens.
     pub fn new(sent: &str, estimate_tokens: u64) -> SizePart {
         let mut hasher = DefaultHasher::new();
         sent.hash(&mut hasher);
         SizePart { fingerprint: hasher.finish(), estimate_tokens }
     }
 
-    /// A piece of text, estimated here.
+    /// A text part, estimated here.
     pub fn from_text(sent: &str) -> SizePart {
         SizePart::new(sent, tokens::estimate(sent))
     }
 }
 
-/// A request as far as its size goes: its pieces in the order in which they are sent.
+/// The size of a request: its parts in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestSize {
     parts: Vec<SizePart>,
-    /// Compactions before it.
+    /// The number of compactions before it.
     generation: u64,
 }
 
 impl RequestSize {
-    /// All of it, in estimated tokens.
+    /// The total, in estimated tokens.
     pub fn estimate_tokens(&self) -> u64 {
         estimate(&self.parts)
     }
@@ -71,45 +70,45 @@ impl RequestSize {
     }
 }
 
-/// The size of a request, part of it counted by the provider and part of it estimated.
+/// The size of a request, partly counted by the provider and partly estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCount {
-    /// What the provider counted, in provider tokens.
+    /// The counted part, in provider tokens.
     pub counted_tokens: u64,
-    /// What it has not counted yet, in estimated tokens.
+    /// The rest, in estimated tokens.
     pub estimated_tokens: u64,
 }
 
 impl TokenCount {
-    /// A size of which nothing was counted.
+    /// A size without a counted part.
     pub fn estimated(estimated_tokens: u64) -> TokenCount {
         TokenCount { counted_tokens: 0, estimated_tokens }
     }
 }
 
-/// What was made of a count.
+/// How a count was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountTrust {
-    /// It was learned from, and requests that begin like this one are counted from it.
+    /// For the factor, and as the anchor of requests that start like this one.
     Anchored,
-    /// It was learned from; a compaction has come since, so that no request begins like it.
+    /// For the factor only: a compaction has changed the conversation since.
     LearnedOnly,
-    /// It is far below the estimate: the provider has probably cut the prompt and said nothing.
+    /// Not at all: it is far below the estimate, so the provider has probably truncated the prompt.
     Doubtful,
-    /// It says nothing: no count, or an answer that broke off.
+    /// Not at all: there is no count, or the answer was aborted.
     Ignored,
 }
 
-/// A window that is smaller than it was said to be.
+/// A window that is smaller than configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnedWindow {
     /// In provider tokens.
     pub tokens: u64,
-    /// Whether the provider said so in a refusal; else it only looks so by what it has counted.
+    /// Whether the provider stated it in a refusal; otherwise it follows from token counts.
     pub is_stated: bool,
 }
 
-/// The account of one session.
+/// The token accounting of one session.
 #[derive(Clone, Debug)]
 pub struct TokenAccounting {
     settings: AccountingSettings,
@@ -127,7 +126,7 @@ struct ModelAccount {
     window: Option<LearnedWindow>,
 }
 
-/// A count of the provider, and of what.
+/// A count of the provider for the start of a request.
 #[derive(Clone, Debug)]
 struct CountAnchor {
     parts: usize,
@@ -137,7 +136,7 @@ struct CountAnchor {
 }
 
 impl TokenAccounting {
-    /// An account for a model with a window of so many provider tokens; 0 for an unknown one.
+    /// Accounting for a model and its window in provider tokens, 0 if unknown.
     pub fn new(
         settings: AccountingSettings,
         model: ModelName,
@@ -146,97 +145,92 @@ impl TokenAccounting {
         TokenAccounting { settings, model, window_tokens, generation: 0, models: HashMap::new() }
     }
 
-    /// The model that is accounted for.
+    /// The current model.
     pub fn model(&self) -> &ModelName {
         &self.model
     }
 
-    /// Its window, in provider tokens; 0 for an unknown one.
+    /// Its window in provider tokens, 0 if unknown.
     pub fn window_tokens(&self) -> u64 {
         self.window_tokens
     }
 
-    /// Another model answers from here on, with its own window, factor and counts. What was learned
-    /// of the one before is kept for its return.
+    /// Switches to another model with its own window, factor and counts. Those of other models are kept.
     pub fn use_model(&mut self, model: ModelName, window_tokens: u64) {
         self.model = model;
         self.window_tokens = window_tokens;
     }
 
-    /// The window of a model as this session has learned it, where that is so.
+    /// The learned window of a model.
     pub fn learned_window(&self, model: &ModelName) -> Option<LearnedWindow> {
         self.models.get(model)?.window
     }
 
-    /// A model has no more than this window, as far as this session goes.
+    /// Records a learned window for this session.
     pub fn learn_window(&mut self, model: &ModelName, window: LearnedWindow) {
         self.models.entry(model.clone()).or_default().window = Some(window);
     }
 
-    /// A compaction was applied: no count from before it is used for a size any more.
+    /// Discards the anchors after a compaction.
     pub fn invalidate_anchors(&mut self) {
         self.generation += 1;
         self.models.values_mut().for_each(|known| known.anchor = None);
     }
 
-    /// A request that is about to be sent: system prompt and tools first, then its messages.
+    /// The size of a request of these parts: system prompt and tools first, then the messages.
     pub fn request_size(&self, parts: impl IntoIterator<Item = SizePart>) -> RequestSize {
         RequestSize { parts: parts.into_iter().collect(), generation: self.generation }
     }
 
-    /// The size of a request: what it has in common with the last one that the provider counted is
-    /// taken from there, the rest is estimated.
+    /// Splits a request into the prefix that the provider has counted and the estimated rest.
     pub fn count(&self, prompt: &RequestSize) -> TokenCount {
         let anchor = self.models.get(&self.model).and_then(|known| known.anchor.as_ref());
-        let fitting = anchor.filter(|anchor| {
+        let matching = anchor.filter(|anchor| {
             prompt.generation == self.generation
                 && prompt.digest(anchor.parts) == Some(anchor.digest)
         });
-        let (counted_tokens, parts) = fitting.map_or((0, 0), |at| (at.counted_tokens, at.parts));
+        let (counted_tokens, parts) =
+            matching.map_or((0, 0), |anchor| (anchor.counted_tokens, anchor.parts));
         let rest = prompt.parts.get(parts..).unwrap_or_default();
         TokenCount { counted_tokens, estimated_tokens: estimate(rest) }
     }
 
-    /// What a request is not larger than, in provider tokens, but for one in ten: for limits.
+    /// An upper bound in provider tokens, for limits; one request in ten exceeds it.
     pub fn upper_bound(&self, size: TokenCount) -> u64 {
         size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.limit_factor()))
     }
 
-    /// What a request will probably be counted as, in provider tokens: for targets. Never above
-    /// [`upper_bound`](Self::upper).
+    /// The expected size in provider tokens, for targets. At most [`upper_bound`](Self::upper_bound).
     pub fn expected(&self, size: TokenCount) -> u64 {
         size.counted_tokens.saturating_add(scaled(size.estimated_tokens, self.usual_factor()))
     }
 
-    /// The estimated tokens that fit into so many provider tokens: the other way around from
-    /// [`upper_bound`](Self::upper).
+    /// The estimated tokens that fit into provider tokens: the inverse of [`upper_bound`](Self::upper_bound).
     pub fn fitting_estimated_tokens(&self, provider_tokens: u64) -> u64 {
         let factor = self.limit_factor();
         let mut fitting = (provider_tokens as f64 / factor) as u64;
-        // Floating point may end a little above.
+        // Rounding may exceed the limit by a little.
         while fitting > 0 && scaled(fitting, factor) > provider_tokens {
             fitting -= (fitting >> 50).max(1);
         }
         fitting
     }
 
-    /// The provider tokens of one estimated token, for limits.
+    /// Provider tokens per estimated token, for limits.
     pub fn limit_factor(&self) -> f64 {
-        let of_model = |known: &ModelAccount| known.factor.upper_bound(&self.settings);
+        let model_factor = |known: &ModelAccount| known.factor.upper_bound(&self.settings);
         self.models
             .get(&self.model)
-            .map_or_else(|| TokenFactor::default().upper_bound(&self.settings), of_model)
+            .map_or_else(|| TokenFactor::default().upper_bound(&self.settings), model_factor)
     }
 
-    /// The provider tokens of one estimated token, as usual with this model.
+    /// Provider tokens per estimated token, typical for this model.
     pub fn usual_factor(&self) -> f64 {
-        let usual = self.models.get(&self.model).map_or(1.0, |known| known.factor.median());
-        usual.min(self.limit_factor())
+        let typical = self.models.get(&self.model).map_or(1.0, |known| known.factor.median());
+        typical.min(self.limit_factor())
     }
 
-    /// A model answered a request and said what it counted.
-    ///
-    /// The whole prompt counts, each token once: what came from a cache is part of it.
+    /// Records the usage of an answer. The whole prompt counts, including cached tokens.
     pub fn record_usage(
         &mut self,
         model: &ModelName,
@@ -247,7 +241,7 @@ impl TokenAccounting {
         match stop {
             StopReason::Error | StopReason::Aborted => CountTrust::Ignored,
             _ => {
-                // What no prompt can be outgrows nothing.
+                // An impossible count is not evidence of a larger window.
                 if usage.prompt_tokens() <= MAX_WINDOW_TOKENS {
                     self.discard_exceeded_window(model, usage.prompt_tokens());
                 }
@@ -256,14 +250,14 @@ impl TokenAccounting {
         }
     }
 
-    /// A window that a prompt was larger than is none.
+    /// Discards a learned window that an accepted prompt exceeds.
     fn discard_exceeded_window(&mut self, model: &ModelName, counted_tokens: u64) {
         if let Some(known) = self.models.get_mut(model) {
             known.window = known.window.filter(|window| window.tokens >= counted_tokens);
         }
     }
 
-    /// A provider counted a request, asked to do so. In provider tokens, without any output.
+    /// Records a provider's count of a prompt, without output.
     pub fn record_count(
         &mut self,
         model: &ModelName,
@@ -275,7 +269,7 @@ impl TokenAccounting {
             return CountTrust::Ignored;
         }
         let factor = counted_tokens as f64 / estimate_tokens as f64;
-        // No prompt is larger than any window.
+        // Above the largest possible window the count must be wrong.
         if factor < self.settings.min_factor || counted_tokens > MAX_WINDOW_TOKENS {
             return CountTrust::Doubtful;
         }
@@ -298,7 +292,7 @@ fn estimate(parts: &[SizePart]) -> u64 {
     parts.iter().fold(0, |sum, part| sum.saturating_add(part.estimate_tokens))
 }
 
-/// Rounded up; casting a float saturates.
+/// Rounds up; casting a float saturates.
 fn scaled(estimated_tokens: u64, factor: f64) -> u64 {
     (estimated_tokens as f64 * factor).ceil() as u64
 }

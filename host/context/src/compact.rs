@@ -1,4 +1,4 @@
-//! One compaction: asked for, checked against the invariants, applied only if it made progress.
+//! Compactions: requested from hooks or the engine, checked against the invariants, applied if they make progress.
 
 use ctxhost_engine_api::{Action, CompactRequest, Compaction, ModelRef, Plan, Transcript, Trigger};
 use serde_json::json;
@@ -15,28 +15,28 @@ use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
 use ctxhost_retention::{self as retention, Shares};
 use ctxhost_session::NewCompaction;
 
-/// How often one prompt, or one wish of a person, may ask for a compaction (DESIGN 2, overflow recovery).
+/// Compaction attempts per prompt or per manual request. Later attempts tell the engine to be bolder, and after three the
+/// emergency trim is more useful than another summary.
 pub const MAX_COMPACTIONS: u32 = 3;
 
-/// Characters of a folded entry's text that an outcome keeps for display.
+/// Characters of a folded entry's text in an outcome.
 const EXCERPT_CHARS: usize = 80;
 
-/// Why and for what a compaction is wanted.
+/// The parameters of one compaction attempt.
 #[derive(Clone, Copy)]
 pub(crate) struct CompactionRequest<'a> {
     pub(crate) model: &'a ModelRef,
     pub(crate) budget: Budget,
     pub(crate) trigger: Trigger,
-    /// 1 for the first try at this pressure.
+    /// From 1, counted per prompt or manual request.
     pub(crate) attempt: u32,
-    /// What a person asked the summary to look after.
+    /// What the user wants the summary to preserve.
     pub(crate) focus: Option<&'a str>,
 }
 
 impl Context {
-    /// Compacts in up to three tries that grow bolder, until one is applied or no more makes sense. The last outcome
-    /// says how it ended; where none was applied, the session is as it was. `focus` is what the summary should look
-    /// after.
+    /// Compacts in up to three attempts, until one is applied or a retry makes no sense. The last outcome is the result;
+    /// if none was applied, the session is unchanged. `focus` tells the summary what to preserve.
     ///
     /// # Errors
     ///
@@ -54,16 +54,16 @@ impl Context {
             let trigger = target.trigger;
             let request = CompactionRequest { model: &model, budget, trigger, attempt, focus };
             let outcome = self.compact_once(request).await?;
-            let ended = !matches!(outcome.verdict, CompactionVerdict::Rejected { .. });
+            let is_final = !matches!(outcome.verdict, CompactionVerdict::Rejected { .. });
             outcomes.push(outcome);
-            if ended {
+            if is_final {
                 break;
             }
         }
         Ok(outcomes)
     }
 
-    /// Tries one compaction. Whatever goes wrong, the session is as it was.
+    /// Attempts one compaction. On failure the session is unchanged.
     pub(crate) async fn compact_once(
         &mut self,
         request: CompactionRequest<'_>,
@@ -81,21 +81,21 @@ impl Context {
         let (view, now_ms) = (self.view(), self.settings.clock.now_ms());
         let engine = self.engine.serving_info().id;
         let mut outcome = CompactionOutcome::new(engine, &view, trigger);
-        // A person who asks may try the same sizes again, and so do bolder attempts at one pressure.
+        // A shortfall at the same size is not repeated, except manually or by a bolder attempt.
         let is_first = attempt <= 1 && trigger != Trigger::Manual;
-        let short = is_first
+        let shortfall = is_first
             .then(|| self.limits.repeated_shortfall(outcome.before_tokens, budget.tokens))
             .flatten();
-        if let Some(reason) = self.limits.open_reason(now_ms).or(short) {
+        if let Some(reason) = self.limits.open_reason(now_ms).or(shortfall) {
             outcome.verdict = CompactionVerdict::NotTried { reason: reason.to_string() };
             return Ok(outcome);
         }
         let session = self.session.session();
         let intent = session.begin_compaction(&view, &outcome.engine, trigger.name());
-        let served = match self.request_compaction(&view, request).await {
-            Ok(CompactionAnswer::Served { served, ahead }) => {
-                outcome.is_precomputed = ahead;
-                served
+        let answer = match self.request_compaction(&view, request).await {
+            Ok(CompactionAnswer::Served { answer, is_precomputed }) => {
+                outcome.is_precomputed = is_precomputed;
+                answer
             }
             Ok(CompactionAnswer::Cancelled { reason }) => {
                 outcome.verdict = CompactionVerdict::NotTried { reason };
@@ -109,25 +109,29 @@ impl Context {
             }
             Err(other) => return Err(other.into()),
         };
-        outcome.engine.clone_from(&served.engine);
-        outcome.fallback.clone_from(&served.fallback);
-        outcome.took = served.elapsed;
-        let checked = self.settings.check_compaction(&view, &served, budget).and_then(|lawful| {
-            let (survival, passes) = self.settings.measure_retention(&view, &lawful);
-            outcome.retention = Some(survival);
-            passes.map(|()| lawful).map_err(Rejection::from)
+        outcome.engine.clone_from(&answer.engine);
+        outcome.fallback.clone_from(&answer.fallback);
+        outcome.took = answer.elapsed;
+        let checked = self.settings.check_compaction(&view, &answer, budget).and_then(|checked| {
+            let (retention, passes) = self.settings.measure_retention(&view, &checked);
+            outcome.retention = Some(retention);
+            passes.map(|()| checked).map_err(Rejection::from)
         });
         match checked {
-            Ok(lawful) => {
+            Ok(checked) => {
+                // Completed before it is applied: a kill in between is recovered from the intent.
                 intent.complete();
-                self.apply(&lawful, &served, &mut outcome, now_ms)?;
+                self.apply(&checked, &answer, &mut outcome, now_ms)?;
                 self.limits.record_success();
             }
-            Err(Rejection { reason, freed_tokens: made_room }) => {
+            Err(Rejection { reason, freed_tokens }) => {
                 outcome.verdict = CompactionVerdict::Rejected { reason };
-                if made_room {
-                    let (before_tokens, law) = (outcome.before_tokens, &self.settings.invariants);
-                    self.limits.record_shortfall(before_tokens, budget.tokens, law);
+                // A compaction that freed too little does not open the breaker: it is only not
+                // repeated at the same size.
+                if freed_tokens {
+                    let (before_tokens, settings) =
+                        (outcome.before_tokens, &self.settings.invariants);
+                    self.limits.record_shortfall(before_tokens, budget.tokens, settings);
                 } else {
                     self.limits.record_failure(now_ms);
                 }
@@ -136,7 +140,7 @@ impl Context {
         Ok(outcome)
     }
 
-    /// Asks the hooks and, where none of them decides, the engine.
+    /// Calls the hooks and, if all of them proceed, the engine.
     async fn request_compaction(
         &mut self,
         view: &Transcript,
@@ -144,7 +148,7 @@ impl Context {
     ) -> Result<CompactionAnswer, SlotError> {
         let settings = self.settings.clone();
         let CompactionRequest { budget, trigger, attempt, .. } = request;
-        let coming = PendingCompaction {
+        let pending = PendingCompaction {
             session: self.session.reference(),
             view,
             trigger,
@@ -153,31 +157,33 @@ impl Context {
             budget_tokens: budget.tokens,
         };
         for hook in &settings.hooks {
-            match hook.before_compaction(&coming) {
+            match hook.before_compaction(&pending) {
                 HookDecision::Proceed => {}
                 HookDecision::Cancel { reason } => {
-                    let reason = format!("a hook called it off: {reason}");
+                    let reason = format!("cancelled by a hook: {reason}");
                     return Ok(CompactionAnswer::Cancelled { reason });
                 }
                 HookDecision::Supply { summary } => {
-                    let plan = Compaction::Plan(hook::supplied_plan(summary, &coming));
-                    let served = Box::new(EngineAnswer::from_host(hook::HOOK_ENGINE, plan));
-                    return Ok(CompactionAnswer::Served { served, ahead: false });
+                    let plan = Compaction::Plan(hook::supplied_plan(summary, &pending));
+                    let answer = Box::new(EngineAnswer::from_host(hook::HOOK_ENGINE, plan));
+                    return Ok(CompactionAnswer::Served { answer, is_precomputed: false });
                 }
             }
         }
+        // With a focus the summary must be written anew.
         if request.focus.is_none()
-            && let Some(served) = self.precomputed.take(view, &self.engine.serving())
-            && self.settings.check_compaction(view, &served, budget).is_ok()
+            && let Some(answer) = self.precomputed.take(view, &self.engine.serving())
+            && self.settings.check_compaction(view, &answer, budget).is_ok()
         {
-            return Ok(CompactionAnswer::Served { served: Box::new(served), ahead: true });
+            let answer = Box::new(answer);
+            return Ok(CompactionAnswer::Served { answer, is_precomputed: true });
         }
         let call = self.compact_request(view, request);
-        let served = Box::new(self.engine.compact(view, call).await?);
-        Ok(CompactionAnswer::Served { served, ahead: false })
+        let answer = Box::new(self.engine.compact(view, call).await?);
+        Ok(CompactionAnswer::Served { answer, is_precomputed: false })
     }
 
-    /// What an engine is asked.
+    /// The request to the engine.
     pub(crate) fn compact_request(
         &mut self,
         view: &Transcript,
@@ -201,7 +207,7 @@ impl Context {
         }
     }
 
-    /// What to work out now, if anything.
+    /// The compaction to precompute now, if any.
     pub fn precompute_job(&mut self, target: &Target) -> Option<PrecomputeJob> {
         let share = self.settings.precompute_share;
         let now_ms = self.settings.clock.now_ms();
@@ -221,82 +227,81 @@ impl Context {
             attempt: 1,
             focus: None,
         };
-        // Every threshold lies ahead as yet.
+        // Forced: the engine's own threshold is not reached yet.
         let request = CompactRequest { force: true, ..self.compact_request(&view, request) };
         Some(PrecomputeJob { view, engine: self.engine.clone(), budget, request })
     }
 
-    /// Drops what was worked out where the transcript or the engine is another by now; answers of how many entries
-    /// it was.
+    /// Discards a precomputed compaction if the transcript or the engine has changed; returns the number of entries
+    /// that it covered.
     pub fn discard_outdated_precompute(&mut self) -> Option<u64> {
         self.precomputed.discard_outdated(&self.session.view(), &self.engine.serving())
     }
 
-    /// Keeps the answer to a job that the invariants would let through now; the id of its engine.
+    /// Stores the answer to a job if it passes the checks; returns the engine's id.
     ///
     /// # Errors
     ///
-    /// Why it is of no use; the engine is not asked again before the transcript has grown.
+    /// Why it does not pass. The next job waits until the transcript has grown.
     pub fn store_precomputed(
         &mut self,
         job: &PrecomputeJob,
         answer: Result<EngineAnswer<Compaction>, SlotError>,
     ) -> Result<String, String> {
-        let checked = answer.map_err(|error| error.to_string()).and_then(|served| {
-            let lawful = self.settings.check_compaction(&job.view, &served, job.budget);
-            let lawful = lawful.map_err(|rejection| rejection.reason)?;
-            self.settings.measure_retention(&job.view, &lawful).1?;
-            Ok(served)
+        let checked = answer.map_err(|error| error.to_string()).and_then(|answer| {
+            let checked = self.settings.check_compaction(&job.view, &answer, job.budget);
+            let checked = checked.map_err(|rejection| rejection.reason)?;
+            self.settings.measure_retention(&job.view, &checked).1?;
+            Ok(answer)
         });
-        let served = checked.inspect_err(|_| self.precomputed.decline(job))?;
-        let engine = served.engine.clone();
-        self.precomputed.store(job, served);
+        let answer = checked.inspect_err(|_| self.precomputed.decline(job))?;
+        let engine = answer.engine.clone();
+        self.precomputed.store(job, answer);
         Ok(engine)
     }
 
     fn apply(
         &mut self,
-        lawful: &EnforcedPlan,
-        served: &EngineAnswer<Compaction>,
+        checked: &EnforcedPlan,
+        answer: &EngineAnswer<Compaction>,
         outcome: &mut CompactionOutcome,
         now_ms: i64,
     ) -> Result<(), ContextError> {
         let view = self.view();
         self.session.compact(NewCompaction {
-            plan: &lawful.plan,
+            plan: &checked.plan,
             view: &view,
             tokens_before: outcome.before_tokens,
-            tokens_after: lawful.tokens,
-            engine: served.engine.clone(),
-            engine_version: served.version.clone(),
+            tokens_after: checked.tokens,
+            engine: answer.engine.clone(),
+            engine_version: answer.version.clone(),
             trigger: outcome.trigger.name().into(),
             timestamp_ms: Some(now_ms),
             extra_details: json!({ "survival": outcome.retention }),
         })?;
-        // Sizes that were counted before say nothing any more.
         self.invalidate_counts();
-        outcome.after_tokens = lawful.tokens;
-        outcome.folded = folded_entries(&view, &lawful.plan);
-        outcome.summary = inserted_text(&lawful.plan);
-        if let Compaction::Plan(plan) = &served.value {
+        outcome.after_tokens = checked.tokens;
+        outcome.folded = folded_entries(&view, &checked.plan);
+        outcome.summary = inserted_text(&checked.plan);
+        if let Compaction::Plan(plan) = &answer.value {
             outcome.engine_notes = engine_notes(plan);
         }
         Ok(())
     }
 }
 
-/// What came of asking.
+/// The answer to a compaction request.
 enum CompactionAnswer {
-    /// A hook or an engine answered; `is_precomputed` where the engine did before it was needed.
-    Served { served: Box<EngineAnswer<Compaction>>, ahead: bool },
-    /// A hook called it off.
+    /// A compaction of a hook or an engine.
+    Served { answer: Box<EngineAnswer<Compaction>>, is_precomputed: bool },
+    /// A hook cancelled the compaction.
     Cancelled { reason: String },
 }
 
-/// Why an answer is not applied.
+/// Why a compaction is not applied.
 pub(crate) struct Rejection {
     pub(crate) reason: String,
-    /// Whether it freed room, although not enough.
+    /// Whether it freed tokens, although not enough.
     freed_tokens: bool,
 }
 
@@ -307,14 +312,14 @@ impl From<String> for Rejection {
 }
 
 impl ContextSettings {
-    /// Checks an answer against every invariant; the reason where it does not pass.
+    /// Checks a compaction against every invariant.
     pub(crate) fn check_compaction(
         &self,
         view: &Transcript,
-        served: &EngineAnswer<Compaction>,
+        answer: &EngineAnswer<Compaction>,
         budget: Budget,
     ) -> Result<EnforcedPlan, Rejection> {
-        let plan = match &served.value {
+        let plan = match &answer.value {
             Compaction::Plan(plan) => plan.clone(),
             Compaction::Delegate => {
                 return Err("the bundled engine delegated to itself".to_owned().into());
@@ -323,30 +328,30 @@ impl ContextSettings {
                 return Err(format!("nothing to compact: {reason}").into());
             }
         };
-        let lawful = invariants::enforce(view, plan, budget.tokens, &self.invariants)
+        let checked = invariants::enforce(view, plan, budget.tokens, &self.invariants)
             .map_err(|violation| violation.to_string())?;
         let before_tokens = view.total_tokens();
-        progress::check_progress(before_tokens, lawful.tokens, budget.tokens, &self.invariants)
+        progress::check_progress(before_tokens, checked.tokens, budget.tokens, &self.invariants)
             .map_err(|stuck| Rejection {
                 reason: stuck.to_string(),
                 freed_tokens: stuck.has_freed_room(&self.invariants),
             })?;
-        Ok(lawful)
+        Ok(checked)
     }
 
-    /// Counts what a plan keeps of what was said and compares that with the gate; the reason where it does not pass.
+    /// Measures what a plan retains and checks that against the quality gate; the reason if it fails.
     pub(crate) fn measure_retention(
         &self,
         view: &Transcript,
-        lawful: &EnforcedPlan,
+        checked: &EnforcedPlan,
     ) -> (Shares, Result<(), String>) {
-        let survival = retention::measure_retention(view, &lawful.items(view));
+        let survival = retention::measure_retention(view, &checked.items(view));
         let passes = self.quality_gate.check(&survival).map_err(|breach| breach.to_string());
         (survival.shares, passes)
     }
 }
 
-/// The entries of the gaps between what the plan keeps.
+/// The entries that the plan does not keep.
 fn folded_entries(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
     let mut entries = Vec::new();
     let mut next = 0;
@@ -369,7 +374,7 @@ fn folded_entries(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
     entries
 }
 
-/// The notes of what was put in, then those of the whole plan.
+/// The notes of inserted texts, then those of the whole plan.
 fn engine_notes(plan: &Plan) -> String {
     let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
     let notes = inserted.filter_map(|op| op.note.as_ref()).chain(&plan.extras.notes);

@@ -1,4 +1,4 @@
-//! A conversation that is kept inside the window of a model: a session, the active engine, a budget.
+//! `Context`: a session, the active engine and a budget, which keep one conversation inside a model's window.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use ctxhost_models::ModelName;
 use ctxhost_provider::silent_truncation::{CountBasis, CountHistory, SentPrompt, SilentTruncation};
 use ctxhost_session::{RecordBody, Session, SessionError};
 
-/// A conversation that is kept inside the window of a model.
+/// Keeps one conversation inside a model's window.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) settings: Arc<ContextSettings>,
@@ -34,15 +34,14 @@ pub struct Context {
     pub(crate) limits: CompactionLimits,
     pub(crate) precomputed: PrecomputeState,
     pub(crate) is_trim_logged: bool,
-    /// What is known of the sizes of its requests.
     accounting: TokenAccounting,
     counts: CountHistory,
-    /// What was answered last in a turn that has not ended yet.
+    /// The last answer of the current turn.
     last_answer: Option<LastAnswer>,
 }
 
 impl Context {
-    /// The context of a session. The engine is told of it at the first call.
+    /// A context of a session. The first call bootstraps the engine.
     pub fn new(
         session: Session,
         engine: Arc<ActiveEngine>,
@@ -64,22 +63,22 @@ impl Context {
         }
     }
 
-    /// The engine.
+    /// The active engine.
     pub fn engine(&self) -> &Arc<ActiveEngine> {
         &self.engine
     }
 
-    /// Another engine serves from here on. It is told of the whole session at its first call.
+    /// Sets the engine. The next call bootstraps it with the whole session.
     pub fn set_engine(&mut self, engine: Arc<ActiveEngine>) {
         self.engine = engine;
     }
 
-    /// The session with its live transcript.
+    /// The session and its live transcript.
     pub fn session(&self) -> &LiveSession {
         &self.session
     }
 
-    /// The session, to append to it or to go back in it.
+    /// The session, to append to it or to change its branch.
     pub fn session_mut(&mut self) -> &mut LiveSession {
         &mut self.session
     }
@@ -89,16 +88,16 @@ impl Context {
         &self.session.reference().id
     }
 
-    /// What the model could see now.
+    /// The live transcript.
     pub fn view(&self) -> Transcript {
         self.session.view()
     }
 
-    /// Appends messages with one write, all at the time of the clock, and answers the ids of their records.
+    /// Appends messages with one write and the current time; returns the ids of their records.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; none of them is in the session then.
+    /// [`SessionError`]; none of them is appended.
     pub fn append(
         &mut self,
         messages: impl IntoIterator<Item = RecordBody>,
@@ -106,51 +105,47 @@ impl Context {
         self.session.append_all(messages, self.settings.clock.now_ms())
     }
 
-    /// The window of a model: as it was given, or a smaller one that its provider stated in a refusal. In
-    /// provider tokens.
+    /// The window of a target in provider tokens: the given one, or a smaller one that its provider has stated.
     pub fn window_tokens(&self, target: &Target) -> u64 {
         let learned =
             self.accounting.learned_window(&target.model).filter(|window| window.is_stated);
         target.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
     }
 
-    /// What the next prompt may take.
+    /// The budget of the next prompt.
     pub fn budget(&mut self, target: &Target) -> Budget {
         self.set_model(target);
         if let Some(budget) = target.budget {
             return budget;
         }
-        // The size that the model refused last without naming its limit bounds a prompt, not the window that
-        // engines are told: those refuse to work in a small one, and this is an estimate.
+        // A refused size without a stated limit bounds the budget, but not the window that engines see: it
+        // is an estimate, and engines reject small windows.
         let refused = self.accounting.learned_window(&target.model);
         let window_tokens =
             self.window_tokens(target).min(refused.map_or(u64::MAX, |window| window.tokens));
         let own_tokens = || self.settings.budget.budget(window_tokens, 0).0;
         let reserve_tokens = target.reserve_tokens.unwrap_or_else(own_tokens);
-        let beside = |reserve_tokens| {
+        let budget_with = |reserve_tokens| {
             let room_tokens =
                 self.room_tokens(target, window_tokens.saturating_sub(reserve_tokens));
             let free_tokens = room_tokens.saturating_sub(target.overhead_tokens);
             free_tokens.min(target.max_tokens.unwrap_or(u64::MAX))
         };
-        let tokens = beside(reserve_tokens);
-        let spare_tokens = match target.is_reserve_usable {
-            true => beside(0).saturating_sub(tokens),
-            false => 0,
-        };
+        let tokens = budget_with(reserve_tokens);
+        let spare_tokens =
+            if target.is_reserve_usable { budget_with(0).saturating_sub(tokens) } else { 0 };
         Budget { tokens, reserve_tokens, spare_tokens }
     }
 
-    /// What fits into so many provider tokens, as entries count.
+    /// The estimated tokens that fit into this many provider tokens, by the target's budget share.
     pub fn room_tokens(&self, target: &Target, free_tokens: u64) -> u64 {
         let fitting_tokens = self.accounting.fitting_estimated_tokens(free_tokens);
         target.budget_share.map_or(fitting_tokens, |share| (fitting_tokens as f64 * share) as u64)
     }
 
-    /// A request of which no part is known by itself, but what it took of the conversation.
+    /// The size of a request of which only the total is known.
     pub fn sent_request(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
-        // Only the size as a whole is learned from, so the parts name no messages, and two requests of one size
-        // are one to the account.
+        // The parts stand for no messages: only the total is learned, and two requests of one size are equal.
         let part = |tokens: u64| SizePart::new(&tokens.to_string(), tokens);
         let size =
             self.accounting.request_size([target.overhead_tokens, conversation_tokens].map(part));
@@ -159,8 +154,7 @@ impl Context {
         SentRequest { size, image_tokens: images * tokens::IMAGE_TOKENS, conversation_tokens }
     }
 
-    /// Learns from what the provider counted for a request. Answers where the provider has not read all that it
-    /// was sent.
+    /// Learns from the usage that a provider reports; returns evidence that it truncated the prompt.
     pub fn record_usage(
         &mut self,
         target: &Target,
@@ -172,16 +166,16 @@ impl Context {
         self.last_answer = LastAnswer::new(&self.session.view(), *usage);
         let count = self.accounting.count(&sent.size);
         let is_anchored = count.counted_tokens > 0;
-        let of_request = SentPrompt {
+        let expectation = SentPrompt {
             prompt_tokens: self.accounting.expected(count),
             image_tokens: sent.image_tokens,
             basis: if is_anchored { CountBasis::Anchored } else { CountBasis::Estimated },
             window_tokens: self.window_tokens(target),
         };
-        let truncation = SilentTruncation::detect(&of_request, self.counts, usage, stop);
+        let truncation = SilentTruncation::detect(&expectation, self.counts, usage, stop);
         match &truncation {
             None => {
-                self.counts = self.counts.with_answer(&of_request, usage, is_anchored);
+                self.counts = self.counts.with_answer(&expectation, usage, is_anchored);
                 self.accounting.record_usage(&target.model, &sent.size, usage, stop);
             }
             Some(truncation) => {
@@ -193,8 +187,7 @@ impl Context {
         truncation
     }
 
-    /// Whether a request can have been too large: no part of a conversation is left out for a sentence that was
-    /// misread.
+    /// Whether a request can have been too large. A misread error message must not cost a part of the conversation.
     pub fn is_plausible_overflow(
         &self,
         target: &Target,
@@ -202,18 +195,18 @@ impl Context {
         failure: &ProviderError,
     ) -> bool {
         let expected_tokens = self.expected_size(&sent.size);
-        // A size that was refused before bounds the window, too.
+        // Includes the estimated bound of an earlier refusal.
         let refused = self.accounting.learned_window(&target.model).map(|window| window.tokens);
         let window_tokens = self.window_tokens(target).min(refused.unwrap_or(u64::MAX));
         let is_plausible = failure.is_plausible_overflow(expected_tokens, window_tokens);
         if !is_plausible {
-            tracing::info!(%failure, expected_tokens, window_tokens, "far below the window, so not taken for too large");
+            tracing::info!(%failure, expected_tokens, window_tokens, "a refusal is not treated as an overflow: the request is far below the window");
         }
         is_plausible
     }
 
-    /// Learns from the refusal of a request as too large, and makes `target` smaller: the answer that it asks for
-    /// where that is enough, else the conversation.
+    /// Learns from the refusal of a request as too large and shrinks `target`: the requested answer if that is enough,
+    /// else the conversation.
     pub fn overflow(
         &mut self,
         target: &mut Target,
@@ -233,8 +226,8 @@ impl Context {
         Overflow { max_output_tokens, learned, refused_tokens }
     }
 
-    /// Ends a turn: it began with the record `first_id`, and the next one begins with `next_id`, where there is
-    /// one already. The engine is told, once before it may change its mind and once for good.
+    /// Ends a turn, which began with the record `first_id`; `next_id` is the first record of the next one, if it
+    /// exists. Calls the engine's `after_turn` and `commit_turn`.
     ///
     /// # Errors
     ///
@@ -246,7 +239,7 @@ impl Context {
         next_id: Option<&str>,
     ) -> Result<(), ContextError> {
         let budget = self.budget(target);
-        // A compaction on the way may have replaced the transcript that the engine knows.
+        // A compaction within the turn may have started a new epoch.
         self.ingest().await?;
         let view = self.session.view();
         let entries = entries_between(&view, first_id, next_id);
@@ -256,7 +249,7 @@ impl Context {
             session: session.clone(),
             entries: entries.clone(),
             budget: budget.tokens,
-            provider_tokens: answer.map(|it| it.usage.prompt_tokens()).unwrap_or_default(),
+            provider_tokens: answer.map(|answer| answer.usage.prompt_tokens()).unwrap_or_default(),
             now_ms: self.settings.clock.now_ms(),
             ..AfterTurnRequest::default()
         };
@@ -271,45 +264,45 @@ impl Context {
         Ok(())
     }
 
-    /// What this session has learned of models: their windows, and how they count.
+    /// What this session has learned about the windows and token counts of models.
     pub fn accounting(&self) -> &TokenAccounting {
         &self.accounting
     }
 
-    /// Goes on with what another session has learned.
+    /// Takes over the accounting of another session.
     pub fn inherit_accounting(&mut self, accounting: TokenAccounting) {
         self.accounting = accounting;
     }
 
-    /// What a request is probably counted as, in provider tokens.
+    /// The expected size of a request, in provider tokens.
     pub fn expected_size(&self, size: &RequestSize) -> u64 {
         self.accounting.expected(self.accounting.count(size))
     }
 
-    /// What so many estimated tokens are probably counted as by the model of the last prompt, in provider tokens.
+    /// The expected provider tokens for estimated tokens, for the model of the last prompt.
     pub fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
         self.accounting.expected(TokenCount::estimated(estimated_tokens))
     }
 
-    /// What so many estimated tokens are not counted above, but for one request in ten, in provider tokens.
+    /// An upper bound of the provider tokens for estimated tokens; one request in ten exceeds it.
     pub fn upper_tokens(&self, estimated_tokens: u64) -> u64 {
         self.accounting.upper_bound(TokenCount::estimated(estimated_tokens))
     }
 
-    /// A compaction was applied or taken back: sizes that were counted before say nothing any more.
+    /// Discards counted sizes after a compaction was applied or reverted.
     pub fn invalidate_counts(&mut self) {
         self.accounting.invalidate_anchors();
         self.counts = self.counts.reset_sizes();
     }
 
-    /// The model of a target, as engines know it.
+    /// The model of a target, for engine requests.
     pub fn model_ref(&self, target: &Target) -> ModelRef {
         let ModelName { provider, id } = target.model.clone();
         ModelRef { provider, id, window_tokens: self.window_tokens(target) }
     }
 
-    /// Sizes are those of the model that answers now: another one has another tokenizer, and its server other
-    /// habits.
+    /// Switches the accounting to the target's model: another model has another tokenizer, and its server may truncate
+    /// differently.
     fn set_model(&mut self, target: &Target) {
         if *self.accounting.model() != target.model {
             self.counts = CountHistory::default();
@@ -318,8 +311,8 @@ impl Context {
         self.accounting.use_model(target.model.clone(), window_tokens);
     }
 
-    /// Tells the engine of the session, where it is new to it, and of the entries that it has not seen; answers the time
-    /// inside the engine. Every other call does so first.
+    /// Bootstraps the engine if the session is new to it and ingests new entries; returns the time inside the engine.
+    /// Every other engine call does this first.
     ///
     /// # Errors
     ///
@@ -330,8 +323,8 @@ impl Context {
         Ok(self.progress.catch_up(&self.engine, session, branch, &view).await?)
     }
 
-    /// What a refusal teaches: the provider may have named the size and the limit. Where it named no limit, the size
-    /// that it refused bounds this session, as far as that can be estimated.
+    /// Learns the size and the limit that a refusal states. Without a limit, the estimated refused size bounds this
+    /// session.
     fn learn_overflow(
         &mut self,
         target: &Target,
@@ -343,7 +336,7 @@ impl Context {
             self.accounting.record_count(&target.model, &sent.size, prompt_tokens);
         }
         if failure.is_ceiling {
-            // What a key may use in a minute is no window.
+            // A limit per minute says nothing about the window.
             return None;
         }
         let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {
@@ -353,10 +346,10 @@ impl Context {
         self.learn_window(target, window).then_some(window)
     }
 
-    /// The provider knows its window; the config may not. Only a smaller one is believed; whether it was.
+    /// Learns a window that is smaller than the known one; returns whether it was.
     fn learn_window(&mut self, target: &Target, window: LearnedWindow) -> bool {
-        let believed = target.min_window_tokens..self.window_tokens(target);
-        if !believed.contains(&window.tokens) {
+        let plausible = target.min_window_tokens..self.window_tokens(target);
+        if !plausible.contains(&window.tokens) {
             return false;
         }
         self.accounting.learn_window(&target.model, window);
@@ -365,31 +358,31 @@ impl Context {
     }
 }
 
-/// What was answered, and to what.
+/// An answer and the end of its request.
 #[derive(Debug)]
 struct LastAnswer {
     /// The last entry of the request.
-    asked_id: String,
+    last_id: String,
     usage: TokenUsage,
 }
 
 impl LastAnswer {
-    /// An answer to a request that is all of `view`.
+    /// An answer to a request with all entries of `view`.
     fn new(view: &Transcript, usage: TokenUsage) -> Option<LastAnswer> {
-        Some(LastAnswer { asked_id: view.last()?.id().to_owned(), usage })
+        Some(LastAnswer { last_id: view.last()?.id().to_owned(), usage })
     }
 
-    /// Whether it is that of the last request of a turn: there is nothing more in the turn but what it says.
+    /// Whether it answers the last request of a turn: only assistant entries follow the request.
     fn is_final_in(&self, view: &Transcript, turn: &Range<u64>) -> bool {
-        let of_turn = view.iter().filter(|entry| turn.contains(&entry.seq()));
-        let mut asked = of_turn.skip_while(|entry| entry.id() != self.asked_id);
-        asked.next().is_some() && asked.all(|entry| entry.role() == Role::Assistant)
+        let entries = view.iter().filter(|entry| turn.contains(&entry.seq()));
+        let mut rest = entries.skip_while(|entry| entry.id() != self.last_id);
+        rest.next().is_some() && rest.all(|entry| entry.role() == Role::Assistant)
     }
 }
 
-/// The entries from one to before another; a compaction may have folded the first of them.
+/// The entries from `first_id` until `next_id`; from the start if a compaction has folded the first.
 fn entries_between(view: &Transcript, first_id: &str, next_id: Option<&str>) -> Range<u64> {
-    let seq = |id: &str| view.iter().rev().find(|entry| entry.id() == id).map(|it| it.seq());
+    let seq = |id: &str| view.iter().rev().find(|entry| entry.id() == id).map(|entry| entry.seq());
     let next = next_id.and_then(seq).unwrap_or(view.len() as u64);
     seq(first_id).unwrap_or(0).min(next)..next
 }

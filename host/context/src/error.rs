@@ -1,13 +1,13 @@
-//! Why a context has no prompt, or was not compacted.
+//! Errors of a context.
 
 use ctxhost_engine::SlotError;
 use ctxhost_invariants::EmergencyTrimError;
 use ctxhost_session::SessionError;
 
-/// Why a context has no prompt, or was not compacted.
+/// Why a context could not prepare a prompt or compact.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// No engine answered.
+    /// An engine call failed.
     #[error(transparent)]
     Slot(#[from] SlotError),
     /// Not even the emergency trim fits.
@@ -16,14 +16,14 @@ pub enum ContextError {
     /// The session could not be written.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The request does not fit and compactions are left to the person.
+    /// The request does not fit, and compactions are manual.
     #[error(
-        "the next request needs {tokens} tokens and {budget_tokens} are free; compact the session (/compact, or `ctxhost compact`)"
+        "the next request needs {tokens} tokens, more than its budget of {budget_tokens}; compact the session (`/compact` or `ctxhost compact`)"
     )]
     CompactionRequired {
-        /// What it needs, as entries count.
+        /// Its size, in estimated tokens.
         tokens: u64,
-        /// What it may take.
+        /// Its budget.
         budget_tokens: u64,
     },
 }

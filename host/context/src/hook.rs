@@ -1,4 +1,4 @@
-//! What an embedding program may do around a compaction: watch it, call it off, or write the summary.
+//! Compaction hooks: an embedding program may observe or cancel a compaction, or supply the summary.
 
 use std::fmt::Debug;
 
@@ -6,59 +6,58 @@ use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript, Trigger};
 
 use crate::outcome::CompactionOutcome;
 
-/// Subscribes to compactions. Both calls have a default, so that a hook may do one thing only.
+/// A compaction hook. Both methods have defaults.
 pub trait CompactionHook: Send + Sync + Debug {
-    /// A compaction is about to be asked for. The first hook that does not proceed decides.
-    fn before_compaction(&self, _coming: &PendingCompaction<'_>) -> HookDecision {
+    /// Called before a compaction is requested. The first hook that does not proceed decides.
+    fn before_compaction(&self, _pending: &PendingCompaction<'_>) -> HookDecision {
         HookDecision::Proceed
     }
 
-    /// A compaction was applied, rejected or not tried.
+    /// Called after a compaction was applied, rejected or not tried.
     fn after_compaction(&self, _outcome: &CompactionOutcome) {}
 }
 
-/// A compaction that is about to be asked for.
+/// A compaction that is about to be requested.
 #[derive(Clone, Debug)]
 pub struct PendingCompaction<'a> {
     /// The session.
     pub session: &'a SessionRef,
-    /// The live transcript that would be compacted.
+    /// The live transcript.
     pub view: &'a Transcript,
-    /// Why.
+    /// The trigger.
     pub trigger: Trigger,
-    /// 1 for the first try at this pressure.
+    /// From 1, counted per prompt or manual request.
     pub attempt: u32,
-    /// What the live transcript costs, in tokens without margin.
+    /// The size of the live transcript, in estimated tokens.
     pub before_tokens: u64,
-    /// What the result must fall below, in tokens without margin.
+    /// The size that the result must fall below, in estimated tokens.
     pub budget_tokens: u64,
 }
 
-/// What a hook wants.
+/// The decision of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// Go on.
+    /// Continue with the next hook or the engine.
     Proceed,
-    /// Do not compact now. Counts as not tried, not as a failure.
+    /// Cancel the compaction. It counts as not tried, not as a failure.
     Cancel {
-        /// Why, as a fragment.
+        /// The reason, as a fragment.
         reason: String,
     },
-    /// Use this text for the folded history instead of asking an engine. The law holds for it as for
-    /// any engine's plan.
+    /// Use this summary of the folded history instead of an engine's. It must satisfy the same invariants.
     Supply {
-        /// The text.
+        /// The summary.
         summary: String,
     },
 }
 
-/// The name under which a supplied summary is recorded.
+/// The engine name of supplied summaries in records.
 pub(crate) const HOOK_ENGINE: &str = "hook";
 
-/// The newest half of the budget stays as it is; the supplied text stands for the rest.
-pub(crate) fn supplied_plan(summary: String, coming: &PendingCompaction<'_>) -> Plan {
-    let cut = coming.view.tail_within(coming.budget_tokens / 2);
+/// The plan of a supplied summary: it replaces all but the newest entries, up to half of the budget.
+pub(crate) fn supplied_plan(summary: String, pending: &PendingCompaction<'_>) -> Plan {
+    let cut = pending.view.tail_within(pending.budget_tokens / 2);
     let mut plan = Plan::default();
-    plan.insert(Role::User, summary, 0..cut).keep(cut..coming.view.len() as u64);
+    plan.insert(Role::User, summary, 0..cut).keep(cut..pending.view.len() as u64);
     plan
 }

@@ -1,4 +1,4 @@
-//! What an engine has seen of a session, so that it is given each entry once.
+//! Tracks what an engine has ingested of a session, so that it gets each entry once.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use ctxhost_engine_api::{BootstrapRequest, IngestRequest, SessionRef, Transcript
 
 use ctxhost_engine::{ActiveEngine, EngineSet, SlotError};
 
-/// What an engine has seen of a session.
+/// What an engine has ingested of a session.
 #[derive(Clone, Debug, Default)]
 pub struct IngestProgress {
-    /// Which engine that is; `None` before the first call.
+    /// The engine; `None` before the first call.
     serving: Option<EngineSet>,
-    /// The branch of the session that it was told of.
+    /// The branch that it was bootstrapped with.
     branch: u64,
     epoch: u64,
-    /// Entries of that epoch that it has seen.
+    /// The ingested entries of that epoch.
     entries: u64,
 }
 
 impl IngestProgress {
-    /// Tells an engine of a session that is new to it, and of the entries that it has not seen; answers the
-    /// time inside the engine. `branch` counts how often the session left the branch it stood on.
+    /// Bootstraps an engine that does not know the session and ingests new entries; returns the time inside the
+    /// engine. `branch` counts the changes of the session's branch.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl IngestProgress {
                 BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
             engine.bootstrap(transcript, request).await?;
             *self = IngestProgress { branch, ..IngestProgress::default() };
-            // Bootstrapping may have put another engine in the place of the one that failed.
+            // Read again: a failure in `bootstrap` may have activated the fallback engine.
             self.serving = Some(engine.serving());
         }
         if self.epoch != transcript.epoch() {
@@ -50,8 +50,8 @@ impl IngestProgress {
         let end = entries.end;
         let session = session.clone();
         let request = IngestRequest { session, entries, ..IngestRequest::default() };
-        let served = engine.ingest(transcript, request).await?;
+        let answer = engine.ingest(transcript, request).await?;
         self.entries = end;
-        Ok(served.elapsed)
+        Ok(answer.elapsed)
     }
 }

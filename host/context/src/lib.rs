@@ -1,15 +1,15 @@
-//! Keeps one conversation inside the window of a model.
+//! Keeps one conversation inside a model's window.
 //!
 //! ```text
-//!  append ─► prepare ─► (the model answers) ─► record_usage ─► append ... end_turn
-//!              │  ▲              └─ too large ─► overflow ─► prepare
+//!  append ─► prepare ─► (model call) ─► record_usage ─► append ... end_turn
+//!              │  ▲          └─ too large ─► overflow ─► prepare
 //!              ▼  │ does not fit
 //!            engine.ingest ─► engine.assemble ─► invariants ─► Prompt
 //!                                   └─ compact ─► invariants, progress ─► session
 //! ```
 //!
-//! [`Context`] is a session, the active engine and a budget. Agent, gateway, replay, manual compaction and an embedding
-//! program call the same methods.
+//! [`Context`] holds a session, the active engine and a budget. The agent, the gateway, replays, manual compactions and
+//! embedding programs call the same methods.
 
 #![cfg_attr(
     test,

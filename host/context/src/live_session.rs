@@ -1,4 +1,4 @@
-//! A session on disk beside its live transcript.
+//! A session with its live transcript.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,48 +15,48 @@ use ctxhost_session::{
     FileCheck, NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy,
 };
 
-/// A session on disk beside its live transcript.
+/// A session with its live transcript.
 #[derive(Debug)]
 pub struct LiveSession {
     session: Session,
     log: TranscriptLog,
-    /// How often the live transcript was replaced by another history under the same name.
+    /// Counts replacements of the live transcript by another history.
     branch: u64,
-    /// Where what must stay is in the live transcript.
+    /// The pinned entries of the live transcript.
     pinned: PinnedEntries,
     reference: SessionRef,
     images: ImageStore,
-    /// What engines may ask about it, where any may.
+    /// Lets engines query the session.
     registration: Option<SessionRegistration>,
 }
 
-/// What is taken back or replaced of a conversation before more is said in it.
+/// Changes to a conversation before further messages are appended.
 #[derive(Clone, Debug, Default)]
 pub struct Amendment {
-    /// Behind which record it goes on; where it stands, if nothing is said of it.
+    /// Where the conversation continues; `None` for its end.
     pub branch_point: Option<BranchPoint>,
-    /// The records that say what is left out or has other content.
+    /// Records that drop or replace content.
     pub edits: Vec<RecordBody>,
 }
 
 impl Amendment {
-    /// Whether nothing is taken back or replaced.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.branch_point.is_none() && self.edits.is_empty()
     }
 }
 
-/// Where a conversation goes on from.
+/// A point from which a conversation continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchPoint {
-    /// From before its first record.
+    /// Before the first record.
     Start,
-    /// From behind this one.
+    /// After this record.
     Record(String),
 }
 
 impl LiveSession {
-    /// The live transcript of a session.
+    /// Loads the live transcript of a session.
     pub fn new(session: Session) -> LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
@@ -72,24 +72,24 @@ impl LiveSession {
         }
     }
 
-    /// Engines may ask about it from here on.
+    /// Lets engines query the session.
     pub(crate) fn register(&mut self, sessions: &Arc<SessionDirectory>) {
         self.registration = Some(sessions.register(&self.session));
     }
 
-    /// A request began: the provider's cache is warm.
+    /// Records a request, which renews the provider's cache.
     pub(crate) fn record_cache_use(&self, now_ms: i64) {
         if let Some(handle) = &self.registration {
             handle.history.record_cache_use(now_ms);
         }
     }
 
-    /// Moves a session in memory into a file, which must not be there yet, and its new images there. What is
-    /// appended next is written by [`Session::flush`].
+    /// Moves a session from memory to a new file, including its new images. Later appends are written by
+    /// [`write_out`](Self::write_out).
     ///
     /// # Errors
     ///
-    /// Whatever the disk answers; the session is as it was then.
+    /// [`SessionError`]; the session is unchanged.
     pub fn move_to_file(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
         self.session.save_to(path, sync)?;
         self.session.enable_write_behind();
@@ -97,17 +97,17 @@ impl LiveSession {
         Ok(())
     }
 
-    /// New images are stored there.
+    /// Sets the store of new images.
     pub fn set_images(&mut self, images: ImageStore) {
         self.images = images;
     }
 
-    /// Its images.
+    /// The store of images.
     pub fn images(&self) -> &ImageStore {
         &self.images
     }
 
-    /// How engines name it.
+    /// The session's reference in engine requests.
     pub fn reference(&self) -> &SessionRef {
         &self.reference
     }
@@ -117,72 +117,72 @@ impl LiveSession {
         &self.session
     }
 
-    /// What the model could see now.
+    /// The live transcript.
     pub fn view(&self) -> Transcript {
         self.log.snapshot()
     }
 
-    /// Waits until all that was appended is on the disk.
+    /// Syncs all appended records to disk.
     ///
     /// # Errors
     ///
-    /// Whatever the disk answers.
+    /// [`SessionError`].
     pub fn sync(&mut self) -> Result<(), SessionError> {
         self.session.sync()
     }
 
-    /// Writes what was appended to a session that is written behind.
+    /// Writes the appended records of a session with write-behind.
     ///
     /// # Errors
     ///
-    /// Where the session cannot be written. It can be used again only when it is opened again.
+    /// If the session cannot be written. It must be reopened before further use.
     pub fn write_out(&mut self) -> Result<(), SessionError> {
         self.session.flush()
     }
 
-    /// Looks whether the file is still there, and makes it again where it is not.
+    /// Checks that the file still exists and recreates it otherwise.
     pub fn check_file(&mut self) -> FileCheck {
         self.session.check_file()
     }
 
-    /// How often the live transcript was replaced by another history under the same name.
+    /// Counts replacements of the live transcript by another history.
     pub(crate) fn branch(&self) -> u64 {
         self.branch
     }
 
-    /// Where what must stay is in the live transcript, as of the last [`update_pinned`](Self::find_anchors).
+    /// The pinned entries, as of the last [`update_pinned`](Self::update_pinned).
     pub(crate) fn pinned(&self) -> &PinnedEntries {
         &self.pinned
     }
 
-    /// Finds what must stay in the entries that are new.
+    /// Updates the pinned entries with those that are new.
     pub(crate) fn update_pinned(&mut self) {
         self.pinned.update(&self.log.snapshot());
     }
 
-    /// The user's message, where it is what is about to be answered; empty inside a tool loop.
+    /// The user's message if it is the last entry; empty within a tool loop.
     pub fn prompt(&self) -> String {
         let view = self.view();
         let last = view.last().filter(|entry| entry.is_user_message());
         last.map(|entry| entry.text().to_owned()).unwrap_or_default()
     }
 
-    /// Appends a record that was written elsewhere, word for word.
+    /// Appends a copy of a record of another session.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; nothing is appended then.
+    /// [`SessionError`]; nothing is appended.
     pub fn append_record(&mut self, record: &Record) -> Result<(), SessionError> {
         let id = self.session.append_copy(record)?;
         self.extend([&id]);
         Ok(())
     }
 
-    /// Appends a message and answers the id of its record.
+    /// Appends a message; returns the id of its record.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; nothing is appended then.
+    /// [`SessionError`]; nothing is appended.
     pub fn append_message(
         &mut self,
         message: &ChatMessage,
@@ -193,11 +193,11 @@ impl LiveSession {
         self.append(RecordBody::message(&json)?, now_ms)
     }
 
-    /// Appends a record and answers its id.
+    /// Appends a record; returns its id.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; nothing is appended then.
+    /// [`SessionError`]; nothing is appended.
     pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
         let body = body.with_message(|message| self.images.store_images(message))?;
         let id = self.session.append_at(body, now_ms)?;
@@ -205,7 +205,7 @@ impl LiveSession {
         Ok(id)
     }
 
-    /// Appends records with one write and answers their ids; none of them where that fails.
+    /// Appends records with one write, all or none; returns their ids.
     ///
     /// # Errors
     ///
@@ -215,65 +215,69 @@ impl LiveSession {
         bodies: impl IntoIterator<Item = RecordBody>,
         now_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
-        let put_away = |body: RecordBody| body.with_message(|it| self.images.store_images(it));
-        let bodies = bodies.into_iter().map(put_away);
+        let store_images =
+            |body: RecordBody| body.with_message(|message| self.images.store_images(message));
+        let bodies = bodies.into_iter().map(store_images);
         let bodies = bodies.collect::<Result<Vec<RecordBody>, SessionError>>()?;
         let ids = self.session.append_all(bodies, now_ms)?;
         self.extend(&ids);
         Ok(ids)
     }
 
-    /// Takes back or replaces what was said, and appends what is said instead, with one write; answers the
-    /// ids of what was appended last, `bodies` of it. Nothing of the file is changed.
+    /// Applies an amendment and appends `bodies` with one write; returns the ids of `bodies`. Existing records of the
+    /// file stay.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append); the session is as it was then.
+    /// As [`append`](Self::append); the session is unchanged.
     pub fn amend(
         &mut self,
         amendment: Amendment,
         bodies: Vec<RecordBody>,
         now_ms: i64,
     ) -> Result<Vec<String>, SessionError> {
-        let stood_at = self.session.leaf().map(|leaf| leaf.id().to_owned());
+        let leaf_before = self.session.leaf().map(|leaf| leaf.id().to_owned());
         match &amendment.branch_point {
             Some(BranchPoint::Start) => self.session.clear_leaf()?,
             Some(BranchPoint::Record(id)) => self.session.set_leaf(id)?,
             None => {}
         }
         let edits = amendment.edits.len();
-        let put_away = |body: RecordBody| body.with_message(|it| self.images.store_images(it));
-        let bodies = bodies.into_iter().map(put_away);
-        let appended = bodies
-            .collect::<Result<Vec<RecordBody>, SessionError>>()
-            .and_then(|it| self.session.append_all(amendment.edits.into_iter().chain(it), now_ms));
-        if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.branch_point, &stood_at) {
+        let store_images =
+            |body: RecordBody| body.with_message(|message| self.images.store_images(message));
+        let bodies = bodies.into_iter().map(store_images);
+        let appended =
+            bodies.collect::<Result<Vec<RecordBody>, SessionError>>().and_then(|bodies| {
+                self.session.append_all(amendment.edits.into_iter().chain(bodies), now_ms)
+            });
+        if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.branch_point, &leaf_before) {
             self.session.set_leaf(id)?;
         }
         let mut ids = appended?;
         self.log = self.session.live(self.log.epoch() + 1);
-        // An edit leaves the history that the engine knows; another branch does not.
+        // After an edit the engine still knows the history (a new epoch); after a change of the branch it
+        // must be bootstrapped again.
         self.branch += u64::from(amendment.branch_point.is_some());
         self.replace_history();
         Ok(ids.split_off(edits))
     }
 
-    /// Takes a compaction back, by its number or the newest.
+    /// Reverts a compaction by its number, by default the newest.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; the live transcript is as before then.
+    /// [`HistoryError`]; the live transcript is unchanged.
     pub fn undo_compaction(&mut self, number: Option<i64>) -> Result<UndoReport, HistoryError> {
         let undone = history::undo_compaction(&mut self.session, number)?;
         self.replace_transcript();
         Ok(undone)
     }
 
-    /// Takes in what other machines have added to the session; whether there was anything.
+    /// Loads what other machines have appended; returns whether there was anything.
     ///
     /// # Errors
     ///
-    /// Whatever the store answers; the live transcript is as before then.
+    /// [`SessionError`]; the live transcript is unchanged.
     pub fn refresh(&mut self) -> Result<bool, SessionError> {
         let grew = self.session.refresh()?;
         if grew {
@@ -282,30 +286,30 @@ impl LiveSession {
         Ok(grew)
     }
 
-    /// What the live transcript takes, in bytes of its messages.
+    /// The size of the live transcript's messages in bytes.
     pub fn live_bytes(&self) -> u64 {
         self.view().iter().map(|entry| entry.raw().len() as u64).sum()
     }
 
-    /// Records a compaction and begins the next epoch.
+    /// Records a compaction and starts the next epoch.
     ///
     /// # Errors
     ///
-    /// Whatever the session's file answers; the live transcript is as before then.
+    /// [`SessionError`]; the live transcript is unchanged.
     pub(crate) fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<(), SessionError> {
         self.session.compact(compaction)?;
         self.log = self.session.live(self.log.epoch() + 1);
         Ok(())
     }
 
-    /// The engine knows another history by this name: it is told anew.
+    /// Reloads the live transcript; the engine must be bootstrapped again.
     fn replace_transcript(&mut self) {
         self.log = self.session.live(self.log.epoch() + 1);
         self.branch += 1;
         self.replace_history();
     }
 
-    /// Takes in records that were appended to the session.
+    /// Adds appended records to the live transcript.
     fn extend<'a>(&mut self, ids: impl IntoIterator<Item = &'a String>) {
         let before = self.log.len() as u64;
         for id in ids {
@@ -319,7 +323,7 @@ impl LiveSession {
         }
     }
 
-    /// What was said is another history by now, or stands in another file.
+    /// Updates the history that engines query.
     fn replace_history(&self) {
         if let Some(handle) = &self.registration {
             handle.history.replace_with(&self.session);

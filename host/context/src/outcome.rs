@@ -1,4 +1,4 @@
-//! What became of a compaction.
+//! The outcome of a compaction.
 
 use std::time::Duration;
 
@@ -6,61 +6,60 @@ use ctxhost_engine_api::{Role, Transcript, Trigger};
 
 use ctxhost_retention::Shares;
 
-/// What became of a compaction.
+/// The verdict on a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionVerdict {
-    /// It was applied: the live transcript is smaller now.
+    /// Applied: the live transcript is smaller.
     Applied,
-    /// It was not applied: the session is as it was.
+    /// Not applied; the session is unchanged.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It was not tried: the breaker is open or the hour's budget is spent.
+    /// Not tried: the breaker is open, the last attempt at this size fell short, or a hook cancelled it.
     NotTried {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl CompactionVerdict {
-    /// Whether another attempt at the same pressure makes sense.
+    /// Whether another attempt makes sense.
     pub fn allows_retry(&self) -> bool {
         !matches!(self, CompactionVerdict::NotTried { .. })
     }
 }
 
-/// A compaction that was tried.
+/// The outcome of a compaction.
 #[derive(Clone, Debug)]
 pub struct CompactionOutcome {
-    /// Why it was wanted.
+    /// The trigger.
     pub trigger: Trigger,
-    /// Who made it.
+    /// The engine.
     pub engine: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: CompactionVerdict,
-    /// Size of the live transcript before, in tokens without margin.
+    /// The size of the live transcript before, in estimated tokens.
     pub before_tokens: u64,
-    /// Size after; the same as before where it was not applied.
+    /// The size after; unchanged if it was not applied.
     pub after_tokens: u64,
-    /// Ids, roles, sizes and texts of the entries that are no longer there word for word.
+    /// The entries that are no longer verbatim in the live transcript.
     pub folded: Vec<FoldedEntry>,
-    /// What stands for them.
+    /// The summary of these entries.
     pub summary: String,
-    /// What the engine said of it: who wrote the summary, and what did not go as it should.
+    /// The engine's notes: who wrote the summary, and problems.
     pub engine_notes: String,
-    /// How much of what was said is still said; `None` where there was nothing to hold against it.
+    /// What it retained of the history; `None` without anything to compare.
     pub retention: Option<Shares>,
-    /// Why it was not the configured engine that made it.
+    /// Why the configured engine did not make it.
     pub fallback: Option<String>,
-    /// Whether it had been worked out ahead, so that nobody waited for the engine.
+    /// Whether it was precomputed.
     pub is_precomputed: bool,
-    /// Time inside engines.
+    /// The time inside engines.
     pub took: Duration,
 }
 
 impl CompactionOutcome {
-    /// The outcome before anything has happened.
     pub(crate) fn new(engine: String, view: &Transcript, trigger: Trigger) -> Self {
         CompactionOutcome {
             trigger,
@@ -79,15 +78,15 @@ impl CompactionOutcome {
     }
 }
 
-/// An entry that a compaction folded away.
+/// An entry that a compaction folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedEntry {
     /// Its id in the session.
     pub id: String,
-    /// Who spoke.
+    /// Its role.
     pub role: Role,
     /// Its size.
     pub tokens: u64,
-    /// The beginning of its text.
+    /// The start of its text.
     pub excerpt: String,
 }

@@ -1,21 +1,21 @@
-//! When the host may compact by itself on the way to a prompt.
+//! When the host may compact while it prepares a prompt.
 
 use ctxhost_config::{CompactionSettings, CompactionTiming};
 
-/// When the host may compact by itself on the way to a prompt.
+/// When the host may compact while it prepares a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactionPolicy {
-    /// Where the prompt does not fit, and where its engine would like to.
+    /// If the prompt does not fit or the engine recommends it.
     #[default]
     WhenWanted,
-    /// Only where the prompt does not fit.
+    /// Only if the prompt does not fit.
     WhenNeeded,
-    /// Never: a prompt that does not fit is an error, and a person compacts by hand.
+    /// Never: a prompt that does not fit is an error, and the user compacts manually.
     Never,
 }
 
 impl CompactionPolicy {
-    /// The policy that a config's timing means for one request; `mid_turn` says that tools have run already.
+    /// The policy of a config for one request; `mid_turn` is true after the first tool call.
     pub fn for_request(settings: &CompactionSettings, mid_turn: bool) -> CompactionPolicy {
         match settings.timing {
             CompactionTiming::Ask | CompactionTiming::Manual => CompactionPolicy::Never,
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_only_liked_waits_for_its_time() {
+    fn recommended_compactions_wait_for_their_timing() {
         let check = |timing, mid_turn, expected| {
             let settings = CompactionSettings { timing, ..CompactionSettings::default() };
             let policy = CompactionPolicy::for_request(&settings, mid_turn);

@@ -1,12 +1,12 @@
-//! A compaction that is worked out before it is needed.
+//! Precomputed compactions.
 //!
 //! ```text
-//!  full enough, none there ─► PrecomputeJob ─► engine.compact on a snapshot ─► kept in memory
+//!  full enough, none stored ─► PrecomputeJob ─► engine.compact on a snapshot ─► stored in memory
 //!                                                                        │ a compaction is needed
 //!                                                                        ▼
-//!                          the transcript still begins with the snapshot? ─ no ─► dropped
+//!                          the transcript still starts with the snapshot? ─ no ─► discarded
 //!                                                                        │ yes
-//!                                      plan + keep(what came since) ─► invariants ─► applied at once
+//!                                      plan + keep(newer entries) ─► invariants ─► applied at once
 //! ```
 
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 use crate::target::Budget;
 use ctxhost_engine::{ActiveEngine, EngineAnswer, EngineSet, SlotError};
 
-/// An engine that had nothing to compact is asked again when the transcript is so many times as large.
+/// After a failed job, the next one waits until the transcript has grown by this factor.
 const RETRY_GROWTH: f64 = 1.1;
 
-/// What has been worked out for a context.
+/// The precomputed compaction of a context.
 #[derive(Debug, Default)]
 pub(crate) struct PrecomputeState {
     compaction: Option<PrecomputedCompaction>,
-    /// The epoch and the size for which nothing came of it.
+    /// The epoch and the size of the last failed job.
     declined: Option<(u64, u64)>,
 }
 
 impl PrecomputeState {
-    /// Whether there is none yet, and the engine has not just declined to make one.
+    /// Whether there is none, and the last job did not fail at about this size.
     pub(crate) fn needs_job(&self, view: &Transcript) -> bool {
         let is_declined = self.declined.is_some_and(|(epoch, tokens)| {
             epoch == view.epoch() && (view.total_tokens() as f64) < tokens as f64 * RETRY_GROWTH
@@ -36,31 +36,33 @@ impl PrecomputeState {
         self.compaction.is_none() && !is_declined
     }
 
-    /// Nothing came of a job.
+    /// Records a failed job.
     pub(crate) fn decline(&mut self, job: &PrecomputeJob) {
         self.declined = Some((job.view.epoch(), job.view.total_tokens()));
     }
 
-    /// Keeps what came of a job.
-    pub(crate) fn store(&mut self, job: &PrecomputeJob, served: EngineAnswer<Compaction>) {
+    /// Stores the result of a job.
+    pub(crate) fn store(&mut self, job: &PrecomputeJob, answer: EngineAnswer<Compaction>) {
         self.compaction = Some(PrecomputedCompaction {
-            served,
+            answer,
             serving: job.engine.serving(),
             epoch: job.view.epoch(),
             entries: job.entries(),
         });
     }
 
-    /// Drops what does not hold any more; answers of how many entries it was.
+    /// Discards an outdated compaction; returns the number of entries that it covered.
     pub(crate) fn discard_outdated(
         &mut self,
         view: &Transcript,
         serving: &EngineSet,
     ) -> Option<u64> {
-        self.compaction.take_if(|it| !it.is_current(view, serving)).map(|it| it.entries)
+        self.compaction
+            .take_if(|stored| !stored.is_current(view, serving))
+            .map(|stored| stored.entries)
     }
 
-    /// Takes what was worked out, where it still holds; what does not is dropped.
+    /// Takes the compaction if it is current; discards it otherwise.
     pub(crate) fn take(
         &mut self,
         view: &Transcript,
@@ -71,32 +73,31 @@ impl PrecomputeState {
     }
 }
 
-/// A compaction that waits until it is needed.
+/// A stored compaction.
 #[derive(Debug)]
 struct PrecomputedCompaction {
-    served: EngineAnswer<Compaction>,
+    answer: EngineAnswer<Compaction>,
     serving: EngineSet,
     epoch: u64,
     entries: u64,
 }
 
 impl PrecomputedCompaction {
-    /// Whether the live transcript still begins with what it was worked out from. Within an epoch a transcript only
-    /// grows.
+    /// Whether the live transcript still starts with its snapshot. Within an epoch a transcript only grows.
     fn is_current(&self, view: &Transcript, serving: &EngineSet) -> bool {
         self.epoch == view.epoch() && self.entries <= view.len() as u64 && self.serving == *serving
     }
 
-    /// The same for all entries that are there by now.
+    /// Extends the plan to keep newer entries.
     fn extended_to(mut self, view: &Transcript) -> EngineAnswer<Compaction> {
-        if let Compaction::Plan(plan) = &mut self.served.value {
+        if let Compaction::Plan(plan) = &mut self.answer.value {
             plan.keep(self.entries..view.len() as u64);
         }
-        self.served
+        self.answer
     }
 }
 
-/// A compaction to work out while the context is not needed.
+/// A compaction to compute while the context is not in use.
 #[derive(Debug)]
 pub struct PrecomputeJob {
     pub(crate) view: Transcript,
@@ -106,12 +107,12 @@ pub struct PrecomputeJob {
 }
 
 impl PrecomputeJob {
-    /// Entries of the snapshot.
+    /// The number of entries in the snapshot.
     pub fn entries(&self) -> u64 {
         self.view.len() as u64
     }
 
-    /// Asks the engine. The context is not needed meanwhile, but no other call of its session may be under way.
+    /// Calls the engine. The context is free meanwhile, but the engine must get no other call of its session.
     ///
     /// # Errors
     ///

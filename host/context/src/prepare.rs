@@ -1,4 +1,4 @@
-//! One prompt: ingest what is new, assemble, check the invariants, compact while it does not fit.
+//! Prepares a prompt: ingest, assemble, enforce the invariants, compact while it does not fit.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use ctxhost_invariants::{
 };
 use ctxhost_retention as retention;
 
-/// The name under which the host's own emergency trim signs.
+/// The engine name of the host's emergency trim. The value is part of reports and metrics, so it stays.
 pub const EMERGENCY_TRIM: &str = "last rung";
 
-/// What a prompt is made for.
+/// The parameters of a prompt.
 #[derive(Clone, Copy)]
 struct PromptRequest<'a> {
     target: &'a Target,
@@ -35,46 +35,47 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`ContextError`]; the session is as it was, except for compactions that were applied.
+    /// [`ContextError`]; the session is unchanged except for applied compactions.
     pub async fn prepare(&mut self, target: &Target) -> Result<Prompt, ContextError> {
         let budget = self.budget(target);
         let model = self.model_ref(target);
         let request = PromptRequest { target, model: &model, budget };
-        let mut work = PromptProgress { took: self.ingest().await?, ..PromptProgress::default() };
-        let prompt = match self.prepare_with_budget(request, &mut work).await? {
+        let mut progress =
+            PromptProgress { took: self.ingest().await?, ..PromptProgress::default() };
+        let prompt = match self.prepare_with_budget(request, &mut progress).await? {
             Some(prompt) => prompt,
-            None => self.prepare_over_budget(request, work).await?,
+            None => self.prepare_over_budget(request, progress).await?,
         };
         self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
     }
 
-    /// Prepares a prompt where the budget holds none: with the answer's reserve, else by the emergency trim.
+    /// Prepares a prompt that does not fit its budget: with the answer's reserve, else by the emergency trim.
     async fn prepare_over_budget(
         &mut self,
         request: PromptRequest<'_>,
-        mut work: PromptProgress,
+        mut progress: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let budget = request.budget;
         if budget.spare_tokens > 0 {
             let whole = PromptRequest { budget: budget.without_reserve(), ..request };
-            if let Some(prompt) = self.prepare_with_budget(whole, &mut work).await? {
+            if let Some(prompt) = self.prepare_with_budget(whole, &mut progress).await? {
                 return Ok(prompt);
             }
-            // Trimmed to what leaves room for an answer, as long as that is possible.
+            // The trim leaves room for the answer if possible.
             if emergency_trim_plan(&self.view(), budget.tokens, &self.settings.invariants).is_err()
             {
-                return self.emergency_trim(whole, work);
+                return self.emergency_trim(whole, progress);
             }
         }
-        self.emergency_trim(request, work)
+        self.emergency_trim(request, progress)
     }
 
-    /// Prepares a prompt with the engine's plans and compactions; `None` where none of them fits.
+    /// Prepares a prompt with plans and compactions of the engine; `None` if none fits.
     async fn prepare_with_budget(
         &mut self,
         request: PromptRequest<'_>,
-        work: &mut PromptProgress,
+        progress: &mut PromptProgress,
     ) -> Result<Option<Prompt>, ContextError> {
         let budget_tokens = request.budget.tokens;
         let policy = request.target.compaction;
@@ -82,37 +83,38 @@ impl Context {
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = self.view();
             let assembled = self.assemble(request, &view, allowance_tokens).await?;
-            work.took += assembled.served.elapsed;
-            work.rejected_plans += assembled.served.refused_plans;
-            let fits = assembled.lawful.tokens <= budget_tokens;
+            progress.took += assembled.answer.elapsed;
+            progress.rejected_plans += assembled.answer.refused_plans;
+            let fits = assembled.checked.tokens <= budget_tokens;
             if !fits {
-                work.over_budget = Some(assembled.over_budget(budget_tokens));
+                progress.over_budget = Some(assembled.over_budget(budget_tokens));
             }
             let may_improve = attempt == 1 && policy == CompactionPolicy::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
-                return Ok(Some(assembled.into_prompt(view, budget_tokens, work)));
+                return Ok(Some(assembled.into_prompt(view, budget_tokens, progress)));
             }
             if !fits && self.engine.serving_info().owns_compaction {
-                // It has promised to fit. What the host put back it could not have counted, so it is asked again
-                // with that much less.
-                let overshoot_tokens = assembled.lawful.tokens - budget_tokens;
-                let less_tokens = overshoot_tokens.max(assembled.reinserted_tokens(&view));
-                allowance_tokens = allowance_tokens.saturating_sub(less_tokens);
+                // The engine promises to fit, but could not count what the host reinserted. It is called
+                // again with a budget reduced by that.
+                let overshoot_tokens = assembled.checked.tokens - budget_tokens;
+                let excess_tokens = overshoot_tokens.max(assembled.reinserted_tokens(&view));
+                allowance_tokens = allowance_tokens.saturating_sub(excess_tokens);
                 continue;
             }
             if policy == CompactionPolicy::Never {
-                let tokens = assembled.lawful.tokens;
+                let tokens = assembled.checked.tokens;
                 return Err(ContextError::CompactionRequired { tokens, budget_tokens });
             }
-            if attempt > MAX_COMPACTIONS || !self.compact_for_prompt(request, attempt, work).await?
+            if attempt > MAX_COMPACTIONS
+                || !self.compact_for_prompt(request, attempt, progress).await?
             {
-                return Ok(fits.then(|| assembled.into_prompt(view, budget_tokens, work)));
+                return Ok(fits.then(|| assembled.into_prompt(view, budget_tokens, progress)));
             }
         }
         Ok(None)
     }
 
-    /// Whether the next prompt would be better for a compaction, or would not fit without one.
+    /// Whether the engine recommends a compaction, or the next prompt needs one.
     ///
     /// # Errors
     ///
@@ -123,10 +125,10 @@ impl Context {
         let (view, model) = (self.view(), self.model_ref(target));
         let request = PromptRequest { target, model: &model, budget };
         let assembled = self.assemble(request, &view, budget.tokens).await?;
-        Ok(assembled.lawful.tokens > budget.tokens || assembled.wants_compaction())
+        Ok(assembled.checked.tokens > budget.tokens || assembled.wants_compaction())
     }
 
-    /// Whether a compaction comes before the next prompt, because that would not fit without one.
+    /// Whether the next prompt needs a compaction.
     ///
     /// # Errors
     ///
@@ -137,22 +139,23 @@ impl Context {
         self.session.update_pinned();
         let compacts = target.compaction != CompactionPolicy::Never
             && !self.engine.serving_info().owns_compaction;
-        let most_tokens = view.total_tokens() + self.session.pinned().added_tokens();
-        if !compacts || most_tokens <= budget.tokens {
+        // Most sessions are far below the budget: the engine is not called for them.
+        let max_tokens = view.total_tokens() + self.session.pinned().added_tokens();
+        if !compacts || max_tokens <= budget.tokens {
             return Ok(false);
         }
         self.ingest().await?;
         let request = PromptRequest { target, model: &model, budget };
         let assembled = self.assemble(request, &view, budget.tokens).await?;
-        Ok(assembled.lawful.tokens > budget.tokens)
+        Ok(assembled.checked.tokens > budget.tokens)
     }
 
-    /// Tries a compaction; whether it makes sense to assemble again.
+    /// Attempts a compaction; returns whether to assemble again.
     async fn compact_for_prompt(
         &mut self,
         request: PromptRequest<'_>,
         attempt: u32,
-        work: &mut PromptProgress,
+        progress: &mut PromptProgress,
     ) -> Result<bool, ContextError> {
         let trigger = request.target.trigger;
         let compaction = CompactionRequest {
@@ -163,16 +166,16 @@ impl Context {
             focus: None,
         };
         let outcome = self.compact_once(compaction).await?;
-        work.took += outcome.took;
-        let goes_on = outcome.verdict.allows_retry();
-        work.compactions.push(outcome);
-        work.took += self.ingest().await?;
-        Ok(goes_on)
+        progress.took += outcome.took;
+        let retries = outcome.verdict.allows_retry();
+        progress.compactions.push(outcome);
+        progress.took += self.ingest().await?;
+        Ok(retries)
     }
 
     /// Assembles until the invariants accept a plan: at most once with each engine.
     ///
-    /// What the host adds itself is taken off the allowance, so an engine may use its budget up.
+    /// The engine's budget is the allowance without what the host adds itself, so an engine may use it up.
     async fn assemble(
         &mut self,
         request: PromptRequest<'_>,
@@ -181,20 +184,20 @@ impl Context {
     ) -> Result<AssembledPlan, ContextError> {
         let PromptRequest { target, model, budget } = request;
         let settings = self.settings.clone();
-        let mut refused_before = 0;
+        let mut rejected_before = 0;
         self.session.update_pinned();
         loop {
-            let anchors = self.session.pinned();
-            let budget_of_engine = anchors.request_budget(allowance_tokens);
+            let pinned = self.session.pinned();
+            let engine_budget = pinned.request_budget(allowance_tokens);
             let assemble = Some(AssembleContext {
-                pinned: anchors,
+                pinned,
                 budget_tokens: budget.tokens,
                 invariants: &settings.invariants,
                 on_refusal: OnRefusal::Quarantine,
             });
             let call = AssembleRequest {
                 session: self.session.reference().clone(),
-                budget: budget_of_engine,
+                budget: engine_budget,
                 reserve_tokens: budget.reserve_tokens,
                 prompt: self.session.prompt(),
                 model: model.clone(),
@@ -203,49 +206,49 @@ impl Context {
                 ..AssembleRequest::default()
             };
             let context = EngineContext { transcript: view, assemble };
-            let mut served = self.engine.ask(context, call).await?;
-            let plan = served.value.clone();
-            match invariants::enforce_with(anchors, view, plan, budget.tokens, &settings.invariants)
+            let mut answer = self.engine.ask(context, call).await?;
+            let plan = answer.value.clone();
+            match invariants::enforce_with(pinned, view, plan, budget.tokens, &settings.invariants)
             {
-                Ok(mut lawful) => {
-                    self.engine.record_success(&served);
-                    lawful.repairs.splice(0..0, std::mem::take(&mut served.repairs));
-                    served.refused_plans += refused_before;
-                    return Ok(AssembledPlan { served, lawful });
+                Ok(mut checked) => {
+                    self.engine.record_success(&answer);
+                    checked.repairs.splice(0..0, std::mem::take(&mut answer.repairs));
+                    answer.refused_plans += rejected_before;
+                    return Ok(AssembledPlan { answer, checked });
                 }
                 Err(violation) => {
-                    refused_before += served.refused_plans + 1;
-                    self.engine.reject(&served, "assemble", &violation.to_string())?;
+                    rejected_before += answer.refused_plans + 1;
+                    self.engine.reject(&answer, "assemble", &violation.to_string())?;
                     self.ingest().await?;
                 }
             }
         }
     }
 
-    /// A prompt without any engine, where nothing else fits.
+    /// Makes a prompt without an engine.
     fn emergency_trim(
         &mut self,
         request: PromptRequest<'_>,
-        work: PromptProgress,
+        progress: PromptProgress,
     ) -> Result<Prompt, ContextError> {
         let PromptRequest { model, budget, .. } = request;
         let view = self.view();
         let plan = emergency_trim_plan(&view, budget.tokens, &self.settings.invariants)?;
-        let lawful = invariants::enforce(&view, plan, budget.tokens, &self.settings.invariants)
+        let checked = invariants::enforce(&view, plan, budget.tokens, &self.settings.invariants)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::from_engine(EMERGENCY_TRIM, "assemble", error))?;
         let engine = self.engine.serving_info().id;
-        let why = work.trim_reason(&engine);
+        let why = progress.trim_reason(&engine);
         let session = self.id();
         if self.is_trim_logged {
-            tracing::debug!(session, why, kept_tokens = lawful.tokens, "emergency trim");
+            tracing::debug!(session, why, kept_tokens = checked.tokens, "emergency trim");
         } else {
             tracing::warn!(
                 session,
                 engine,
                 why,
                 tokens = view.total_tokens(),
-                kept_tokens = lawful.tokens,
+                kept_tokens = checked.tokens,
                 budget_tokens = budget.tokens,
                 reserve_tokens = budget.reserve_tokens,
                 model = model.id,
@@ -257,68 +260,68 @@ impl Context {
         Ok(Prompt {
             budget_tokens: budget.tokens,
             view,
-            checked: lawful,
+            checked,
             engine: EMERGENCY_TRIM.into(),
             fallback: Some(why),
-            compactions: work.compactions,
+            compactions: progress.compactions,
             notes: Vec::new(),
-            rejected_plans: work.rejected_plans,
-            took: work.took,
+            rejected_plans: progress.rejected_plans,
+            took: progress.took,
         })
     }
 }
 
-/// The plan of the last rung, with the ledger of what it leaves out in the engines' words.
+/// The plan of the emergency trim, with a ledger of what it omits.
 ///
 /// # Errors
 ///
-/// [`EmergencyTrimError`] where not even what must stay fits.
+/// [`EmergencyTrimError`] if not even the pinned entries fit.
 pub fn emergency_trim_plan(
     view: &Transcript,
     budget_tokens: u64,
     settings: &InvariantSettings,
 ) -> Result<Plan, EmergencyTrimError> {
-    invariants::emergency_trim(view, budget_tokens, settings, &|left_out, room| {
-        retention::render_ledger(view, left_out, room.tokens, room.request_tokens)
+    invariants::emergency_trim(view, budget_tokens, settings, &|omitted, room| {
+        retention::render_ledger(view, omitted, room.tokens, room.request_tokens)
     })
 }
 
-/// What went into a prompt so far.
+/// The progress of preparing a prompt.
 #[derive(Default)]
 struct PromptProgress {
     compactions: Vec<CompactionOutcome>,
     rejected_plans: u64,
     took: Duration,
-    /// By how much the last plan that did not fit was over, in words.
+    /// Describes by how much the last plan exceeded the budget.
     over_budget: Option<String>,
 }
 
 impl PromptProgress {
-    /// Why nothing but the emergency trim is left, in words.
+    /// Describes why only the emergency trim is left.
     fn trim_reason(&self, engine: &str) -> String {
-        let over = self.over_budget.clone();
-        let over = over.unwrap_or_else(|| format!("plan of {engine} is over its budget"));
+        let excess = self.over_budget.clone();
+        let excess = excess.unwrap_or_else(|| format!("plan of {engine} is over its budget"));
         match self.compactions.last() {
             Some(CompactionOutcome {
                 engine,
                 verdict:
                     CompactionVerdict::Rejected { reason } | CompactionVerdict::NotTried { reason },
                 ..
-            }) => format!("{over}; compact of {engine}: {reason}"),
-            _ => over,
+            }) => format!("{excess}; compact of {engine}: {reason}"),
+            _ => excess,
         }
     }
 }
 
-/// A plan that passed the invariants, with the engine that made it.
+/// A checked plan and the engine's answer.
 struct AssembledPlan {
-    served: EngineAnswer<Plan>,
-    lawful: EnforcedPlan,
+    answer: EngineAnswer<Plan>,
+    checked: EnforcedPlan,
 }
 
 impl AssembledPlan {
     fn wants_compaction(&self) -> bool {
-        self.served.value.extras.compaction_wanted.is_some()
+        self.answer.value.extras.compaction_wanted.is_some()
     }
 
     fn reinserted_tokens(&self, view: &Transcript) -> u64 {
@@ -326,15 +329,15 @@ impl AssembledPlan {
             Repair::Reinserted { entries, .. } => view.tokens(entries.clone()),
             _ => 0,
         };
-        self.lawful.repairs.iter().map(tokens).sum()
+        self.checked.repairs.iter().map(tokens).sum()
     }
 
-    /// By how much it is over the budget, in words.
+    /// Describes by how much it exceeds the budget.
     fn over_budget(&self, budget_tokens: u64) -> String {
-        let tokens = self.lawful.tokens;
+        let tokens = self.checked.tokens;
         format!(
             "plan of {} needs {} tokens, {} over the budget of {}",
-            self.served.engine,
+            self.answer.engine,
             group_thousands(tokens),
             group_thousands(tokens.saturating_sub(budget_tokens)),
             group_thousands(budget_tokens),
@@ -345,19 +348,19 @@ impl AssembledPlan {
         self,
         view: Transcript,
         budget_tokens: u64,
-        work: &mut PromptProgress,
+        progress: &mut PromptProgress,
     ) -> Prompt {
-        let work = std::mem::take(work);
+        let progress = std::mem::take(progress);
         Prompt {
             budget_tokens,
             view,
-            checked: self.lawful,
-            engine: self.served.engine,
-            fallback: self.served.fallback,
-            compactions: work.compactions,
-            notes: self.served.value.extras.notes,
-            rejected_plans: work.rejected_plans,
-            took: work.took,
+            checked: self.checked,
+            engine: self.answer.engine,
+            fallback: self.answer.fallback,
+            compactions: progress.compactions,
+            notes: self.answer.value.extras.notes,
+            rejected_plans: progress.rejected_plans,
+            took: progress.took,
         }
     }
 }

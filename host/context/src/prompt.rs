@@ -1,4 +1,4 @@
-//! A prompt: a plan that obeys the invariants, and how it came to be.
+//! A prepared prompt.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use ctxhost_engine_api::{PlanItem, PlanNote, Transcript};
 use crate::outcome::CompactionOutcome;
 use ctxhost_invariants::EnforcedPlan;
 
-/// A plan that obeys the invariants, and how it came to be.
+/// A checked plan and how it was made.
 #[derive(Debug)]
 pub struct Prompt {
-    /// The transcript it was made from.
+    /// The transcript that it was made from.
     pub view: Transcript,
     /// The plan after repairs.
     pub checked: EnforcedPlan,
     /// The engine that made it.
     pub engine: String,
-    /// Why it was not the configured engine.
+    /// Why the configured engine did not make it.
     pub fallback: Option<String>,
-    /// The compactions that were tried for it.
+    /// The compactions that were attempted for it.
     pub compactions: Vec<CompactionOutcome>,
-    /// What it had to fit, as entries count: more than the budget where the answer's reserve was used.
+    /// Its budget, in estimated tokens; includes the answer's reserve if that was used.
     pub budget_tokens: u64,
-    /// What the engine did that no operation of the plan shows.
+    /// The engine's notes on what no operation of the plan shows.
     pub notes: Vec<PlanNote>,
-    /// Plans that the invariants refused on the way.
+    /// Plans that the invariants rejected.
     pub rejected_plans: u64,
-    /// Time inside engines.
+    /// The time inside engines.
     pub took: Duration,
 }
 

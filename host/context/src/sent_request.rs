@@ -1,14 +1,14 @@
-//! A request that was sent, as far as its size goes.
+//! The size of a sent request.
 
 use crate::accounting::RequestSize;
 
-/// A request that was sent, as far as its size goes.
+/// The size of a sent request.
 #[derive(Clone, Debug)]
 pub struct SentRequest {
-    /// All of it.
+    /// The total.
     pub size: RequestSize,
-    /// What its images are taken to cost.
+    /// The estimated tokens of its images.
     pub image_tokens: u64,
-    /// What the conversation in it costs, as entries count.
+    /// The size of its conversation, in estimated tokens.
     pub conversation_tokens: u64,
 }

@@ -1,5 +1,4 @@
-//! What engines may know of a session beside its live transcript: its history, and when the
-//! provider's cache was last touched.
+//! What engines may query about open sessions: the full history, and the last use of the provider's cache.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,14 +13,14 @@ use ctxhost_blobs::{BlobDirs, SessionBlobs};
 use ctxhost_engine::SessionQueries;
 use ctxhost_session::{Session, SessionError};
 
-/// The most entries a page holds, whatever is asked for.
+/// The maximum number of entries per page.
 const MAX_PAGE_ENTRIES: usize = 1_000;
 
-/// How long a provider keeps a prefix after its last use, in milliseconds: five minutes, the
-/// shortest time to live in common use (facts, other agents 1.4).
+/// How long a provider caches a prefix after its last use, in milliseconds: five minutes, Anthropic's default and the
+/// shortest in common use.
 const CACHE_TTL_MS: i64 = 300_000;
 
-/// One session, as engines may ask about it.
+/// The queryable history of one session.
 #[derive(Default)]
 pub(crate) struct SessionHistory {
     state: Mutex<HistoryState>,
@@ -30,7 +29,7 @@ pub(crate) struct SessionHistory {
 
 #[derive(Default)]
 struct HistoryState {
-    /// What was said before `entries`, while nobody has asked for it.
+    /// Where earlier entries are read from at the first query.
     source: Option<HistorySource>,
     entries: Vec<HistoryEntry>,
     last_touch_ms: Option<i64>,
@@ -43,10 +42,10 @@ struct HistorySource {
 }
 
 impl HistorySource {
-    /// Of a session whose file says it all, or knows more than was read of it.
+    /// `None` if the entries in memory are more complete than the file.
     fn new(session: &Session) -> Option<HistorySource> {
-        let is_read_again = session.is_partially_loaded() || session.is_fully_written();
-        let file = session.path().filter(|_| is_read_again)?;
+        let has_all = session.is_partially_loaded() || session.is_fully_written();
+        let file = session.path().filter(|_| has_all)?;
         Some(HistorySource { file: file.to_owned(), leaf: session.leaf()?.id().to_owned() })
     }
 
@@ -58,8 +57,8 @@ impl HistorySource {
 }
 
 impl HistoryState {
-    /// All entries. They are read when an engine asks for them the first time: most never do, a long session takes
-    /// seconds, and of each of a thousand sessions all words would be in memory once more.
+    /// All entries, read from the file at the first query: most engines never query them, reading a long session takes
+    /// seconds, and a copy for each of a thousand sessions would fill the memory.
     fn entries(&mut self) -> &[HistoryEntry] {
         match self.source.as_ref().map(HistorySource::read) {
             None => {}
@@ -67,40 +66,37 @@ impl HistoryState {
                 self.entries.splice(..0, older);
                 self.source = None;
             }
-            Some(Err(error)) => tracing::warn!(%error, "the history of a session cannot be read"),
+            Some(Err(error)) => tracing::warn!(%error, "cannot read the history of a session"),
         }
         &self.entries
     }
 }
 
 impl SessionHistory {
-    /// All that was ever said on the branch where a session stands, folded away or not.
-    pub(crate) fn from_session(session: &Session, home: &BlobDirs) -> SessionHistory {
-        let blobs = session.path().map(|path| home.session_blobs(path));
-        let known = SessionHistory { blobs, ..SessionHistory::default() };
-        match HistorySource::new(session) {
-            Some(unread) => known.state().source = Some(unread),
-            None => known.state().entries = branch_entries(session),
-        }
-        known
+    /// The full history of the session's branch, including folded entries.
+    pub(crate) fn from_session(session: &Session, dirs: &BlobDirs) -> SessionHistory {
+        let blobs = session.path().map(|path| dirs.session_blobs(path));
+        let history = SessionHistory { blobs, ..SessionHistory::default() };
+        history.replace_with(session);
+        history
     }
 
-    /// A request began.
+    /// Records a request, which renews the provider's cache.
     pub(crate) fn record_cache_use(&self, now_ms: i64) {
         self.state().last_touch_ms = Some(now_ms);
     }
 
-    /// The session stands on another branch, or in another file.
+    /// Resets the history after a change of the branch or the file.
     pub(crate) fn replace_with(&self, session: &Session) {
-        let (unread, entries) = match HistorySource::new(session) {
-            Some(unread) => (Some(unread), Vec::new()),
+        let (source, entries) = match HistorySource::new(session) {
+            Some(source) => (Some(source), Vec::new()),
             None => (None, branch_entries(session)),
         };
-        let mut known = self.state();
-        (known.source, known.entries) = (unread, entries);
+        let mut state = self.state();
+        (state.source, state.entries) = (source, entries);
     }
 
-    /// The session has more entries.
+    /// Adds entries that were appended to the session.
     pub(crate) fn append<'a>(&self, entries: impl IntoIterator<Item = Entry<'a>>) {
         let entries = entries.into_iter().map(|entry| HistoryEntry {
             id: entry.id().into(),
@@ -119,8 +115,8 @@ impl SessionHistory {
 
 impl SessionQueries for SessionHistory {
     fn history(&self, request: &HistoryRequest) -> HistoryPage {
-        let mut known = self.state();
-        let entries = known.entries();
+        let mut state = self.state();
+        let entries = state.entries();
         let after = entries.iter().position(|entry| entry.id == request.after_id);
         let rest = entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
         let limit = usize::try_from(request.limit).unwrap_or(MAX_PAGE_ENTRIES);
@@ -139,7 +135,7 @@ impl SessionQueries for SessionHistory {
     }
 }
 
-/// What was said on the branch where a session stands.
+/// The entries of a session's branch, without summaries.
 fn branch_entries(session: &Session) -> Vec<HistoryEntry> {
     let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
     entries.filter(|entry| entry.kind != EntryKind::CompactionSummary).map(history_entry).collect()
@@ -155,24 +151,24 @@ fn history_entry(entry: NewEntry) -> HistoryEntry {
     }
 }
 
-/// The sessions that engines may ask about, by id: those of the contexts that live.
+/// The open sessions that engines may query, by id.
 pub struct SessionDirectory {
-    home: BlobDirs,
+    dirs: BlobDirs,
     sessions: Mutex<HashMap<String, Weak<SessionHistory>>>,
 }
 
 impl SessionDirectory {
-    /// None yet; each puts bytes away where its home says.
-    pub fn new(home: BlobDirs) -> SessionDirectory {
-        SessionDirectory { home, sessions: Mutex::default() }
+    /// An empty directory. Blobs of sessions are stored in `dirs`.
+    pub fn new(dirs: BlobDirs) -> SessionDirectory {
+        SessionDirectory { dirs, sessions: Mutex::default() }
     }
 
-    /// Adds a session as long as what is answered lives.
+    /// Adds a session until the registration is dropped.
     pub(crate) fn register(self: &Arc<Self>, session: &Session) -> SessionRegistration {
-        let known = Arc::new(SessionHistory::from_session(session, &self.home));
+        let history = Arc::new(SessionHistory::from_session(session, &self.dirs));
         let id = session.header().id().to_owned();
-        self.sessions().insert(id.clone(), Arc::downgrade(&known));
-        SessionRegistration { history: known, id, sessions: self.clone() }
+        self.sessions().insert(id.clone(), Arc::downgrade(&history));
+        SessionRegistration { history, id, sessions: self.clone() }
     }
 
     fn get(&self, id: &str) -> Option<Arc<SessionHistory>> {
@@ -186,11 +182,11 @@ impl SessionDirectory {
 
 impl std::fmt::Debug for SessionDirectory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KnownSessions").field("open", &self.sessions().len()).finish()
+        f.debug_struct("SessionDirectory").field("open", &self.sessions().len()).finish()
     }
 }
 
-/// One session among those that engines may ask about.
+/// Keeps a session in the directory.
 pub(crate) struct SessionRegistration {
     pub(crate) history: Arc<SessionHistory>,
     id: String,
@@ -200,9 +196,9 @@ pub(crate) struct SessionRegistration {
 impl Drop for SessionRegistration {
     fn drop(&mut self) {
         let mut sessions = self.sessions.sessions();
-        // Another context may have been opened on the same session meanwhile.
+        // Another context of the same session may have replaced the entry.
         let own = Arc::downgrade(&self.history);
-        if sessions.get(&self.id).is_some_and(|known| known.ptr_eq(&own)) {
+        if sessions.get(&self.id).is_some_and(|history| history.ptr_eq(&own)) {
             sessions.remove(&self.id);
         }
     }
@@ -210,18 +206,18 @@ impl Drop for SessionRegistration {
 
 impl std::fmt::Debug for SessionRegistration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("KnownHandle").field(&self.id).finish()
+        f.debug_tuple("SessionRegistration").field(&self.id).finish()
     }
 }
 
 impl SessionQueries for SessionDirectory {
     fn history(&self, request: &HistoryRequest) -> HistoryPage {
-        let known = self.get(&request.session.id);
-        known.map(|known| known.history(request)).unwrap_or_default()
+        let history = self.get(&request.session.id);
+        history.map(|history| history.history(request)).unwrap_or_default()
     }
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
-        self.get(&session.id).map(|known| known.prompt_cache(session)).unwrap_or_default()
+        self.get(&session.id).map(|history| history.prompt_cache(session)).unwrap_or_default()
     }
 
     fn blobs(&self, session: &str) -> Option<SessionBlobs> {
@@ -240,35 +236,35 @@ mod tests {
         RecordBody::message(&json).unwrap()
     }
 
-    fn texts(known: &SessionHistory) -> Vec<String> {
+    fn texts(history: &SessionHistory) -> Vec<String> {
         let request = HistoryRequest { limit: 100, ..HistoryRequest::default() };
-        known.history(&request).entries.into_iter().map(|entry| entry.text).collect()
+        history.history(&request).entries.into_iter().map(|entry| entry.text).collect()
     }
 
     #[test]
-    fn what_a_file_says_is_read_when_it_is_asked_for() {
+    fn the_file_is_read_at_the_first_query() {
         let folder = tempfile::tempdir().unwrap();
-        let home = BlobDirs::default();
+        let dirs = BlobDirs::default();
         let mut session = Session::in_memory(SessionHeader::new(None, "/", 0));
         session.append_at(message("first"), 0).unwrap();
         assert_eq!(
-            texts(&SessionHistory::from_session(&session, &home)),
+            texts(&SessionHistory::from_session(&session, &dirs)),
             ["first"],
             "there is no file to read"
         );
         session.save_to(&folder.path().join("s.jsonl"), SyncPolicy::Os).unwrap();
-        let known = SessionHistory::from_session(&session, &home);
-        assert_eq!(known.state().entries.len(), 0, "nothing is held before somebody asks");
+        let history = SessionHistory::from_session(&session, &dirs);
+        assert_eq!(history.state().entries.len(), 0, "nothing is read before a query");
         session.append_at(message("later"), 0).unwrap();
-        assert_eq!(texts(&known), ["first"], "what came later is told by whoever appends it");
-        assert_eq!(known.state().entries.len(), 1);
+        assert_eq!(texts(&history), ["first"], "later entries are appended");
+        assert_eq!(history.state().entries.len(), 1);
         session.enable_write_behind();
         session.append_all([message("held"), message("back")], 0).unwrap();
-        let known = SessionHistory::from_session(&session, &home);
-        assert_eq!(texts(&known), ["first", "later", "held", "back"], "not all is in the file");
+        let history = SessionHistory::from_session(&session, &dirs);
+        assert_eq!(texts(&history), ["first", "later", "held", "back"], "the file is incomplete");
         session.flush().unwrap();
-        let known = SessionHistory::from_session(&session, &home);
-        assert_eq!(known.state().entries.len(), 0);
-        assert_eq!(texts(&known), ["first", "later", "held", "back"]);
+        let history = SessionHistory::from_session(&session, &dirs);
+        assert_eq!(history.state().entries.len(), 0);
+        assert_eq!(texts(&history), ["first", "later", "held", "back"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What all contexts of a host share: the invariants' numbers, the budget's, and who is asked about compactions.
+//! The settings that all contexts of a host share.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use ctxhost_engine::HostClock;
 use ctxhost_invariants::InvariantSettings;
 use ctxhost_retention::QualityGate;
 
-/// What all contexts of a host share.
+/// The settings that all contexts of a host share.
 #[derive(Clone, Debug)]
 pub struct ContextSettings {
-    /// The numbers of the invariants.
+    /// The settings of the invariants.
     pub invariants: InvariantSettings,
-    /// The least that a compaction has to keep.
+    /// The minimum retention of a compaction.
     pub quality_gate: QualityGate,
-    /// What of a window is held free.
+    /// The reserve of a window.
     pub budget: BudgetSettings,
-    /// How token counts are learned from.
+    /// How token counts are learned.
     pub accounting: AccountingSettings,
-    /// The share of the budget from which on a compaction is worked out before it is needed; 0 for never.
+    /// The share of the budget above which a compaction is precomputed; 0 for never.
     pub precompute_share: f64,
-    /// Who wants to know of compactions, in the order they are asked.
+    /// The compaction hooks, in the order of their calls.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
-    /// What engines may ask about sessions: give it to them when they are opened.
+    /// The directory through which engines query sessions; pass it when they are opened.
     pub sessions: Arc<SessionDirectory>,
-    /// The time that engines are given and sessions are stamped with.
+    /// The clock for engine requests and session records.
     pub clock: HostClock,
 }
 
 impl ContextSettings {
-    /// As a config says, on the system's clock, without hooks.
+    /// The settings of a config, with the system clock and without hooks.
     pub fn from_config(config: &Config) -> ContextSettings {
         ContextSettings {
             invariants: config.invariants.clone(),

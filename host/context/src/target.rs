@@ -1,4 +1,4 @@
-//! What a prompt is prepared for: a model, its window, and what else goes into that.
+//! The target of a prompt: a model, its window, and the fixed parts of the request.
 
 use ctxhost_engine_api::Trigger;
 
@@ -8,51 +8,49 @@ use ctxhost_models::ModelName;
 /// What a prompt is prepared for.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// The model that reads it.
+    /// The model.
     pub model: ModelName,
-    /// Its window, in provider tokens. Where the session has learned a smaller one, that one counts.
+    /// Its window, in provider tokens. A smaller learned window has priority.
     pub window_tokens: u64,
-    /// The smallest window that a refusal is believed to state, in provider tokens.
+    /// The smallest plausible window in a refusal, in provider tokens.
     pub min_window_tokens: u64,
-    /// Held free for the answer, in provider tokens; `None` for what `[budget]` says.
+    /// Reserved for the answer, in provider tokens; `None` for the default of `[budget]`.
     pub reserve_tokens: Option<u64>,
-    /// Whether the conversation may use the reserve up before it is trimmed.
+    /// Whether the conversation may use the reserve before it is trimmed.
     pub is_reserve_usable: bool,
-    /// The answer that is asked for, in provider tokens; 0 where it takes no room in the window.
+    /// The requested length of the answer, in provider tokens; 0 if it does not share the window.
     pub output_tokens: u64,
-    /// The shortest answer that is worth asking for where a request is too large, in provider tokens; `None` where the
-    /// answer cannot be shortened.
+    /// The shortest useful answer after an overflow, in provider tokens; `None` if the answer cannot be shortened.
     pub min_output_tokens: Option<u64>,
-    /// What system prompt and tools take, as entries count.
+    /// The size of the system prompt and the tools, in estimated tokens.
     pub overhead_tokens: u64,
-    /// What the conversation may take at the most, as entries count.
+    /// The maximum size of the conversation, in estimated tokens.
     pub max_tokens: Option<u64>,
-    /// The share of the window's room that the conversation may take; `None` for all of it.
+    /// The conversation's share of the budget; `None` for all of it.
     pub budget_share: Option<f64>,
-    /// A budget that is known already, in place of one that is worked out from the window.
+    /// A fixed budget, instead of one derived from the window.
     pub budget: Option<Budget>,
-    /// The names of the tools that the model may call.
+    /// The names of the available tools.
     pub tools: Vec<String>,
-    /// Why a compaction that is needed is wanted.
+    /// The trigger of a compaction for this prompt.
     pub trigger: Trigger,
-    /// When the host may compact by itself.
+    /// When the host may compact.
     pub compaction: CompactionPolicy,
 }
 
-/// What the conversation in a prompt may take.
+/// The budget of the conversation in a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// What it may take, as entries count.
+    /// The maximum size, in estimated tokens.
     pub tokens: u64,
-    /// What is held free for the answer, in provider tokens.
+    /// Reserved for the answer, in provider tokens.
     pub reserve_tokens: u64,
-    /// What it may take more where nothing is held free, as entries count. Used before the emergency trim,
-    /// never for comfort.
+    /// What the reserve adds if it is used, in estimated tokens. Only used to avoid the emergency trim.
     pub spare_tokens: u64,
 }
 
 impl Budget {
-    /// The same with nothing held free for the answer.
+    /// The budget including the reserve.
     pub(crate) fn without_reserve(self) -> Budget {
         let tokens = self.tokens.saturating_add(self.spare_tokens);
         Budget { tokens, reserve_tokens: 0, spare_tokens: 0 }

@@ -48,6 +48,7 @@ impl EngineProject {
 }
 
 fn build_with_cargo(folder: &Path, profile: BuildProfile) -> Result<PathBuf, DevError> {
+    // Set if cargo runs this program, to use the same toolchain.
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(&program);
     // This format writes artifacts as JSON to standard output and diagnostics as text to standard error.
@@ -68,6 +69,7 @@ fn build_with_make(folder: &Path) -> Result<PathBuf, DevError> {
     run(command, &program, folder)?;
     let entries = std::fs::read_dir(folder.join(MAKE_FOLDER)).into_iter().flatten().flatten();
     let libraries = entries.map(|entry| entry.path()).filter(|path| is_library(path));
+    // Earlier names of the library may still be in the folder.
     let newest = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).ok();
     libraries.max_by_key(newest).ok_or_else(|| DevError::NoLibrary {
         hint: format!("make must write the library to {MAKE_FOLDER}/"),
@@ -103,6 +105,7 @@ struct CargoArtifact {
 /// The library in a message about an artifact of a manifest.
 fn library_of(message: &str, manifest: &Path) -> Option<PathBuf> {
     let artifact: CargoArtifact = serde_json::from_str(message).ok()?;
+    // Dependencies and proc macros create libraries as well.
     let is_ours = artifact.reason == "compiler-artifact" && artifact.manifest_path == manifest;
     artifact.filenames.into_iter().find(|path| is_ours && is_library(path))
 }

@@ -60,6 +60,7 @@ impl GenerationLog {
         }
         let number = self.newest.as_ref().map_or(0, |newest| newest.number) + 1;
         let library = copy(&built.library, number)?;
+        // Hashed again: a build may have replaced the file between reading and copying.
         let EngineFile { sha256, .. } = inspect(&library)?;
         let generation =
             EngineGeneration { number, library, id: meta.id, version: meta.version, sha256 };
@@ -74,10 +75,12 @@ fn copy(library: &Path, number: u64) -> Result<PathBuf, DevError> {
     fs::create_dir_all(&folder).map_err(cannot(format!("make {}", folder.display())))?;
     let stem = library.file_stem().unwrap_or_default().to_string_lossy();
     let extension = library.extension().unwrap_or_default().to_string_lossy();
+    // Deleting a library that is still loaded is safe: the process has it open.
     remove_old(&folder, &stem);
     let copy = folder.join(format!("{stem}.{}.{number}.{extension}", std::process::id()));
     let failed = || cannot(format!("copy {} to {}", library.display(), copy.display()));
     fs::copy(library, &copy).map_err(failed())?;
+    // The host refuses libraries that other users can replace.
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).map_err(failed())?;
     Ok(copy)
 }

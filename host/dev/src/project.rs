@@ -9,6 +9,7 @@ use super::DevError;
 const SOURCE_FOLDERS: [&str; 3] = ["src", "include", ".cargo"];
 
 /// Files at the root that a build or a replay depends on.
+// Without Cargo.lock: builds write it, which would start the next build.
 const ROOT_FILES: [&str; 5] = ["Cargo.toml", "build.rs", "Makefile", "build.zig", "ctxhost.toml"];
 
 /// Extensions of sources at the root.
@@ -36,6 +37,7 @@ impl EngineProject {
     /// [`DevError::NoProject`].
     pub fn open(folder: &Path) -> Result<EngineProject, DevError> {
         let folder =
+            // Watchers report canonical paths, which `is_source` compares.
             folder.canonicalize().map_err(|_| DevError::NoProject { folder: folder.into() })?;
         let builder = if folder.join("Cargo.toml").is_file() {
             BuildTool::Cargo

@@ -30,6 +30,7 @@ impl ReplayTrial {
     pub fn run(&self, generation: &EngineGeneration) -> Result<ReplayReport, DevError> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg(&self.session).arg("--json");
+        // The bundled engine last, as the baseline of the report.
         command.arg("--engines").arg(format!("{},{LEGACY}", generation.library.display()));
         command.args(self.window.iter().map(|window| format!("--window={window}")));
         command.args(self.config.iter().flat_map(|path| ["--config".as_ref(), path.as_os_str()]));

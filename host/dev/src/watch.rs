@@ -30,6 +30,7 @@ impl SourceWatcher {
         let failed = || cannot(format!("watch {}", project.folder().display()));
         let (send, events) = mpsc::channel();
         let mut watcher = notify::recommended_watcher(send).map_err(failed())?;
+        // Not recursive: the build output is below the folder and changes constantly.
         watcher.watch(project.folder(), RecursiveMode::NonRecursive).map_err(failed())?;
         for folder in project.source_folders() {
             watcher.watch(&folder, RecursiveMode::Recursive).map_err(failed())?;
@@ -52,6 +53,8 @@ impl SourceWatcher {
             }
         };
         loop {
+            // Editors write a file in several steps and a checkout writes many: the build starts
+            // after the last one.
             match self.events.recv_timeout(QUIET) {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(first),

@@ -108,6 +108,7 @@ impl Dialect for Anthropic {
     fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         Some((
             "/v1/messages/count_tokens".to_owned(),
+            // This endpoint refuses `max_tokens`, `stream` and `temperature`.
             Value::Object(request::prompt_fields(self, request)),
         ))
     }

@@ -37,6 +37,7 @@ impl CallIds {
         let mut taken = HashSet::new();
         for id in messages.iter().flat_map(ids_in) {
             if !ids.wire_ids.contains_key(id) {
+                // Two ids may become equal without their illegal characters.
                 let free = candidates(id, rule).find(|candidate| !taken.contains(candidate));
                 let written = free.unwrap_or_else(|| rule.fit(id));
                 taken.insert(written.clone());

@@ -30,6 +30,7 @@ pub fn adapt_messages(
     let mut open_calls = OpenToolCalls::default();
     let mut sent = Vec::with_capacity(messages.len());
     for message in messages {
+        // Results follow their calls directly; any other message ends the open calls.
         if !matches!(message, ChatMessage::ToolResult(_)) {
             sent.extend(open_calls.close_unanswered());
         }
@@ -161,6 +162,7 @@ impl OpenToolCalls {
         });
         for call in calls {
             let written = call.id.clone();
+            // Some models repeat ids of earlier turns.
             let fresh = (2u64..).map(|turn| format!("{written}-{turn}"));
             let mut names = std::iter::once(written.clone()).chain(fresh);
             call.id = names.find(|id| !self.used_ids.contains(id)).unwrap_or_default();

@@ -46,7 +46,7 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Path and POST body of a query for a model's window; `None` if the API cannot tell.
+    /// Path and POST body of a query for a model's window; `None` if the API has none.
     fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
         None
     }
@@ -63,6 +63,7 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     ///
     /// [`StreamError`] if the response holds no history.
     fn parse_compaction(&self, _answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
+        // Only called for a response to `compact_request`, which is `None` here.
         Err(StreamError::invalid("this dialect has no compaction"))
     }
 }

@@ -17,7 +17,7 @@ enum FrameSplitter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// They are not UTF-8.
-    #[error("the answer is no text in UTF-8")]
+    #[error("the answer is not valid UTF-8")]
     NotUtf8,
     /// A frame is larger than any model's output.
     #[error(transparent)]
@@ -78,6 +78,7 @@ struct JsonLineReader {
 
 impl JsonLineReader {
     fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
@@ -103,6 +104,7 @@ impl JsonLineReader {
 
     fn finish(&mut self) -> bool {
         let open = self.bytes.get(self.line_start..).unwrap_or_default();
+        // A cut connection also leaves a partial line, but that is not whole JSON.
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(open).is_ok();
         if is_whole {
             self.push(b"\n");

@@ -40,6 +40,7 @@ impl Dialect for Gemini {
     }
 
     fn path(&self, request: &ModelRequest) -> String {
+        // Without `alt=sse` the stream is one JSON array.
         format!("/v1beta/models/{}:streamGenerateContent?alt=sse", path_name(&request.model))
     }
 
@@ -62,9 +63,11 @@ impl Dialect for Gemini {
     fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         let name = path_name(&request.model);
         let mut counted = Map::new();
+        // The inner request has to repeat the model of the path.
         counted.insert("model".into(), format!("models/{name}").into());
         counted.extend(request::prompt_fields(request));
         let path = format!("/v1beta/models/{name}:countTokens");
+        // Plain `contents` would be counted without system prompt and tools.
         Some((path, json!({ "generateContentRequest": counted })))
     }
 
@@ -75,6 +78,7 @@ impl Dialect for Gemini {
 
 /// A model's name as paths write it.
 fn path_name(model: &str) -> &str {
+    // Google's model lists name models with the prefix, configs usually without.
     model.strip_prefix("models/").unwrap_or(model)
 }
 

@@ -208,9 +208,9 @@ pub(crate) fn raw_items<'a>(list: &[&'a RawValue]) -> Vec<&'a str> {
 }
 
 /// The JSON texts of the fields that a body has.
-pub(crate) fn raw_fields<'a, const N: usize>(
-    fields: [Option<&'a RawValue>; N],
-) -> impl Iterator<Item = &'a str> {
+pub(crate) fn raw_fields<const N: usize>(
+    fields: [Option<&RawValue>; N],
+) -> impl Iterator<Item = &str> {
     fields.into_iter().flatten().map(RawValue::get)
 }
 

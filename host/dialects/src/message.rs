@@ -159,6 +159,7 @@ pub enum ChatBlock {
         item: Value,
     },
     /// A block of an unknown type.
+    // Kept unread, so that blocks of newer versions survive a round trip.
     #[serde(untagged)]
     Other(Value),
 }

@@ -60,6 +60,7 @@ impl DialectName {
 
     /// Parses a name or an alias.
     pub fn parse(word: &str) -> Option<DialectName> {
+        // Serde knows the aliases.
         serde_json::from_value(word.into()).ok()
     }
 

@@ -100,6 +100,7 @@ fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultM
             ChatMessage::User(_) => {}
             ChatMessage::Assistant(message) => {
                 for call in message.tool_calls() {
+                    // A new call with this id ends the older one.
                     open.remove(call.id.as_str());
                 }
                 for (nth, call) in message.tool_calls().enumerate() {

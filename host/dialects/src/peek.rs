@@ -35,6 +35,7 @@ pub fn peek(data: &[u8]) -> Peek {
         (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
         (None, None) => START_EVENTS.contains(&kind),
     };
+    // An unknown event may be content, which a retry would send twice.
     if is_quiet { Peek::NoContent } else { Peek::Content }
 }
 

@@ -49,6 +49,7 @@ impl<'a> SchemaResolver<'a> {
         let path = node.shift_remove("$ref");
         let all = node.shift_remove("allOf");
         if let Some(target) = path.and_then(|path| self.follow(&path, trail)) {
+            // Fields beside a reference win over those behind it.
             merge(&mut node, self.resolve(target, trail));
         }
         for part in all.iter().filter_map(Value::as_array).flatten() {

@@ -84,6 +84,7 @@ impl SseReader {
 
     /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.searched -= self.line_start;
         self.line_start = 0;
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_no_field_is_told_from_comments() {
+    fn an_unknown_line_differs_from_comments() {
         let mut reader = SseReader::new(MAX_BYTES);
         reader.push(b": ping\nid: 1\n{\"a\": 1}\ndata: 1\n\n");
         assert_eq!(reader.next_item(), Ok(Some(SseItem::UnknownLine)));

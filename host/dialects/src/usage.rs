@@ -59,7 +59,7 @@ pub fn read_document_usage(dialect: DialectName, document: &[u8]) -> Option<Toke
     read_usages(dialect, [document])
 }
 
-/// Adds up usage objects in order: the last event of a stream omits what the first one has.
+/// Merges usage objects in order: the last event of a stream omits counts of the first one.
 fn read_usages<'a>(
     dialect: DialectName,
     texts: impl IntoIterator<Item = &'a [u8]>,
@@ -106,6 +106,7 @@ struct UsageFields<'a> {
 fn usage_objects(text: &[u8], depth: u32) -> Vec<Value> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let text = text.trim_ascii();
+    // Gemini's streams without `alt=sse` are lists.
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
         return list.iter().flat_map(|one| usage_objects(one.get().as_bytes(), depth)).collect();
     }

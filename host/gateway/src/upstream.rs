@@ -115,7 +115,7 @@ impl Upstreams {
             None => Ok(()),
             Some(upstream) => Err(GatewayError::Upstream {
                 upstream: upstream.authority.clone(),
-                problem: "it is the address of this gateway; requests would loop".into(),
+                problem: "it points back to the gateway itself; requests would loop".into(),
             }),
         }
     }
@@ -170,9 +170,9 @@ fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &Stri
 
 /// The configured value for a dialect. Both OpenAI dialects have one owner, so each falls back to the other's.
 fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
-    let is = |word: &str, dialect: DialectName| DialectName::parse(word) == Some(dialect);
+    let is = |key: &str, dialect: DialectName| DialectName::parse(key) == Some(dialect);
     let of = |dialect: DialectName| {
-        written.iter().find(|(word, _)| is(word, dialect)).map(|(_, value)| value.as_str())
+        written.iter().find(|(key, _)| is(key, dialect)).map(|(_, value)| value.as_str())
     };
     of(dialect).or_else(|| match dialect {
         DialectName::OpenAiCompletions => of(DialectName::OpenAiResponses),

@@ -74,6 +74,7 @@ impl FromStr for ApiSource {
     type Err = ApiSourceError;
 
     fn from_str(text: &str) -> Result<Self, ApiSourceError> {
+        // First: a folder named like a version is less likely than a version.
         if is_version(text) {
             return Ok(ApiSource::Version(text.into()));
         }
@@ -102,6 +103,7 @@ fn is_version(text: &str) -> bool {
 
 fn is_engine_api(folder: &Path) -> bool {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    // An unreadable manifest is not the package, which the error message says already.
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
     let name = manifest.get("package").and_then(|package| package.get("name"));
     name.and_then(toml::Value::as_str) == Some(PACKAGE)

@@ -88,6 +88,7 @@ impl FromStr for EngineName {
         if text.len() > ID_CHARS {
             return Err(EngineNameError::TooLong { text: owned, chars: text.len() });
         }
+        // An id selects one engine, so a file could not be selected by this one.
         if BUNDLED.contains(&text) {
             return Err(EngineNameError::Bundled { text: owned });
         }
@@ -103,6 +104,8 @@ fn is_kebab(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     };
+    // Stricter than ids of engines: cargo requires a letter first, and double hyphens are usually
+    // typos.
     text.starts_with(|first: char| first.is_ascii_lowercase()) && text.split('-').all(is_word)
 }
 

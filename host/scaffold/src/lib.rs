@@ -74,6 +74,7 @@ impl EngineScaffold {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).map_err(unwritable(parent))?;
         }
+        // `create_dir` fails if the folder exists, without a race between check and creation.
         fs::create_dir(folder).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => ScaffoldError::Exists { folder: folder.into() },
             _ => unwritable(folder)(error),
@@ -84,6 +85,7 @@ impl EngineScaffold {
             write_file(&folder.join(&path), &self.filled(text))?;
             written.push(path);
         }
+        // From the API crate, so that header and host have the same version.
         if self.language == ScaffoldLanguage::C {
             let path = PathBuf::from("include").join(HEADER);
             write_file(&folder.join(&path), C_HEADER)?;

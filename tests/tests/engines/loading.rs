@@ -194,7 +194,7 @@ fn what_goes_wrong_in_create() {
     let library = chaos_library();
     refused(&library, json!({ "mode": "panic-create" }), "panicked: chaos: panic in create");
     refused(&library, json!({ "mode": "error-create" }), "chaos does not like its config");
-    refused(&library, json!({ "mode": "hang-create" }), "took longer than 1000 ms");
+    refused(&library, json!({ "mode": "hang-create" }), "exceeded 1,000 ms (timeouts.create_ms)");
 }
 
 #[test]

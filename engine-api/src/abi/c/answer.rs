@@ -124,6 +124,7 @@ impl CAnswer {
     /// Sets the content, which a call can do once.
     fn set(&self, setter: &str, content: AnswerContent) -> Result<()> {
         let mut state = self.state();
+        // A second result fails the call, because the host cannot know which one was meant.
         if state.content != AnswerContent::Nothing {
             let call = self.call;
             return Err(protocol(format!("{call} was answered twice; {setter} came second")));
@@ -187,6 +188,7 @@ fn run_setter(
         work(answer)
     });
     if let Err(fault) = &outcome {
+        // Kept although the setter returns it: many engines ignore the status of setters.
         answer.state().fault.get_or_insert_with(|| fault.clone());
     }
     status(|| outcome.map(|()| SuccessStatus::Ok))
@@ -214,6 +216,7 @@ fn accepts_text(form: &AnswerForm) -> bool {
 }
 
 fn accepts_json(form: &AnswerForm) -> bool {
+    // JSON is accepted where a shorter setter exists, because it is the only way to set all fields.
     matches!(form, AnswerForm::Json | AnswerForm::CountOrJson | AnswerForm::TextOrJson)
 }
 
@@ -248,6 +251,7 @@ pub(super) extern "C" fn plan_insert(
     run_setter(a, "plan_insert", accepts_plan, |answer| {
         let (covers, text) = (answer.range(from, to)?, text.text()?);
         let inserted_role = u8::try_from(role).map_or(Role::Unknown, Role::from_code);
+        // Checked here as well as by the host's invariants, so that the message names the setter.
         if !matches!(inserted_role, Role::User | Role::Assistant) {
             let message = format!("plan_insert: role {role} is neither user nor assistant");
             return Err(protocol(message));

@@ -64,6 +64,7 @@ impl CEngineAdapter {
         let (instance, call_lock) = (self.instance(), self.call_lock.clone());
         let call = guard_panics(async move {
             let instance = instance?;
+            // Inside the future, so that a call that is never polled does not start a thread.
             BlockingCall::start(call_lock, move || work(&instance)).await
         });
         async move { to_abi(call.await) }.into_ffi()
@@ -132,6 +133,7 @@ impl AbiEngine for CEngineAdapter {
         let call_lock = self.call_lock.clone();
         let disposal = guard_panics(async move {
             let Some(instance) = instance else { return Ok(()) };
+            // On a thread of its own like every call, because the engine's `dispose` may block.
             let last_call = move || {
                 drop(instance);
                 Ok(())
@@ -139,6 +141,7 @@ impl AbiEngine for CEngineAdapter {
             BlockingCall::start(call_lock, last_call).await
         });
         async move {
+            // `dispose` has no result in the ABI, and there is no recovery from a failure.
             let _ = disposal.await;
         }
         .into_ffi()

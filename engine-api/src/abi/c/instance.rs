@@ -40,6 +40,7 @@ impl CInstance {
     ) -> Result<CInstance> {
         let create = checked.table.create.ok_or_else(|| protocol("create is NULL"))?;
         let host = std::ptr::from_ref(host).cast_mut();
+        // NULL is valid: an engine without state does not write it.
         let mut engine = std::ptr::null_mut();
         run("create", AnswerForm::Status, 0, |answer| {
             // SAFETY: the table was checked and its library is never unloaded; the arguments outlive
@@ -52,6 +53,7 @@ impl CInstance {
     pub(super) fn assemble(&self, view: Transcript, request: &AssembleRequest) -> Result<Plan> {
         let method = self.checked.table.assemble.ok_or_else(|| protocol("assemble is NULL"))?;
         let is_empty = view.is_empty();
+        // Bound to a variable because the request points into it until the call returns.
         let tools: Vec<Str> = request.available_tools.iter().map(|name| Str::of(name)).collect();
         let request = assemble(request, &tools);
         match self.with_view("assemble", AnswerForm::Plan, method, view, &request)? {
@@ -63,6 +65,7 @@ impl CInstance {
     }
 
     pub(super) fn compact(&self, view: Transcript, request: &CompactRequest) -> Result<Compaction> {
+        // `validate` accepts a NULL only with CTXHOST_DELEGATES_COMPACTION.
         let Some(method) = self.checked.table.compact else { return Ok(Compaction::Delegate) };
         let c_request = compact(request);
         let form = AnswerForm::Compaction(Box::new(request.clone()));
@@ -100,6 +103,7 @@ impl CInstance {
         request: &IngestRequest,
     ) -> Result<IngestReply> {
         match self.checked.table.ingest_batch {
+            // One `ingest` for the whole range: the contract allows ranges of any length.
             None => self.ingest(view, request),
             method => self.ingest_by("ingest_batch", method, view, request),
         }
@@ -224,6 +228,7 @@ impl CInstance {
         view: Transcript,
         request: &R,
     ) -> Result<AnswerContent> {
+        // Setters check positions against the length, so they do not need the transcript.
         let entries = view.len() as u64;
         let transcript = CTranscript::new(view);
         run(call, form, entries, |answer| {

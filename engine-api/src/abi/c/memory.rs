@@ -28,8 +28,10 @@ impl Str {
     /// The bytes. To be read before the function that received this text returns.
     pub(super) fn bytes(&self) -> Result<&[u8]> {
         match (self.ptr.is_null(), self.len) {
+            // C code passes NULL for empty texts.
             (_, 0) => Ok(&[]),
             (true, len) => Err(protocol(format!("a text of {len} bytes is at NULL"))),
+            // The limit of `slice::from_raw_parts`.
             (false, len) if len > isize::MAX as usize => {
                 Err(protocol(format!("a text of {len} bytes is longer than memory")))
             }
@@ -101,6 +103,7 @@ pub(super) fn write_sized<T: Copy>(out: *mut T, size: usize, value: &T) -> Resul
     if out.is_null() || size > MAX_STRUCT_BYTES {
         return Err(protocol(format!("the output buffer of {size} bytes is NULL or too large")));
     }
+    // An engine built with a later header has larger structs: the rest must be zero, not garbage.
     let known = size.min(size_of::<T>());
     // SAFETY: the engine promises `size` writable bytes at `out`; the first `known` are copied from
     // `value`, which has at least that many, the rest is zeroed.

@@ -67,6 +67,7 @@ pub(super) extern "C" fn has_capability(host: Option<&CHost>, name: Str) -> u32 
 /// Invalid UTF-8 is replaced, because a damaged log line is better than none.
 pub(super) extern "C" fn log(host: Option<&CHost>, level: u32, message: Str, fields_json: Str) {
     value((), || {
+        // A level of a newer header is logged as TRACE instead of being lost.
         let level = services::level(u8::try_from(level).unwrap_or(u8::MAX));
         let fields = serde_json::from_str(&fields_json.lossy()).unwrap_or(Value::Null);
         live(host)?.log(level, "engine", &message.lossy(), &fields);
@@ -87,12 +88,14 @@ pub(super) extern "C" fn count_tokens(host: Option<&CHost>, model: Str, text: St
 }
 
 pub(super) extern "C" fn is_cancelled(host: Option<&CHost>, call: u64) -> u32 {
+    // Fails as cancelled: an engine whose services are revoked should stop.
     value(1, || Ok(u32::from(live(host)?.is_cancelled(CallId(call)))))
 }
 
 pub(super) extern "C" fn remaining_ms(host: Option<&CHost>, call: u64) -> i64 {
     value(0, || {
         let remaining = live(host)?.remaining_ms(CallId(call));
+        // -1 stands for no deadline, since C has no optional integers.
         Ok(remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)))
     })
 }
@@ -137,6 +140,7 @@ pub(super) extern "C" fn complete(
             system: request.system.text()?.into(),
             prompt: request.prompt.text()?.into(),
             max_output_tokens: request.max_output_tokens,
+            // A flag instead of a NaN or a negative number, so that a zeroed request is valid.
             temperature: (request.has_temperature != 0).then_some(request.temperature),
             session: request.session.text()?.into(),
             continuation: request.continuation.text()?.into(),

@@ -11,6 +11,7 @@ static MAKE: OnceLock<fn() -> ThreadInit> = OnceLock::new();
 /// Sets the function that creates the hook of each new thread. It is called on the starting thread, so
 /// that a host can pass on what its current thread runs. The first call wins.
 pub fn set_thread_init(make: fn() -> ThreadInit) {
+    // Only the first call counts, so that a running host keeps its hook.
     let _ = MAKE.set(make);
 }
 

@@ -48,6 +48,7 @@ pub(in crate::abi) unsafe fn load_table(
         return Err(bad_table("its address is null"));
     }
     // SAFETY: the caller promises a function of this type at the address.
+    // C-unwind: unwinding out of the call is defined behaviour and is caught below.
     let root = unsafe {
         std::mem::transmute::<*const (), unsafe extern "C-unwind" fn() -> *const CEngine>(symbol)
     };
@@ -66,6 +67,8 @@ fn bad_table(reason: &str) -> ValidateError {
 }
 
 fn check(table: CEngine) -> Result<EngineTable> {
+    // The flag makes a missing `compact` explicit: forgetting it must not disable compactions
+    // silently.
     let delegates = table.flags & flag::DELEGATES_COMPACTION != 0;
     let missing = match (table.create, table.assemble, table.compact) {
         (None, _, _) => Some("create is NULL"),
@@ -101,6 +104,7 @@ fn needs(table: &CEngine) -> Result<Vec<String>> {
     if len == 0 {
         return Ok(Vec::new());
     }
+    // An uninitialised length would make the host read unmapped memory.
     if list.is_null() || !list.is_aligned() || len > MAX_NEEDS {
         return Err(protocol(format!(
             "its list of {len} needs is invalid (NULL, misaligned, or more than {MAX_NEEDS})"

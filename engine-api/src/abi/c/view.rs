@@ -25,6 +25,8 @@ impl CTranscript {
     fn lend(&self, text: Cow<'_, str>) -> Str {
         match text {
             Cow::Borrowed(text) => Str::of(text),
+            // Ids and arguments with JSON escapes need an unescaped copy that outlives this
+            // function.
             Cow::Owned(text) => {
                 let text = text.into_boxed_str();
                 let lent = Str::of(&text);
@@ -122,6 +124,7 @@ pub(super) extern "C" fn tool_call(
     size: usize,
 ) -> CStatus {
     write(t, seq, out, size, |transcript, entry| {
+        // Parses the entry for each call. Entries have few calls, and caching would need a lock.
         let call = entry.tool_calls().into_iter().nth(index)?;
         Some(CToolCall {
             id: transcript.lend(call.id),

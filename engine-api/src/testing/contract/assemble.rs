@@ -68,6 +68,7 @@ fn re_ingest(factory: EngineFactory, options: &ContractOptions) -> ContractVerdi
     let budget = transcript.total_tokens() / 2;
     target.bootstrap_and_ingest(&transcript)?;
     let before = target.assemble(&transcript, budget)?;
+    // All entries, a part of them, and the last one alone, as after a lost reply.
     for again in [0..60, 20..40, 59..60] {
         target.ingest(&transcript, again.clone())?;
         let after = target.assemble(&transcript, budget)?;
@@ -107,6 +108,7 @@ fn grow(target: &ContractSession) -> Result<Vec<Option<Plan>>, String> {
 fn new_epoch(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let target = ContractSession::open(factory, options)?;
     grow(&target)?;
+    // Without a bootstrap: a compaction changes epoch and positions in the middle of a session.
     let mut builder = TranscriptBuilder::with_epoch(1);
     builder.summary("What happened so far, in short.");
     for round in 0..3 {
@@ -121,6 +123,7 @@ fn new_epoch(factory: EngineFactory, options: &ContractOptions) -> ContractVerdi
 
 fn two_sessions(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let shared = ContractSession::open(factory, options)?;
+    // Different ranges of call ids, because the host identifies calls by them.
     let (one, other) = (shared.with_session("one", 1_000), shared.with_session("other", 2_000));
     let short = cases::working(30).transcript();
     let alone = |transcript: &Transcript| {
@@ -130,6 +133,7 @@ fn two_sessions(factory: EngineFactory, options: &ContractOptions) -> ContractVe
     };
     let alone = alone(&short)?;
     std::thread::scope(|threads| {
+        // A thread for the other session: engines that keep one state for all sessions mix them up.
         let busy = threads.spawn(move || grow(&other));
         one.bootstrap_and_ingest(&short)?;
         for _ in 0..GROWTH_ROUNDS {
@@ -143,6 +147,7 @@ fn two_sessions(factory: EngineFactory, options: &ContractOptions) -> ContractVe
 fn bare_host(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let host = ScriptedHost::new();
     let required = factory.info().map_err(|error| error.to_string())?.requires;
+    // Everything else fails with `Unsupported`: engines must check for optional capabilities.
     host.set_capabilities(&required.iter().map(String::as_str).collect::<Vec<_>>());
     let target = ContractSession::open_on(host, factory, options)?;
     grow(&target).map(drop)
@@ -159,6 +164,7 @@ fn dropped(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict
         let request = target.compact_request(&transcript, budget);
         poll_once(target.engine.compact(transcript.clone(), request));
         poll_once(target.engine.ingest(transcript.clone(), target.ingest_request(0..60)));
+        // Never polled: creating a future must not have side effects either.
         drop(target.engine.assemble(transcript.clone(), target.assemble_request(budget)));
     }
     same(&before, &target.assemble(&transcript, budget)?, "before and after a dropped call")
@@ -190,6 +196,7 @@ fn same(one: &Option<Plan>, other: &Option<Plan>, when: &str) -> ContractVerdict
     }
     let ops = |plan: &Option<Plan>| plan.as_ref().map_or(Vec::new(), |plan| plan.ops.clone());
     let (one, other) = (ops(one), ops(other));
+    // The first difference is more useful than two dumps of plans.
     let alike = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
     Err(format!(
         "two plans differ {when}: {} and {} operations, the first {alike} alike",

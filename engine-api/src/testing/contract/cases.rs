@@ -16,6 +16,7 @@ pub(super) struct ContractCase {
 
 /// All cases, the cheap ones first. Built once per process.
 pub(super) fn all() -> &'static [ContractCase] {
+    // The giant result makes building the cases slow.
     static CASES: OnceLock<Vec<ContractCase>> = OnceLock::new();
     CASES.get_or_init(build_all)
 }
@@ -57,6 +58,7 @@ pub(super) fn work_round(builder: &mut TranscriptBuilder, round: u64) {
     let (first, second) = (format!("r{round}a"), format!("r{round}b"));
     let path = format!(r#"{{"path":"src/part{round}.rs"}}"#);
     let lines = format!("fn part{round}() {{ work(); }}\n").repeat(20);
+    // Request, failure and answer have different periods, so that they occur in many combinations.
     match round % 3 {
         0 => builder.user(&format!("And now part {round}, please.")),
         1 => builder.user("次の部分もお願いします。変更点を説明してください。"),
@@ -109,6 +111,7 @@ fn summarised() -> TranscriptBuilder {
     let mut builder = TranscriptBuilder::with_epoch(1);
     builder.summary("## Decisions\nThe field is called `name` now.");
     builder.result("lost", "read", "a result whose call was folded away");
+    // After a compaction the result of a removed call is an orphan.
     (0..4).for_each(|round| work_round(&mut builder, round));
     builder
 }

@@ -24,6 +24,7 @@ fn every_trigger(
     let target = ContractSession::open(factory, options)?;
     target.bootstrap_and_ingest(transcript)?;
     let [none, _, tiny, share, all, _] = cases::budgets(transcript);
+    // Each trigger with the kind of budget it occurs with.
     let tries = [
         (share, Trigger::Threshold, None),
         (none, Trigger::Overflow, None),
@@ -48,6 +49,7 @@ fn check_plan(plan: &Plan, transcript: &Transcript) -> ContractVerdict {
         return Err(fault);
     }
     let before_tokens = transcript.total_tokens();
+    // Measured like in the host, not taken from the engine's estimate.
     let after_tokens: u64 = plan.project(transcript).iter().map(|item| item.tokens()).sum();
     if after_tokens <= before_tokens {
         Ok(())

@@ -92,6 +92,7 @@ fn accepts_or_refuses(
 
 fn wrong_configs(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let mut configs = vec![
+        // Hosts pass the table unchecked, so engines see every mistake of a user.
         json!({ "no-such-setting-of-any-engine": 1 }),
         json!({ "": { "": [] } }),
         json!(null),
@@ -101,6 +102,7 @@ fn wrong_configs(factory: EngineFactory, options: &ContractOptions) -> ContractV
     ];
     for (key, value) in options.config.as_object().into_iter().flatten() {
         let mut wrong = options.config.clone();
+        // A value of another type for each known setting.
         let other = if value.is_array() { json!(true) } else { json!([[]]) };
         if let Some(settings) = wrong.as_object_mut() {
             settings.insert(key.clone(), other);

@@ -16,6 +16,7 @@ pub fn plan_fault(plan: &Plan, transcript: &Transcript) -> Option<String> {
             Action::Unknown(kind) => Some(format!("is of the unknown kind {kind}")),
             _ if range.start > range.end => Some(format!("has the backward range {range:?}")),
             _ if range.end > len => Some(format!("names {range:?} of {len} entries")),
+            // An empty insertion may share its position with the next operation.
             _ if range.start < free_from => {
                 Some(format!("names {range:?}, but position {free_from} is already passed"))
             }
@@ -34,6 +35,7 @@ pub fn plan_fault(plan: &Plan, transcript: &Transcript) -> Option<String> {
 }
 
 fn rewrite_fault(seq: u64, raw: &str, transcript: &Transcript) -> Option<String> {
+    // A position past the end was reported before.
     let before = transcript.get(seq)?.message();
     let after = Message::parse(raw, "");
     if before.role != after.role {

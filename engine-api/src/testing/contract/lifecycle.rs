@@ -35,6 +35,7 @@ fn one_by_one(factory: EngineFactory, options: &ContractOptions) -> ContractVerd
     let transcript = cases::working(30).transcript();
     for seq in 0..transcript.len() as u64 {
         let mut request = target.ingest_request(seq..seq + 1);
+        // Some heartbeats between messages, as from a scheduled agent.
         request.is_heartbeat = seq % 7 == 6;
         let call = target.engine.ingest(transcript.clone(), request);
         let taken = expect_ok("ingest", target.wait("ingest", call)?)?;
@@ -90,6 +91,7 @@ fn committed_twice(factory: EngineFactory, options: &ContractOptions) -> Contrac
 
 fn maintains(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (target, transcript) = busy_session(factory, options)?;
+    // The reason is a string because newer hosts may add some.
     for reason in ["bootstrap", "turn", "compaction", "a reason of a newer host"] {
         let (call, session) = (target.next_call_id(), target.session.clone());
         let request = MaintainRequest { call, session, reason: reason.into() };
@@ -114,6 +116,7 @@ fn subagents(factory: EngineFactory, options: &ContractOptions) -> ContractVerdi
         let call = target.engine.prepare_subagent_spawn(transcript.clone(), request);
         let prepared =
             expect_ok("prepare_subagent_spawn", target.wait("prepare_subagent_spawn", call)?)?;
+        // A token of another run, as after a restart, must not cause a panic.
         for token in [prepared.token, "an unknown token".into()] {
             let request = SubagentRollbackRequest { call: target.next_call_id(), token };
             let call = target.engine.rollback_subagent_spawn(request);
@@ -172,6 +175,7 @@ fn after_dispose(factory: EngineFactory, options: &ContractOptions) -> ContractV
         None => return Err(format!("dispose took longer than {:?}", options.call_limit)),
         Some(disposed) => expect_ok("dispose", disposed)?,
     }
+    // As in a host: threads of the engine may still hold the services.
     target.engine.revoke();
     let assemble = target.engine.assemble(transcript.clone(), target.assemble_request(500));
     let _ = target.wait("assemble after dispose", assemble)?;

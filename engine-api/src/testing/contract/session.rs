@@ -53,6 +53,7 @@ impl ContractSession {
         factory: EngineFactory,
         options: &ContractOptions,
     ) -> Result<ContractSession, String> {
+        // An engine may wait for its background tasks, so they have to run.
         host.run_tasks_on_threads();
         options.completion.iter().for_each(|text| host.answer_always(text));
         let engine = factory
@@ -142,6 +143,7 @@ impl ContractSession {
                 Some(fault) => Err(format!("{fault}; budget {budget}")),
                 None => Ok(Some(plan)),
             },
+            // Rejecting a budget that fits everything is a fault.
             Err(error) if rejects_budget(&error) && budget < transcript.total_tokens() => Ok(None),
             Err(error) => Err(format!("assemble failed with budget {budget}: {error}")),
         }
@@ -175,6 +177,8 @@ impl Drop for DisposeGuard {
     fn drop(&mut self) {
         // Failures are ignored here: the check `dispose: calls after it` tests this.
         let _ = block_on_within(self.limit, self.engine.dispose());
+        // Also after a failed dispose, so that tasks of the engine cannot reach the host of the
+        // next check.
         self.engine.revoke();
         self.host.stop_tasks();
     }

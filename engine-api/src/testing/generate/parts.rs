@@ -107,6 +107,7 @@ fn rounds() -> impl Strategy<Value = ToolRound> {
     let text = prop_oneof![Just(String::new()), texts()];
     let argument = prop_oneof![4 => Just(String::new()), 1 => texts()];
     let aborted = prop::bool::weighted(0.2);
+    // Rare shapes are weighted so that most transcripts stay valid.
     let reuses_ids = prop::bool::weighted(0.3);
     let results = vec(round_results(), 0..5);
     (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
@@ -150,6 +151,7 @@ impl Script {
     }
 
     fn play_round(&mut self, round: &ToolRound) {
+        // Some providers number calls from zero in every response.
         let number = if round.reuses_ids { 0 } else { self.next_round() };
         let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
         self.push_turn(&AssistantTurn {

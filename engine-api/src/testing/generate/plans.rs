@@ -12,6 +12,7 @@ const PAST_THE_END: u64 = 3;
 /// Any plan for a transcript of `len` entries: a third are random operations, the others have one step for
 /// each entry and are well formed.
 pub fn plans(len: usize) -> impl Strategy<Value = Plan> {
+    // Random operations are nearly always rejected early; walks reach the later checks.
     prop_oneof![1 => random_plans(len as u64), 2 => walks(vec![None; len])]
 }
 
@@ -79,6 +80,7 @@ fn push_step(plan: &mut Plan, step: WalkStep, seq: u64, raw: Option<&str>) {
         WalkStep::DropExplicitly => plan.leave_out(seq..seq + 1),
         WalkStep::ReplaceText(text) => plan.replace_text(seq, text),
         WalkStep::ReplaceRaw(text) => {
+            // Without the original JSON a valid rewrite is not possible.
             let raw = raw.map_or(FORGED[0].to_owned(), |raw| rewrite_raw(raw, &text));
             plan.replace_raw(seq, raw)
         }

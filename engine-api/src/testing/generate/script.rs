@@ -165,6 +165,7 @@ impl Script {
         }
         blocks.extend(turn.ids.iter().map(|id| call_block(id, turn.argument)));
         let stop_reason = match (turn.aborted, turn.ids.is_empty()) {
+            // As clients write it: an aborted message has no other stop reason.
             (true, _) => "aborted",
             (false, true) => "stop",
             (false, false) => "toolUse",
@@ -194,6 +195,7 @@ impl Script {
     fn push(&mut self, part: EntryDraft) {
         let at = self.entries.len();
         let timestamp_ms = FIRST_MS + 1_000 * at as i64;
+        // Text and tokens are read back from the JSON, so that the three cannot disagree.
         let raw = with_member(part.json, "timestamp", timestamp_ms.into()).to_string();
         let message = Message::parse(&raw, "");
         let (text, tokens) = (message.text(), tokens::message(&message));
@@ -242,6 +244,7 @@ pub fn rewrite_raw(raw: &str, text: &str) -> String {
     let json: Value = serde_json::from_str(raw).unwrap_or_default();
     let content = json.get("content").and_then(Value::as_array);
     let mut blocks = content.cloned().unwrap_or_default();
+    // Thinking is dropped: it may not be altered, only kept byte for byte.
     blocks.retain(|block| block.get("type").is_some_and(|kind| kind == "toolCall"));
     blocks.insert(0, json!({"type": "text", "text": text}));
     with_member(json, "content", blocks.into()).to_string()

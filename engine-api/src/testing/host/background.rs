@@ -48,6 +48,7 @@ impl SleepTimer {
     fn set(milliseconds: u64) -> Arc<Mutex<SleepTimer>> {
         let alarm = Arc::new(Mutex::new(SleepTimer::default()));
         let bell = alarm.clone();
+        // A thread for each sleep, because no timer exists without a runtime.
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(milliseconds));
             let mut alarm = bell.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,6 +64,7 @@ impl Future for SleepFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let milliseconds = self.milliseconds;
+        // Started at the first poll: a dropped future must not leave a thread.
         let alarm = self.alarm.get_or_insert_with(|| SleepTimer::set(milliseconds));
         let mut alarm = alarm.lock().unwrap_or_else(PoisonError::into_inner);
         if alarm.rung {

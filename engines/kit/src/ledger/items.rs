@@ -53,12 +53,12 @@ impl LedgerItem {
     /// `- [exit 1, 3x] cargo test`
     pub(super) fn line(&self) -> String {
         let times = (self.mentions > 1).then(|| format!("{}x", self.mentions));
-        let what = (!self.label.is_empty()).then(|| self.label.clone());
-        let mark: Vec<String> = what.into_iter().chain(times).collect();
-        match mark.is_empty() {
-            true => format!("- {}", self.text),
-            false => format!("- [{}] {}", mark.join(", "), self.text),
+        let label = (!self.label.is_empty()).then(|| self.label.clone());
+        let mark: Vec<String> = label.into_iter().chain(times).collect();
+        if mark.is_empty() {
+            return format!("- {}", self.text);
         }
+        format!("- [{}] {}", mark.join(", "), self.text)
     }
 
     fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> LedgerItem {

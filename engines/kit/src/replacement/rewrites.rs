@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Plan, Transcript};
 
-use super::{EntryReplacement, keep_with_replacements};
+use super::{Replacement, keep_with_replacements};
 
 /// The replacements of one session, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub struct ReplacementMap {
 struct MappedReplacement {
     /// Id of the entry; positions change with each compaction.
     id: String,
-    shown: EntryReplacement,
+    shown: Replacement,
     saved_tokens: u64,
 }
 
 impl ReplacementMap {
     /// Replaces an entry from now on, if that saves tokens.
-    pub fn insert(&mut self, entry: &Entry<'_>, shown: EntryReplacement) {
+    pub fn insert(&mut self, entry: &Entry<'_>, shown: Replacement) {
         let saved_tokens = entry.tokens().saturating_sub(shown.tokens());
         // A replacement that saves nothing would change cached bytes for no gain.
         if saved_tokens > 0 {
@@ -54,7 +54,7 @@ impl ReplacementMap {
     }
 
     /// The replacement of an entry.
-    pub fn get(&self, seq: u64) -> Option<&EntryReplacement> {
+    pub fn get(&self, seq: u64) -> Option<&Replacement> {
         self.by_seq.get(&seq).map(|rewrite| &rewrite.shown)
     }
 
@@ -103,11 +103,10 @@ mod tests {
         reads(&mut talk, 0..3);
         let first = talk.transcript();
         let mut rewrites = ReplacementMap::default();
-        rewrites
-            .insert(&first.get(1).unwrap(), EntryReplacement::from_text("short", "test", "why"));
+        rewrites.insert(&first.get(1).unwrap(), Replacement::from_text("short", "test", "why"));
         rewrites.insert(
             &first.get(3).unwrap(),
-            EntryReplacement::from_text("long ".repeat(400), "test", "why"),
+            Replacement::from_text("long ".repeat(400), "test", "why"),
         );
         assert_eq!(rewrites.get(3), None, "longer than before");
         let before = rewrites.plan(&first);
@@ -127,10 +126,8 @@ mod tests {
         let mut rewrites = ReplacementMap::default();
         let transcript = talk.transcript();
         for seq in [1, 3] {
-            rewrites.insert(
-                &transcript.get(seq).unwrap(),
-                EntryReplacement::from_text("short", "test", ""),
-            );
+            rewrites
+                .insert(&transcript.get(seq).unwrap(), Replacement::from_text("short", "test", ""));
         }
         let before = rewrites.clone();
         assert_eq!(rewrites.rebase(&transcript), 4);

@@ -53,9 +53,10 @@ fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     line.split(|c: char| !c.is_alphanumeric()).flat_map(|run| {
         let is_wide =
             run.contains(|c: char| !c.is_ascii() && !c.is_lowercase() && !c.is_uppercase());
-        let parts: Vec<String> = match is_wide {
-            true => run.chars().map(|c| c.to_lowercase().collect()).collect(),
-            false => vec![run.to_lowercase()],
+        let parts: Vec<String> = if is_wide {
+            run.chars().map(|c| c.to_lowercase().collect()).collect()
+        } else {
+            vec![run.to_lowercase()]
         };
         parts.into_iter().filter(|word| !word.is_empty())
     })

@@ -69,7 +69,7 @@ mod tests {
             texts in prop::collection::vec("[a-z 语\n]{0,400}", 1..6), max_chars in 0u64..900,
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let limit = TextLimit { min_keep_chars: 60, ..TextLimit::with_max_chars(max_chars) };
+            let limit = TextLimit::with_max_chars(max_chars).keeping(60);
             let cut = truncate_blocks(&texts, limit, recorded);
             prop_assert_eq!(cut.len(), texts.len());
             let whole: u64 = cut.iter().map(|text| weighted_len(text, 1)).sum();

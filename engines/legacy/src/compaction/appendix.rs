@@ -110,10 +110,10 @@ fn result_of_tool(entry: &Entry<'_>) -> String {
     let parts: Vec<String> = [tool].into_iter().chain(failure_status(entry)).collect();
     let parts: Vec<&str> =
         parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    match parts.is_empty() {
-        true => "Tool result".into(),
-        false => format!("Tool result ({})", redact(&parts.join(", "))),
+    if parts.is_empty() {
+        return "Tool result".into();
     }
+    format!("Tool result ({})", redact(&parts.join(", ")))
 }
 
 /// The newest failures, one per call, oldest first.

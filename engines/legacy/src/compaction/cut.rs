@@ -6,7 +6,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::budget::floor_tokens;
 use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, fair_cap, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
-use ctxhost_engine_kit::history_fold::HistoryFold as History;
+use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
@@ -23,7 +23,7 @@ const TAIL_HALVINGS: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct SummaryTask {
     /// The history it replaces.
-    pub(crate) history: History,
+    pub(crate) history: HistoryFold,
     /// Limit with envelope and without ledger, in weighted characters.
     pub(crate) limit_chars: u64,
     /// Its ledger.
@@ -40,7 +40,7 @@ pub(crate) struct SummaryTask {
 impl SummaryTask {
     fn new(
         transcript: &Transcript,
-        history: History,
+        history: HistoryFold,
         target: &CutTarget,
         is_turn_prefix: bool,
     ) -> SummaryTask {
@@ -79,7 +79,7 @@ impl SummaryTask {
 
 /// A segment of the transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TranscriptSegment {
+pub(crate) enum Segment {
     /// Kept.
     Keep(Range<u64>),
     /// Replaced by a summary.
@@ -95,7 +95,7 @@ pub(crate) enum TranscriptSegment {
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionCut {
     /// The whole transcript in order.
-    pub(crate) segments: Vec<TranscriptSegment>,
+    pub(crate) segments: Vec<Segment>,
     /// The summaries: of the history, of the prefix of a split turn, or both.
     pub(crate) tasks: Vec<SummaryTask>,
     /// Size of the kept entries with their results cut, in tokens.
@@ -148,12 +148,8 @@ impl ResultCaps {
 /// history before the cut if the transcript already fits.
 pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
     let LegacyCompaction { transcript, request, settings, .. } = inputs;
-    let target = CutTarget::for_attempt(
-        request.budget,
-        request.attempt,
-        settings,
-        request.model.window_tokens,
-    );
+    let window_tokens = request.model.window_tokens;
+    let target = CutTarget::for_attempt(request.budget, request.attempt, settings, window_tokens);
     let is_pressed = transcript.total_tokens() > target.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
         let cut = cut_with_floor(inputs, &target, target.keep_tokens >> halving);
@@ -200,10 +196,8 @@ fn cut_with_floor(
     let mut longer = tail(keep_tokens + missing);
     if longer == shortest && longer.start > 0 {
         // The frame before it has no result to cut, so it stays whole if it fits.
-        longer = TranscriptTail {
-            start: inputs.transcript.cut_at_or_before(longer.start - 1),
-            cut: None,
-        };
+        let start = inputs.transcript.cut_at_or_before(longer.start - 1);
+        longer = TranscriptTail { start, cut: None };
     }
     let longer = at(inputs, longer, target);
     let fits = !longer.tasks.is_empty() && longer.tokens_after() <= target.target_tokens;
@@ -270,7 +264,7 @@ fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, target: &CutTarget) -
         gaps(&kept, tail.start).into_iter().partition(|gap| gap.start < newest);
     let mut tasks = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
-        let history = History::anchored_at_largest(transcript, gaps);
+        let history = HistoryFold::anchored_at_largest(transcript, gaps);
         if !history.is_empty() && history.new_tokens(transcript) >= target.min_fold_tokens {
             tasks.push(SummaryTask::new(transcript, history, target, is_turn_prefix));
         }
@@ -314,16 +308,13 @@ impl CompactionCut {
         caps: ResultCaps,
     ) -> CompactionCut {
         let transcript = inputs.transcript;
-        let mut segments: Vec<TranscriptSegment> = tasks
-            .iter()
-            .enumerate()
-            .flat_map(|(task, f)| f.history.gaps().iter().map(move |gap| (task, gap.clone())))
-            .map(|(task, range)| TranscriptSegment::Summarise { task, range })
-            .collect();
-        let replaced: Vec<Range<u64>> = segments.iter().map(TranscriptSegment::range).collect();
-        segments.extend(
-            gaps(&replaced, transcript.len() as u64).into_iter().map(TranscriptSegment::Keep),
-        );
+        let mut segments = Vec::new();
+        for (at, task) in tasks.iter().enumerate() {
+            let gaps = task.history.gaps().iter().cloned();
+            segments.extend(gaps.map(|range| Segment::Summarise { task: at, range }));
+        }
+        let replaced: Vec<Range<u64>> = segments.iter().map(Segment::range).collect();
+        segments.extend(gaps(&replaced, transcript.len() as u64).into_iter().map(Segment::Keep));
         segments.sort_by_key(|segment| segment.range().start);
         let mut cut = CompactionCut { segments, tasks, kept_tokens: 0, caps };
         cut.kept_tokens =
@@ -343,9 +334,8 @@ impl CompactionCut {
             return;
         }
         let transcript = inputs.transcript;
-        let kept =
-            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
-        let kept = kept.map(TranscriptSegment::range);
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
+        let kept = kept.map(Segment::range);
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
         self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
@@ -373,18 +363,15 @@ impl CompactionCut {
         &self,
         transcript: &'t Transcript,
     ) -> impl Iterator<Item = Entry<'t>> {
-        let kept =
-            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
         kept.flat_map(|segment| transcript.range(segment.range()))
     }
 }
 
-impl TranscriptSegment {
+impl Segment {
     fn range(&self) -> Range<u64> {
         match self {
-            TranscriptSegment::Keep(range) | TranscriptSegment::Summarise { range, .. } => {
-                range.clone()
-            }
+            Segment::Keep(range) | Segment::Summarise { range, .. } => range.clone(),
         }
     }
 }

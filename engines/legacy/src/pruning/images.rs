@@ -4,7 +4,7 @@ use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use serde_json::{Value, json};
 
 use crate::decisions::SessionDecisions;
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults};
+use crate::results::{Replacement, ToolResults};
 
 /// Rule name in plan notes.
 pub(crate) const LAYER: &str = "old images";
@@ -71,7 +71,7 @@ fn oldest_of(transcript: &Transcript, turns: usize) -> u64 {
     0
 }
 
-fn without_images(entry: &Entry<'_>) -> Option<EntryReplacement> {
+fn without_images(entry: &Entry<'_>) -> Option<Replacement> {
     let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
     let mut count = 0;
     for block in message.get_mut("content")?.as_array_mut()? {
@@ -80,9 +80,6 @@ fn without_images(entry: &Entry<'_>) -> Option<EntryReplacement> {
             count += 1;
         }
     }
-    (count > 0).then(|| EntryReplacement {
-        body: ReplacementBody::Raw(message.to_string()),
-        layer: LAYER,
-        detail: format!("{count} replaced by a line"),
-    })
+    let detail = || format!("{count} replaced by a line");
+    (count > 0).then(|| Replacement::from_raw(message.to_string(), LAYER, detail()))
 }

@@ -7,6 +7,8 @@ use ctxhost_engine_api::{Action, EntryKind, Message, Plan};
 use serde_json::{Value, json};
 
 use super::images::IMAGE_PROCESSED;
+use ctxhost_engine_kit::replacement::ReplacementBody;
+
 use super::*;
 
 const TTL_MS: i64 = 300_000;
@@ -41,7 +43,7 @@ fn run(
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
     pruning.prune(&mut results, &transcript, window_tokens, clock, decisions);
-    let text = |shown: EntryReplacement| match shown.body {
+    let text = |shown: Replacement| match shown.body {
         ReplacementBody::Text(text) => text,
         ReplacementBody::Raw(raw) => Message::parse(&raw, "").text(),
     };

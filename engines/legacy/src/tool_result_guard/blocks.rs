@@ -117,8 +117,7 @@ fn cut_texts(
     notice: impl Fn(u64) -> String,
 ) {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
-    let limit =
-        TextLimit { min_keep_chars: room.min_keep_chars, ..TextLimit::with_max_chars(max_chars) };
+    let limit = TextLimit::with_max_chars(max_chars).keeping(room.min_keep_chars);
     let cut: Vec<String> =
         truncate_blocks(&texts, limit, notice).into_iter().map(|text| text.into_owned()).collect();
     let blocks = content.iter_mut().filter(|block| text_of(block).is_some());

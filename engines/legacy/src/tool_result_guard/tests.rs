@@ -324,7 +324,7 @@ fn a_cap_below_the_shortest_notice_leaves_a_result_as_it_is() {
     let settings = ToolResultSettings::default();
     for cap_chars in 0..12 {
         let shown = cut_entry(&result, cap_chars, &settings, None);
-        let is_empty = |shown: &EntryReplacement| matches!(&shown.body, ReplacementBody::Text(text) if text.trim().is_empty());
+        let is_empty = |shown: &Replacement| matches!(&shown.body, ReplacementBody::Text(text) if text.trim().is_empty());
         assert!(!shown.as_ref().is_some_and(is_empty), "{cap_chars}");
     }
 }

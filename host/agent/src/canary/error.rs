@@ -1,43 +1,43 @@
-//! What can go wrong with the state of a slot.
+//! Errors of the canary state.
 
 use std::path::PathBuf;
 
-/// Why the state of a slot could not be read or changed.
+/// Why the canary state of a slot could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CanaryError {
-    /// The disk said no.
+    /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file holds something else.
-    #[error("{} is no state of a slot: {reason}; move it away, and the slot has no canary", path.display())]
+    /// The state file is invalid.
+    #[error("{} is not a valid slot state: {reason}; remove the file to reset the slot (its canary ends)", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
-    /// There is a canary already.
+    /// A canary is active.
     #[error(
-        "{engine} is a canary already; `ctxhost slot promote` or `ctxhost slot rollback` ends it"
+        "{engine} is already the canary; end it with `ctxhost slot promote` or `ctxhost slot rollback`"
     )]
     Running {
         /// Its engine.
         engine: String,
     },
-    /// There is none.
-    #[error("the slot has no canary; `ctxhost slot set ID --canary 10%` begins one")]
+    /// No canary is active.
+    #[error("the slot has no canary; start one with `ctxhost slot set ID --canary 10%`")]
     NotRunning,
-    /// There is none, and nothing that was promoted is known.
+    /// No canary is active, and no promotion is recorded.
     #[error(
-        "there is nothing to roll back: no canary is on, and none was promoted since the last rollback; \
-         `ctxhost use ID` puts another engine into the slot"
+        "nothing to roll back: no canary is active, and none was promoted since the last rollback; \
+         change the engine with `ctxhost use ID`"
     )]
     NothingBefore,
 }

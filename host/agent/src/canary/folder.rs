@@ -1,11 +1,11 @@
-//! Where the state of a slot and what was measured of its engines are kept: a folder for each config file.
+//! The folder with the canary state and the metrics of a slot, one per config file.
 //!
 //! ```text
 //!  <state>/slots/<digest of the config's path>/
-//!    state.json        the canary that is on, how the last one ended
-//!    mask.jsonl        a line for each turn that mask served while a canary was on
-//!    mask.1.jsonl      the lines before those
-//!    lock              held while any of these is changed
+//!    state.json        the active canary, how the last one ended
+//!    mask.jsonl        one line per turn that mask served while a canary was active
+//!    mask.1.jsonl      older lines
+//!    lock              locked during changes
 //! ```
 
 use std::fs::{self, File};
@@ -17,13 +17,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::metrics::{MetricTotals, TurnMetrics};
 use super::{CanaryError, SlotState};
-use crate::reload::FileStamp;
+use crate::file_stamp::FileStamp;
 use ctxhost_files::{FileAccess, replace_file};
 
-/// The version of the state that this code writes.
+/// The version of the state format.
 const VERSION: u32 = 1;
 
-/// Lines of an engine are begun anew at this size; as many older ones are kept. Some 5,000 turns in all.
+/// A metrics file is rotated at this size; one older file is kept. Both hold about 5,000 turns.
 const MAX_METRICS_BYTES: u64 = 512 * 1024;
 
 /// The folder of one slot.
@@ -33,7 +33,7 @@ pub struct CanaryFolder {
 }
 
 impl CanaryFolder {
-    /// That of the slot of a config file, below the state folder of the host.
+    /// The folder for a config file, below the host's state folder.
     pub fn for_config(state: &Path, config: &Path) -> CanaryFolder {
         let path = fs::canonicalize(config).or_else(|_| std::path::absolute(config));
         let path = path.unwrap_or_else(|_| config.to_owned());
@@ -42,7 +42,7 @@ impl CanaryFolder {
         CanaryFolder { folder: state.join("slots").join(name) }
     }
 
-    /// What is known of the slot; nothing where nobody has written anything.
+    /// Reads the state; the default if there is no file.
     ///
     /// # Errors
     ///
@@ -60,27 +60,24 @@ impl CanaryFolder {
         let state: SlotState =
             serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         if state.version > VERSION {
-            return Err(broken(format!(
-                "version {} was written by a newer ctxhost",
-                state.version
-            )));
+            return Err(broken(format!("version {} is from a newer ctxhost", state.version)));
         }
         Ok(state)
     }
 
-    /// Changes what is known of the slot, alone among all processes; durable when it returns.
+    /// Changes the state under a lock across processes. The change is durable when this returns.
     ///
     /// # Errors
     ///
-    /// [`CanaryError`], or that of `update`; the state is as it was.
+    /// [`CanaryError`], or the error of `change`; the state is unchanged.
     pub fn update<T>(
         &self,
         change: impl FnOnce(&mut SlotState) -> Result<T, CanaryError>,
     ) -> Result<T, CanaryError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         let mut state = self.read()?;
         let before = state.clone();
-        let answer = change(&mut state)?;
+        let output = change(&mut state)?;
         if state != before {
             state.version = VERSION;
             let path = self.state_path();
@@ -89,21 +86,21 @@ impl CanaryFolder {
                 json.and_then(|json| Ok(replace_file(&path, &json, FileAccess::Private)?));
             written.map_err(|source| CanaryError::Disk { action: "write", path, source })?;
         }
-        Ok(answer)
+        Ok(output)
     }
 
-    /// Changes when the state does.
+    /// The stamp of the state file.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         FileStamp::read(&self.state_path())
     }
 
-    /// Adds what a turn measured of an engine.
+    /// Appends the metrics of a turn.
     ///
     /// # Errors
     ///
     /// [`CanaryError::Disk`].
     pub fn append_metrics(&self, engine: &str, turn: &TurnMetrics) -> Result<(), CanaryError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         let path = self.metrics_path(engine, "");
         let failed = |source| CanaryError::Disk { action: "write", path: path.clone(), source };
         if fs::metadata(&path).is_ok_and(|file| file.len() > MAX_METRICS_BYTES) {
@@ -115,8 +112,7 @@ impl CanaryFolder {
         file.and_then(|mut file| file.write_all(&line)).map_err(failed)
     }
 
-    /// What was measured of an engine while a canary was on. A line that a crash cut short counts as not
-    /// measured.
+    /// The totals of an engine during a canary run. Torn lines are ignored.
     pub fn read_metrics(&self, engine: &str, run: &str) -> MetricTotals {
         let texts = [".1", ""].map(|age| {
             ctxhost_files::read_text(
@@ -135,13 +131,13 @@ impl CanaryFolder {
     }
 
     fn metrics_path(&self, engine: &str, age: &str) -> PathBuf {
-        // What a config calls an engine may be anything.
+        // An engine name in a config may be a path.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let name = engine.replace(|c| !is_plain(c), "-");
         self.folder.join(format!("{name}{age}.jsonl"))
     }
 
-    /// Waits until no other process changes anything here.
+    /// Waits for the lock of the folder.
     fn lock(&self) -> Result<File, CanaryError> {
         let path = self.folder.join("lock");
         let locked = || {
@@ -160,57 +156,57 @@ mod tests {
     use super::super::Canary;
     use super::*;
 
-    fn home(folder: &tempfile::TempDir) -> CanaryFolder {
-        CanaryFolder::for_config(folder.path(), &folder.path().join("ctxhost.toml"))
+    fn canary_folder(temp: &tempfile::TempDir) -> CanaryFolder {
+        CanaryFolder::for_config(temp.path(), &temp.path().join("ctxhost.toml"))
     }
 
     #[test]
-    fn a_state_is_changed_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = home(&folder);
-        assert_eq!(home.read().unwrap().canary, None);
+    fn changes_are_atomic() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = canary_folder(&temp);
+        assert_eq!(folder.read().unwrap().canary, None);
         let canary = Canary::start("mask", "10%".parse().unwrap(), vec![], 60_000, 1);
-        let begun = home.update(|state| {
+        let started = folder.update(|state| {
             state.canary = Some(canary.clone());
             Ok(())
         });
-        begun.unwrap();
-        let refused = home.update(|state| -> Result<(), CanaryError> {
+        started.unwrap();
+        let refused = folder.update(|state| -> Result<(), CanaryError> {
             state.canary = None;
             Err(CanaryError::NotRunning)
         });
         assert!(refused.is_err());
-        assert_eq!(home.read().unwrap().canary, Some(canary));
+        assert_eq!(folder.read().unwrap().canary, Some(canary));
     }
 
     #[test]
-    fn another_config_has_another_slot() {
-        let folder = tempfile::tempdir().unwrap();
-        let other = CanaryFolder::for_config(folder.path(), &folder.path().join("other.toml"));
-        assert_ne!(home(&folder).state_path(), other.state_path());
+    fn each_config_has_its_own_folder() {
+        let temp = tempfile::tempdir().unwrap();
+        let other = CanaryFolder::for_config(temp.path(), &temp.path().join("other.toml"));
+        assert_ne!(canary_folder(&temp).state_path(), other.state_path());
     }
 
     #[test]
-    fn a_broken_state_is_told_and_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = home(&folder);
-        let written = home.update(|state| {
+    fn an_invalid_state_is_reported_and_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = canary_folder(&temp);
+        let written = folder.update(|state| {
             state.previous = Some("legacy".into());
             Ok(())
         });
         written.unwrap();
         for text in ["{", "{\"version\": 99}"] {
-            fs::write(home.state_path(), text).unwrap();
-            assert!(matches!(home.read(), Err(CanaryError::Broken { .. })), "{text}");
-            assert!(home.update(|_| Ok(())).is_err());
-            assert_eq!(fs::read_to_string(home.state_path()).unwrap(), text);
+            fs::write(folder.state_path(), text).unwrap();
+            assert!(matches!(folder.read(), Err(CanaryError::Broken { .. })), "{text}");
+            assert!(folder.update(|_| Ok(())).is_err());
+            assert_eq!(fs::read_to_string(folder.state_path()).unwrap(), text);
         }
     }
 
     #[test]
-    fn what_was_measured_is_summed_up_and_never_grows_without_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = home(&folder);
+    fn metrics_are_added_up_and_rotated() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = canary_folder(&temp);
         let turn = |run: &str| TurnMetrics {
             run: run.into(),
             turns: 1,
@@ -218,18 +214,22 @@ mod tests {
             illegal: 1,
             ..TurnMetrics::default()
         };
-        home.append_metrics("mask", &turn("old")).unwrap();
-        home.append_metrics("mask", &turn("new")).unwrap();
-        let path = home.metrics_path("mask", "");
+        folder.append_metrics("mask", &turn("old")).unwrap();
+        folder.append_metrics("mask", &turn("new")).unwrap();
+        let path = folder.metrics_path("mask", "");
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"run\": \"new\", \"ill").unwrap();
-        assert_eq!(home.read_metrics("mask", "new").illegal, 1, "of another run, and a torn line");
-        assert_eq!(home.read_metrics("nobody", "new").turns, 0);
+        assert_eq!(
+            folder.read_metrics("mask", "new").illegal,
+            1,
+            "not those of another run, nor a torn line"
+        );
+        assert_eq!(folder.read_metrics("unknown", "new").turns, 0);
         for _ in 0..400 {
-            home.append_metrics("mask", &turn("new")).unwrap();
+            folder.append_metrics("mask", &turn("new")).unwrap();
         }
         let size =
-            |age: &str| fs::metadata(home.metrics_path("mask", age)).map_or(0, |it| it.len());
+            |age: &str| fs::metadata(folder.metrics_path("mask", age)).map_or(0, |file| file.len());
         assert!(size("") + size(".1") < 2 * MAX_METRICS_BYTES + 10_000);
-        assert!(home.read_metrics("mask", "new").turns > 100, "the newest ones are kept");
+        assert!(folder.read_metrics("mask", "new").turns > 100, "the newest lines are kept");
     }
 }

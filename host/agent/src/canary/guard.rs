@@ -1,4 +1,4 @@
-//! Guards: what must hold of a canary, written like `survival.paths >= 0.95`.
+//! Guards of a canary: conditions on its metrics, such as `survival.paths >= 0.95`.
 //!
 //! ```text
 //! guard  = metric operator number
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::{MetricName, MetricTotals};
 
-/// What must hold.
+/// A condition on a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CanaryGuard {
@@ -21,7 +21,7 @@ pub struct CanaryGuard {
     limit: f64,
 }
 
-/// How a figure is held against a limit.
+/// A comparison of a metric with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GuardOperator {
     Equal,
@@ -32,7 +32,7 @@ enum GuardOperator {
     Below,
 }
 
-/// All operators; one that begins with another comes first.
+/// All operators, longer ones first, since `>` is a prefix of `>=`.
 const OPERATORS: [(&str, GuardOperator); 6] = [
     ("==", GuardOperator::Equal),
     ("!=", GuardOperator::Unequal),
@@ -42,67 +42,68 @@ const OPERATORS: [(&str, GuardOperator); 6] = [
     ("<", GuardOperator::Below),
 ];
 
-/// Why a text is no guard, and where.
+/// A syntax error in a guard, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no guard, wrong at character {column}: {problem}; write it like \"survival.paths >= 0.95\""
+    "invalid guard {text:?}, at character {column}: {problem}; example: \"survival.paths >= 0.95\""
 )]
 pub struct GuardError {
     /// The text.
     pub text: String,
-    /// Where it stops being one, in characters from 1.
+    /// The position of the error, in characters from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error.
     pub problem: String,
 }
 
-/// What a guard says of some figures.
+/// The result of a guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GuardVerdict {
-    /// It holds of this figure.
+    /// It holds for this value.
     Holds(f64),
-    /// It is broken by this figure.
+    /// It is broken by this value.
     Broken(f64),
-    /// Nothing was measured yet that it speaks of, or too little.
+    /// There are no or too few measurements.
     Undecided,
 }
 
 impl CanaryGuard {
-    /// What it speaks of.
+    /// The metric.
     pub fn metric(&self) -> MetricName {
         self.metric
     }
 
-    /// Holds it against figures. A percentile of less than `least_requests` requests says nothing.
-    pub fn check(&self, figures: &MetricTotals, least_requests: u64) -> GuardVerdict {
-        let is_thin = self.metric.is_percentile() && figures.requests < least_requests;
-        let Some(figure) = figures.value(self.metric).filter(|_| !is_thin) else {
+    /// Checks totals. A percentile of fewer than `min_requests` requests is undecided.
+    pub fn check(&self, totals: &MetricTotals, min_requests: u64) -> GuardVerdict {
+        let has_too_few = self.metric.is_percentile() && totals.requests < min_requests;
+        let Some(value) = totals.value(self.metric).filter(|_| !has_too_few) else {
             return GuardVerdict::Undecided;
         };
-        match self.operator.holds(figure, self.limit) {
-            true => GuardVerdict::Holds(figure),
-            false => GuardVerdict::Broken(figure),
+        if self.operator.holds(value, self.limit) {
+            GuardVerdict::Holds(value)
+        } else {
+            GuardVerdict::Broken(value)
         }
     }
 }
 
 impl GuardOperator {
-    /// Limits are written and figures are counted, so equal means equal to the last digit shown.
-    fn holds(self, figure: f64, limit: f64) -> bool {
-        let is_equal = (figure - limit).abs() < 1e-9;
+    fn holds(self, value: f64, limit: f64) -> bool {
+        // Limits are decimal fractions and values are ratios of counts, so exact equality would fail.
+        let is_equal = (value - limit).abs() < 1e-9;
         match self {
             GuardOperator::Equal => is_equal,
             GuardOperator::Unequal => !is_equal,
-            GuardOperator::AtLeast => figure >= limit || is_equal,
-            GuardOperator::AtMost => figure <= limit || is_equal,
-            GuardOperator::Above => figure > limit && !is_equal,
-            GuardOperator::Below => figure < limit && !is_equal,
+            GuardOperator::AtLeast => value >= limit || is_equal,
+            GuardOperator::AtMost => value <= limit || is_equal,
+            GuardOperator::Above => value > limit && !is_equal,
+            GuardOperator::Below => value < limit && !is_equal,
         }
     }
 
     fn sign(self) -> &'static str {
-        let is_it = |(_, operator): &&(&str, GuardOperator)| *operator == self;
-        OPERATORS.iter().find(is_it).map_or("", |(sign, _)| sign)
+        let is_self = |(_, operator): &&(&str, GuardOperator)| *operator == self;
+        OPERATORS.iter().find(is_self).map_or("", |(sign, _)| sign)
     }
 }
 
@@ -110,11 +111,11 @@ impl FromStr for CanaryGuard {
     type Err = GuardError;
 
     fn from_str(text: &str) -> Result<CanaryGuard, GuardError> {
-        let mut rest = GuardParser { text, at: 0 };
-        let metric = rest.metric()?;
-        let operator = rest.operator()?;
-        let limit = rest.number()?;
-        rest.end()?;
+        let mut parser = GuardParser { text, at: 0 };
+        let metric = parser.metric()?;
+        let operator = parser.operator()?;
+        let limit = parser.number()?;
+        parser.end()?;
         Ok(CanaryGuard { metric, operator, limit })
     }
 }
@@ -139,7 +140,7 @@ impl std::fmt::Display for CanaryGuard {
     }
 }
 
-/// What is still to be read.
+/// A parser of guards.
 struct GuardParser<'a> {
     text: &'a str,
     /// In bytes.
@@ -152,13 +153,13 @@ impl<'a> GuardParser<'a> {
         let start = self.at;
         let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
         if name.is_empty() {
-            return Err(self.wrong_at(start, "the name of a figure is missing".into()));
+            return Err(self.error_at(start, "a metric name is missing".into()));
         }
         name.parse().map_err(|()| {
             let near = MetricName::all().map(|metric| metric.to_string());
             let near = near.min_by_key(|known| strsim::damerau_levenshtein(known, name));
             let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
-            self.wrong_at(start, format!("nothing is measured under `{name}`{near}"))
+            self.error_at(start, format!("unknown metric `{name}`{near}"))
         })
     }
 
@@ -166,7 +167,7 @@ impl<'a> GuardParser<'a> {
         self.skip_spaces();
         let found = OPERATORS.iter().find(|(sign, _)| self.remaining().starts_with(sign));
         let Some((sign, operator)) = found else {
-            return Err(self.wrong_at(self.at, "one of == != >= <= > < is missing".into()));
+            return Err(self.error_at(self.at, "one of == != >= <= > < is missing".into()));
         };
         self.at += sign.len();
         Ok(*operator)
@@ -178,7 +179,7 @@ impl<'a> GuardParser<'a> {
         let digits = self.take_while(|c| c.is_ascii_digit() || c == '.' || c == '-');
         let number = digits.parse::<f64>().ok().filter(|number| number.is_finite());
         let Some(number) = number else {
-            return Err(self.wrong_at(start, "a number is missing".into()));
+            return Err(self.error_at(start, "a number is missing".into()));
         };
         let is_percent = self.remaining().starts_with('%');
         self.at += usize::from(is_percent);
@@ -187,10 +188,10 @@ impl<'a> GuardParser<'a> {
 
     fn end(&mut self) -> Result<(), GuardError> {
         self.skip_spaces();
-        match self.remaining().is_empty() {
-            true => Ok(()),
-            false => Err(self.wrong_at(self.at, format!("`{}` is too much", self.remaining()))),
+        if self.remaining().is_empty() {
+            return Ok(());
         }
+        Err(self.error_at(self.at, format!("unexpected `{}`", self.remaining())))
     }
 
     fn remaining(&self) -> &'a str {
@@ -208,7 +209,7 @@ impl<'a> GuardParser<'a> {
         left.get(..end).unwrap_or_default()
     }
 
-    fn wrong_at(&self, at: usize, problem: String) -> GuardError {
+    fn error_at(&self, at: usize, problem: String) -> GuardError {
         let before = self.text.get(..at).unwrap_or_default();
         GuardError { text: self.text.into(), column: before.chars().count() + 1, problem }
     }
@@ -238,41 +239,41 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
+    fn errors_have_a_position() {
         let check = |text, column, problem: &str| {
             assert_eq!(mistake(text), (column, problem.to_owned()), "{text}");
         };
-        check("", 1, "the name of a figure is missing");
-        check("  p99<150", 3, "nothing is measured under `p99` (did you mean `p99_ms`?)");
+        check("", 1, "a metric name is missing");
+        check("  p99<150", 3, "unknown metric `p99` (did you mean `p99_ms`?)");
         check("illegal=0", 8, "one of == != >= <= > < is missing");
         check("illegal ==", 11, "a number is missing");
         check("illegal == 1.2.3", 12, "a number is missing");
-        check("p99_ms < 150 ms", 14, "`ms` is too much");
-        check("ü==1", 1, "the name of a figure is missing");
+        check("p99_ms < 150 ms", 14, "unexpected `ms`");
+        check("ü==1", 1, "a metric name is missing");
     }
 
     #[test]
-    fn figures_are_held_against_it() {
-        let figures = MetricTotals {
+    fn totals_are_checked() {
+        let totals = MetricTotals {
             requests: 3,
             illegal: 1,
             engine_us: vec![2_000],
             ..MetricTotals::default()
         };
-        let judged = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&figures, 20);
-        assert_eq!(judged("illegal == 0"), GuardVerdict::Broken(1.0));
-        assert_eq!(judged("illegal <= 1"), GuardVerdict::Holds(1.0));
+        let checked = |text: &str| text.parse::<CanaryGuard>().unwrap().check(&totals, 20);
+        assert_eq!(checked("illegal == 0"), GuardVerdict::Broken(1.0));
+        assert_eq!(checked("illegal <= 1"), GuardVerdict::Holds(1.0));
         assert_eq!(
-            judged("survival.paths >= 0.95"),
+            checked("survival.paths >= 0.95"),
             GuardVerdict::Undecided,
             "nothing was compacted"
         );
         assert_eq!(
-            judged("p99_ms < 1"),
+            checked("p99_ms < 1"),
             GuardVerdict::Undecided,
             "three requests have no 99th percentile"
         );
-        assert_eq!(judged("max_ms < 1"), GuardVerdict::Broken(2.0));
+        assert_eq!(checked("max_ms < 1"), GuardVerdict::Broken(2.0));
     }
 
     fn any_guard() -> impl Strategy<Value = CanaryGuard> {
@@ -286,13 +287,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(guard in any_guard(), spaces in " {0,3}") {
+        fn guards_round_trip(guard in any_guard(), spaces in " {0,3}") {
             let text = guard.to_string().replace(' ', &spaces);
             prop_assert_eq!(text.parse::<CanaryGuard>().unwrap(), guard);
         }
 
         #[test]
-        fn no_text_does_harm_and_every_mistake_has_a_place(text in "[a-z0-9_.<>=!% ü-]{0,24}") {
+        fn any_text_parses_or_has_an_error_position(text in "[a-z0-9_.<>=!% ü-]{0,24}") {
             match text.parse::<CanaryGuard>() {
                 Ok(guard) => prop_assert_eq!(guard.to_string().parse::<CanaryGuard>().unwrap(), guard),
                 Err(error) => prop_assert!(error.column >= 1 && error.column <= text.chars().count() + 1),
@@ -300,13 +301,13 @@ mod tests {
         }
 
         #[test]
-        fn opposites_never_agree(figure in -1e6f64..1e6, limit in -1e6f64..1e6) {
+        fn opposites_never_agree(value in -1e6f64..1e6, limit in -1e6f64..1e6) {
             for (one, other) in [
                 (GuardOperator::Equal, GuardOperator::Unequal),
                 (GuardOperator::AtLeast, GuardOperator::Below),
                 (GuardOperator::AtMost, GuardOperator::Above),
             ] {
-                prop_assert_ne!(one.holds(figure, limit), other.holds(figure, limit));
+                prop_assert_ne!(one.holds(value, limit), other.holds(value, limit));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What was measured of an engine's turns, summed up, and the names of the figures.
+//! The metrics of an engine's turns, their totals and names.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -7,50 +7,50 @@ use serde::{Deserialize, Serialize};
 
 use ctxhost_retention::{Category, Shares};
 
-/// What one turn measured of the engine that it was served by.
+/// The metrics of one turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnMetrics {
-    /// The canary that was on.
+    /// The run of the active canary.
     pub run: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
     /// The session.
     pub session: String,
-    /// Turns that ended: 1, or 0 for what the host does between two turns.
+    /// Ended turns: 1, or 0 for work between two turns.
     pub turns: u64,
-    /// Those of them that ended without an answer.
+    /// Ended turns without an answer.
     pub failed_turns: u64,
-    /// Time inside the engine of each request, without compactions, in microseconds.
+    /// The time inside the engine per request, without compactions, in microseconds.
     pub engine_us: Vec<u64>,
-    /// Plans that the law refused.
+    /// Plans that the invariants rejected.
     pub illegal: u64,
-    /// Calls of the engine that failed.
+    /// Failed engine calls.
     pub failures: u64,
-    /// Repairs that the law made to plans.
+    /// Repairs of plans.
     pub repairs: u64,
-    /// Requests that something else than the engine shaped.
+    /// Requests that the fallback engine or the emergency trim shaped.
     pub fallbacks: u64,
-    /// Compactions that were applied.
+    /// Applied compactions.
     pub compactions: u64,
-    /// Compactions that were rejected.
+    /// Rejected compactions.
     pub rejected: u64,
-    /// What the applied ones kept, in sum.
+    /// What the applied compactions retained, in sum.
     pub survival: Shares,
 }
 
-/// What was measured over many turns.
+/// The totals of many turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricTotals {
     /// Turns.
     pub turns: u64,
-    /// Sessions that had any.
+    /// Sessions with a turn.
     pub sessions: BTreeSet<String>,
     /// Turns that ended without an answer.
     pub failed_turns: u64,
-    /// Requests that were shaped.
+    /// Requests.
     pub requests: u64,
-    /// Their times inside the engine, in microseconds, sorted.
+    /// The times inside the engine, in microseconds, sorted.
     pub engine_us: Vec<u64>,
     /// As in [`TurnMetrics`].
     pub illegal: u64,
@@ -69,7 +69,7 @@ pub struct MetricTotals {
 }
 
 impl TurnMetrics {
-    /// Whether there is nothing in it to be kept.
+    /// Whether there is nothing to record.
     pub(crate) fn is_empty(&self) -> bool {
         let tried = self.compactions + self.rejected;
         self.turns + tried + self.illegal + self.failures == 0 && self.engine_us.is_empty()
@@ -77,7 +77,7 @@ impl TurnMetrics {
 }
 
 impl MetricTotals {
-    /// The sum of turns.
+    /// Adds up the metrics of turns.
     pub fn from_turns(turns: impl IntoIterator<Item = TurnMetrics>) -> MetricTotals {
         let mut sum = MetricTotals::default();
         for turn in turns {
@@ -98,7 +98,7 @@ impl MetricTotals {
         sum
     }
 
-    /// One of them; `None` where nothing was measured that it could be made of.
+    /// The value of a metric; `None` without measurements.
     pub fn value(&self, metric: MetricName) -> Option<f64> {
         let count = |count: u64| (self.turns > 0 || count > 0).then_some(count as f64);
         match metric {
@@ -113,7 +113,7 @@ impl MetricTotals {
         }
     }
 
-    /// The nearest rank.
+    /// By nearest rank.
     fn percentile_ms(&self, percent: u64) -> Option<f64> {
         let rank = (self.engine_us.len() as u64 * percent).div_ceil(100).max(1);
         let index = usize::try_from(rank - 1).ok()?;
@@ -121,39 +121,39 @@ impl MetricTotals {
     }
 }
 
-/// The name of a figure.
+/// The name of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricName {
-    /// Something that is counted.
+    /// A counter.
     Count(CounterName),
-    /// What compactions kept: of a category, or the mean of all.
+    /// What compactions retained: of a category, or the mean of all.
     Survival(Option<Category>),
-    /// Time inside the engine for a request, in milliseconds.
+    /// A percentile of the time inside the engine per request, in milliseconds.
     Percentile(u64),
-    /// The longest of these times.
+    /// The maximum of that time.
     MaxMs,
 }
 
-/// What is counted.
+/// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterName {
     /// Turns.
     Turns,
     /// Requests.
     Requests,
-    /// Plans that the law refused.
+    /// Plans that the invariants rejected.
     Illegal,
-    /// Calls that failed.
+    /// Failed calls.
     Failures,
     /// Turns that ended without an answer.
     FailedTurns,
-    /// Repairs by the law.
+    /// Repairs of plans.
     Repairs,
-    /// Requests that something else shaped.
+    /// Requests that the fallback engine or the emergency trim shaped.
     Fallbacks,
     /// Compactions.
     Compactions,
-    /// Compactions that were rejected.
+    /// Rejected compactions.
     Rejected,
 }
 
@@ -172,23 +172,23 @@ const COUNTS: [(&str, CounterName); 9] = [
 const PERCENTILES: [u64; 3] = [50, 95, 99];
 
 impl CounterName {
-    fn value(self, figures: &MetricTotals) -> u64 {
+    fn value(self, totals: &MetricTotals) -> u64 {
         match self {
-            CounterName::Turns => figures.turns,
-            CounterName::Requests => figures.requests,
-            CounterName::Illegal => figures.illegal,
-            CounterName::Failures => figures.failures,
-            CounterName::FailedTurns => figures.failed_turns,
-            CounterName::Repairs => figures.repairs,
-            CounterName::Fallbacks => figures.fallbacks,
-            CounterName::Compactions => figures.compactions,
-            CounterName::Rejected => figures.rejected,
+            CounterName::Turns => totals.turns,
+            CounterName::Requests => totals.requests,
+            CounterName::Illegal => totals.illegal,
+            CounterName::Failures => totals.failures,
+            CounterName::FailedTurns => totals.failed_turns,
+            CounterName::Repairs => totals.repairs,
+            CounterName::Fallbacks => totals.fallbacks,
+            CounterName::Compactions => totals.compactions,
+            CounterName::Rejected => totals.rejected,
         }
     }
 }
 
 impl MetricName {
-    /// All of them.
+    /// All metrics.
     pub fn all() -> impl Iterator<Item = MetricName> {
         let counts = COUNTS.into_iter().map(|(_, count)| MetricName::Count(count));
         let shares = Category::ALL.into_iter().map(|category| MetricName::Survival(Some(category)));
@@ -197,7 +197,7 @@ impl MetricName {
         counts.chain(shares).chain(times).chain(rest)
     }
 
-    /// Whether few requests make it say nothing.
+    /// Whether it needs a minimum number of requests.
     pub(super) fn is_percentile(self) -> bool {
         matches!(self, MetricName::Percentile(_))
     }
@@ -207,8 +207,8 @@ impl std::fmt::Display for MetricName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             MetricName::Count(count) => {
-                let named = COUNTS.iter().find(|(_, it)| it == count);
-                f.write_str(named.map_or("", |(name, _)| name))
+                let entry = COUNTS.iter().find(|(_, counter)| counter == count);
+                f.write_str(entry.map_or("", |(name, _)| name))
             }
             MetricName::Survival(None) => f.write_str("survival"),
             MetricName::Survival(Some(category)) => write!(f, "survival.{}", category.name()),
@@ -232,7 +232,7 @@ mod tests {
     use ctxhost_retention::CategoryShare;
 
     #[test]
-    fn turns_are_summed_up() {
+    fn turns_are_added_up() {
         let turn = |session: &str, engine_us: Vec<u64>| TurnMetrics {
             session: session.into(),
             turns: 1,
@@ -241,13 +241,10 @@ mod tests {
             survival: Shares { paths: CategoryShare { kept: 1, total: 2 }, ..Shares::default() },
             ..TurnMetrics::default()
         };
-        let figures =
+        let totals =
             MetricTotals::from_turns([turn("a", vec![3_000, 1_000]), turn("a", vec![2_000])]);
-        let of = |name: &str| figures.value(name.parse().unwrap());
-        assert_eq!(
-            (figures.sessions.len(), of("turns"), of("requests")),
-            (1, Some(2.0), Some(3.0))
-        );
+        let of = |name: &str| totals.value(name.parse().unwrap());
+        assert_eq!((totals.sessions.len(), of("turns"), of("requests")), (1, Some(2.0), Some(3.0)));
         assert_eq!(of("survival.paths"), Some(0.5));
         assert_eq!(of("survival"), Some(0.5));
         assert_eq!(of("survival.asks"), None, "nothing was asked");
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_has_a_name_of_its_own() {
+    fn every_metric_has_a_unique_name() {
         for metric in MetricName::all() {
             assert_eq!(metric.to_string().parse(), Ok(metric));
         }

@@ -9,22 +9,24 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct SessionShare(u32);
 
-/// All of them.
+/// 100%.
 const ALL: u32 = 10_000;
 
-/// Why a text is no share.
+/// An invalid share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no share of new sessions; write one from 0.01% to 100%, like \"10%\"")]
+#[error(
+    "invalid share of new sessions {0:?}; write a percentage from 0.01% to 100%, such as \"10%\""
+)]
 pub struct SessionShareError(String);
 
 impl SessionShare {
-    /// What is left to the others.
+    /// The share of the current engine.
     #[must_use]
     pub fn complement(self) -> SessionShare {
         SessionShare(ALL.saturating_sub(self.0))
     }
 
-    /// Whether a number that is drawn evenly falls into it.
+    /// Whether a uniformly distributed number is in the share.
     pub(super) fn includes(self, number: u64) -> bool {
         number % u64::from(ALL) < u64::from(self.0)
     }
@@ -34,7 +36,8 @@ impl FromStr for SessionShare {
     type Err = SessionShareError;
 
     fn from_str(text: &str) -> Result<SessionShare, SessionShareError> {
-        let percent = text.trim().strip_suffix('%').and_then(|it| it.trim().parse::<f64>().ok());
+        let percent =
+            text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         let hundredths = percent.map(|percent| (percent * 100.0).round());
         match hundredths {
             Some(hundredths) if (1.0..=f64::from(ALL)).contains(&hundredths) => {
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_and_written() {
+    fn shares_round_trip() {
         for (text, written, rest) in
             [("10%", "10%", "90%"), (" 0.5 % ", "0.5%", "99.5%"), ("100%", "100%", "0%")]
         {

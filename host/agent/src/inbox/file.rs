@@ -1,26 +1,25 @@
-//! The file of an inbox: a JSON line for each letter, readable by its owner only.
+//! The inbox file: one JSON line per message, readable by its owner only.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{InboxError, QueuedMessage};
+use super::error::InboxError;
+use super::queued_message::QueuedMessage;
 
-/// The file `<session>.inbox`. It is there only while a letter waits.
+/// The file `<session>.inbox`. It exists only while messages are queued.
 #[derive(Debug)]
 pub(super) struct InboxFile {
     path: PathBuf,
 }
 
 impl InboxFile {
-    /// The file beside a session.
     pub(super) fn for_session(session: &Path) -> InboxFile {
         InboxFile { path: with_suffix(session, "inbox") }
     }
 
-    /// The letters in it, oldest first. A torn last line is cut off: its sender was never told that
-    /// it had been taken.
+    /// Reads the messages, oldest first. Truncates a torn last line, whose sender got no confirmation.
     pub(super) fn read(&self) -> Result<Vec<QueuedMessage>, InboxError> {
         let bytes = match ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES) {
             Ok(bytes) => bytes,
@@ -29,37 +28,37 @@ impl InboxFile {
         };
         let whole_bytes = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if whole_bytes < bytes.len() {
-            self.truncate(whole_bytes as u64).map_err(self.error("cut the torn line off"))?;
+            self.truncate(whole_bytes as u64).map_err(self.error("truncate"))?;
         }
         let lines = bytes.get(..whole_bytes).unwrap_or_default().split(|byte| *byte == b'\n');
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// Appends a letter and waits until it is on the disk. If that fails, the file is as before.
-    pub(super) fn append(&self, letter: &QueuedMessage) -> Result<(), InboxError> {
+    /// Appends a message and syncs it. On failure the file is as before.
+    pub(super) fn append(&self, message: &QueuedMessage) -> Result<(), InboxError> {
         let lead = if self.is_torn() { "\n" } else { "" };
-        let line = format!("{lead}{}\n", serde_json::json!(letter));
+        let line = format!("{lead}{}\n", serde_json::json!(message));
         let is_new = !self.path.exists();
         let mut file = self.open().map_err(self.error("open"))?;
         let before_bytes = file.metadata().map_err(self.error("look at"))?.len();
         let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
         let named = written.and_then(|()| if is_new { sync_folder(&self.path) } else { Ok(()) });
         named.map_err(|error| {
-            // If this fails too, the line may be delivered although its sender was told otherwise;
-            // an id of the sender's own makes even that harmless.
+            // If this fails too, the message may be delivered although its sender got an error. A
+            // sender that retries with its own id is safe even then.
             let _ = file.set_len(before_bytes);
             self.error("append to")(error)
         })
     }
 
-    /// Removes the file, or sets it aside where lines in it could not be read.
+    /// Removes the file, or renames it if it has unreadable lines.
     pub(super) fn clear(&self) -> Result<(), InboxError> {
         let cleared = match self.unreadable_lines() {
             Ok(0) => fs::remove_file(&self.path),
             Ok(lines) => {
-                let aside = self.unreadable_path();
-                tracing::warn!(file = %aside.display(), lines, "lines of the inbox are unreadable");
-                fs::rename(&self.path, aside)
+                let kept = self.unreadable_path();
+                tracing::warn!(file = %kept.display(), lines, "the inbox has unreadable lines; the file is kept");
+                fs::rename(&self.path, kept)
             }
             Err(error) => Err(error),
         };
@@ -75,14 +74,14 @@ impl InboxFile {
         Ok(lines.filter(|line| serde_json::from_slice::<QueuedMessage>(line).is_err()).count())
     }
 
-    /// A name beside it that is free.
+    /// A free path for a file with unreadable lines.
     fn unreadable_path(&self) -> PathBuf {
         let names =
             (1_u32..).map(|number| with_suffix(&self.path, &format!("unreadable.{number}")));
         names.into_iter().find(|name| !name.exists()).unwrap_or_else(|| self.path.clone())
     }
 
-    /// Whether an append that failed could not be taken back: the next line may not stick to it.
+    /// Whether the file ends in a torn line: an append failed and could not be undone.
     fn is_torn(&self) -> bool {
         ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES)
             .is_ok_and(|bytes| bytes.last().is_some_and(|last| *last != b'\n'))
@@ -116,7 +115,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Makes a new name in a folder last.
+/// Syncs the folder of a file, which makes its name durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),

@@ -1,44 +1,44 @@
-//! Where letters are kept: in a file beside a session, where the store keeps the session, or nowhere.
+//! Where an inbox is stored: in a file, in the session's store, or in memory only.
 
 use std::sync::Arc;
 
+use super::error::InboxError;
 use super::file::InboxFile;
-use super::{InboxError, QueuedMessage};
+use super::queued_message::QueuedMessage;
 use ctxhost_session::Session;
 use ctxhost_session::backend::{InboxBackend, StoredInboxMessage};
 
-/// Where letters of one session are kept.
+/// The storage of one session's inbox.
 #[derive(Debug)]
 pub(super) enum InboxStorage {
-    /// The session is in memory alone.
+    /// For a session in memory: none.
     Memory,
-    /// In a file beside it.
+    /// A file beside the session file.
     File(InboxFile),
-    /// Where the session is kept.
+    /// The store of the session.
     Backend(Arc<dyn InboxBackend>),
 }
 
 impl InboxStorage {
-    /// The place that belongs to a session.
     pub(super) fn for_session(session: &Session) -> InboxStorage {
-        let beside = || session.path().map(InboxFile::for_session).map(InboxStorage::File);
-        let with_it = session.inbox().map(InboxStorage::Backend);
-        with_it.or_else(beside).unwrap_or(InboxStorage::Memory)
+        let file = || session.path().map(InboxFile::for_session).map(InboxStorage::File);
+        let backend = session.inbox().map(InboxStorage::Backend);
+        backend.or_else(file).unwrap_or(InboxStorage::Memory)
     }
 
-    /// The letters that are there when a session is opened, oldest first.
+    /// The messages stored when the session is opened, oldest first.
     pub(super) fn load(&self) -> Result<Vec<QueuedMessage>, InboxError> {
         match self {
             InboxStorage::Memory => Ok(Vec::new()),
             InboxStorage::File(file) => file.read(),
-            InboxStorage::Backend(letters) => {
-                let kept = letters.claim().map_err(InboxError::Store)?;
-                Ok(kept.iter().filter_map(queued_message).collect())
+            InboxStorage::Backend(backend) => {
+                let stored = backend.claim().map_err(InboxError::Store)?;
+                Ok(stored.iter().filter_map(queued_message).collect())
             }
         }
     }
 
-    /// The letters that may have come in from elsewhere since. Nobody else writes to a file.
+    /// The messages that other machines may have stored since. Only this process writes to a file.
     pub(super) fn load_new(&self) -> Result<Vec<QueuedMessage>, InboxError> {
         match self {
             InboxStorage::Memory | InboxStorage::File(_) => Ok(Vec::new()),
@@ -46,34 +46,31 @@ impl InboxStorage {
         }
     }
 
-    /// Keeps a letter for good.
-    pub(super) fn append(&self, letter: &QueuedMessage) -> Result<(), InboxError> {
+    /// Stores a message durably.
+    pub(super) fn append(&self, message: &QueuedMessage) -> Result<(), InboxError> {
         match self {
             InboxStorage::Memory => Ok(()),
-            InboxStorage::File(file) => file.append(letter),
-            InboxStorage::Backend(letters) => {
-                let kept = StoredInboxMessage {
-                    id: letter.id.clone(),
-                    message: letter.message.to_string(),
-                };
-                letters.store(&kept).map_err(InboxError::Store)
+            InboxStorage::File(file) => file.append(message),
+            InboxStorage::Backend(backend) => {
+                let (id, message) = (message.id.clone(), message.message.to_string());
+                backend.store(&StoredInboxMessage { id, message }).map_err(InboxError::Store)
             }
         }
     }
 
-    /// Forgets letters that are delivered; a file goes once none waits.
+    /// Removes delivered messages. A file is removed as a whole, once the queue is empty.
     pub(super) fn remove(&self, delivered: &[String], is_empty: bool) -> Result<(), InboxError> {
         match self {
             InboxStorage::File(file) if is_empty => file.clear(),
-            InboxStorage::Backend(letters) if !delivered.is_empty() => {
-                letters.remove(delivered).map_err(InboxError::Store)
+            InboxStorage::Backend(backend) if !delivered.is_empty() => {
+                backend.remove(delivered).map_err(InboxError::Store)
             }
             InboxStorage::Memory | InboxStorage::File(_) | InboxStorage::Backend(_) => Ok(()),
         }
     }
 }
 
-fn queued_message(kept: &StoredInboxMessage) -> Option<QueuedMessage> {
-    let message = serde_json::from_str(&kept.message).ok()?;
-    Some(QueuedMessage { id: kept.id.clone(), message })
+fn queued_message(stored: &StoredInboxMessage) -> Option<QueuedMessage> {
+    let message = serde_json::from_str(&stored.message).ok()?;
+    Some(QueuedMessage { id: stored.id.clone(), message })
 }

@@ -1,4 +1,4 @@
-//! Notes on disk, and the silent turn that writes them.
+//! Notes on disk, and the requests that write them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ fn story() -> String {
     "a long story ".repeat(800)
 }
 
-/// What the model is asked for notes with.
+/// A phrase of the request for notes.
 const ASKED: &str = "about to be shortened";
 
 fn noting(answer: fn() -> Answer) -> Arc<Scripted> {
     Scripted::new(move |request| match newest(request) {
         text if text.contains(ASKED) => answer(),
-        _ => Answer::Says("well".into()),
+        _ => Answer::Text("well".into()),
     })
 }
 
@@ -33,11 +33,11 @@ fn with_notes(
     name: &str,
     settings: &str,
 ) -> crate::RuntimeBuilder {
-    let engine = Witness::spec(name, json!({}));
+    let engine = RecordingEngine::spec(name, json!({}));
     builder(&config(settings), client, engine).memory_folder(folder.join("memory"))
 }
 
-async fn told(runtime: &Runtime, id: &SessionId) {
+async fn send_messages(runtime: &Runtime, id: &SessionId) {
     for words in ["hello", &story(), "what else?"] {
         runtime.send(id, words).await.unwrap();
     }
@@ -61,7 +61,7 @@ fn notes_are_dated_private_and_without_secrets() {
 }
 
 #[test]
-fn the_newest_notes_that_fit_are_told_whole() {
+fn the_newest_whole_notes_that_fit_are_read() {
     let text = "## 1\n\nfirst\n\n## 2\n\nsecond\n\n## 3\n\nthird";
     assert_eq!(newest_notes(text, 1_000), text);
     assert_eq!(newest_notes(text, 30), "## 2\n\nsecond\n\n## 3\n\nthird");
@@ -71,13 +71,13 @@ fn the_newest_notes_that_fit_are_told_whole() {
 }
 
 #[tokio::test]
-async fn notes_are_saved_before_a_compaction_and_told_to_later_sessions() {
+async fn notes_are_saved_before_a_compaction_and_added_to_later_sessions() {
     let folder = tempfile::tempdir().unwrap();
-    let client = noting(|| Answer::Says("- it is in the cellar".into()));
+    let client = noting(|| Answer::Text("- it is in the cellar".into()));
     let runtime = with_notes(&client, folder.path(), "noting", ON).build().await.unwrap();
     let id = session(&runtime, &folder);
-    told(&runtime, &id).await;
-    let lines = runtime.with_session(&id, |it| it.session().records().len()).await.unwrap();
+    send_messages(&runtime, &id).await;
+    let lines = runtime.with_session(&id, |live| live.session().records().len()).await.unwrap();
     let mut events = runtime.subscribe();
     let outcomes = runtime.compact(&id, None).await.unwrap();
     assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
@@ -85,9 +85,9 @@ async fn notes_are_saved_before_a_compaction_and_told_to_later_sessions() {
     let asked = client.asked(ASKED);
     assert_eq!(asked.len(), 1);
     assert!(asked[0].tools.is_empty());
-    assert_eq!(asked[0].messages.len(), 7, "the whole conversation and the question");
-    let after = runtime.with_session(&id, |it| it.session().records().len()).await.unwrap();
-    assert_eq!(after, lines + 1, "the question and its answer are in no session");
+    assert_eq!(asked[0].messages.len(), 7, "the whole conversation and the request");
+    let after = runtime.with_session(&id, |live| live.session().records().len()).await.unwrap();
+    assert_eq!(after, lines + 1, "the request and its answer are not in the session");
     assert!(matches!(events.recv().await.unwrap().kind, EventKind::NotesSaved { chars: 21, .. }));
 
     let later = runtime.create_session(&folder.path().join("later.jsonl"), folder.path()).unwrap();
@@ -102,28 +102,28 @@ async fn notes_are_saved_before_a_compaction_and_told_to_later_sessions() {
 #[tokio::test]
 async fn a_request_that_does_not_fit_saves_notes_first_and_once() {
     let folder = tempfile::tempdir().unwrap();
-    let client = noting(|| Answer::Says("- a note".into()));
+    let client = noting(|| Answer::Text("- a note".into()));
     let runtime = with_notes(&client, folder.path(), "on the way", ON);
     let runtime = runtime.window_tokens(40_000).build().await.unwrap();
     let id = session(&runtime, &folder);
     runtime.send(&id, "hello").await.unwrap();
     let long = "a long story ".repeat(5_000);
     runtime.send(&id, &long).await.unwrap();
-    assert!(client.asked(ASKED).is_empty(), "it fits as yet");
+    assert!(client.asked(ASKED).is_empty(), "it still fits");
     runtime.send(&id, &long).await.unwrap();
     assert_eq!(client.asked(ASKED).len(), 1);
-    assert_eq!(heard("on the way").iter().filter(|line| *line == "compacted").count(), 1);
+    assert_eq!(calls("on the way").iter().filter(|line| *line == "compacted").count(), 1);
 }
 
 #[tokio::test]
-async fn a_model_that_gives_no_notes_stops_no_compaction_and_is_left_alone_at_last() {
+async fn compactions_proceed_without_notes_and_requests_stop_after_three_failures() {
     let folder = tempfile::tempdir().unwrap();
-    let client = noting(|| Answer::Refuses);
+    let client = noting(|| Answer::Refusal);
     let runtime = with_notes(&client, folder.path(), "refusing notes", ON).build().await.unwrap();
     let id = session(&runtime, &folder);
     let mut events = runtime.subscribe();
     for _ in 0..5 {
-        told(&runtime, &id).await;
+        send_messages(&runtime, &id).await;
         let outcomes = runtime.compact(&id, None).await.unwrap();
         assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
     }
@@ -139,19 +139,20 @@ async fn a_model_that_gives_no_notes_stops_no_compaction_and_is_left_alone_at_la
 }
 
 #[tokio::test]
-async fn nothing_is_asked_unless_it_is_switched_on_and_somebody_keeps_the_notes() {
+async fn notes_need_the_setting_and_a_memory() {
     for settings in ["plugins.slots.memory = \"notes\"", "compaction.memory_flush = true", ""] {
         let folder = tempfile::tempdir().unwrap();
-        let client = noting(|| Answer::Says("- a note".into()));
+        let client = noting(|| Answer::Text("- a note".into()));
         let runtime = with_notes(&client, folder.path(), "no notes", settings);
         let runtime = runtime.build().await.unwrap();
         let id = session(&runtime, &folder);
-        told(&runtime, &id).await;
+        send_messages(&runtime, &id).await;
         runtime.compact(&id, None).await.unwrap();
         assert!(client.asked(ASKED).is_empty(), "{settings}");
     }
     let unknown = config("plugins.slots.memory = \"elephant\"");
-    let client = noting(|| Answer::Refuses);
-    let refused = builder(&unknown, &client, Witness::spec("elephant", json!({}))).build().await;
+    let client = noting(|| Answer::Refusal);
+    let refused =
+        builder(&unknown, &client, RecordingEngine::spec("elephant", json!({}))).build().await;
     assert!(refused.unwrap_err().to_string().contains("\"elephant\""));
 }

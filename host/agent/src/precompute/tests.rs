@@ -1,4 +1,4 @@
-//! Compactions worked out ahead, with a provider and an engine in the process.
+//! Precomputed compactions, with a scripted provider and a recording engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +6,21 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
-use super::*;
-use crate::event::RuntimeEvent;
+use crate::event::{EventKind, RuntimeEvent};
 use crate::testing::*;
 use crate::{Runtime, SessionId};
 use ctxhost_context::CompactionVerdict;
 
-/// From a twentieth of the budget on: the long story alone is more.
+/// A twentieth of the budget, which the long story exceeds.
 const AHEAD: &str = "compaction.precompute_share = 0.05\n";
 
 fn talker() -> Arc<Scripted> {
-    Scripted::new(|_| Answer::Says("well".into()))
+    Scripted::new(|_| Answer::Text("well".into()))
 }
 
-async fn begun(name: &str, compact_ms: u64) -> (Runtime, SessionId, tempfile::TempDir) {
+async fn start(name: &str, compact_ms: u64) -> (Runtime, SessionId, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Witness::spec(name, json!({ "compact_ms": compact_ms }));
+    let engine = RecordingEngine::spec(name, json!({ "compact_ms": compact_ms }));
     let runtime = builder(&config(AHEAD), &talker(), engine).build().await.unwrap();
     let id = session(&runtime, &folder);
     (runtime, id, folder)
@@ -42,7 +41,7 @@ async fn until<T>(
 }
 
 async fn until_dropped(events: &mut Receiver<RuntimeEvent>) -> String {
-    let dropped = |what: &EventKind| match what {
+    let dropped = |kind: &EventKind| match kind {
         EventKind::PrecomputeDropped { why } => Some(why.clone()),
         _ => None,
     };
@@ -50,7 +49,7 @@ async fn until_dropped(events: &mut Receiver<RuntimeEvent>) -> String {
 }
 
 async fn until_precomputed(events: &mut Receiver<RuntimeEvent>) -> u64 {
-    let entries = |what: &EventKind| match what {
+    let entries = |kind: &EventKind| match kind {
         EventKind::Precomputed { entries, .. } => Some(*entries),
         _ => None,
     };
@@ -58,15 +57,15 @@ async fn until_precomputed(events: &mut Receiver<RuntimeEvent>) -> u64 {
 }
 
 fn compactions(name: &str) -> usize {
-    heard(name).iter().filter(|line| line.starts_with("compact ")).count()
+    calls(name).iter().filter(|line| line.starts_with("compact ")).count()
 }
 
 fn story(words: usize) -> String {
     "a long story ".repeat(words)
 }
 
-/// The newest message must stay, so nothing can be made of a story before the next one is told.
-async fn tell_two_stories(
+/// Two stories, because the newest message is pinned: the first one is compacted after the second.
+async fn send_two_stories(
     runtime: &Runtime,
     id: &SessionId,
     events: &mut Receiver<RuntimeEvent>,
@@ -79,15 +78,15 @@ async fn tell_two_stories(
 }
 
 #[tokio::test]
-async fn what_was_worked_out_is_applied_without_asking_again() {
-    let (runtime, id, _folder) = begun("ahead", 0).await;
+async fn a_precomputed_compaction_is_applied_without_an_engine_call() {
+    let (runtime, id, _folder) = start("ahead", 0).await;
     let mut events = runtime.subscribe();
-    tell_two_stories(&runtime, &id, &mut events, 8_000).await;
+    send_two_stories(&runtime, &id, &mut events, 8_000).await;
     assert_eq!(until_precomputed(&mut events).await, 6);
     runtime.send(&id, "what else?").await.unwrap();
-    // This does not fit beside the story.
+    // Does not fit together with the story.
     runtime.send(&id, &story(8_000)).await.unwrap();
-    let applied = |what: &EventKind| match what {
+    let applied = |kind: &EventKind| match kind {
         EventKind::Compaction(outcome) => Some(outcome.clone()),
         _ => None,
     };
@@ -97,59 +96,55 @@ async fn what_was_worked_out_is_applied_without_asking_again() {
         (CompactionVerdict::Applied, true)
     );
     assert!(outcome.after_tokens < outcome.before_tokens);
-    let texts =
-        runtime.with_session(&id, |it| it.view().iter().map(|e| e.text().to_owned()).collect());
+    let texts = runtime
+        .with_session(&id, |session| session.view().iter().map(|e| e.text().to_owned()).collect());
     let texts: Vec<String> = texts.await.unwrap();
-    assert_eq!(
-        texts.iter().filter(|text| *text == "what else?").count(),
-        1,
-        "what came since stays"
-    );
-    assert_eq!(compactions("ahead"), 2, "{:?}", heard("ahead"));
+    assert_eq!(texts.iter().filter(|text| *text == "what else?").count(), 1, "later messages stay");
+    assert_eq!(compactions("ahead"), 2, "{:?}", calls("ahead"));
 }
 
 #[tokio::test]
-async fn what_was_worked_out_of_another_history_is_thrown_away() {
-    let (runtime, id, _folder) = begun("stale", 0).await;
+async fn a_precomputed_compaction_of_another_history_is_discarded() {
+    let (runtime, id, _folder) = start("stale", 0).await;
     let mut events = runtime.subscribe();
-    tell_two_stories(&runtime, &id, &mut events, 800).await;
+    send_two_stories(&runtime, &id, &mut events, 800).await;
     until_precomputed(&mut events).await;
     let asked = compactions("stale");
     let outcomes = runtime.compact(&id, Some("the story")).await.unwrap();
     assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
-    assert!(!outcomes[0].is_precomputed, "a person's focus was not known ahead");
+    assert!(!outcomes[0].is_precomputed, "a user's focus was not known when it was precomputed");
     assert!(runtime.undo(&id).await.unwrap());
     let outcomes = runtime.compact(&id, None).await.unwrap();
     assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
-    assert!(!outcomes[0].is_precomputed, "the history is another one now");
+    assert!(!outcomes[0].is_precomputed, "the history has changed");
     assert_eq!(compactions("stale"), asked + 2);
 }
 
 #[tokio::test]
-async fn a_turn_does_not_wait_for_work_ahead() {
-    let (runtime, id, _folder) = begun("busy", 60_000).await;
+async fn a_turn_cancels_a_running_precomputation() {
+    let (runtime, id, _folder) = start("busy", 60_000).await;
     let mut events = runtime.subscribe();
     for words in ["hello", &story(800)] {
         runtime.send(&id, words).await.unwrap();
     }
-    let begun = async {
+    let started = async {
         while compactions("busy") == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), begun).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), started).await.unwrap();
     let turn = runtime.send(&id, "are you there?");
     tokio::time::timeout(Duration::from_secs(10), turn).await.unwrap().unwrap();
-    assert_eq!(until_dropped(&mut events).await, "it was given up for a turn");
-    assert!(!heard("busy").contains(&"compacted".to_owned()));
-    // A program that ends does not wait for it either.
+    assert_eq!(until_dropped(&mut events).await, "cancelled for a turn");
+    assert!(!calls("busy").contains(&"compacted".to_owned()));
+    // Nor does a shutdown wait for it.
     tokio::time::timeout(Duration::from_secs(10), runtime.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_worked_out_unless_it_is_switched_on() {
+async fn nothing_is_precomputed_by_default() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Witness::spec("off ahead", json!({}));
+    let engine = RecordingEngine::spec("off ahead", json!({}));
     let runtime = builder(&config(""), &talker(), engine).build().await.unwrap();
     let id = session(&runtime, &folder);
     for words in ["hello", &story(800)] {

@@ -1,4 +1,4 @@
-//! What a config wants in the slot, as far as a running host follows it.
+//! The engine settings of a config that a running host applies without a restart.
 
 use crate::engine_options::EngineOptions;
 use crate::engine_registry::{EngineRegistry, EngineRegistryError};
@@ -6,30 +6,30 @@ use crate::workspace::WorkspaceRules;
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSource, EngineSpec, EngineTimeouts, OnEngineError, inspect};
 
-/// What a config wants in the slot.
+/// The engines of a config's slot and how they are opened.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EngineSelection {
     engines: Vec<EngineSpec>,
     legacy: EngineSpec,
     on_error: OnEngineError,
     timeouts: EngineTimeouts,
-    /// The digests of the engines' libraries: the same path may hold other bytes.
+    /// The digests of the libraries, since a file may be replaced under the same path.
     sha256: Vec<Option<String>>,
 }
 
 impl EngineSelection {
-    /// What this config wants.
+    /// Reads the selection of a config.
     ///
     /// # Errors
     ///
-    /// [`EngineRegistryError`] where its slot names no engine that there is.
+    /// [`EngineRegistryError`] if the slot names an unknown engine.
     pub(crate) fn from_config(
         config: &Config,
         rules: Option<&WorkspaceRules>,
     ) -> Result<EngineSelection, EngineRegistryError> {
         let engines = engine_chain(config, &config.slot().engine, rules)?;
         let sha256 = |engine: &EngineSpec| match &engine.source {
-            // One that cannot be read is told of when it is opened.
+            // An unreadable file is reported when the engine is opened.
             EngineSource::File(path) => inspect(path).ok().map(|file| file.sha256),
             EngineSource::Bundled | EngineSource::Linked(_) => None,
         };
@@ -42,12 +42,11 @@ impl EngineSelection {
         })
     }
 
-    /// The engines to open.
     pub(super) fn engines(&self) -> Vec<EngineSpec> {
         self.engines.clone()
     }
 
-    /// What to open it with.
+    /// The options to open the engines with.
     pub(super) fn options(&self, options: &EngineOptions) -> EngineOptions {
         EngineOptions {
             on_error: self.on_error,
@@ -58,7 +57,7 @@ impl EngineSelection {
     }
 }
 
-/// The engines of a name, one or several in a row, with the rules of the workspace where they take them.
+/// The engines of a name (an id, a path, or a chain), with the workspace rules for those that take them.
 ///
 /// # Errors
 ///
@@ -75,7 +74,7 @@ pub(crate) fn engine_chain(
     Ok(engines)
 }
 
-/// The engine that stands in, with the same rules.
+/// The bundled engine that serves as fallback, with the workspace rules.
 pub(crate) fn fallback_engine(config: &Config, rules: Option<&WorkspaceRules>) -> EngineSpec {
     let mut legacy = EngineRegistry::load(config).legacy(config);
     if let Some(rules) = rules {

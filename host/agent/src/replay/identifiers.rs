@@ -1,8 +1,7 @@
-//! Whether a request still showed the names that its answer came back to.
+//! Measures whether requests contain the identifiers that their answers use.
 //!
-//! Needed is an identifier (path, URL, hash, long number) that an answer of the recording names again
-//! after a pause. It was kept when it stood anywhere in the request that was answered. What is one the
-//! survival ledger says, for all of the host.
+//! An identifier (path, URL, hash, long number) is needed if an answer of the recording uses it again after a pause. It
+//! is kept if it occurs anywhere in the answered request. `ctxhost-retention` decides what an identifier is.
 
 use std::collections::HashMap;
 
@@ -11,16 +10,16 @@ use ctxhost_engine_api::{Entry, PlanItem};
 use super::prefix;
 use ctxhost_retention as retention;
 
-/// Entries that an identifier must have been silent for, so that it counts as coming back. What was
-/// said a moment ago is in every request; 20 entries are about ten steps of a coding agent.
+/// Entries without an identifier before its next use counts. Recent entries are in every request; 20 entries are about
+/// ten steps of a coding agent.
 const PAUSE_ENTRIES: u64 = 20;
 
 /// Counts needed and kept identifiers. Each text is searched once.
 #[derive(Default)]
 pub(super) struct IdentifierMeter {
-    /// A number for each identifier.
+    /// The number of each identifier.
     numbers: HashMap<String, usize>,
-    /// The entry that named it last, by number.
+    /// The entry of its last use, by number.
     last_named: Vec<u64>,
     /// The identifiers of an item, by its identity.
     named: HashMap<u64, Vec<usize>>,
@@ -30,7 +29,7 @@ pub(super) struct IdentifierMeter {
 }
 
 impl IdentifierMeter {
-    /// An answer came to a request that was shaped as these items.
+    /// Records an answer to a request of these items.
     pub(super) fn record_answer(&mut self, items: &[PlanItem<'_>], answer: &Entry<'_>) {
         let named = self.identifiers_of(&PlanItem::Kept(*answer)).to_vec();
         let mut missing: Vec<usize> = named.into_iter().filter(|n| self.is_recalled(*n)).collect();
@@ -46,7 +45,7 @@ impl IdentifierMeter {
         self.kept += needed - missing.len() as u64;
     }
 
-    /// The recording has one more entry.
+    /// Records an entry of the recording.
     pub(super) fn record_entry(&mut self, entry: &Entry<'_>) {
         self.entries += 1;
         for number in self.identifiers_of(&PlanItem::Kept(*entry)).to_vec() {
@@ -56,7 +55,7 @@ impl IdentifierMeter {
         }
     }
 
-    /// Needed identifiers, and how many of them were kept.
+    /// The numbers of needed and of kept identifiers.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.needed, self.kept)
     }
@@ -66,7 +65,7 @@ impl IdentifierMeter {
         last > 0 && self.entries - last >= PAUSE_ENTRIES
     }
 
-    /// The numbers of an item's identifiers, each once.
+    /// The numbers of an item's identifiers, sorted and unique.
     fn identifiers_of(&mut self, item: &PlanItem<'_>) -> &[usize] {
         let identity = prefix::identity(item);
         if !self.named.contains_key(&identity) {
@@ -98,10 +97,10 @@ mod tests {
 
     use super::*;
 
-    /// What an engine would show of a transcript: it is given that and the position of the answer.
+    /// Makes the plan for the answer at a position.
     type Shape = fn(&Transcript, u64) -> Plan;
 
-    /// Runs a meter over a transcript as a replay does.
+    /// Measures a transcript as a replay does.
     fn measured(transcript: &Transcript, shape: Shape) -> (u64, u64) {
         let mut meter = IdentifierMeter::default();
         for entry in transcript.iter() {
@@ -133,10 +132,10 @@ mod tests {
         plan
     }
 
-    fn a_path_and_a_hash(silent_entries: usize) -> TranscriptBuilder {
+    fn a_path_and_a_hash(pause_entries: usize) -> TranscriptBuilder {
         let mut talk = TranscriptBuilder::new();
         talk.user("look at /srv/app/main.rs, commit deadbeefcafe01");
-        for _ in 0..silent_entries {
+        for _ in 0..pause_entries {
             talk.assistant("going on");
         }
         talk.calls(&[("a", "edit", r#"{"path": "line\n/srv/app/main.rs"}"#)]);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_after_a_pause_is_needed_and_kept_where_the_request_shows_it() {
+    fn identifiers_used_after_a_pause_are_needed() {
         let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize);
         let transcript = talk.transcript();
         assert_eq!(
@@ -155,11 +154,11 @@ mod tests {
             "the path of the call, the hash of the text"
         );
         assert_eq!(measured(&transcript, newest_four), (2, 0));
-        assert_eq!(measured(&transcript, with_a_note), (2, 1), "a summary may name it too");
+        assert_eq!(measured(&transcript, with_a_note), (2, 1), "a summary may contain it");
     }
 
     #[test]
-    fn what_was_named_a_moment_ago_is_not_needed() {
+    fn recent_identifiers_are_not_needed() {
         let talk = a_path_and_a_hash(PAUSE_ENTRIES as usize / 2);
         assert_eq!(measured(&talk.transcript(), newest_four), (0, 0));
     }

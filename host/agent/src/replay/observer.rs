@@ -1,4 +1,4 @@
-//! What a run found: every shaped request counted into turns, layers, drops and the curve.
+//! Collects the measurements of a replay: turns, layers, dropped entries and the occupancy curve.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -14,15 +14,15 @@ use super::report::{
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, Prompt};
 use ctxhost_invariants::InvariantVerifier;
 
-/// Characters of a summary that a report shows.
+/// Characters of a summary in a report.
 const SUMMARY_CHARS: usize = 400;
-/// Characters of an entry that a report shows.
+/// Characters of an entry in a report.
 const EXCERPT_CHARS: usize = 80;
 
-/// Collects the facts of one run.
+/// Collects the measurements of one run.
 pub(super) struct ReplayObserver {
     budget_tokens: u64,
-    /// What a compaction leaves in use at least.
+    /// The minimum size after a compaction (the room invariant).
     floor_tokens: u64,
     fallback_reasons: BTreeMap<String, u64>,
     turns: Vec<TurnRow>,
@@ -32,15 +32,15 @@ pub(super) struct ReplayObserver {
     prefix: PrefixMeter,
     identifiers: IdentifierMeter,
     verifier: InvariantVerifier,
-    /// Entries already reported, by id and layer, so that each counts at its first time.
+    /// Reported entries, by id and layer: only the first occurrence counts.
     reported: HashSet<(String, String)>,
-    /// What the request before left out.
+    /// The ranges that the previous request omitted.
     omitted: Vec<OmittedRange>,
     times_us: Vec<u64>,
     rejected: u64,
 }
 
-/// A range that a request left out.
+/// A range that a request omitted.
 struct OmittedRange {
     epoch: u64,
     range: Range<u64>,
@@ -67,12 +67,12 @@ impl ReplayObserver {
         }
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub(super) fn requests(&self) -> u64 {
         self.curve.len() as u64
     }
 
-    /// The recording has one more entry; an answer came to a request.
+    /// Records an entry of the recording; `answered` is the prompt that it answers.
     pub(super) fn record_entry(&mut self, entry: &Entry<'_>, answered: Option<&Prompt>) {
         if let Some(prompt) = answered {
             self.identifiers.record_answer(&prompt.items(), entry);
@@ -83,16 +83,16 @@ impl ReplayObserver {
         }
     }
 
-    /// The person said something: a turn begins.
+    /// Starts a turn with a message of the user.
     fn start_turn(&mut self, prompt: &str) {
         let turn = self.turns.len() as u64 + 1;
         self.turns.push(TurnRow { turn, prompt: first_line(prompt), ..TurnRow::default() });
     }
 
-    /// A request was prompt.
+    /// Records a prepared prompt.
     pub(super) fn record_prompt(&mut self, prompt: &Prompt) {
         if self.turns.is_empty() {
-            // A recording may begin with the model's words.
+            // A recording may start with an assistant message.
             self.start_turn("");
         }
         for outcome in &prompt.compactions {
@@ -103,9 +103,9 @@ impl ReplayObserver {
         }
         let layers = self.layers(prompt);
         let items = prompt.items();
-        let breaches = self.verifier.verify(&prompt.view, &items, self.budget_tokens);
-        for breach in &breaches {
-            tracing::error!(%breach, "a finished request breaks the law");
+        let violations = self.verifier.verify(&prompt.view, &items, self.budget_tokens);
+        for violation in &violations {
+            tracing::error!(%violation, "a finished request violates an invariant");
         }
         self.prefix.request(&items);
         let tokens = prompt.checked.tokens;
@@ -128,7 +128,7 @@ impl ReplayObserver {
         row.compactions += compactions;
         row.fallbacks += u64::from(prompt.fallback.is_some());
         row.repairs += prompt.checked.repairs.len() as u64;
-        row.violations += breaches.len() as u64;
+        row.violations += violations.len() as u64;
         row.engine_us += took_us;
         if !row.shaped_by.contains(&prompt.engine) {
             row.shaped_by.push(prompt.engine.clone());
@@ -136,7 +136,7 @@ impl ReplayObserver {
         add(&mut row.layers, &layers);
     }
 
-    /// The run's facts.
+    /// The results of the run.
     pub(super) fn finish(self, engine: ReplayedEngine, quarantine: String) -> EngineRun {
         let (needed, kept) = self.identifiers.counts();
         let mut totals = ReplayTotals {
@@ -217,7 +217,7 @@ impl ReplayObserver {
         }
     }
 
-    /// Counts what each layer did for the first time and reports it.
+    /// Reports what each layer changed for the first time; returns counts per layer.
     fn layers(&mut self, prompt: &Prompt) -> BTreeMap<String, u64> {
         let mut layers = BTreeMap::new();
         let left_out = PlanNote::new(prompt.engine.clone(), "left out");
@@ -254,8 +254,8 @@ impl ReplayObserver {
         layers
     }
 
-    /// Reports a range that a request leaves out. The part that the request before left out too was
-    /// reported then and is not walked again.
+    /// Reports an omitted range. The part that the previous request omitted as well is skipped, which keeps the cost
+    /// linear.
     fn report_omitted(
         &mut self,
         view: &Transcript,
@@ -267,8 +267,8 @@ impl ReplayObserver {
         let before = self.omitted.iter().find(|gone| {
             gone.epoch == epoch && gone.range.start == range.start && gone.layer == note.layer
         });
-        let known = before.map_or(range.start, |gone| gone.range.end);
-        for seq in known..range.end {
+        let reported_until = before.map_or(range.start, |gone| gone.range.end);
+        for seq in reported_until..range.end {
             self.report(view, seq, note, 0, layers);
         }
         OmittedRange { epoch, range, layer: note.layer.clone() }
@@ -315,7 +315,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 * 1000.0 / whole as f64).round() / 10.0 }
 }
 
-/// The value below which `percent` of a hundred lie, in sorted values.
+/// A percentile of sorted values.
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(at).copied().unwrap_or(0)

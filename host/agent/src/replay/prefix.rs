@@ -1,10 +1,10 @@
-//! How much of each request begins the next one unchanged: what a provider's cache lives on.
+//! Measures the stable prefix: how much of a request starts the next one unchanged, as provider caches require.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use ctxhost_engine_api::{Flags, PlanItem};
 
-/// Compares each request with the one before it.
+/// Compares each request with the previous one.
 #[derive(Default)]
 pub(super) struct PrefixMeter {
     previous: Vec<(u64, u64)>,
@@ -12,7 +12,7 @@ pub(super) struct PrefixMeter {
 }
 
 impl PrefixMeter {
-    /// Takes in the next request.
+    /// Records the next request.
     pub(super) fn request(&mut self, items: &[PlanItem<'_>]) {
         let current: Vec<_> = items.iter().map(|item| (identity(item), item.tokens())).collect();
         let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
@@ -24,7 +24,7 @@ impl PrefixMeter {
         self.previous = current;
     }
 
-    /// The mean share, in percent; 100 where there was nothing to compare.
+    /// The mean share, in percent; 100 without comparisons.
     pub(super) fn percent(&self) -> f64 {
         if self.shares.is_empty() {
             return 100.0;
@@ -34,12 +34,12 @@ impl PrefixMeter {
     }
 }
 
-/// Equal for items that are sent as the same bytes. An entry's bytes change under its id only where a
-/// compaction replaced them.
+/// A hash that is equal for items with the same bytes.
 pub(super) fn identity(item: &PlanItem<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::mem::discriminant(item).hash(&mut hasher);
     match item {
+        // Only a compaction changes the bytes of an entry under the same id.
         PlanItem::Kept(entry) if entry.has(Flags::REPLACED) => {
             (entry.id(), entry.raw()).hash(&mut hasher);
         }

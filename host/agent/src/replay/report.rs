@@ -1,4 +1,4 @@
-//! What a replay found, as plain data for any face to render. Figures are tokens without margin.
+//! The report of a replay, as plain data. Sizes are in estimated tokens.
 
 use std::collections::BTreeMap;
 
@@ -6,97 +6,97 @@ use serde::{Deserialize, Serialize};
 
 use ctxhost_retention::Shares;
 
-/// One session replayed through one or more engines.
+/// A session replayed through one or more engines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayReport {
     /// The session.
     pub session: ReplayedSession,
-    /// The window that was replayed against.
+    /// The window of the replay.
     pub window: ReplayWindow,
-    /// One run for each engine, in the order they were asked for.
+    /// One run per engine, in the requested order.
     pub runs: Vec<EngineRun>,
 }
 
-/// What was replayed.
+/// The replayed session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayedSession {
-    /// File name, without folders.
+    /// The file name, without folders.
     pub name: String,
-    /// The format it was recognised as: `pi-v3`, `pi-v1`, `claude-code`, `codex`, `openai`, `anthropic`.
+    /// The detected format: `pi-v3`, `pi-v1`, `claude-code`, `codex`, `openai`, `anthropic`.
     pub format: String,
     /// Context-bearing entries.
     pub entries: u64,
-    /// User messages with what followed them.
+    /// User messages, each with what follows it.
     pub turns: u64,
-    /// Requests to a model: one for each assistant message.
+    /// Model requests: one per assistant message.
     pub requests: u64,
-    /// The model the session names; empty when it names none.
+    /// The session's model; empty if unknown.
     pub model: String,
-    /// Lines that could not be read; the session was opened without them.
+    /// Unreadable lines, which were skipped.
     pub problems: Vec<UnreadableLine>,
 }
 
-/// A line that could not be read.
+/// An unreadable line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UnreadableLine {
-    /// Line number, from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The error.
     pub message: String,
 }
 
-/// The window and how it became a budget.
+/// The window and the budget derived from it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayWindow {
-    /// The whole window, in provider tokens.
+    /// The window, in provider tokens.
     pub window_tokens: u64,
-    /// Where the number comes from: `--window`, `config`, `model`, `default`.
+    /// The source of the number: `--window`, `config`, `model`, `default`.
     pub source: String,
-    /// Held free for the answer, in provider tokens.
+    /// Reserved for the answer, in provider tokens.
     pub reserve_tokens: u64,
-    /// What a request must fit into, in tokens as entries count them.
+    /// The budget of a request, in estimated tokens.
     pub budget_tokens: u64,
 }
 
-/// One engine's run over the session.
+/// The run of one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineRun {
-    /// The engine that was asked to shape the requests.
+    /// The configured engine.
     pub engine: ReplayedEngine,
-    /// One row for each turn.
+    /// One row per turn.
     pub turns: Vec<TurnRow>,
-    /// Every compaction that was tried.
+    /// Every attempted compaction.
     pub compactions: Vec<CompactionRow>,
-    /// Every entry that was shortened, cleared or left out, once, at its first time.
+    /// Every entry that was shortened, cleared or omitted, at its first occurrence.
     pub dropped: Vec<DroppedRow>,
-    /// The occupancy curve: one point for each request.
+    /// The occupancy curve: one point per request.
     pub curve: Vec<CurvePoint>,
-    /// Why another engine than the configured one shaped requests, and how many it were each.
+    /// The reasons why another engine shaped requests, with their counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fallback_reasons: BTreeMap<String, u64>,
-    /// Sums.
+    /// Totals.
     pub totals: ReplayTotals,
 }
 
-/// Which engine, and where it came from.
+/// An engine and its source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayedEngine {
     /// Its id.
     pub id: String,
     /// Its version.
     pub version: String,
-    /// `bundled`, or the file it was loaded from.
+    /// `bundled`, or its file.
     pub source: String,
 }
 
-/// One turn: a user message and every request until the next.
+/// One turn: a user message and the requests until the next one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TurnRow {
     /// From 1.
     pub turn: u64,
-    /// Requests in it.
+    /// Requests of the turn.
     pub requests: u64,
-    /// The first line of the user's message, cut at 80 characters.
+    /// The first line of the user's message, up to 80 characters.
     pub prompt: String,
     /// The largest request.
     pub peak_tokens: u64,
@@ -104,93 +104,93 @@ pub struct TurnRow {
     pub peak_percent: f64,
     /// The last request.
     pub end_tokens: u64,
-    /// The engines that really shaped its requests, in order of appearance.
+    /// The engines that shaped its requests, in order of appearance.
     pub shaped_by: Vec<String>,
-    /// What each layer did: layer to number of entries it touched for the first time.
+    /// The entries that each layer changed for the first time.
     pub layers: BTreeMap<String, u64>,
-    /// Compactions that were applied.
+    /// Applied compactions.
     pub compactions: u64,
-    /// Requests that another engine than the configured one shaped.
+    /// Requests that another engine shaped.
     pub fallbacks: u64,
-    /// Plans that broke a law and were mended.
+    /// Repairs of plans.
     pub repairs: u64,
-    /// Laws that the finished request breaks. Anything but 0 is a defect of ctxhost.
+    /// Invariant violations of finished requests. Any is a defect of ctxhost.
     pub violations: u64,
-    /// Time inside the engine.
+    /// The time inside the engine.
     pub engine_us: u64,
 }
 
-/// One compaction that was tried.
+/// One attempted compaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CompactionRow {
-    /// The turn it fell into, from 1.
+    /// The turn, from 1.
     pub turn: u64,
-    /// The request it was made for, from 1.
+    /// The request, from 1.
     pub request: u64,
-    /// Why: `threshold`, `overflow`, `manual`, …
+    /// The trigger: `threshold`, `overflow`, `manual`, …
     pub trigger: String,
-    /// Who made it.
+    /// The engine.
     pub engine: String,
     /// Whether it was applied.
     pub applied: bool,
-    /// Why not, where it was not; what the engine said of it, where it was.
+    /// The reason for a rejection, or the engine's notes on an applied compaction.
     pub reason: String,
-    /// Size of the live transcript before.
+    /// The size of the live transcript before.
     pub before_tokens: u64,
-    /// Size after; equal to before where it was not applied.
+    /// The size after; unchanged if it was not applied.
     pub after_tokens: u64,
-    /// The size after as a share of the budget in force.
+    /// The size after as a share of the budget.
     #[serde(default)]
     pub room_used_percent: f64,
     /// Whether that is below the floor (`invariants.room_floor_share`, `invariants.room_floor_tokens`) although the
-    /// session had more to give: a defect of the engine.
+    /// session had more to keep: a defect of the engine.
     #[serde(default)]
     pub is_below_floor: bool,
-    /// Entries that are no longer in the live transcript word for word.
+    /// Entries that are no longer verbatim in the live transcript.
     pub folded_entries: u64,
-    /// How much of what was said is still said; none where there was nothing to hold against it.
+    /// What it retained of the history; `None` without anything to compare.
     pub survival: Option<Shares>,
-    /// The text that stands for them, cut at 400 characters.
+    /// The summary, up to 400 characters.
     pub summary: String,
-    /// Time inside the engine.
+    /// The time inside the engine.
     pub engine_us: u64,
 }
 
-/// One entry that a request no longer shows in full.
+/// An entry that a request does not contain in full.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DroppedRow {
-    /// The turn in which it happened first.
+    /// The turn of the first occurrence.
     pub turn: u64,
     /// The entry's id in the session.
     pub id: String,
     /// Its role.
     pub role: String,
-    /// The layer that did it.
+    /// The layer.
     pub layer: String,
-    /// What the layer said.
+    /// The note of the layer.
     pub detail: String,
     /// Its size in the session.
     pub before_tokens: u64,
-    /// Its size in the request; 0 where it is gone.
+    /// Its size in the request; 0 if it is omitted.
     pub after_tokens: u64,
-    /// The beginning of its text, cut at 80 characters.
+    /// The start of its text, up to 80 characters.
     pub excerpt: String,
 }
 
-/// One request on the curve.
+/// A request on the occupancy curve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// From 1.
     pub request: u64,
     /// The turn, from 1.
     pub turn: u64,
-    /// Size of the request.
+    /// The size of the request.
     pub tokens: u64,
-    /// Whether a compaction was applied just before it.
+    /// Whether a compaction was applied before it.
     pub compacted: bool,
 }
 
-/// Sums of a run.
+/// The totals of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReplayTotals {
     /// Requests.
@@ -199,38 +199,38 @@ pub struct ReplayTotals {
     pub peak_tokens: u64,
     /// The largest request as a share of the budget.
     pub peak_percent: f64,
-    /// Compactions applied.
+    /// Applied compactions.
     pub compactions: u64,
-    /// Compactions rejected by the progress law or failed.
+    /// Compactions that failed or were rejected.
     pub rejected: u64,
-    /// Compactions that left less in use than the floor although there was more to keep.
+    /// Compactions that left less than the floor although there was more to keep.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub below_floor: u64,
     /// Requests that another engine shaped.
     pub fallbacks: u64,
-    /// Plans that broke a law and were mended.
+    /// Repairs of plans.
     pub repairs: u64,
-    /// Laws that finished requests break.
+    /// Invariant violations of finished requests.
     pub violations: u64,
-    /// Sum of all requests.
+    /// The total size of all requests.
     pub sent_tokens: u64,
-    /// Share of each request's bytes that begin the next one unchanged, mean over requests.
+    /// The mean share of a request that starts the next one unchanged.
     pub stable_prefix_percent: f64,
-    /// Identifiers that an answer named again after at least 20 entries without them.
+    /// Identifiers that an answer used again after at least 20 entries without them.
     pub identifiers_needed: u64,
-    /// Those of them that stood in the request it answered.
+    /// Those that the answered request contained.
     pub identifiers_kept: u64,
-    /// The same as a share; none where nothing was needed.
+    /// The same as a share; `None` if none was needed.
     pub identifiers_kept_percent: Option<f64>,
-    /// What each layer did: layer to number of entries it touched for the first time.
+    /// The entries that each layer changed for the first time.
     pub layers: BTreeMap<String, u64>,
-    /// Why the engine was put into quarantine; empty when it was not.
+    /// Why the engine was quarantined; empty if it was not.
     pub quarantine: String,
-    /// Time inside the engine, whole run.
+    /// The total time inside the engine.
     pub engine_us: u64,
-    /// Time inside the engine for one request, middle.
+    /// The median time inside the engine per request.
     pub engine_p50_us: u64,
-    /// Time inside the engine for one request, 99th of a hundred.
+    /// The 99th percentile of the time inside the engine per request.
     pub engine_p99_us: u64,
 }
 
@@ -239,7 +239,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl ReplayReport {
-    /// The same report with every time at 0, so that two runs can be compared byte for byte.
+    /// Sets all times to 0, so that reports can be compared byte for byte.
     #[must_use]
     pub fn without_timings(mut self) -> ReplayReport {
         for run in &mut self.runs {

@@ -1,27 +1,30 @@
-//! A runtime put together: from a config, from a program's own parts, or from both.
+//! Builds a runtime from a config, from parts of the embedding program, or from both.
 
 mod error;
 mod shadows;
 mod windows;
 
-use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::error::BuildError;
-use super::{Runtime, RuntimeState};
+use super::Runtime;
 use crate::cached_prefixes::CachedPrefixes;
+use crate::engine_manager::EngineManager;
 use crate::engine_options::{EngineOptions, summariser};
 use crate::event_bus::EventBus;
 use crate::memory::{MemoryNotes, NOTES};
-use crate::reload::{ConfigWatch, EngineManager, EngineSelection, engine_chain, fallback_engine};
+use crate::reload::config_watch::ConfigWatch;
+use crate::reload::engine_selection::{EngineSelection, engine_chain, fallback_engine};
 use crate::session_locks::SessionLocks;
-use crate::subagent::RunningSubagents;
+use crate::state::RuntimeState;
+use crate::subagent::running::RunningSubagents;
 use crate::workspace::WorkspaceRules;
 use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
@@ -35,7 +38,7 @@ use ctxhost_provider::{Completer, ProviderClient, connect};
 use ctxhost_store::SessionStore;
 use ctxhost_tools::{Tool, ToolRegistry};
 
-/// Puts a runtime together. What is not said comes from the config.
+/// Builds a [`Runtime`]. Defaults come from the config.
 #[derive(Debug)]
 pub struct RuntimeBuilder {
     config: Config,
@@ -61,7 +64,7 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// As the config says.
+    /// A builder with the settings of a config.
     pub fn from_config(config: &Config) -> RuntimeBuilder {
         RuntimeBuilder {
             config: config.clone(),
@@ -87,180 +90,182 @@ impl RuntimeBuilder {
         }
     }
 
-    /// This model, as `provider/id`, instead of that of `[runtime]`; nobody stands in for it.
+    /// Uses this model, as `provider/id`, instead of those of `[agent]`, without fallbacks.
     #[must_use]
     pub fn model(mut self, name: &str) -> Self {
         self.models = Some(vec![name.to_owned()]);
         self
     }
 
-    /// Asks providers for the windows of their models when the runtime is built, for
-    /// `model.window_query_ms` at the most, where the config does not say them.
+    /// Queries providers for windows that the config does not set, when the runtime is built and for at
+    /// most `model.window_query_ms`.
     #[must_use]
     pub fn query_windows(mut self) -> Self {
         self.query_windows = true;
         self
     }
 
-    /// This window for all models, in provider tokens.
+    /// Sets the window of all models, in provider tokens.
     #[must_use]
     pub fn window_tokens(mut self, window_tokens: u64) -> Self {
         self.window_tokens = Some(window_tokens);
         self
     }
 
-    /// This engine of the config's, by id or by the path of its library, instead of that of the slot;
-    /// several in a row as `mask+legacy`.
+    /// Uses this engine instead of the configured one: an id, the path of a library, or a chain such as
+    /// `mask+legacy`.
     #[must_use]
     pub fn engine(mut self, name: &str) -> Self {
         self.engine = Some(name.to_owned());
         self
     }
 
-    /// An engine that the program brings along.
+    /// Uses an engine of the program.
     #[must_use]
     pub fn engine_spec(mut self, spec: EngineSpec) -> Self {
         self.spec = Some(spec);
         self
     }
 
-    /// A provider that the program brings along, under its own name.
+    /// Adds a provider of the program, under its own name.
     #[must_use]
     pub fn client(mut self, client: Arc<dyn ProviderClient>) -> Self {
         self.clients.insert(client.name().to_owned(), client);
         self
     }
 
-    /// Who writes summaries, instead of `[summariser]`.
+    /// Sets the completer that writes summaries, instead of `[summariser]`.
     #[must_use]
     pub fn completer(mut self, completer: Arc<dyn Completer>) -> Self {
         self.completer = Some(completer);
         self
     }
 
-    /// Somebody who wants to know of compactions; asked in the order in which they were named.
+    /// Adds a compaction hook. Hooks are called in the order in which they were added.
     #[must_use]
     pub fn hook(mut self, hook: Arc<dyn CompactionHook>) -> Self {
         self.hooks.push(hook);
         self
     }
 
-    /// A tool beside the built-in ones.
+    /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// No built-in tool, and no MCP server.
+    /// Disables built-in tools and MCP servers.
     #[must_use]
     pub fn without_builtin_tools(mut self) -> Self {
         self.builtin_tools = false;
         self
     }
 
-    /// The folder below which engines keep what they store; without it they forget it with the process.
+    /// Sets the folder of the engines' key-value stores; the default keeps them in memory.
     #[must_use]
     pub fn store_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.store_folder = Some(folder.into());
         self
     }
 
-    /// Where sessions are kept that are opened by their ids, and what engines keep if it takes that too.
+    /// Sets the store of sessions that are opened by id. It also keeps the engines' key-value stores if it
+    /// supports them.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// The book in which failures of engines outlive this process; without it, they do not.
+    /// Sets the log in which engine failures outlive this process; by default they do not.
     #[must_use]
-    pub fn failure_log(mut self, book: FailureLog) -> Self {
-        self.failure_log = Some(Arc::new(book));
+    pub fn failure_log(mut self, log: FailureLog) -> Self {
+        self.failure_log = Some(Arc::new(log));
         self
     }
 
-    /// Where sessions put away large results and images; without it, each in a folder beside its file.
+    /// Sets where sessions store large results and images; the default is a folder beside each session file.
     #[must_use]
-    pub fn blob_dirs(mut self, home: BlobDirs) -> Self {
-        self.blob_dirs = home;
+    pub fn blob_dirs(mut self, dirs: BlobDirs) -> Self {
+        self.blob_dirs = dirs;
         self
     }
 
-    /// The folder that sessions work in: its AGENTS.md closes the summaries of `legacy`.
+    /// Sets the working folder of the sessions; `legacy` repeats its AGENTS.md in summaries.
     #[must_use]
     pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
         self.workspace = Some(folder.into());
         self
     }
 
-    /// The folder for the notes of the memory, instead of one in the user's state folder.
+    /// Sets the folder of memory notes, instead of one in the user's state folder.
     #[must_use]
     pub fn memory_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.memory_folder = Some(folder.into());
         self
     }
 
-    /// The file in which it is written down what engines in the shadow saw, instead of the one in the
-    /// user's state folder.
+    /// Sets the log file of shadow engines, instead of the one in the user's state folder.
     #[must_use]
     pub fn shadow_log(mut self, path: impl Into<PathBuf>) -> Self {
         self.shadow_log = Some(path.into());
         self
     }
 
-    /// Another clock than the system's.
+    /// Uses this clock instead of the system's.
     #[must_use]
     pub fn clock(mut self, clock: HostClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Follows a config file while it runs: what changes of the slot there becomes a swap, and a canary that
-    /// is told of below `state`, the state folder of the host, gets its share of new sessions.
+    /// Watches a config file: a change of its engine slot replaces the engine, and a canary in the host's
+    /// state folder `state` gets its share of new sessions.
     #[must_use]
     pub fn watch_config(mut self, config: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
         self.watched_config = Some((config.into(), state.into()));
         self
     }
 
-    /// Puts it together. Connects MCP servers; nothing is sent to a model yet.
+    /// Builds the runtime and connects MCP servers. Sends nothing to a model.
     ///
     /// # Errors
     ///
     /// [`BuildError`].
     pub fn build(self) -> BoxFuture<'static, Result<Runtime, BuildError>> {
         Box::pin(async move {
-            let toolbox = self.toolbox().await?;
+            let tools = self.tool_registry().await?;
             let config = &self.config;
             let chain = self.model_chain()?;
             let clients = self.clients(&chain)?;
             let windows = self.windows(&chain, &clients).await;
-            let prefixes = Arc::new(CachedPrefixes::default());
-            let options = self.engine_options(&prefixes)?;
+            let cached_prefixes = Arc::new(CachedPrefixes::default());
+            let engine_options = self.engine_options(&cached_prefixes)?;
             let sessions = Arc::new(SessionDirectory::new(self.blob_dirs.clone()));
-            let rules = self.workspace_rules();
-            let engines = self.engine_chain(rules.as_ref())?;
-            let slot = options.open(&engines, &self.clock, sessions.clone())?;
-            let shadows = self.shadows(&options, &sessions, rules.as_ref())?;
-            let (listeners, background) = (EventBus::new(), TaskTracker::new());
-            let closing = CancellationToken::new();
-            // What the slot names need not be there where the program has named another engine.
+            let workspace_rules = self.workspace_rules();
+            let rules = workspace_rules.as_ref();
+            let engines = self.engine_chain(rules)?;
+            let engine = engine_options.open(&engines, &self.clock, sessions.clone())?;
+            let shadows = self.shadows(&engine_options, &sessions, rules)?;
+            let (event_bus, background) = (EventBus::new(), TaskTracker::new());
+            let shutdown = CancellationToken::new();
+            // An error is ignored: the config's slot may name a missing engine where the program
+            // has set another one.
             let applied = self
                 .watched_config
                 .as_ref()
-                .and_then(|_| EngineSelection::from_config(config, rules.as_ref()).ok());
-            let around = (&listeners, &background, &closing);
-            let slots = EngineManager::new(slot, &engines, applied, config.swap.clone(), around);
-            let followed =
-                self.watched_config.as_ref().map(|(path, state)| ConfigWatch::new(path, state));
+                .and_then(|_| EngineSelection::from_config(config, rules).ok());
+            let services = (&event_bus, &background, &shutdown);
+            let swap = config.swap.clone();
+            let manager = EngineManager::new(engine, &engines, applied, swap, services);
+            let watched = self.watched_config.as_ref();
             let context = ContextSettings {
                 hooks: self.hooks.clone(),
                 sessions,
                 clock: self.clock.clone(),
                 ..ContextSettings::from_config(config)
             };
-            let shared = RuntimeState {
+            let state = RuntimeState {
                 clients,
                 settings: config.agent.clone(),
                 session: config.session.clone(),
@@ -268,26 +273,26 @@ impl RuntimeBuilder {
                 tool_timeout: Duration::from_millis(config.tools.timeout_ms),
                 models: Arc::new(ModelRegistry::new(config, windows)),
                 context: Arc::new(context),
-                toolbox,
+                tools,
                 session_locks: SessionLocks::new(config.agent.concurrent_turns),
-                cached_prefixes: prefixes,
-                event_bus: listeners,
+                cached_prefixes,
+                event_bus,
                 failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
-                engines: slots,
+                engines: manager,
                 shadows,
-                engine_options: options,
+                engine_options,
                 blob_dirs: self.blob_dirs.clone(),
-                config_watch: followed,
-                workspace_rules: rules,
+                config_watch: watched.map(|(path, state)| ConfigWatch::new(path, state)),
+                workspace_rules,
                 sessions: Mutex::default(),
                 memory_notes: self.memory_notes()?,
                 store: self.store.clone(),
                 running_subagents: RunningSubagents::default(),
                 background,
-                shutdown: closing,
+                shutdown,
             };
-            let runtime = Runtime { state: Arc::new(shared) };
-            // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
+            let runtime = Runtime::from_state(Arc::new(state));
+            // An active canary serves its share from the first turn on. Errors were logged as events.
             let _ = runtime.reload().await;
             runtime.start_config_watch();
             runtime.watch_session_files();
@@ -295,7 +300,7 @@ impl RuntimeBuilder {
         })
     }
 
-    /// Who fills the memory slot.
+    /// The engine of the memory slot.
     fn memory_notes(&self) -> Result<Option<MemoryNotes>, BuildError> {
         let folder = || self.memory_folder.clone().unwrap_or_else(|| state_folder().join("memory"));
         match self.config.memory() {
@@ -304,7 +309,7 @@ impl RuntimeBuilder {
             None => {
                 if self.config.compaction.memory_flush {
                     tracing::warn!(
-                        "compaction.memory_flush is true, and plugins.slots.memory is empty"
+                        "compaction.memory_flush has no effect: plugins.slots.memory is \"none\""
                     );
                 }
                 Ok(None)
@@ -312,21 +317,21 @@ impl RuntimeBuilder {
         }
     }
 
-    async fn toolbox(&self) -> Result<ToolRegistry, BuildError> {
+    async fn tool_registry(&self) -> Result<ToolRegistry, BuildError> {
         let settings = self.config.tools.clone();
-        let mut toolbox = match self.builtin_tools {
-            true => ToolRegistry::with_builtins(settings),
-            false => ToolRegistry::empty(settings),
-        };
-        if self.builtin_tools {
-            for error in toolbox.connect(&self.config.mcp).await {
-                tracing::error!(%error, "an MCP server does not serve");
+        let mut tools = if self.builtin_tools {
+            let mut tools = ToolRegistry::with_builtins(settings);
+            for error in tools.connect(&self.config.mcp).await {
+                tracing::error!(%error, "an MCP server is not available");
             }
-        }
+            tools
+        } else {
+            ToolRegistry::empty(settings)
+        };
         for tool in &self.tools {
-            toolbox.add(tool.clone())?;
+            tools.add(tool.clone())?;
         }
-        Ok(toolbox)
+        Ok(tools)
     }
 
     fn model_chain(&self) -> Result<Vec<ModelName>, BuildError> {
@@ -374,17 +379,17 @@ impl RuntimeBuilder {
         WorkspaceRules::find(self.workspace.as_ref()?.to_str()?)
     }
 
-    /// Where engines keep what they store, where that is not in files. What is kept in memory outlives each
-    /// engine too, so that the next one finds it.
+    /// The engines' key-value stores, unless they are files.
     fn stores(&self) -> Option<Arc<dyn EngineStores>> {
         let shared = self.store.as_ref().and_then(|store| store.engine_stores());
+        // Shared by all engines of the runtime, so that a replacement finds its predecessor's data.
         let in_memory = || -> Option<Arc<dyn EngineStores>> {
             self.store_folder.is_none().then(|| Arc::new(MemoryStores::default()) as _)
         };
         shared.or_else(in_memory)
     }
 
-    /// The engines of the slot.
+    /// The chain of engines to open.
     fn engine_chain(&self, rules: Option<&WorkspaceRules>) -> Result<Vec<EngineSpec>, BuildError> {
         if let Some(spec) = &self.spec {
             return Ok(vec![spec.clone()]);
@@ -398,8 +403,8 @@ impl RuntimeBuilder {
 fn model_name(name: &str) -> Result<ModelName, BuildError> {
     let bad = || BuildError::InvalidModel { name: name.to_owned() };
     let (provider, id) = name.split_once('/').ok_or_else(bad)?;
-    match provider.is_empty() || id.is_empty() {
-        true => Err(bad()),
-        false => Ok(ModelName::new(provider, id)),
+    if provider.is_empty() || id.is_empty() {
+        return Err(bad());
     }
+    Ok(ModelName::new(provider, id))
 }

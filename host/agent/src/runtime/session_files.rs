@@ -1,32 +1,33 @@
-//! The files of open sessions, looked at once a second: one that was deleted, renamed or replaced is made again
-//! while its conversation waits.
+//! Checks the files of open sessions once a second and recreates those that were deleted, renamed or replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Runtime, RuntimeState, SessionCell, SessionId};
+use super::Runtime;
 use crate::event::EventKind;
+use crate::session_cell::{SessionCell, SessionId};
+use crate::state::RuntimeState;
 use ctxhost_session::FileCheck;
 
-/// How long a file may be gone before it is noticed, where nothing is appended meanwhile. A look costs two
-/// system calls for each open session.
+/// How long a lost file may go unnoticed while nothing is appended. A check costs two system calls per
+/// open session.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Runtime {
-    /// Looks after the files of all open sessions, as long as the runtime lives.
+    /// Checks the files of all open sessions for as long as the runtime lives.
     pub(super) fn watch_session_files(&self) {
-        let closing = self.state.shutdown.clone();
-        let watched = Arc::downgrade(&self.state);
+        let shutdown = self.state.shutdown.clone();
+        let state = Arc::downgrade(&self.state);
         tokio::spawn(async move {
-            while closing.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
-                let Some(shared) = watched.upgrade() else { return };
-                if shared.sessions().is_empty() {
+            while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
+                let Some(state) = state.upgrade() else { return };
+                if state.sessions().is_empty() {
                     continue;
                 }
-                // A disk may be slow, and a file that is made again is synced.
-                let looked = tokio::task::spawn_blocking(move || shared.check_session_files());
-                if looked.await.is_err() {
-                    tracing::error!("looking after session files failed");
+                // The check may block: a disk may be slow, and a recreated file is synced.
+                let check = tokio::task::spawn_blocking(move || state.check_session_files());
+                if check.await.is_err() {
+                    tracing::error!("the check of session files panicked");
                 }
             }
         });
@@ -36,17 +37,17 @@ impl Runtime {
 impl RuntimeState {
     fn check_session_files(&self) {
         let sessions: Vec<(SessionId, Arc<SessionCell>)> =
-            self.sessions().iter().map(|(id, held)| (id.clone(), held.clone())).collect();
-        for (id, held) in sessions {
-            // A turn that is at work in it looks when it appends.
-            let Ok(mut open) = held.active.try_lock() else { continue };
-            match open.context.session_mut().check_file() {
+            self.sessions().iter().map(|(id, cell)| (id.clone(), cell.clone())).collect();
+        for (id, cell) in sessions {
+            // A session in use is skipped: every append checks the file as well.
+            let Ok(mut active) = cell.active.try_lock() else { continue };
+            match active.context.session_mut().check_file() {
                 FileCheck::Intact => {}
                 FileCheck::Recreated { path } => {
-                    self.event_bus.emit(id.as_str(), EventKind::SessionFileRecreated { path });
+                    self.emit(id.as_str(), EventKind::SessionFileRecreated { path });
                 }
                 FileCheck::Lost { path, reason: why } => {
-                    self.event_bus.emit(id.as_str(), EventKind::SessionFileMissing { path, why });
+                    self.emit(id.as_str(), EventKind::SessionFileMissing { path, why });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Many sessions, few places, and calls that take as long as they like.
+//! Many sessions, few permits, and slow calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Time that is up only if nothing moves any more: time is paused, so waiting costs nothing.
+/// Elapses only in a deadlock: time is paused, so waiting costs nothing.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_worked_in_by_one_at_a_time_in_order() {
-    let lanes = SessionLocks::new(8);
+async fn turns_of_a_session_run_in_order() {
+    let locks = SessionLocks::new(8);
     let order = Arc::new(Mutex::new(Vec::new()));
     let runs = (0..20).map(|number| {
-        let (lanes, order) = (lanes.clone(), Arc::clone(&order));
+        let (locks, order) = (locks.clone(), Arc::clone(&order));
         async move {
-            let _lane = lanes.lock("s").await;
+            let _lock = locks.lock("s").await;
             order.lock().unwrap().push((number, "in"));
             sleep(ms(10)).await;
             order.lock().unwrap().push((number, "out"));
@@ -36,17 +36,17 @@ async fn a_session_is_worked_in_by_one_at_a_time_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_model_call_keeps_no_other_session_waiting() {
-    let lanes = SessionLocks::new(1);
+async fn a_slow_model_call_blocks_no_other_session() {
+    let locks = SessionLocks::new(1);
     let slow = async {
-        let lane = lanes.lock("slow").await;
-        lane.yield_permit_during(sleep(Duration::from_secs(3_600))).await;
+        let lock = locks.lock("slow").await;
+        lock.yield_permit_during(sleep(Duration::from_secs(3_600))).await;
         Instant::now()
     };
     let quick = async {
         sleep(ms(1)).await;
-        let lane = lanes.lock("quick").await;
-        lane.yield_permit_during(sleep(ms(10))).await;
+        let lock = locks.lock("quick").await;
+        lock.yield_permit_during(sleep(ms(10))).await;
         Instant::now()
     };
     let began = Instant::now();
@@ -56,114 +56,114 @@ async fn a_slow_model_call_keeps_no_other_session_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_session_stays_held_over_a_model_call() {
-    let lanes = SessionLocks::new(4);
-    let lane = lanes.lock("s").await;
-    lane.yield_permit_during(async {
-        assert!(timeout(ms(100), lanes.lock("s")).await.is_err());
+async fn the_session_stays_locked_during_a_model_call() {
+    let locks = SessionLocks::new(4);
+    let lock = locks.lock("s").await;
+    lock.yield_permit_during(async {
+        assert!(timeout(ms(100), locks.lock("s")).await.is_err());
     })
     .await;
-    drop(lane);
-    assert!(timeout(ms(100), lanes.lock("s")).await.is_ok());
+    drop(lock);
+    assert!(timeout(ms(100), locks.lock("s")).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_waiting_leaves_no_trace() {
-    let lanes = SessionLocks::new(1);
-    let lane = lanes.lock("s").await;
-    // One waits for the session, one holds its session and waits for the place.
-    assert!(timeout(ms(5), lanes.lock("s")).await.is_err());
-    assert!(timeout(ms(5), lanes.lock("t")).await.is_err());
-    assert_eq!(lanes.busy_sessions(), 1);
-    drop(lane);
-    assert_eq!(lanes.busy_sessions(), 0);
+async fn dropped_waiters_leave_the_queue() {
+    let locks = SessionLocks::new(1);
+    let lock = locks.lock("s").await;
+    // One waits for the session, the other holds its session and waits for the permit.
+    assert!(timeout(ms(5), locks.lock("s")).await.is_err());
+    assert!(timeout(ms(5), locks.lock("t")).await.is_err());
+    assert_eq!(locks.busy_sessions(), 1);
+    drop(lock);
+    assert_eq!(locks.busy_sessions(), 0);
     for session in ["s", "t"] {
-        assert!(timeout(ms(5), lanes.lock(session)).await.is_ok(), "{session}");
+        assert!(timeout(ms(5), locks.lock(session)).await.is_ok(), "{session}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_is_no_longer_out() {
-    let lanes = SessionLocks::new(1);
-    let lane = lanes.lock("s").await;
-    assert!(timeout(ms(5), lane.yield_permit_during(sleep(NEVER))).await.is_err());
-    lane.yield_permit_during(sleep(ms(5))).await;
-    assert!(timeout(ms(5), lanes.lock("t")).await.is_err(), "the place is held again");
-    drop(lane);
-    assert!(timeout(ms(5), lanes.lock("t")).await.is_ok());
+async fn a_dropped_call_is_not_counted() {
+    let locks = SessionLocks::new(1);
+    let lock = locks.lock("s").await;
+    assert!(timeout(ms(5), lock.yield_permit_during(sleep(NEVER))).await.is_err());
+    lock.yield_permit_during(sleep(ms(5))).await;
+    assert!(timeout(ms(5), locks.lock("t")).await.is_err(), "the permit is held again");
+    drop(lock);
+    assert!(timeout(ms(5), locks.lock("t")).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_side_by_side_end_and_none_is_waited_for_with_a_place() {
-    let lanes = SessionLocks::new(1);
-    let lane = lanes.lock("s").await;
+async fn concurrent_calls_hold_no_permit() {
+    let locks = SessionLocks::new(1);
+    let lock = locks.lock("s").await;
     let both = join(
-        lane.yield_permit_during(sleep(ms(5))),
-        lane.yield_permit_during(async {
+        lock.yield_permit_during(sleep(ms(5))),
+        lock.yield_permit_during(async {
             sleep(ms(10)).await;
-            assert!(timeout(ms(5), lanes.lock("t")).await.is_ok());
+            assert!(timeout(ms(5), locks.lock("t")).await.is_ok());
         }),
     );
     assert!(timeout(NEVER, both).await.is_ok());
-    assert!(timeout(ms(5), lanes.lock("t")).await.is_err());
+    assert!(timeout(ms(5), locks.lock("t")).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_can_wait_for_a_run_of_its_child() {
-    let lanes = SessionLocks::new(1);
-    let parent = lanes.lock("parent").await;
-    let child = async { lanes.lock("child").await.session_id().to_owned() };
+async fn a_turn_can_wait_for_another_session() {
+    let locks = SessionLocks::new(1);
+    let parent = locks.lock("parent").await;
+    let child = async { locks.lock("child").await.session_id().to_owned() };
     let answer = timeout(NEVER, parent.yield_permit_during(child)).await;
     assert_eq!(answer.unwrap(), "child");
 }
 
-/// What happens in one run.
-struct Story {
-    lanes: SessionLocks,
+/// Random work of turns and compactions.
+struct Workload {
+    locks: SessionLocks,
     working: Arc<AtomicUsize>,
     ended: Arc<AtomicUsize>,
     limit: usize,
 }
 
-impl Story {
+impl Workload {
     async fn turn(&self, session: &str, seed: u64) {
-        let lane = self.lanes.lock(session).await;
+        let lock = self.locks.lock(session).await;
         let mut dice = Dice::new(seed);
         for _ in 0..dice.roll(4) {
             self.work(&mut dice).await;
             if dice.roll(2) == 0 {
-                self.compact_in_run(&lane, &mut dice, 3).await;
+                self.compact_in_run(&lock, &mut dice, 3).await;
             }
-            lane.yield_permit_during(sleep(ms(dice.roll(500)))).await;
+            lock.yield_permit_during(sleep(ms(dice.roll(500)))).await;
         }
         self.work(&mut dice).await;
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A compaction of its own: queues like a turn.
+    /// A separate compaction, which queues like a turn.
     async fn compact(&self, session: &str, seed: u64) {
-        let lane = self.lanes.lock(session).await;
-        self.compact_in_run(&lane, &mut Dice::new(seed), 3).await;
+        let lock = self.locks.lock(session).await;
+        self.compact_in_run(&lock, &mut Dice::new(seed), 3).await;
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     fn compact_in_run<'a>(
         &'a self,
-        lane: &'a SessionLock,
+        lock: &'a SessionLock,
         dice: &'a mut Dice,
         depth: u32,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.work(dice).await;
-            lane.yield_permit_during(sleep(ms(dice.roll(2_000)))).await;
+            lock.yield_permit_during(sleep(ms(dice.roll(2_000)))).await;
             if depth > 0 && dice.roll(3) == 0 {
-                self.compact_in_run(lane, dice, depth - 1).await;
+                self.compact_in_run(lock, dice, depth - 1).await;
             }
             self.work(dice).await;
         })
     }
 
-    /// Work that needs a place: never more than the limit at once.
+    /// Work under the permit; asserts the limit.
     async fn work(&self, dice: &mut Dice) {
         let now = self.working.fetch_add(1, Ordering::SeqCst) + 1;
         assert!(now <= self.limit, "{now} work at once");
@@ -188,35 +188,36 @@ impl Dice {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_sessions_and_one_place_finish() {
+async fn random_turns_of_64_sessions_finish() {
     for (seed, limit) in [(1, 1), (2, 1), (3, 3)] {
         let ended = Arc::new(AtomicUsize::new(0));
-        let story = Story {
-            lanes: SessionLocks::new(limit),
+        let workload = Workload {
+            locks: SessionLocks::new(limit),
             working: Arc::default(),
             ended: Arc::clone(&ended),
             limit,
         };
         let mut dice = Dice::new(seed);
         let runs = (0..64 * 6).map(|number| {
-            let (story, session) = (&story, format!("session {}", number % 64));
+            let (workload, session) = (&workload, format!("session {}", number % 64));
             let (seed, begins_ms, is_turn) =
                 (dice.roll(u64::MAX), dice.roll(3_000), dice.roll(3) > 0);
             let may_give_up = dice.roll(8) == 0;
             async move {
                 sleep(ms(begins_ms)).await;
                 if may_give_up {
-                    // Gives up in the queue; that may not hold up anyone either.
-                    let _ = timeout(ms(1), story.lanes.lock(&session)).await;
+                    // Leaves the queue, which must not block others.
+                    let _ = timeout(ms(1), workload.locks.lock(&session)).await;
                 }
-                match is_turn {
-                    true => story.turn(&session, seed).await,
-                    false => story.compact(&session, seed).await,
+                if is_turn {
+                    workload.turn(&session, seed).await;
+                } else {
+                    workload.compact(&session, seed).await;
                 }
             }
         });
         assert!(timeout(NEVER, join_all(runs)).await.is_ok(), "a deadlock");
         assert_eq!(ended.load(Ordering::SeqCst), 64 * 6);
-        assert_eq!(story.lanes.busy_sessions(), 0);
+        assert_eq!(workload.locks.busy_sessions(), 0);
     }
 }

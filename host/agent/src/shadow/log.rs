@@ -1,7 +1,7 @@
-//! The ledger: a line for every request that was shown to engines in the shadow.
+//! The log of shadow engines: one line per request.
 //!
-//! A line is appended by one write, so that several processes may write to one file. When it has grown
-//! to its limit it becomes the older one and a new file begins; the one that was older goes.
+//! Each line is one write, so several processes may append to the file. At its size limit the file is rotated; one older
+//! file is kept.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,52 +16,51 @@ use ctxhost_retention::Shares;
 /// The name of the file in the state folder.
 pub const FILE_NAME: &str = "shadow.jsonl";
 
-/// One request, and what each engine made of it or would have made.
+/// One request, and the outcome of each engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShadowRecord {
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The config of the host that shaped it, by its whole path; empty for one without a file.
+    /// The absolute path of the host's config; empty without a file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub config: String,
     /// The session.
     pub session: String,
-    /// What the engine of the slot made of it.
+    /// The outcome of the active engine.
     pub active: EngineOutcome,
-    /// What the others would have made of it.
+    /// The outcomes of the shadow engines.
     pub shadows: Vec<EngineOutcome>,
-    /// Requests of the session that nobody in the shadow looked at, because this one waited.
+    /// Requests of the session that were skipped while this one waited.
     pub skipped: u64,
 }
 
-/// What an engine made of a request, or would have made.
+/// What an engine made of a request, or would have made as a shadow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EngineOutcome {
-    /// The engine; several in a row as one word.
+    /// The engine; a chain as `mask+legacy`.
     pub engine: String,
-    /// What the conversation in it costs, in tokens without margin.
+    /// The size of the conversation, in estimated tokens.
     pub tokens: u64,
-    /// What it may cost.
+    /// The budget.
     pub budget_tokens: u64,
-    /// Whether it compacted, or would have: at the first of several such requests in a row.
+    /// Whether it compacted or would have, at the first of consecutive such requests.
     pub compacts: bool,
-    /// How much of what the live transcript says is still said.
+    /// What it retained of the live transcript.
     pub survival: Shares,
-    /// Plans that the law refused, and laws that the finished request breaks.
+    /// Rejected plans, and violations of the finished request.
     pub illegal: u64,
-    /// Plans that the law mended.
+    /// Repairs of the plan.
     pub repairs: u64,
-    /// Time inside the engine, in microseconds.
+    /// The time inside the engine, in microseconds.
     pub took_us: u64,
-    /// Why it made nothing of it.
+    /// Why there is no plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl EngineOutcome {
-    /// Nothing yet.
     pub(super) fn new(engine: String) -> EngineOutcome {
         EngineOutcome { engine, ..EngineOutcome::default() }
     }
@@ -70,13 +69,13 @@ impl EngineOutcome {
         EngineOutcome { error: Some(error), ..EngineOutcome::new(engine) }
     }
 
-    /// The law refused its plan.
+    /// The outcome of a rejected plan.
     pub(super) fn refused(engine: String, error: String) -> EngineOutcome {
         EngineOutcome { illegal: 1, ..EngineOutcome::failed(engine, error) }
     }
 }
 
-/// The file that lines are appended to.
+/// The log file.
 #[derive(Debug)]
 pub struct ShadowLog {
     path: PathBuf,
@@ -85,17 +84,17 @@ pub struct ShadowLog {
 }
 
 impl ShadowLog {
-    /// The ledger in a file, which need not be there yet.
+    /// A log in a file, which is created by the first append.
     pub fn new(path: PathBuf, limit_bytes: u64) -> ShadowLog {
         ShadowLog { path, limit_bytes, config: String::new() }
     }
 
-    /// The same ledger, for hosts with this config.
+    /// Sets the config that lines name.
     pub fn for_config(self, config: &Config) -> ShadowLog {
         ShadowLog { config: config_name(config), ..self }
     }
 
-    /// The config whose hosts write here, as lines name it.
+    /// The config that lines name.
     pub(super) fn config(&self) -> &str {
         &self.config
     }
@@ -104,20 +103,19 @@ impl ShadowLog {
     ///
     /// # Errors
     ///
-    /// Whatever the disk answers; the file holds whole lines as before then, or a part of this one at
-    /// its end.
-    pub fn append(&self, line: &ShadowRecord) -> io::Result<()> {
+    /// [`io::Error`]; a part of the line may be at the end of the file.
+    pub fn append(&self, record: &ShadowRecord) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         self.rotate()?;
-        let mut bytes = serde_json::to_vec(line)?;
+        let mut bytes = serde_json::to_vec(record)?;
         bytes.push(b'\n');
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path);
         file?.write_all(&bytes)
     }
 
-    /// Puts a full file aside. Two processes that find it full do so once.
+    /// Rotates a full file.
     fn rotate(&self) -> io::Result<()> {
         if size_bytes(&self.path) < self.limit_bytes {
             return Ok(());
@@ -125,6 +123,7 @@ impl ShadowLog {
         let lock = self.path.with_extension("lock");
         let lock = OpenOptions::new().append(true).create(true).mode(0o600).open(lock)?;
         lock.lock()?;
+        // Checked again under the lock: another process may have rotated the file.
         if size_bytes(&self.path) >= self.limit_bytes {
             fs::rename(&self.path, rotated_path(&self.path))?;
         }
@@ -132,22 +131,22 @@ impl ShadowLog {
     }
 }
 
-/// How lines name a config: by its whole path, since others of its name stand elsewhere.
+/// How lines name a config: by its absolute path.
 pub fn config_name(config: &Config) -> String {
     let name = config.name();
     if name.is_empty() {
         return String::new();
     }
-    // A program may have parsed a text under a name that no file has.
+    // A program may have parsed a config from a string; its name is no file.
     let whole = fs::canonicalize(name).or_else(|_| std::path::absolute(name));
     whole.unwrap_or_else(|_| name.into()).display().to_string()
 }
 
-/// The lines from a time on, oldest first, and how many lines could not be read.
+/// Reads the lines since a time, oldest first, and counts unreadable lines.
 ///
 /// # Errors
 ///
-/// Whatever the disk answers, but for files that are not there: those hold nothing.
+/// [`io::Error`], except for missing files.
 pub fn read(path: &Path, since_ms: i64) -> io::Result<(Vec<ShadowRecord>, u64)> {
     let mut lines = Vec::new();
     let mut unreadable = 0;

@@ -1,4 +1,4 @@
-//! What engines in the shadow would have made of requests, beside what the slot's own made of them.
+//! The report on shadow engines, beside the engines that served.
 
 use std::collections::BTreeMap;
 
@@ -7,67 +7,67 @@ use serde::Serialize;
 use super::log::{EngineOutcome, ShadowRecord};
 use ctxhost_retention::Shares;
 
-/// The ledger, summed up.
+/// Totals of the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShadowReport {
-    /// Requests in it.
+    /// Logged requests.
     pub requests: u64,
-    /// Requests that nobody in the shadow looked at.
+    /// Skipped requests.
     pub skipped: u64,
-    /// When the first of them was shaped, in milliseconds since 1970; 0 without any.
+    /// The time of the first request, in milliseconds since 1970; 0 without requests.
     pub from_ms: i64,
-    /// When the last of them was.
+    /// The time of the last request.
     pub to_ms: i64,
-    /// The engines: those that served first, then those in the shadow, each by name.
+    /// Serving engines first, then shadows, each by name.
     pub engines: Vec<ShadowRow>,
 }
 
-/// One engine.
+/// The totals of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ShadowRow {
-    /// Its name; several in a row as one word.
+    /// Its name; a chain as `mask+legacy`.
     pub engine: String,
-    /// Whether it served, rather than looked on.
+    /// Whether it served.
     pub serves: bool,
-    /// Requests that it shaped, or would have.
+    /// Requests that it shaped or would have shaped.
     pub requests: u64,
-    /// Requests at which it compacted, or would have.
+    /// Requests at which it compacted or would have compacted.
     pub compacts: u64,
-    /// How much of what was said was still said, by category, over all requests.
+    /// What it retained, by category, over all requests.
     pub survival: Shares,
-    /// The mean over all requests, from 0 to 1.
+    /// The mean retention over all requests, from 0 to 1.
     pub survival_mean: f64,
-    /// What the requests cost together, in tokens without margin.
+    /// The total size of the requests, in estimated tokens.
     pub tokens: u64,
-    /// That, for each token of the engine that served the same requests.
+    /// That size relative to the serving engine's for the same requests.
     pub tokens_ratio: f64,
-    /// Time inside it that 99 of 100 requests stayed below, in microseconds.
+    /// The 99th percentile of the time inside the engine, in microseconds.
     pub p99_us: u64,
-    /// Plans that the law refused, and laws that finished requests broke.
+    /// Rejected plans, and violations of finished requests.
     pub illegal: u64,
-    /// Plans that the law mended.
+    /// Repairs of plans.
     pub repairs: u64,
-    /// Requests that it made nothing of.
+    /// Requests without a plan.
     pub failed: u64,
-    /// Why, the newest time.
+    /// The newest error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl ShadowReport {
-    /// Of lines of the ledger, oldest first.
+    /// Sums up lines of the log, oldest first.
     pub fn from_records(lines: &[ShadowRecord]) -> ShadowReport {
         let mut engines: BTreeMap<(bool, String), ShadowTally> = BTreeMap::new();
         for line in lines {
             let active = &line.active;
             engines.entry((false, active.engine.clone())).or_default().count(active, active);
-            for seen in &line.shadows {
-                engines.entry((true, seen.engine.clone())).or_default().count(seen, active);
+            for shadow in &line.shadows {
+                engines.entry((true, shadow.engine.clone())).or_default().count(shadow, active);
             }
         }
-        let row = |((looks_on, engine), tally): ((bool, String), ShadowTally)| ShadowRow {
+        let row = |((is_shadow, engine), tally): ((bool, String), ShadowTally)| ShadowRow {
             engine,
-            serves: !looks_on,
+            serves: !is_shadow,
             ..tally.row()
         };
         ShadowReport {
@@ -80,7 +80,7 @@ impl ShadowReport {
     }
 }
 
-/// The sums of one engine.
+/// The running totals of one engine.
 #[derive(Default)]
 struct ShadowTally {
     row: ShadowRow,
@@ -90,22 +90,22 @@ struct ShadowTally {
 }
 
 impl ShadowTally {
-    fn count(&mut self, seen: &EngineOutcome, active: &EngineOutcome) {
+    fn count(&mut self, outcome: &EngineOutcome, active: &EngineOutcome) {
         let row = &mut self.row;
-        row.illegal += seen.illegal;
-        if let Some(error) = &seen.error {
+        row.illegal += outcome.illegal;
+        if let Some(error) = &outcome.error {
             row.failed += 1;
             row.failure = Some(error.clone());
             return;
         }
         row.requests += 1;
-        row.compacts += u64::from(seen.compacts);
-        row.survival.add(&seen.survival);
-        row.tokens += seen.tokens;
-        row.repairs += seen.repairs;
-        self.survival += seen.survival.mean();
+        row.compacts += u64::from(outcome.compacts);
+        row.survival.add(&outcome.survival);
+        row.tokens += outcome.tokens;
+        row.repairs += outcome.repairs;
+        self.survival += outcome.survival.mean();
         self.active_tokens += active.tokens;
-        self.times_us.push(seen.took_us);
+        self.times_us.push(outcome.took_us);
     }
 
     fn row(mut self) -> ShadowRow {

@@ -1,12 +1,12 @@
-//! One engine in the shadow: what it would make of a request.
+//! Runs one shadow engine: requests its plan and measures what it would have done.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::{AssembleRequest, Plan};
 
-use super::ShadowRequest;
 use super::log::EngineOutcome;
+use super::request::ShadowRequest;
 use ctxhost_context::IngestProgress;
 use ctxhost_engine::{
     ActiveEngine, AssembleContext, EngineAnswer, EngineContext, OnRefusal, SlotError,
@@ -14,135 +14,135 @@ use ctxhost_engine::{
 use ctxhost_invariants::{self as invariants, EnforcedPlan, PinnedEntries};
 use ctxhost_retention as retention;
 
-/// Sessions that are remembered. One that is forgotten begins anew.
+/// Sessions that are tracked. At the limit all are dropped, and each is bootstrapped again.
 const MAX_SESSIONS: usize = 256;
 
-/// A row of engines in the shadow.
+/// A shadow engine or chain.
 pub(super) struct ShadowRunner {
     name: String,
-    /// Why not, where it did not open.
-    active: Result<ActiveEngine, String>,
+    /// The engine, or why it did not open.
+    engine: Result<ActiveEngine, String>,
     sessions: HashMap<String, ShadowSession>,
 }
 
-/// What it has been told of one session.
+/// What the shadow has ingested of a session.
 #[derive(Default)]
 struct ShadowSession {
     progress: IngestProgress,
     pinned: PinnedEntries,
-    /// Whether it would have compacted at the request before.
+    /// Whether it wanted a compaction at the previous request.
     had_wanted_compaction: bool,
 }
 
 impl ShadowRunner {
-    pub(super) fn new(name: String, active: Result<ActiveEngine, SlotError>) -> ShadowRunner {
-        let active = active.map_err(|error| error.to_string());
-        if let Err(reason) = &active {
-            tracing::warn!(engine = name, reason, "an engine in the shadow did not open");
+    pub(super) fn new(name: String, engine: Result<ActiveEngine, SlotError>) -> ShadowRunner {
+        let engine = engine.map_err(|error| error.to_string());
+        if let Err(reason) = &engine {
+            tracing::warn!(engine = name, reason, "a shadow engine did not open");
         }
-        ShadowRunner { name, active, sessions: HashMap::new() }
+        ShadowRunner { name, engine, sessions: HashMap::new() }
     }
 
-    /// Lets its engines go.
     pub(super) async fn dispose(&self) {
-        if let Ok(active) = &self.active {
-            active.dispose().await;
+        if let Ok(engine) = &self.engine {
+            engine.dispose().await;
         }
     }
 
-    /// What it would make of a request.
-    pub(super) async fn assemble(&mut self, shown: &ShadowRequest) -> EngineOutcome {
+    /// What the shadow makes of a request.
+    pub(super) async fn assemble(&mut self, request: &ShadowRequest) -> EngineOutcome {
         let name = self.name.clone();
-        let active = match &self.active {
-            Ok(active) => active,
+        let engine = match &self.engine {
+            Ok(engine) => engine,
             Err(reason) => return EngineOutcome::failed(name, reason.clone()),
         };
         if self.sessions.len() >= MAX_SESSIONS {
             self.sessions.clear();
         }
-        let known = self.sessions.entry(shown.request.session.id.clone()).or_default();
-        let began = Instant::now();
-        let served = match request_plan(active, known, shown).await {
-            Ok(served) => served,
-            // It is told of and asked again: nobody was hurt.
+        let session = self.sessions.entry(request.request.session.id.clone()).or_default();
+        let started = Instant::now();
+        let answer = match request_plan(engine, session, request).await {
+            Ok(answer) => answer,
+            // No quarantine: a rejected plan of a shadow affects no one.
             Err(error @ SlotError::Refused { .. }) => {
                 return EngineOutcome::refused(name, error.to_string());
             }
             Err(error) => return EngineOutcome::failed(name, error.to_string()),
         };
-        let seen =
-            EngineOutcome { took_us: microseconds(began.elapsed()), ..EngineOutcome::new(name) };
-        evaluate_plan(served, known, shown, seen)
+        let took_us = microseconds(started.elapsed());
+        let outcome = EngineOutcome { took_us, ..EngineOutcome::new(name) };
+        evaluate_plan(answer, session, request, outcome)
     }
 }
 
-/// Tells it what is new and asks for its plan.
+/// Ingests new entries and requests a plan.
 async fn request_plan(
-    active: &ActiveEngine,
-    known: &mut ShadowSession,
-    shown: &ShadowRequest,
+    engine: &ActiveEngine,
+    session: &mut ShadowSession,
+    request: &ShadowRequest,
 ) -> Result<EngineAnswer<Plan>, SlotError> {
-    let (view, session) = (&shown.view, &shown.request.session);
-    known.progress.catch_up(active, session, 0, view).await?;
-    known.pinned.update(view);
+    let (view, reference) = (&request.view, &request.request.session);
+    session.progress.catch_up(engine, reference, 0, view).await?;
+    session.pinned.update(view);
     let assemble = AssembleContext {
-        pinned: &known.pinned,
-        budget_tokens: shown.request.budget,
-        invariants: &shown.invariants,
+        pinned: &session.pinned,
+        budget_tokens: request.request.budget,
+        invariants: &request.invariants,
         on_refusal: OnRefusal::Report,
     };
     let context = EngineContext { transcript: view, assemble: Some(assemble) };
-    let budget = known.pinned.request_budget(shown.request.budget);
-    active.ask(context, AssembleRequest { budget, ..shown.request.clone() }).await
+    let budget = session.pinned.request_budget(request.request.budget);
+    engine.ask(context, AssembleRequest { budget, ..request.request.clone() }).await
 }
 
-/// Holds its plan against the law and counts what would have come of it.
+/// Enforces the invariants on a plan and measures the prompt it would have made.
 fn evaluate_plan(
-    served: EngineAnswer<Plan>,
-    known: &mut ShadowSession,
-    shown: &ShadowRequest,
-    seen: EngineOutcome,
+    answer: EngineAnswer<Plan>,
+    session: &mut ShadowSession,
+    request: &ShadowRequest,
+    outcome: EngineOutcome,
 ) -> EngineOutcome {
-    let ShadowRequest { view, invariants: law, request, .. } = shown;
-    let is_wanted = served.value.extras.compaction_wanted.is_some();
-    let lawful = invariants::enforce_with(&known.pinned, view, served.value, request.budget, law);
-    let lawful = match lawful {
-        Ok(lawful) => lawful,
-        Err(violation) => return EngineOutcome::refused(seen.engine, violation.to_string()),
+    let ShadowRequest { view, invariants: settings, request: assemble, .. } = request;
+    let (pinned, budget) = (&session.pinned, assemble.budget);
+    let is_wanted = answer.value.extras.compaction_wanted.is_some();
+    let enforced = invariants::enforce_with(pinned, view, answer.value, budget, settings);
+    let checked = match enforced {
+        Ok(checked) => checked,
+        Err(violation) => return EngineOutcome::refused(outcome.engine, violation.to_string()),
     };
-    let compacts = is_wanted || lawful.tokens > request.budget;
-    // It would have compacted once, and not again at every request until somebody else does.
-    let did_before = std::mem::replace(&mut known.had_wanted_compaction, compacts);
-    let begins_to = compacts && !did_before;
-    let mended = served.repairs.len() as u64;
-    let seen = seen.with_plan(shown, &lawful, begins_to);
-    EngineOutcome { repairs: seen.repairs + mended, ..seen }
+    let wants_compaction = is_wanted || checked.tokens > budget;
+    // Only the first of several such requests counts: it would have compacted there.
+    let had_wanted = std::mem::replace(&mut session.had_wanted_compaction, wants_compaction);
+    let chain_repairs = answer.repairs.len() as u64;
+    let outcome = outcome.with_plan(request, &checked, wants_compaction && !had_wanted);
+    EngineOutcome { repairs: outcome.repairs + chain_repairs, ..outcome }
 }
 
 impl EngineOutcome {
-    /// What the engine of the slot made of it.
-    pub(super) fn from_active(shown: &ShadowRequest, has_compacted: bool) -> EngineOutcome {
-        let seen =
-            EngineOutcome { took_us: shown.took_us, ..EngineOutcome::new(shown.engine.clone()) };
-        let seen = seen.with_plan(shown, &shown.checked, has_compacted);
-        EngineOutcome { illegal: seen.illegal + shown.rejected_plans, ..seen }
+    /// What the active engine made of the request.
+    pub(super) fn from_active(request: &ShadowRequest, has_compacted: bool) -> EngineOutcome {
+        let took_us = request.took_us;
+        let outcome = EngineOutcome { took_us, ..EngineOutcome::new(request.engine.clone()) };
+        let outcome = outcome.with_plan(request, &request.checked, has_compacted);
+        EngineOutcome { illegal: outcome.illegal + request.rejected_plans, ..outcome }
     }
 
     fn with_plan(
         self,
-        shown: &ShadowRequest,
-        lawful: &EnforcedPlan,
+        request: &ShadowRequest,
+        checked: &EnforcedPlan,
         compacts: bool,
     ) -> EngineOutcome {
-        let items = lawful.items(&shown.view);
-        let breaches = invariants::verify(&shown.view, &items, u64::MAX);
+        let items = checked.items(&request.view);
+        // No budget: being over it is not a violation here, but a wish to compact.
+        let violations = invariants::verify(&request.view, &items, u64::MAX);
         EngineOutcome {
-            tokens: lawful.tokens,
-            budget_tokens: shown.request.budget,
+            tokens: checked.tokens,
+            budget_tokens: request.request.budget,
             compacts,
-            survival: retention::measure_retention(&shown.view, &items).shares,
-            illegal: breaches.len() as u64,
-            repairs: lawful.repairs.len() as u64,
+            survival: retention::measure_retention(&request.view, &items).shares,
+            illegal: violations.len() as u64,
+            repairs: checked.repairs.len() as u64,
             ..self
         }
     }

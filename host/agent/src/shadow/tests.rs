@@ -1,4 +1,4 @@
-//! Engines in the shadow: what they see, what they cost nobody, and what is written down of them.
+//! Shadow engines: what they see, that they delay no request, and their log.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -12,49 +12,49 @@ use tokio::sync::Semaphore;
 
 use super::log::{ShadowLog, ShadowRecord, read};
 use super::*;
-use crate::testing::puppet::puppet;
-use crate::testing::{Answer, Scripted, Witness, builder, config, session};
+use crate::testing::scripted_engine::scripted_engine;
+use crate::testing::{Answer, RecordingEngine, Scripted, builder, config, session};
 use ctxhost_engine::{EngineTimeouts, HostClock};
 use ctxhost_invariants as invariants;
 
-/// Longer than any honest wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any expected wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-struct Stage {
+struct Fixture {
     folder: TempDir,
     shadows: ShadowEngines,
 }
 
-impl Stage {
-    fn of(rows: &[Vec<EngineSpec>]) -> Stage {
+impl Fixture {
+    fn new(chains: &[Vec<EngineSpec>]) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let serving = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
-        let surroundings = ShadowServices { active: serving, may_complete: false };
+        let services = ShadowServices { active: serving, may_complete: false };
         let legacy = EngineSpec::bundled("legacy", json!({}));
-        let ledger = ShadowLog::new(folder.path().join("shadow.jsonl"), 1 << 20);
-        let law = InvariantSettings::default();
-        let shadows = ShadowEngines::open(rows, &legacy, &surroundings, &law, ledger).unwrap();
-        Stage { folder, shadows }
+        let log = ShadowLog::new(folder.path().join("shadow.jsonl"), 1 << 20);
+        let invariants = InvariantSettings::default();
+        let shadows = ShadowEngines::open(chains, &legacy, &services, &invariants, log).unwrap();
+        Fixture { folder, shadows }
     }
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("shadow.jsonl")
     }
 
-    /// Shows a request of a session with so many turns.
-    fn show(&self, turns: usize, budget: u64) {
+    /// Submits a request of a session with this many turns.
+    fn submit(&self, turns: usize, budget: u64) {
         let mut script = Script::new();
         for turn in 0..turns {
             script = script.user(&format!("question {turn}")).assistant("an answer to it");
         }
         let view = script.user("and now?").finish().transcript();
         let plan = Plan::keep_all(view.len());
-        let lawful =
+        let checked =
             invariants::enforce(&view, plan, budget, &InvariantSettings::default()).unwrap();
         let shaped = Prompt {
             budget_tokens: budget,
             view,
-            checked: lawful,
+            checked: checked,
             engine: "serving".into(),
             fallback: None,
             compactions: Vec::new(),
@@ -68,20 +68,23 @@ impl Stage {
     }
 
     async fn lines(&self) -> Vec<ShadowRecord> {
-        tokio::time::timeout(PATIENCE, self.shadows.flush()).await.expect("they end");
+        tokio::time::timeout(TIMEOUT, self.shadows.flush()).await.expect("they end");
         read(&self.path(), 0).unwrap().0
     }
 }
 
 #[tokio::test]
-async fn each_tells_what_it_would_have_made_of_a_request() {
-    let rows = [
-        vec![puppet::<0>("shadow", "drops the second")],
-        vec![puppet::<0>("shadow", ""), puppet::<1>("shadow", "drops the second")],
+async fn each_shadow_logs_its_outcome() {
+    let chains = [
+        vec![scripted_engine::<0>("shadow", "drops the second")],
+        vec![
+            scripted_engine::<0>("shadow", ""),
+            scripted_engine::<1>("shadow", "drops the second"),
+        ],
     ];
-    let stage = Stage::of(&rows);
-    stage.show(2, 10_000);
-    let lines = stage.lines().await;
+    let fixture = Fixture::new(&chains);
+    fixture.submit(2, 10_000);
+    let lines = fixture.lines().await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((line.session.as_str(), line.at_ms, line.skipped), ("s", 5, 0));
     assert_eq!((line.active.engine.as_str(), line.active.took_us), ("serving", 70));
@@ -95,36 +98,37 @@ async fn each_tells_what_it_would_have_made_of_a_request() {
 }
 
 #[tokio::test]
-async fn files_are_known_by_their_paths_and_keep_their_notes_apart() {
+async fn engine_files_are_named_by_path_and_have_separate_stores() {
     let file = |path: &str| EngineSpec::file("", path.as_ref(), json!({}));
-    let rows = [vec![file("old/libmask.so")], vec![file("../libmask.so"), puppet::<0>("", "")]];
-    let stage = Stage::of(&rows);
-    stage.show(1, 10_000);
-    let lines = stage.lines().await;
+    let chains =
+        [vec![file("old/libmask.so")], vec![file("../libmask.so"), scripted_engine::<0>("", "")]];
+    let fixture = Fixture::new(&chains);
+    fixture.submit(1, 10_000);
+    let lines = fixture.lines().await;
     let names: Vec<&str> = lines[0].shadows.iter().map(|seen| seen.engine.as_str()).collect();
     assert_eq!(names, ["old/libmask.so", "../libmask.so+first"]);
     let mut serving = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
     serving.store_folder = Some("store".into());
-    let surroundings = ShadowServices { active: serving, may_complete: false };
-    let notes = |stages, name: &str| surroundings.for_shadow(stages, name).store_folder.unwrap();
+    let services = ShadowServices { active: serving, may_complete: false };
+    let notes = |stages, name: &str| services.for_shadow(stages, name).store_folder.unwrap();
     assert_eq!(notes(1, "first"), PathBuf::from("store/shadow"));
     assert_eq!(notes(1, names[0]), PathBuf::from("store/shadow/old-libmask-so"));
     assert_eq!(notes(2, names[1]), PathBuf::from("store/shadow/---libmask-so+first"));
 }
 
 #[tokio::test]
-async fn one_that_fails_is_told_of_and_not_asked_again() {
-    let rows = [
-        vec![puppet::<0>("broken shadow", "fails in assemble")],
-        vec![puppet::<1>("broken shadow", "fails in create")],
-        vec![puppet::<2>("broken shadow", "")],
+async fn a_failed_shadow_is_logged_and_quarantined() {
+    let chains = [
+        vec![scripted_engine::<0>("broken shadow", "fails in assemble")],
+        vec![scripted_engine::<1>("broken shadow", "fails in create")],
+        vec![scripted_engine::<2>("broken shadow", "")],
     ];
-    let stage = Stage::of(&rows);
+    let fixture = Fixture::new(&chains);
     for _ in 0..2 {
-        stage.show(1, 10_000);
-        stage.lines().await;
+        fixture.submit(1, 10_000);
+        fixture.lines().await;
     }
-    let lines = stage.lines().await;
+    let lines = fixture.lines().await;
     assert_eq!(lines.len(), 2);
     let errors = |line: &ShadowRecord| -> Vec<String> {
         line.shadows.iter().map(|seen| seen.error.clone().unwrap_or_default()).collect()
@@ -132,22 +136,25 @@ async fn one_that_fails_is_told_of_and_not_asked_again() {
     assert!(errors(&lines[0])[0].contains("failed in assemble"), "{:?}", errors(&lines[0]));
     assert!(errors(&lines[1])[0].contains("in quarantine"), "{:?}", errors(&lines[1]));
     assert!(errors(&lines[1])[1].contains("could not be created"), "{:?}", errors(&lines[1]));
-    assert_eq!(errors(&lines[1])[2], "", "the others go on");
+    assert_eq!(errors(&lines[1])[2], "", "the others keep running");
 }
 
 #[tokio::test]
-async fn an_illegal_plan_is_counted_each_time() {
-    let (liar, honest) = ("lies", "");
-    let row = |first, second| {
-        vec![puppet::<0>("illegal shadow", first), puppet::<1>("illegal shadow", second)]
+async fn a_rejected_plan_is_counted_each_time() {
+    let (invalid, valid) = ("invalid plan", "");
+    let chain = |first, second| {
+        vec![
+            scripted_engine::<0>("illegal shadow", first),
+            scripted_engine::<1>("illegal shadow", second),
+        ]
     };
-    let alone = vec![puppet::<0>("illegal shadow", liar)];
-    let stage = Stage::of(&[alone, row(liar, honest), row(honest, liar)]);
+    let alone = vec![scripted_engine::<0>("illegal shadow", invalid)];
+    let fixture = Fixture::new(&[alone, chain(invalid, valid), chain(valid, invalid)]);
     for _ in 0..2 {
-        stage.show(1, 10_000);
-        stage.lines().await;
+        fixture.submit(1, 10_000);
+        fixture.lines().await;
     }
-    for line in stage.lines().await {
+    for line in fixture.lines().await {
         for seen in &line.shadows {
             assert_eq!(seen.illegal, 1, "{seen:?}");
             let error = seen.error.as_deref().unwrap_or_default();
@@ -157,22 +164,22 @@ async fn an_illegal_plan_is_counted_each_time() {
 }
 
 #[tokio::test]
-async fn what_would_compact_is_counted_once_in_a_row() {
-    let stage = Stage::of(&[vec![puppet::<0>("full shadow", "")]]);
+async fn consecutive_compactions_count_once() {
+    let fixture = Fixture::new(&[vec![scripted_engine::<0>("full shadow", "")]]);
     for (turns, budget) in [(1, 10_000), (9, 20), (9, 20), (1, 10_000), (9, 20)] {
-        stage.show(turns, budget);
-        stage.lines().await;
+        fixture.submit(turns, budget);
+        fixture.lines().await;
     }
     let compacts: Vec<bool> =
-        stage.lines().await.iter().map(|line| line.shadows[0].compacts).collect();
+        fixture.lines().await.iter().map(|line| line.shadows[0].compacts).collect();
     assert_eq!(compacts, [false, true, false, false, true]);
 }
 
-/// How often the slow engine began, and how often it may go on.
+/// Calls of the slow engine, and permits to finish them.
 static BEGAN: Semaphore = Semaphore::const_new(0);
-static MAY_GO: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(0));
+static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(0));
 
-/// An engine that waits until it may go on.
+/// An engine that waits for a permit.
 struct Slow;
 
 impl ContextEngine for Slow {
@@ -184,7 +191,7 @@ impl ContextEngine for Slow {
 
     async fn assemble(&self, view: Transcript, _: AssembleRequest) -> Result<Plan> {
         BEGAN.add_permits(1);
-        MAY_GO.acquire().await.unwrap().forget();
+        PERMITS.acquire().await.unwrap().forget();
         Ok(Plan::keep_all(view.len()))
     }
 
@@ -194,32 +201,32 @@ impl ContextEngine for Slow {
 }
 
 #[tokio::test]
-async fn one_that_lags_misses_requests_and_delays_none() {
-    let stage = Stage::of(&[vec![EngineSpec::linked::<Slow>(json!({}))]]);
-    stage.show(1, 10_000);
-    let began = tokio::time::timeout(PATIENCE, BEGAN.acquire()).await;
+async fn a_slow_shadow_skips_requests() {
+    let fixture = Fixture::new(&[vec![EngineSpec::linked::<Slow>(json!({}))]]);
+    fixture.submit(1, 10_000);
+    let began = tokio::time::timeout(TIMEOUT, BEGAN.acquire()).await;
     began.expect("it begins").unwrap().forget();
     // One waits, two find the place taken.
-    (0..3).for_each(|turn| stage.show(turn, 10_000));
-    MAY_GO.add_permits(2);
-    let skipped: Vec<u64> = stage.lines().await.iter().map(|line| line.skipped).collect();
+    (0..3).for_each(|turn| fixture.submit(turn, 10_000));
+    PERMITS.add_permits(2);
+    let skipped: Vec<u64> = fixture.lines().await.iter().map(|line| line.skipped).collect();
     assert_eq!(skipped, [0, 2]);
 }
 
 #[tokio::test]
-async fn a_turn_is_shown_once_it_is_shaped_and_its_answer_is_that_of_the_slot() {
+async fn turns_are_submitted_and_served_by_the_active_engine() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Says("yes".into()));
+    let client = Scripted::new(|_| Answer::Text("yes".into()));
     let config = config("[plugins.slots]\nshadow = [\"mask\", \"window\"]\n");
-    let engine = Witness::spec("in the light", json!({}));
+    let engine = RecordingEngine::spec("active", json!({}));
     let path = folder.path().join("state/shadow.jsonl");
     let builder = builder(&config, &client, engine).shadow_log(&path);
     let runtime = builder.build().await.unwrap();
     let session = session(&runtime, &folder);
     let reply = runtime.send(&session, "go").await.unwrap();
-    assert_eq!(reply.engine, "witness");
-    runtime.send(&session, "again").await.unwrap();
-    tokio::time::timeout(PATIENCE, runtime.flush_shadows()).await.expect("they end");
+    assert_eq!(reply.engine, "recording");
+    runtime.send(&session, "next").await.unwrap();
+    tokio::time::timeout(TIMEOUT, runtime.flush_shadows()).await.expect("they end");
     let (lines, unreadable) = read(&path, 0).unwrap();
     assert_eq!(unreadable, 0);
     let shown: u64 = lines.iter().map(|line| 1 + line.skipped).sum();
@@ -227,7 +234,7 @@ async fn a_turn_is_shown_once_it_is_shaped_and_its_answer_is_that_of_the_slot() 
     for line in &lines {
         assert_eq!(line.config, super::log::config_name(&config));
         assert!(line.config.starts_with('/'), "{}", line.config);
-        assert_eq!(line.active.engine, "witness");
+        assert_eq!(line.active.engine, "recording");
         let names: Vec<&str> = line.shadows.iter().map(|seen| seen.engine.as_str()).collect();
         assert_eq!(names, ["mask", "window"]);
         assert!(line.shadows.iter().all(|seen| seen.error.is_none()), "{line:?}");
@@ -236,23 +243,26 @@ async fn a_turn_is_shown_once_it_is_shaped_and_its_answer_is_that_of_the_slot() 
 }
 
 #[test]
-fn their_notes_stand_apart_and_no_model_is_asked() {
+fn shadow_stores_are_separate_and_completion_is_disabled() {
     let folder = tempfile::tempdir().unwrap();
     let mut serving = EngineEnvironment::new(EngineTimeouts::default(), HostClock::default());
     serving.store_folder = Some(folder.path().into());
     let completes = |environment: &EngineEnvironment| {
         environment.capabilities().contains(&capability::COMPLETE.to_owned())
     };
-    let surroundings = ShadowServices { active: serving, may_complete: false };
-    let environment = surroundings.for_shadow(1, "mask");
+    let services = ShadowServices { active: serving, may_complete: false };
+    let environment = services.for_shadow(1, "mask");
     assert_eq!(environment.store_folder, Some(folder.path().join("shadow")));
     assert!(!completes(&environment));
-    assert!(environment.call_failure_log().is_none(), "what fails there holds nobody");
-    let row = surroundings.for_shadow(2, "mask+legacy");
+    assert!(
+        environment.call_failure_log().is_none(),
+        "a failed call of a shadow quarantines no engine"
+    );
+    let row = services.for_shadow(2, "mask+legacy");
     assert_eq!(row.store_folder, Some(folder.path().join("shadow/mask+legacy")));
 }
 
-mod ledger_file {
+mod log_file {
     use super::super::log::EngineOutcome;
     use super::super::report::ShadowReport;
     use super::*;
@@ -263,13 +273,13 @@ mod ledger_file {
     }
 
     #[test]
-    fn it_begins_anew_at_its_limit_and_keeps_the_one_before() {
+    fn a_full_file_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below/shadow.jsonl");
         let line_bytes = serde_json::to_vec(&line(1_000)).unwrap().len() as u64 + 1;
-        let ledger = ShadowLog::new(path.clone(), 3 * line_bytes);
+        let log = ShadowLog::new(path.clone(), 3 * line_bytes);
         for at_ms in 1_000..1_010 {
-            ledger.append(&line(at_ms)).unwrap();
+            log.append(&line(at_ms)).unwrap();
         }
         let (lines, unreadable) = read(&path, 0).unwrap();
         let times: Vec<i64> = lines.iter().map(|line| line.at_ms).collect();
@@ -279,14 +289,14 @@ mod ledger_file {
     }
 
     #[test]
-    fn several_writers_lose_no_line_of_the_newest_file() {
+    fn concurrent_appends_lose_no_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shadow.jsonl");
         std::thread::scope(|scope| {
             for writer in 0..4 {
-                let ledger = ShadowLog::new(path.clone(), u64::MAX);
+                let log = ShadowLog::new(path.clone(), u64::MAX);
                 scope.spawn(move || {
-                    (0..50).for_each(|n| ledger.append(&line(writer * 50 + n)).unwrap())
+                    (0..50).for_each(|n| log.append(&line(writer * 50 + n)).unwrap())
                 });
             }
         });
@@ -297,27 +307,27 @@ mod ledger_file {
     }
 
     #[test]
-    fn several_writers_put_a_full_file_aside_once() {
+    fn concurrent_writers_rotate_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shadow.jsonl");
         std::thread::scope(|scope| {
             for writer in 0..4 {
-                let ledger = ShadowLog::new(path.clone(), 4_000);
+                let log = ShadowLog::new(path.clone(), 4_000);
                 scope.spawn(move || {
-                    (0..50).for_each(|n| ledger.append(&line(writer * 50 + n)).unwrap())
+                    (0..50).for_each(|n| log.append(&line(writer * 50 + n)).unwrap())
                 });
             }
         });
         let (lines, unreadable) = read(&path, 0).unwrap();
         assert_eq!(unreadable, 0);
-        // A file that was put aside is a full one.
+        // A rotated file is full.
         let kept: usize =
             lines.iter().map(|line| serde_json::to_vec(line).unwrap().len() + 1).sum();
         assert!(kept >= 4_000, "{kept}");
     }
 
     #[test]
-    fn a_torn_line_is_counted_and_the_rest_is_read() {
+    fn torn_lines_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shadow.jsonl");
         let whole = serde_json::to_string(&line(7)).unwrap();
@@ -327,7 +337,7 @@ mod ledger_file {
     }
 
     #[test]
-    fn engines_are_compared_over_the_same_requests() {
+    fn the_report_compares_engines_over_the_same_requests() {
         let paths = |kept| Shares { paths: CategoryShare { kept, total: 4 }, ..Shares::default() };
         let seen = |engine: &str, tokens, took_us| EngineOutcome {
             engine: engine.into(),

@@ -1,4 +1,4 @@
-//! Which sub-agents of a session live, as its records tell: pinned state that no compaction folds.
+//! The table of a session's live sub-agents, kept in records outside the context.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -6,37 +6,37 @@ use std::path::PathBuf;
 use ctxhost_engine_api::ContextMode;
 use serde::{Deserialize, Serialize};
 
-use super::run::RunningSubagents;
+use super::running::RunningSubagents;
 use ctxhost_models::ModelName;
 use ctxhost_session::{Record, RecordBody, Session};
 
 /// The custom type of the records.
 const CUSTOM_TYPE: &str = "ctxhost.subagent";
 
-/// Characters of a task in the note to the parent's model, which has written it itself.
+/// Characters of a task in the parent's system prompt; the parent's model wrote the task itself.
 const TASK_CHARS: usize = 200;
 
-/// What a record tells.
+/// A record about sub-agents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum SubagentRecord {
-    /// In a child: this is one, and what it may do.
+    /// In a sub-agent's session: its settings.
     Begun(ChildSettings),
-    /// In a parent: a child was started.
+    /// In the parent's session: a sub-agent was started.
     Spawned(SpawnRecord),
-    /// In a parent: a child ended.
+    /// In the parent's session: a sub-agent has ended.
     Ended { child: String, reason: String },
 }
 
-/// What a child was born with.
+/// The settings of a sub-agent. The default is that of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChildSettings {
-    /// 1 for the child of an agent that is none itself.
+    /// Levels below the agent; an agent has depth 0.
     pub(super) depth: u32,
-    /// The model that answers first.
+    /// The first model, if it is not the agent's.
     pub(super) model: Option<ModelName>,
-    /// The share of the budget that it may use.
+    /// Its share of the budget.
     pub(super) budget_share: f64,
 }
 
@@ -46,7 +46,7 @@ impl Default for ChildSettings {
     }
 }
 
-/// A child that was started.
+/// A started sub-agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SpawnRecord {
@@ -57,45 +57,44 @@ pub(super) struct SpawnRecord {
 }
 
 impl SubagentRecord {
-    /// As a record.
     pub(super) fn to_body(&self) -> RecordBody {
         RecordBody::custom(CUSTOM_TYPE, &serde_json::to_value(self).unwrap_or_default())
     }
 }
 
-/// Whether a record tells of sub-agents. A fork has none of its parent's.
+/// Whether a record is about sub-agents. A fork does not copy those of its parent.
 pub(super) fn is_subagent_record(record: &Record) -> bool {
     record.custom_data(CUSTOM_TYPE).is_some()
 }
 
-/// A sub-agent that lives.
+/// A live sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSubagent {
     /// The id of its session.
     pub id: String,
-    /// What it was asked to do.
+    /// Its task.
     pub task: String,
-    /// What it sees of its parent.
+    /// What it sees of its parent's conversation.
     pub context: ContextMode,
     /// The file of its session; `None` for one in memory.
     pub file: Option<PathBuf>,
     /// When it was started, in milliseconds since 1970.
     pub spawned_ms: i64,
-    /// Whether it works.
+    /// Whether it runs.
     pub state: SubagentState,
 }
 
-/// Whether a sub-agent works.
+/// Whether a live sub-agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubagentState {
-    /// It does, in this process.
+    /// It runs in this process.
     Running,
-    /// The process in which it did has ended.
+    /// Its process has ended.
     Interrupted,
 }
 
 impl SubagentState {
-    fn in_words(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             SubagentState::Running => "at work",
             SubagentState::Interrupted => "interrupted when the process ended",
@@ -103,7 +102,7 @@ impl SubagentState {
     }
 }
 
-/// The sub-agents of one session, and whether it is one itself.
+/// The sub-agents of a session, and its own settings as a sub-agent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SubagentTable {
     settings: ChildSettings,
@@ -111,57 +110,56 @@ pub(crate) struct SubagentTable {
 }
 
 impl SubagentTable {
-    /// As the records of a session tell, on whatever branch: an undo takes back no sub-agent.
+    /// Reads the records of a session on all branches: an undo does not end a sub-agent.
     pub(crate) fn from_session(session: &Session) -> SubagentTable {
-        let told = session.host_records(CUSTOM_TYPE).filter_map(|(record, data)| {
+        let records = session.host_records(CUSTOM_TYPE).filter_map(|(record, data)| {
             Some((record.timestamp_ms(), serde_json::from_value(data).ok()?))
         });
-        let told: Vec<(i64, SubagentRecord)> = told.collect();
+        let records: Vec<(i64, SubagentRecord)> = records.collect();
         let ended: HashSet<String> =
-            told.iter().filter_map(|(_, told)| ended_child(told)).collect();
-        let mut children = SubagentTable::default();
-        for (spawned_ms, told) in told {
-            match told {
-                SubagentRecord::Begun(birth) => children.settings = birth,
-                SubagentRecord::Spawned(spawned) if !ended.contains(&spawned.child) => {
-                    children.add(spawned, spawned_ms, SubagentState::Interrupted);
+            records.iter().filter_map(|(_, record)| ended_child(record)).collect();
+        let mut table = SubagentTable::default();
+        for (spawned_ms, record) in records {
+            match record {
+                SubagentRecord::Begun(settings) => table.settings = settings,
+                SubagentRecord::Spawned(spawn) if !ended.contains(&spawn.child) => {
+                    table.add(spawn, spawned_ms, SubagentState::Interrupted);
                 }
                 SubagentRecord::Spawned(_) | SubagentRecord::Ended { .. } => {}
             }
         }
-        children
+        table
     }
 
-    /// The same after other machines have added to the session: what works here still does.
+    /// Rereads the table after other machines wrote to the session; keeps the states of this process.
     pub(crate) fn refreshed(&self, session: &Session) -> SubagentTable {
-        let mut children = SubagentTable::from_session(session);
-        for child in &mut children.live {
-            let known = self.live.iter().find(|known| known.id == child.id);
-            child.state = known.map_or(child.state, |known| known.state);
+        let mut table = SubagentTable::from_session(session);
+        for child in &mut table.live {
+            let own = self.live.iter().find(|own| own.id == child.id);
+            child.state = own.map_or(child.state, |own| own.state);
         }
-        children
+        table
     }
 
-    /// One more; the same one never twice.
-    pub(super) fn add(&mut self, spawned: SpawnRecord, spawned_ms: i64, state: SubagentState) {
-        if self.live.iter().any(|live| live.id == spawned.child) {
+    /// Adds a sub-agent, unless it is in the table.
+    pub(super) fn add(&mut self, spawn: SpawnRecord, spawned_ms: i64, state: SubagentState) {
+        if self.live.iter().any(|live| live.id == spawn.child) {
             return;
         }
-        let SpawnRecord { child: id, task, context, file } = spawned;
+        let SpawnRecord { child: id, task, context, file } = spawn;
         self.live.push(LiveSubagent { id, task, context, file, spawned_ms, state });
     }
 
-    /// One less.
     pub(super) fn remove(&mut self, child: &str) {
         self.live.retain(|live| live.id != child);
     }
 
-    /// All that have no recorded end.
+    /// The sub-agents without a recorded end.
     pub(super) fn without_recorded_end(&self) -> &[LiveSubagent] {
         &self.live
     }
 
-    /// Those that live now, in the order in which they were started.
+    /// The live sub-agents, in the order in which they were started.
     pub(super) fn live<'a>(
         &'a self,
         running: &RunningSubagents,
@@ -169,22 +167,22 @@ impl SubagentTable {
         self.live.iter().filter(|child| !running.has_ended(&child.id))
     }
 
-    /// 0 for an agent, 1 for its sub-agents, and so on.
+    /// The depth of this session: 0 for an agent.
     pub(crate) fn depth(&self) -> u32 {
         self.settings.depth
     }
 
-    /// The model that answers first, where this session has one of its own.
+    /// The first model of this session, if it is not the agent's.
     pub(crate) fn model(&self) -> Option<&ModelName> {
         self.settings.model.as_ref()
     }
 
-    /// The share of the budget that this session may use.
+    /// This session's share of the budget.
     pub(crate) fn budget_share(&self) -> f64 {
         self.settings.budget_share
     }
 
-    /// What the parent's model is told of them before every request; empty where none lives.
+    /// The list of live sub-agents for the parent's system prompt; empty if there are none.
     pub(crate) fn prompt_note(&self, running: &RunningSubagents) -> String {
         let lines: Vec<String> = self.live(running).map(prompt_line).collect();
         if lines.is_empty() {
@@ -198,8 +196,8 @@ impl SubagentTable {
     }
 }
 
-fn ended_child(told: &SubagentRecord) -> Option<String> {
-    match told {
+fn ended_child(record: &SubagentRecord) -> Option<String> {
+    match record {
         SubagentRecord::Ended { child, .. } => Some(child.clone()),
         SubagentRecord::Begun(_) | SubagentRecord::Spawned(_) => None,
     }
@@ -209,5 +207,5 @@ fn prompt_line(child: &LiveSubagent) -> String {
     let words = child.task.split_whitespace().collect::<Vec<_>>().join(" ");
     let task: String = words.chars().take(TASK_CHARS).collect();
     let more = if task.len() < words.len() { "..." } else { "" };
-    format!("- {} ({}): {task}{more}", child.id, child.state.in_words())
+    format!("- {} ({}): {task}{more}", child.id, child.state.label())
 }

@@ -1,114 +1,27 @@
-//! A sub-agent at work: to its last word, to its time, or until somebody ends it.
+//! Runs a spawned sub-agent until it answers, is stopped, or reaches its time limit.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_engine_api::{SessionRef, SubagentEnd, SubagentEndedRequest};
 use tokio::sync::oneshot;
 
-use super::SubagentError;
+use super::error::SubagentError;
+use super::running::RunGuard;
 use crate::event::EventKind;
-use crate::runtime::{RuntimeState, SessionId};
+use crate::session_cell::SessionId;
+use crate::state::RuntimeState;
 use crate::turn::TurnReply;
 use ctxhost_dialects::ChatBlock;
 use ctxhost_engine::ActiveEngine;
 
-/// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
-/// same.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RunningSubagents {
-    children: Arc<Mutex<HashMap<String, RunState>>>,
-}
-
-#[derive(Debug)]
-enum RunState {
-    /// What ends it, until somebody has used it.
-    Running(Option<oneshot::Sender<SubagentEnd>>),
-    Ended(SubagentEnd),
-}
-
-/// What this process knows of a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SubagentStatus {
-    Running,
-    Ended(SubagentEnd),
-    Unknown,
-}
-
-impl RunningSubagents {
-    /// A child begins to work. It counts as dropped when the guard goes before its end.
-    fn start(&self, child: &str) -> (RunGuard, oneshot::Receiver<SubagentEnd>) {
-        let (stop, stopped) = oneshot::channel();
-        self.children().insert(child.to_owned(), RunState::Running(Some(stop)));
-        (RunGuard { running: self.clone(), child: child.to_owned() }, stopped)
-    }
-
-    /// Ends a child; whether it was at work.
-    pub(super) fn stop(&self, child: &str, end: SubagentEnd) -> bool {
-        match self.children().get_mut(child) {
-            Some(RunState::Running(stop)) => {
-                // A receiver that is gone has just ended by itself.
-                let _ = stop.take().map(|stop| stop.send(end));
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// What is known of a child.
-    pub(super) fn status(&self, child: &str) -> SubagentStatus {
-        match self.children().get(child) {
-            Some(RunState::Running(_)) => SubagentStatus::Running,
-            Some(RunState::Ended(end)) => SubagentStatus::Ended(*end),
-            None => SubagentStatus::Unknown,
-        }
-    }
-
-    /// Whether a child has ended and is not recorded yet.
-    pub(super) fn has_ended(&self, child: &str) -> bool {
-        matches!(self.status(child), SubagentStatus::Ended(_))
-    }
-
-    /// The end is recorded.
-    pub(super) fn forget(&self, child: &str) {
-        self.children().remove(child);
-    }
-
-    fn children(&self) -> MutexGuard<'_, HashMap<String, RunState>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A child that works.
-#[derive(Debug)]
-struct RunGuard {
-    running: RunningSubagents,
-    child: String,
-}
-
-impl RunGuard {
-    fn ended(&self, end: SubagentEnd) {
-        self.running.children().insert(self.child.clone(), RunState::Ended(end));
-    }
-}
-
-impl Drop for RunGuard {
-    fn drop(&mut self) {
-        let mut children = self.running.children();
-        if let Some(RunState::Running(_)) = children.get(&self.child) {
-            children.remove(&self.child);
-        }
-    }
-}
-
-/// A child that was started and has said nothing yet.
+/// A spawned sub-agent that has not started its task.
 #[derive(Debug)]
 pub(crate) struct SubagentRun {
     parent: String,
     child: SessionId,
     task: String,
-    /// The slot whose engine was asked: it is told of the end as well.
+    /// The engine that prepared the spawn; it is notified of the end, whichever engine is current then.
     engine: Arc<ActiveEngine>,
     guard: RunGuard,
     stopped: oneshot::Receiver<SubagentEnd>,
@@ -116,48 +29,43 @@ pub(crate) struct SubagentRun {
 
 impl SubagentRun {
     pub(super) fn new(
-        shared: &RuntimeState,
-        slot: &Arc<ActiveEngine>,
+        state: &RuntimeState,
+        engine: &Arc<ActiveEngine>,
         parent: String,
         child: SessionId,
         task: &str,
     ) -> SubagentRun {
-        let (at_work, stopped) = shared.running_subagents.start(child.as_str());
-        SubagentRun {
-            parent,
-            child,
-            task: task.to_owned(),
-            engine: slot.clone(),
-            guard: at_work,
-            stopped,
-        }
+        let (guard, stopped) = state.running_subagents.start(child.as_str());
+        let (task, engine) = (task.to_owned(), engine.clone());
+        SubagentRun { parent, child, task, engine, guard, stopped }
     }
 
-    /// Its session.
+    /// The sub-agent's session.
     pub(super) fn session(&self) -> &SessionId {
         &self.child
     }
 
-    /// Lets it work to its end, of which the engine is told. The session of the child is closed then.
+    /// Runs the task, notifies the engine of the end and closes the sub-agent's session.
     pub(super) async fn run(
         mut self,
-        shared: &Arc<RuntimeState>,
+        state: &Arc<RuntimeState>,
     ) -> Result<TurnReply, SubagentError> {
-        let outcome = self.work(shared).await;
-        let end = outcome
-            .as_ref()
-            .map_or_else(SubagentError::to_subagent_end, |_| SubagentEnd::Completed);
-        shared.notify_subagent_ended(&self.engine, self.child.as_str(), end).await;
-        shared.close(self.child.as_str());
-        self.guard.ended(end);
+        let outcome = self.run_task(state).await;
+        let end = match &outcome {
+            Ok(_) => SubagentEnd::Completed,
+            Err(error) => error.to_subagent_end(),
+        };
+        state.notify_subagent_ended(&self.engine, self.child.as_str(), end).await;
+        state.close(self.child.as_str());
+        self.guard.end(end);
         let failure = outcome.as_ref().err().map(ToString::to_string);
         let child = self.child.to_string();
-        shared.emit(&self.parent, EventKind::SubagentEnded { child, end, failure });
+        state.emit(&self.parent, EventKind::SubagentEnded { child, end, failure });
         outcome
     }
 
-    async fn work(&mut self, shared: &Arc<RuntimeState>) -> Result<TurnReply, SubagentError> {
-        let ttl = Duration::from_millis(shared.settings.subagent_ttl_ms);
+    async fn run_task(&mut self, state: &Arc<RuntimeState>) -> Result<TurnReply, SubagentError> {
+        let ttl = Duration::from_millis(state.settings.subagent_ttl_ms);
         let task = vec![ChatBlock::text(&self.task)];
         tokio::select! {
             biased;
@@ -165,16 +73,16 @@ impl SubagentRun {
                 Err(SubagentError::Ended { end: end.unwrap_or(SubagentEnd::Released) })
             }
             () = tokio::time::sleep(ttl) => Err(SubagentError::Ended { end: SubagentEnd::Swept }),
-            reply = shared.run_turn(&self.child, task) => Ok(reply?),
+            reply = state.run_turn(&self.child, task) => Ok(reply?),
         }
     }
 }
 
 impl RuntimeState {
-    /// Tells the engine that a child ended. That it did is a fact, whatever the engine makes of it.
+    /// Notifies an engine that a sub-agent has ended. Its error is logged only: the end is a fact.
     pub(super) async fn notify_subagent_ended(
         &self,
-        slot: &ActiveEngine,
+        engine: &ActiveEngine,
         child: &str,
         end: SubagentEnd,
     ) {
@@ -183,8 +91,8 @@ impl RuntimeState {
             reason: end,
             ..SubagentEndedRequest::default()
         };
-        if let Err(error) = slot.on_subagent_ended(request).await {
-            tracing::warn!(child, %error, "the engine could not be told of the end of a sub-agent");
+        if let Err(error) = engine.on_subagent_ended(request).await {
+            tracing::warn!(child, %error, "the engine failed to process the end of a sub-agent");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A sub-agent is started, and its end recorded: both in the parent's session, by whoever has its lane.
+//! Spawns sub-agents and records their ends, in the locked session of the parent.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -10,56 +10,55 @@ use ctxhost_engine_api::{
     SubagentSpawnRequest,
 };
 
+use super::error::{SpawnError, SpawnOptions};
 use super::registry::{self, ChildSettings, SpawnRecord, SubagentRecord, SubagentState};
-use super::run::{SubagentRun, SubagentStatus};
-use super::{SpawnError, SpawnOptions};
+use super::run::SubagentRun;
+use super::running::SubagentStatus;
+use crate::error::TurnError;
 use crate::event::EventKind;
-use crate::runtime::{ActiveSession, RuntimeState, SessionId};
+use crate::session_cell::{ActiveSession, SessionId};
 use crate::session_guard::SessionGuard;
-use crate::turn::TurnError;
+use crate::state::RuntimeState;
 use ctxhost_engine::{ActiveEngine, SlotError};
 use ctxhost_models::ModelName;
 use ctxhost_session::{Record, Session, SessionError, SessionHeader};
 
-/// The least share of the budget that a child may be given: a tenth of most windows holds a task.
+/// The minimum budget share of a sub-agent: a tenth of most windows is enough for a task.
 const MIN_BUDGET_SHARE: f64 = 0.1;
 
-/// A session that has sub-agents, for whoever has its lane.
+/// A locked session, as the parent of its sub-agents.
 pub(crate) struct ParentSession<'a> {
     state: Arc<RuntimeState>,
     active: &'a mut ActiveSession,
 }
 
 impl<'a> ParentSession<'a> {
-    /// The parent whose session is held.
     pub(super) fn new(guard: &'a mut SessionGuard) -> ParentSession<'a> {
         ParentSession { state: guard.state().clone(), active: guard.active_mut() }
     }
 
-    /// Starts a child; it has not begun to work.
+    /// Spawns a sub-agent; the caller runs it.
     pub(super) async fn spawn(
         &mut self,
         task: &str,
         options: &SpawnOptions,
     ) -> Result<SubagentRun, SpawnError> {
-        let birth = self.check_limits(options)?;
+        let settings = self.check_limits(options)?;
         let now_ms = self.state.clock().now_ms();
         let session = self.session();
-        let family = session.path().map(|path| path.display().to_string());
-        let family = family.unwrap_or_else(|| session.header().id().to_owned());
+        let parent = session.path().map(|path| path.display().to_string());
+        let parent = parent.unwrap_or_else(|| session.header().id().to_owned());
         let header =
-            SessionHeader::new(None, session.header().cwd(), now_ms).with_parent_session(&family);
+            SessionHeader::new(None, session.header().cwd(), now_ms).with_parent_session(&parent);
         let prepared = self.prepare(header.id(), options.context).await?;
-        match self.start(header, birth, task, options) {
-            Ok(begun) => Ok(begun),
-            Err(error) => {
-                self.roll_back(prepared).await;
-                Err(error)
-            }
+        let run = self.start(header, settings, task, options);
+        if run.is_err() {
+            self.roll_back(prepared).await;
         }
+        run
     }
 
-    /// What a child is born with, where the parent may have one more.
+    /// Checks the limits of the parent; returns the settings of the new sub-agent.
     fn check_limits(&self, options: &SpawnOptions) -> Result<ChildSettings, SpawnError> {
         let settings = &self.state.settings;
         let depth = self.active.subagents.depth();
@@ -77,8 +76,8 @@ impl<'a> ParentSession<'a> {
 
     fn model(&self, name: &str) -> Result<ModelName, SpawnError> {
         let model = name.split_once('/').map(|(provider, id)| ModelName::new(provider, id));
-        let known = model.filter(|model| self.state.failover().contains(model));
-        known.ok_or_else(|| SpawnError::UnknownModel { name: name.to_owned() })
+        let model = model.filter(|model| self.state.failover().contains(model));
+        model.ok_or_else(|| SpawnError::UnknownModel { name: name.to_owned() })
     }
 
     async fn prepare(
@@ -100,7 +99,7 @@ impl<'a> ParentSession<'a> {
             engine,
             error: Box::new(error.into_engine_error()),
         };
-        prepared.map(|served| served.value).map_err(refused)
+        prepared.map(|reply| reply.value).map_err(refused)
     }
 
     async fn roll_back(&self, prepared: SubagentSpawnReply) {
@@ -109,35 +108,35 @@ impl<'a> ParentSession<'a> {
         }
         let request = SubagentRollbackRequest { token: prepared.token, ..Default::default() };
         if let Err(error) = self.engine().rollback_subagent_spawn(request).await {
-            tracing::warn!(%error, "the engine could not roll back the preparation of a sub-agent");
+            tracing::warn!(%error, "the engine failed to roll back the preparation of a sub-agent");
         }
     }
 
     fn start(
         &mut self,
         header: SessionHeader,
-        birth: ChildSettings,
+        settings: ChildSettings,
         task: &str,
         options: &SpawnOptions,
     ) -> Result<SubagentRun, SpawnError> {
         let file = self.file_of(header.id(), options)?;
-        let session = self.child_session(header, birth, options.context)?;
+        let session = self.child_session(header, settings, options.context)?;
         let session = match &file {
             Some(path) => session.into_file(path)?,
             None => session.into_backend_of(self.session())?,
         };
         let child = self.state.register(session, Some(&self.active.lineage))?;
-        let spawned = SpawnRecord {
+        let record = SpawnRecord {
             child: child.to_string(),
             task: task.to_owned(),
             context: options.context,
             file,
         };
-        if let Err(error) = self.record_spawned(spawned) {
+        if let Err(error) = self.record_spawn(record) {
             self.state.close(child.as_str());
             return Err(error.into());
         }
-        self.tell(EventKind::SubagentSpawned {
+        self.emit(EventKind::SubagentSpawned {
             child: child.to_string(),
             task: task.to_owned(),
             context: options.context,
@@ -146,23 +145,21 @@ impl<'a> ParentSession<'a> {
         Ok(SubagentRun::new(&self.state, self.engine(), parent, child, task))
     }
 
-    fn record_spawned(&mut self, spawned: SpawnRecord) -> Result<(), SessionError> {
+    fn record_spawn(&mut self, record: SpawnRecord) -> Result<(), SessionError> {
         let now_ms = self.state.clock().now_ms();
-        self.active
-            .context
-            .session_mut()
-            .append(SubagentRecord::Spawned(spawned.clone()).to_body(), now_ms)?;
-        self.active.subagents.add(spawned, now_ms, SubagentState::Running);
+        let body = SubagentRecord::Spawned(record.clone()).to_body();
+        self.active.context.session_mut().append(body, now_ms)?;
+        self.active.subagents.add(record, now_ms, SubagentState::Running);
         Ok(())
     }
 
-    /// Where the child is written: in a folder beside the parent's file, so that nobody takes it for a
-    /// conversation of the person's. In memory where the parent is.
+    /// The file of a sub-agent's session; `None` if the parent is in memory.
     fn file_of(&self, id: &str, options: &SpawnOptions) -> Result<Option<PathBuf>, SpawnError> {
         if options.path.is_some() {
             return Ok(options.path.clone());
         }
         let Some(parent) = self.session().path() else { return Ok(None) };
+        // A folder of its own, so that lists of the user's sessions do not include sub-agents.
         let folder = parent.with_extension("agents");
         private_folder(&folder)
             .map_err(|source| SpawnError::Folder { path: folder.clone(), source })?;
@@ -172,11 +169,12 @@ impl<'a> ParentSession<'a> {
     fn child_session(
         &self,
         header: SessionHeader,
-        birth: ChildSettings,
+        settings: ChildSettings,
         context: ContextMode,
     ) -> Result<Session, SessionError> {
         let mut session = Session::in_memory(header);
-        session.append_at(SubagentRecord::Begun(birth).to_body(), self.state.clock().now_ms())?;
+        let now_ms = self.state.clock().now_ms();
+        session.append_at(SubagentRecord::Begun(settings).to_body(), now_ms)?;
         if context == ContextMode::Fork {
             for record in before_open_calls(&self.session().branch()) {
                 if !registry::is_subagent_record(record) {
@@ -187,7 +185,7 @@ impl<'a> ParentSession<'a> {
         Ok(session)
     }
 
-    /// Records how a child ended that is at work no more.
+    /// Ends a sub-agent that does not run in this process.
     pub(super) async fn end_subagent(
         &mut self,
         child: &str,
@@ -195,29 +193,30 @@ impl<'a> ParentSession<'a> {
     ) -> Result<(), TurnError> {
         self.state.notify_subagent_ended(self.engine(), child, end).await;
         self.state.close(child);
-        self.tell(EventKind::SubagentEnded { child: child.to_owned(), end, failure: None });
-        Ok(self.record_ended(child, end)?)
+        self.emit(EventKind::SubagentEnded { child: child.to_owned(), end, failure: None });
+        Ok(self.record_end(child, end)?)
     }
 
-    fn record_ended(&mut self, child: &str, end: SubagentEnd) -> Result<(), SessionError> {
+    fn record_end(&mut self, child: &str, end: SubagentEnd) -> Result<(), SessionError> {
         let reason = serde_json::to_value(end).unwrap_or_default();
         let reason = reason.as_str().unwrap_or_default().to_owned();
-        let told = SubagentRecord::Ended { child: child.to_owned(), reason };
-        self.active.context.session_mut().append(told.to_body(), self.state.clock().now_ms())?;
+        let body = SubagentRecord::Ended { child: child.to_owned(), reason }.to_body();
+        self.active.context.session_mut().append(body, self.state.clock().now_ms())?;
         self.active.subagents.remove(child);
         self.state.running_subagents.forget(child);
         Ok(())
     }
 
-    /// Records the ends that nobody has recorded yet: of children that ended while the parent was busy,
-    /// that were dropped with a turn of the parent, or whose time was up when the process ended.
+    /// Records ends that are not recorded yet: of sub-agents that ended while the parent was locked, that were dropped
+    /// with a turn of the parent, or that outlived their time limit in a dead process.
     pub(crate) async fn record_ends(&mut self) -> Result<(), TurnError> {
         let ttl_ms = i64::try_from(self.state.settings.subagent_ttl_ms).unwrap_or(i64::MAX);
         let now_ms = self.state.clock().now_ms();
         for child in self.active.subagents.without_recorded_end().to_vec() {
             match self.state.running_subagents.status(&child.id) {
                 SubagentStatus::Running => {}
-                SubagentStatus::Ended(end) => self.record_ended(&child.id, end)?,
+                SubagentStatus::Ended(end) => self.record_end(&child.id, end)?,
+                // Its run was dropped with a turn of the parent.
                 SubagentStatus::Unknown if child.state == SubagentState::Running => {
                     self.end_subagent(&child.id, SubagentEnd::Released).await?;
                 }
@@ -238,36 +237,37 @@ impl<'a> ParentSession<'a> {
         self.active.context.engine()
     }
 
-    fn tell(&self, what: EventKind) {
-        self.state.emit(&self.active.context.session().reference().id, what);
+    fn emit(&self, kind: EventKind) {
+        self.state.emit(&self.active.context.session().reference().id, kind);
     }
 }
 
 impl RuntimeState {
-    /// Records the ends of the children of a session, between two of its turns.
+    /// Records the ends of a session's sub-agents, between two of its turns.
     pub(super) async fn record_subagent_ends(
         self: &Arc<Self>,
         parent: &SessionId,
     ) -> Result<(), TurnError> {
-        let held = self.session(parent)?;
-        let lane = self.lock_cell(parent, &held).await?;
-        let mut guard = SessionGuard::new(self, &held, lane).await;
+        let cell = self.session(parent)?;
+        let lock = self.lock_cell(parent, &cell).await?;
+        let mut guard = SessionGuard::new(self, &cell, lock).await;
         ParentSession::new(&mut guard).record_ends().await
     }
 }
 
-/// The branch up to the calls that wait for their results: a fork cannot answer them.
+/// The branch up to tool calls without results, such as the call that spawns the fork: a fork cannot answer them.
 fn before_open_calls<'a, 'b>(branch: &'b [&'a Record]) -> &'b [&'a Record] {
     let entries: Vec<_> = branch.iter().map(|record| record.to_entry()).collect();
-    let calls = |entry: &Option<NewEntry>| entry.as_ref().is_some_and(|it| !it.calls.is_empty());
+    let calls =
+        |entry: &Option<NewEntry>| entry.as_ref().is_some_and(|entry| !entry.calls.is_empty());
     let Some(last) = entries.iter().rposition(calls) else { return branch };
-    let mut behind = entries.iter().skip(last).flatten();
-    let Some(calling) = behind.next() else { return branch };
-    let answered: Vec<&String> = behind.filter_map(|entry| entry.answers.as_ref()).collect();
-    match calling.calls.iter().all(|call| answered.contains(&call)) {
-        true => branch,
-        false => branch.get(..last).unwrap_or(branch),
+    let mut following = entries.iter().skip(last).flatten();
+    let Some(calling) = following.next() else { return branch };
+    let answered: Vec<&String> = following.filter_map(|entry| entry.answers.as_ref()).collect();
+    if calling.calls.iter().all(|call| answered.contains(&call)) {
+        return branch;
     }
+    branch.get(..last).unwrap_or(branch)
 }
 
 fn private_folder(path: &Path) -> std::io::Result<()> {

@@ -1,14 +1,16 @@
-//! The tool with which a model starts a sub-agent and waits for its last word.
+//! The tool `spawn_agent`, which starts a sub-agent and returns its last message.
 
 use ctxhost_engine_api::{ContextMode, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ParentSession, SpawnOptions};
-use crate::turn::{AgentTurn, TurnError};
+use super::error::SpawnOptions;
+use super::spawn::ParentSession;
+use crate::error::TurnError;
+use crate::turn::agent_turn::AgentTurn;
 use ctxhost_tools::ToolOutput;
 
-/// Its name.
+/// The name of the tool.
 pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
 
 #[derive(Deserialize)]
@@ -19,7 +21,7 @@ struct SpawnArguments {
     context: ContextMode,
 }
 
-/// What the model is told of it.
+/// The tool as the model sees it.
 pub(crate) fn spawn_tool_spec() -> ToolSpec {
     ToolSpec {
         name: SPAWN_AGENT.into(),
@@ -46,36 +48,37 @@ impl AgentTurn {
     /// Whether the model of this session may start sub-agents.
     pub(crate) fn may_spawn_subagents(&self) -> bool {
         let settings = &self.state.settings;
-        let is_ours = self.state.toolbox.names().all(|name| name != SPAWN_AGENT);
+        // A tool of the program with this name has priority.
+        let is_free = self.state.tools.names().all(|name| name != SPAWN_AGENT);
         settings.subagents
-            && is_ours
+            && is_free
             && self.guard.active().subagents.depth() < settings.subagent_depth
     }
 
-    /// The model called the tool. Whatever goes wrong is an answer too; only a session that cannot be
-    /// written ends the turn.
+    /// Runs a call of the tool. Errors become its result, except for a session that cannot be written.
     pub(crate) async fn spawn_agent(&mut self, arguments: &Value) -> Result<ToolOutput, TurnError> {
         let arguments = match SpawnArguments::deserialize(arguments) {
             Ok(arguments) if !arguments.task.trim().is_empty() => arguments,
-            Ok(_) => return Ok(ToolOutput::error("the task is empty; say what is to be done")),
+            Ok(_) => return Ok(ToolOutput::error("the task is empty; describe what to do")),
             Err(error) => return Ok(ToolOutput::error(format!("{SPAWN_AGENT}: {error}"))),
         };
         let options = SpawnOptions { context: arguments.context, ..SpawnOptions::default() };
-        let begun = match self.as_parent().spawn(&arguments.task, &options).await {
-            Ok(begun) => begun,
+        let run = match self.as_parent().spawn(&arguments.task, &options).await {
+            Ok(run) => run,
             Err(error) => return Ok(ToolOutput::error(error.to_string())),
         };
-        // Without a place in the global lane: the child needs one, and there may be no other.
-        let outcome = self.guard.lock().yield_permit_during(begun.run(&self.state)).await;
+        // Without the global permit: the sub-agent needs one, and it may be the only one.
+        let outcome = self.guard.lock().yield_permit_during(run.run(&self.state)).await;
         self.as_parent().record_ends().await?;
         Ok(match outcome.map(|reply| reply.message.text()) {
-            Ok(text) if text.trim().is_empty() => ToolOutput::error("the sub-agent said nothing"),
+            Ok(text) if text.trim().is_empty() => {
+                ToolOutput::error("the sub-agent returned no text")
+            }
             Ok(text) => ToolOutput::text(text),
             Err(error) => ToolOutput::error(error.to_string()),
         })
     }
 
-    /// The session of the turn, as the parent of its sub-agents.
     pub(crate) fn as_parent(&mut self) -> ParentSession<'_> {
         ParentSession::new(&mut self.guard)
     }

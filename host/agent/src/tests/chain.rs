@@ -1,7 +1,7 @@
-//! Stacks at work: what each stage reads, who is left out, who compacts, and that the law holds.
+//! Engine chains: what each engine reads, failures, compactions, and the invariants.
 
-mod failing;
-mod lawful;
-mod stage;
-mod telling;
+mod failures;
+mod fixture;
+mod invariants;
 mod turn;
+mod views;

@@ -1,44 +1,48 @@
-//! The model is asked, and what its answer teaches about tokens.
+//! Calls the model of a turn and compacts its session.
+
+use std::sync::Arc;
 
 use ctxhost_engine_api::Trigger;
 
-use super::{AgentTurn, OutgoingRequest, TurnError};
+use super::agent_turn::AgentTurn;
+use super::outgoing_request::OutgoingRequest;
+use crate::error::TurnError;
 use crate::event::EventKind;
 use ctxhost_context::CompactionOutcome;
 use ctxhost_dialects::{AssistantMessage, FailureReason, ProviderError, StreamPart};
 
 impl AgentTurn {
-    /// Asks the model of the turn. Other sessions go on while it answers.
+    /// Calls the model, without the global permit: other sessions run meanwhile.
     pub(crate) async fn call_model(
         &mut self,
-        draft: &OutgoingRequest,
+        request: &OutgoingRequest,
     ) -> Result<AssistantMessage, ProviderError> {
         let Some(client) = self.state.clients.get(&self.cursor.model().provider) else {
             let provider = &self.cursor.model().provider;
             let message = format!("there is no [providers.{provider}] in the config");
             return Err(self.host_failure(FailureReason::ModelNotFound, &message));
         };
-        let session: std::sync::Arc<str> = self.guard.session_id().into();
-        let listeners = &self.state.event_bus;
-        let mut hear = |part: StreamPart<'_>| {
-            let what = match part {
+        let session: Arc<str> = self.guard.session_id().into();
+        let event_bus = &self.state.event_bus;
+        let mut on_part = |part: StreamPart<'_>| {
+            let kind = match part {
                 StreamPart::Text(text) => EventKind::Text(text.to_owned()),
                 StreamPart::Thinking(text) => EventKind::Thinking(text.to_owned()),
                 StreamPart::ToolCall { .. } => return,
             };
-            listeners.emit(session.clone(), what);
+            event_bus.emit(session.clone(), kind);
         };
-        let answer =
-            self.guard.lock().yield_permit_during(client.generate(&draft.request, &mut hear)).await;
-        if let Ok(reply) = &answer {
-            self.learn_from_answer(draft, reply);
+        let call = client.generate(&request.request, &mut on_part);
+        let answer = self.guard.lock().yield_permit_during(call).await;
+        if let Ok(answer) = &answer {
+            self.learn_from_answer(request, answer);
             let id = self.guard.session_id();
-            self.state.cached_prefixes.record(id, self.cursor.model(), &draft.request);
+            self.state.cached_prefixes.record(id, self.cursor.model(), &request.request);
         }
         answer
     }
 
-    /// Compacts, in up to three tries that grow bolder. The last outcome says how it ended.
+    /// Compacts in up to three attempts. The last outcome is the result.
     pub(crate) async fn compact(
         &mut self,
         trigger: Trigger,
@@ -49,27 +53,9 @@ impl AgentTurn {
         self.guard.compact(&target, focus).await
     }
 
-    /// Whether the next request would be better for a compaction.
+    /// Whether the engine recommends a compaction, or the next request needs one.
     pub(crate) async fn wants_compaction(&mut self) -> Result<bool, TurnError> {
         let (target, _) = self.target(Trigger::Threshold).await;
         Ok(self.guard.active_mut().context.wants_compaction(&target).await?)
-    }
-
-    /// A failure that no provider has told of.
-    pub(crate) fn host_failure(&self, reason: FailureReason, message: &str) -> ProviderError {
-        ProviderError {
-            reason,
-            provider: self.cursor.model().provider.clone(),
-            model: self.cursor.model().id.clone(),
-            status: None,
-            code: String::new(),
-            message: message.to_owned(),
-            retry_after_ms: None,
-            observed_tokens: None,
-            limit_tokens: None,
-            prompt_tokens: None,
-            is_ceiling: false,
-            has_started: false,
-        }
     }
 }

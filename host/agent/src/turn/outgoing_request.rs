@@ -1,11 +1,11 @@
-//! One request on its way: how its prompt was prepared, what is sent.
+//! Prepares the requests of a turn.
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{ErrorKind, Trigger};
 
-use super::{AgentTurn, TurnError};
+use super::agent_turn::AgentTurn;
+use crate::error::TurnError;
 use crate::model_messages::ModelMessages;
-use crate::recovery;
 use ctxhost_context::{ContextError, SentRequest, Target};
 use ctxhost_dialects::{ChatBlock, ChatMessage, FailureReason, ModelRequest};
 use ctxhost_engine::SlotError;
@@ -13,16 +13,16 @@ use ctxhost_engine::SlotError;
 /// A request that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingRequest {
-    /// What is sent.
+    /// The request in no dialect yet.
     pub(crate) request: ModelRequest,
-    /// What it was prepared for.
+    /// The target that its prompt was prepared for.
     pub(crate) target: Target,
-    /// What its size is.
+    /// Its size.
     pub(crate) sent: SentRequest,
 }
 
 impl AgentTurn {
-    /// Prepares the next request; goes on to the next model where a window is too small to work in.
+    /// Prepares the next request; fails over while the engine rejects a model's window as too small.
     pub(crate) async fn prepare_request(
         &mut self,
         trigger: Trigger,
@@ -33,7 +33,7 @@ impl AgentTurn {
                     if error.kind == ErrorKind::WindowTooSmall =>
                 {
                     let failure = self.host_failure(FailureReason::WindowTooSmall, &error.message);
-                    recovery::next_model(self, failure)?;
+                    self.next_model(failure)?;
                 }
                 other => return other,
             }
@@ -53,12 +53,12 @@ impl AgentTurn {
         self.engine.clone_from(&prompt.engine);
         let reserve_tokens = self.guard.active_mut().context.budget(&target).reserve_tokens;
         let target = self.with_output_limit(target, reserve_tokens);
-        let projection = ModelMessages::from_items(&prompt.items(), self.session().images());
-        let mut messages = projection.messages;
+        let converted = ModelMessages::from_items(&prompt.items(), self.session().images());
+        let mut messages = converted.messages;
         if self.retry.without_thinking {
             messages.iter_mut().for_each(ChatMessage::strip_provider_content);
         }
-        let system = std::iter::once(self.system_prompt()).chain(projection.system);
+        let system = std::iter::once(self.system_prompt()).chain(converted.system);
         let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
         let request = ModelRequest {
             model: target.model.id.clone(),
@@ -72,7 +72,7 @@ impl AgentTurn {
             cache_key: self.guard.session_id().to_owned(),
         };
         let sent = SentRequest {
-            size: self.request_size(&request, &projection.tokens),
+            size: self.request_size(&request, &converted.tokens),
             image_tokens: image_tokens(&request),
             conversation_tokens: prompt.checked.tokens,
         };
@@ -80,7 +80,7 @@ impl AgentTurn {
     }
 }
 
-/// What the images of a request are taken to cost.
+/// The estimated tokens of a request's images.
 fn image_tokens(request: &ModelRequest) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| message.content());
     let images = blocks.filter(|block| matches!(block, ChatBlock::Image { .. }));

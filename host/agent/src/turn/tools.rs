@@ -1,21 +1,23 @@
-//! The tools of a turn: what the model may call, and what becomes of its calls.
+//! Offers tools to the model and runs its calls.
 
 use ctxhost_engine_api::{ToolCallRequest, ToolSpec};
 
-use super::{AgentTurn, TurnError};
+use super::agent_turn::AgentTurn;
+use crate::error::TurnError;
 use crate::event::EventKind;
-use crate::subagent::{self, SPAWN_AGENT};
+use crate::subagent::tool::{SPAWN_AGENT, spawn_tool_spec};
 use ctxhost_dialects::message::{ToolCallBlock, ToolResultMessage};
 use ctxhost_dialects::{AssistantMessage, ChatBlock, ChatMessage};
 use ctxhost_tools::{CallContext, ToolBlock, ToolOutput};
 
 impl AgentTurn {
-    /// What the model may call: the host's tools first, then the engine's, always in the same order.
+    /// The tools of the host, then those of the engine. The order is stable, since tools are part of the provider's cached
+    /// prefix.
     pub(super) async fn tools(&mut self) -> Vec<ToolSpec> {
-        let mut tools = self.state.toolbox.specs();
-        tools.extend(self.may_spawn_subagents().then(subagent::spawn_tool_spec));
+        let mut tools = self.state.tools.specs();
+        tools.extend(self.may_spawn_subagents().then(spawn_tool_spec));
         let session = self.session().reference().clone();
-        let offered = self.guard.context().engine().tools(session).await.map(|served| served.value);
+        let offered = self.guard.context().engine().tools(session).await.map(|reply| reply.value);
         for tool in offered.unwrap_or_default() {
             if !tools.iter().any(|known| known.name == tool.name) {
                 self.engine_tools.insert(tool.name.clone());
@@ -25,20 +27,21 @@ impl AgentTurn {
         tools
     }
 
-    /// Runs the calls of an answer, one after the other: two of them may want the same file. Each result
-    /// is in the session before the next call begins.
-    pub(super) async fn use_tools(&mut self, reply: &AssistantMessage) -> Result<(), TurnError> {
+    /// Runs the tool calls of an answer and records each result before the next call.
+    pub(super) async fn use_tools(&mut self, answer: &AssistantMessage) -> Result<(), TurnError> {
         let rounds = self.state.settings.max_rounds;
         if self.requests >= rounds {
             return Err(TurnError::TooManyRounds { rounds });
         }
-        for call in reply.tool_calls() {
+        // One after the other: two calls may write the same file.
+        for call in answer.tool_calls() {
             let arguments = call.arguments.clone();
             let (call_id, tool) = (call.id.clone(), call.name.clone());
             self.guard.emit(EventKind::ToolCalled { call_id, tool, arguments });
-            let output = match call.name == SPAWN_AGENT && self.may_spawn_subagents() {
-                true => self.spawn_agent(&call.arguments).await?,
-                false => self.call(call).await,
+            let output = if call.name == SPAWN_AGENT && self.may_spawn_subagents() {
+                self.spawn_agent(&call.arguments).await?
+            } else {
+                self.call(call).await
             };
             let result = result_of(call, output, self.state.clock().now_ms());
             self.guard.emit(tool_ended(&result));
@@ -48,16 +51,17 @@ impl AgentTurn {
     }
 
     async fn call(&self, call: &ToolCallBlock) -> ToolOutput {
-        let shared = &self.state;
-        let is_ours = shared.toolbox.names().any(|name| name == call.name);
-        if is_ours || !self.engine_tools.contains(&call.name) {
+        let tools = &self.state.tools;
+        let is_host_tool = tools.names().any(|name| name == call.name);
+        // An unknown name goes to the registry as well, whose error lists the tools.
+        if is_host_tool || !self.engine_tools.contains(&call.name) {
             let context = CallContext {
                 cwd: self.session().session().header().cwd().into(),
                 session_id: self.guard.session_id().to_owned(),
                 call_id: call.id.clone(),
-                timeout: shared.tool_timeout,
+                timeout: self.state.tool_timeout,
             };
-            return shared.toolbox.call(&call.name, &call.arguments, &context).await;
+            return tools.call(&call.name, &call.arguments, &context).await;
         }
         let request = ToolCallRequest {
             session: self.session().reference().clone(),
@@ -67,8 +71,8 @@ impl AgentTurn {
         };
         let engine = self.guard.context().engine();
         match engine.call_tool(&self.session().view(), request).await {
-            Ok(served) if served.value.is_error => ToolOutput::error(served.value.text),
-            Ok(served) => ToolOutput::text(served.value.text),
+            Ok(reply) if reply.value.is_error => ToolOutput::error(reply.value.text),
+            Ok(reply) => ToolOutput::text(reply.value.text),
             Err(error) => ToolOutput::error(error.into_engine_error().to_string()),
         }
     }

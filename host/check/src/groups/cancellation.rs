@@ -45,12 +45,14 @@ pub(super) fn run(case: u64, harness: &CaseHarness<'_>) -> CaseOutcome {
     let (call, with_model) = case_call(case);
     let view = workload::session(12).transcript();
     let mut checks = 0;
+    // One new engine for each await: a cancelled call may break the instance.
     for at in 0..AWAITS_MAX {
         let host = if with_model { harness.host_with_model() } else { harness.host() };
         let target = harness.open(host)?;
         target.bootstrap_and_ingest(&view)?;
         target.host.set_behaviour(HostBehaviour::PendingAt(at));
         let cancelled = cancel(&target, call, &view)?;
+        // The pending service stays pending; later requests succeed.
         target.host.set_behaviour(HostBehaviour::Correct);
         expect_working(&target, call, &view)?;
         target.dispose()?;
@@ -110,10 +112,13 @@ fn poll_until_stuck<T>(
     // The watchdog ends the process if the call neither returns nor waits for the host.
     let answer = target.call_sync(name, || {
         loop {
+            // Polled without a waker, because the pending service never wakes anything.
             if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
             {
                 return answer.map(drop);
             }
+            // The engine may use threads of its own, so the service can be requested between two
+            // polls.
             if target.host.is_stuck() {
                 stuck = true;
                 return Ok(());

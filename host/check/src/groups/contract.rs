@@ -17,9 +17,11 @@ const CHECK_LIMITS: u32 = 2;
 static TRACE: OnceLock<Arc<CallTrace>> = OnceLock::new();
 
 fn run(harness: &CaseHarness<'_>) -> CaseOutcome {
+    // A static, because `on_check` is a function pointer without state.
     let _ = TRACE.set(harness.trace.clone());
     let options = ContractOptions {
         config: harness.config.clone(),
+        // Groups with a model run elsewhere in the suite.
         completion: None,
         // Longer than the limit of the watchdog, which ends the process; this one would wait in every check.
         call_limit: harness.call_limit * CHECK_LIMITS * 2,

@@ -36,6 +36,7 @@ pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> Ca
         Ok(answer.map_err(|error| error.message))
     };
     let (first, second): (Result<Compaction, String>, _) = (compacted(&one)?, compacted(&other)?);
+    // Other results are compared with the second process, by the digest.
     if let (Ok(Compaction::Plan(first)), Ok(Compaction::Plan(second))) = (&first, &second) {
         expect_equal(&view, Some(first), Some(second), "compact", budget)?;
     }
@@ -57,8 +58,7 @@ fn expect_equal(
     if first == second {
         return Ok(());
     }
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
-    let (first, second) = (read(first), read(second));
+    let (first, second) = (render_items(view, first), render_items(view, second));
     let equal = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
     let message = format!(
         "two instances got the same entries, but {what} returned {} and {} messages with a budget of \
@@ -77,6 +77,7 @@ fn stable_prefix(
     len: usize,
 ) -> Result<(u64, u64), CheckFault> {
     let target = harness.open(harness.host())?;
+    // Far above the history, so that the engine has no reason to change anything.
     let budget = first(len).total_tokens() * 4 + 10_000;
     let mut before: Vec<String> = Vec::new();
     let (mut steps, mut moved, mut where_moved) = (0, 0, String::new());
@@ -84,7 +85,7 @@ fn stable_prefix(
         let view = first(entries);
         target.ingest(&view, entries as u64 - 1..entries as u64)?;
         let Some(plan) = target.assemble(&view, budget)? else { continue };
-        let now = render_items(&view, &plan);
+        let now = render_items(&view, Some(&plan));
         let equal = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
         if !before.is_empty() {
             steps += 1;
@@ -95,6 +96,7 @@ fn stable_prefix(
         }
         before = now;
     }
+    // Half of the steps is generous: it finds engines that rewrite the prefix on every request.
     if moved * 2 > steps {
         let message = format!(
             "the prefix moved in {moved} of {steps} steps while everything fitted, the last time at \

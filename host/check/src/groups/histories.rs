@@ -41,6 +41,7 @@ pub(super) fn budgets(view: &Transcript) -> Vec<u64> {
     let mut budgets: Vec<u64> = cuts.collect();
     // One token less than the newest entry needs: no cut fits, and careless ones split a pair.
     budgets.extend(view.last().map(|entry| entry.tokens().saturating_sub(1)));
+    // Entries without tokens give the same budget twice.
     budgets.dedup();
     budgets
 }

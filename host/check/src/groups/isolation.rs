@@ -31,6 +31,7 @@ pub(super) const CASES: [NamedCase; 13] = [
     }),
     ("assemble", |harness| {
         on_ingested_session(harness, |target, view| {
+            // The extremes are where arithmetic overflows and indexing fails.
             [0, 1, 500, view.total_tokens() / 2, u64::MAX]
                 .into_iter()
                 .try_for_each(|budget| target.try_assemble(view, budget).map(drop))

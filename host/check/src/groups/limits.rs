@@ -61,6 +61,7 @@ fn every_budget(harness: &CaseHarness<'_>, builder: &TranscriptBuilder) -> CaseO
 }
 
 fn long(harness: &CaseHarness<'_>) -> CaseOutcome {
+    // Six entries for each round of the workload.
     every_budget(harness, &workload::session(LONG_ENTRIES / 6))
 }
 

@@ -28,6 +28,7 @@ fn symbols(harness: &CaseHarness<'_>) -> CaseOutcome {
     let is_own = |name: &str| name.to_ascii_lowercase().starts_with(PREFIX);
     let (own, more): (Vec<&str>, Vec<&str>) =
         exports.filter_map(|symbol| symbol.name().ok()).partition(|name| is_own(name));
+    // The metadata is found by its magic bytes, so a stripped library gets this far.
     if own.is_empty() {
         let message = "the library exports no entry point of an engine; was it stripped?";
         return Err(CheckFault::new("symbols", message));
@@ -50,6 +51,7 @@ fn symbols(harness: &CaseHarness<'_>) -> CaseOutcome {
 /// The libraries that the dynamic linker loads with it.
 fn required_libraries(image: &[u8]) -> Vec<String> {
     let read = || {
+        // Only ELF: on other systems the line of the report omits the libraries.
         let file = ElfFile64::<Endianness>::parse(image).ok()?;
         let (endian, data) = (file.endian(), file.data());
         let sections = file.elf_header().sections(endian, data).ok()?;
@@ -97,6 +99,7 @@ fn retire(harness: &CaseHarness<'_>) -> CaseOutcome {
     drop(scope);
     let factory = second
         .map_err(|error| CheckFault::new("load", format!("the second load failed: {error}")))?;
+    // Empty by now: the loader removes its private copy.
     let _ = fs::remove_dir(harness.work_dir.join("copies"));
     let second = CaseHarness { factory, ..CaseHarness { ..*harness } };
     let (one, other) = (harness.open(harness.host())?, second.open(second.host())?);

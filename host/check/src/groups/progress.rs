@@ -38,6 +38,7 @@ pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> Ca
         for _ in 0..2 {
             if let Ok(Compaction::Plan(plan)) = target.compact(&view, budget, trigger)? {
                 judge_compaction(&view, &plan, trigger)?;
+                // The floor depends on the budget; 0 disables it.
                 let floor = InvariantSettings::default().floor_tokens(budget);
                 // Token counts are estimates, so plans up to an eighth below the floor still count as above it.
                 if floor > 0 && total > budget {
@@ -80,6 +81,7 @@ fn judge_compaction(view: &Transcript, plan: &Plan, trigger: Trigger) -> Result<
 
 fn judge_request(view: &Transcript, plan: &Plan, budget: u64) -> Result<(), CheckFault> {
     let (before, after) = (view.total_tokens(), plan_tokens(view, plan));
+    // Inserting a summary may grow a short conversation, as long as it fits the budget.
     if after > before && after > budget.max(FAIR_BUDGET) {
         let message = format!(
             "assemble made {after} tokens of {before}, with a budget of {budget}: larger than what it \

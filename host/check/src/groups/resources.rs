@@ -25,6 +25,7 @@ const TURN_ENTRIES: u64 = 6;
 fn times(harness: &CaseHarness<'_>) -> CaseOutcome {
     let builder = workload::session(MEASURED_ENTRIES / TURN_ENTRIES);
     let view = builder.transcript();
+    // Resident memory before the engine is created, to report its own part of the peak.
     let before = memory("VmRSS:");
     let mut times = CallTimes::default();
     let target = harness.open(harness.host_with_model())?;
@@ -128,6 +129,7 @@ impl CallTimes {
 fn median(times: &[u64]) -> u64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
+    // The upper median: exact enough for a report.
     sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 

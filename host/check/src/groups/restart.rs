@@ -61,6 +61,8 @@ fn ingest_again(
         let target = harness.open(harness.host())?;
         target.bootstrap_and_ingest(&view)?;
         let before = target.assemble(&view, budget)?;
+        // All, the second half and the last entry: what a host repeats after a crash depends on its
+        // last commit.
         for range in [0..len, len / 2..len, len.saturating_sub(1)..len] {
             target.ingest(&view, range.clone())?;
             let after = target.assemble(&view, budget)?;
@@ -117,6 +119,8 @@ fn without_values(
             let items = plan.project(&view);
             items.iter().filter_map(|item| item.entry()).any(|entry| Some(entry.seq()) == newest)
         };
+        // With a smaller budget the host reinserts the message, so leaving it out is not a fault
+        // here.
         if budget >= view.total_tokens() && newest.is_some() && !after.as_ref().is_some_and(kept) {
             let message = "after a restart without stored values assemble left out the newest user \
                            message, although everything fits";
@@ -137,6 +141,7 @@ fn live(
     let mut known = 0;
     for turn in 1..=4 {
         let entries = history.len() * turn / 4;
+        // Short histories have fewer entries than turns.
         if entries == known {
             continue;
         }
@@ -174,8 +179,7 @@ fn expect_equal(
     when: &str,
     budget: u64,
 ) -> Result<(), CheckFault> {
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
-    let (before, after) = (read(before), read(after));
+    let (before, after) = (render_items(view, before), render_items(view, after));
     if before == after {
         return Ok(());
     }

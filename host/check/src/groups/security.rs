@@ -148,6 +148,7 @@ fn own_texts(plan: &Plan, view: &Transcript) -> Vec<(&'static str, String)> {
             Action::Insert { text, .. } => words.push(("an inserted text", text.clone())),
             Action::ReplaceText { seq, text } => {
                 let before = view.get(*seq).map(|entry| entry.text()).unwrap_or_default();
+                // An entry may keep its own secret: the session contains it there anyway.
                 if SECRETS.iter().all(|(_, secret)| !before.contains(secret)) {
                     words.push(("a replaced text", text.clone()));
                 }
@@ -200,12 +201,15 @@ fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), CheckFault> {
             return injected(format!("{what} inserted a system message"));
         }
         let Some(mark) = text.find(MARK) else { continue };
+        // Only user text is untrusted for a model; any other role gives the injected text
+        // authority.
         if *role != Role::User {
             let name = role.name();
             return injected(format!(
                 "{what} inserted tool output as {name}: the model would trust it"
             ));
         }
+        // The first closing tag ends the summary for a model, even if another one follows.
         let outside = |open: &str, close: &str| {
             let wrapped = text.contains(open);
             wrapped
@@ -230,6 +234,7 @@ fn paths(harness: &CaseHarness<'_>) -> CaseOutcome {
     let (long, absolute) =
         ("long".repeat(100), harness.work_dir.join("absolute").display().to_string());
     for id in PATHS.into_iter().chain([long.as_str(), absolute.as_str()]) {
+        // The same engine for all ids, as in a host with many sessions.
         target.set_session_id(id);
         // The engine may reject the session id; only files it writes matter here.
         let _ = target.try_bootstrap(&view)?;
@@ -241,6 +246,7 @@ fn paths(harness: &CaseHarness<'_>) -> CaseOutcome {
         let _ = target.maintain(&view)?;
     }
     target.dispose()?;
+    // From the root of the working folder, because `..` in ids leads upwards.
     let top = harness.work_dir.ancestors().find(|folder| folder.ends_with(WORK_DIR_TOP));
     let mut written = Vec::new();
     top.into_iter().for_each(|top| files(top, &mut written));

@@ -11,6 +11,7 @@ use crate::plan_check::check_plan;
 
 pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> CaseOutcome {
     let view = harness.history(number, family).transcript();
+    // Engines often have separate code for hosts with and without a model.
     let host = if number % 2 == 0 { harness.host() } else { harness.host_with_model() };
     let target = harness.open(host)?;
     target.bootstrap_and_ingest(&view)?;

@@ -211,6 +211,7 @@ fn parse_user_blocks(blocks: &[Value], tools: &ToolNames<'_>) -> Vec<ParsedEntry
     let rest: Vec<_> = rest.into_iter().map(visible_block).collect();
     let mut entries: Vec<_> = results.into_iter().map(|block| parse_result(block, tools)).collect();
     let has_results = !entries.is_empty();
+    // A user entry here would make engines see a new turn in the middle of the tool loop.
     if has_results && !rest.is_empty() && rest.iter().all(is_reminder) {
         entries.push(ParsedEntry::Note(reminder_text(&rest)));
     } else if !rest.is_empty() || !has_results {

@@ -34,6 +34,7 @@ pub(super) fn prompt_fields(dialect: &Anthropic, request: &ModelRequest) -> Map<
     let thinking = ThinkingMode::for_request(request, output_tokens(request), &messages);
     let mut tools = tools::declare_tools(request);
     let mut system = system(&request.system);
+    // After all blocks are final: each mark belongs to the last block of its part.
     cache::mark(&mut tools.list, &mut system, &mut messages, dialect.one_hour_cache);
 
     let mut body = Map::new();

@@ -87,18 +87,14 @@ impl Classification {
     ) -> ProviderError {
         let wait_ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         ProviderError {
-            reason: self.reason,
-            provider: provider.to_owned(),
-            model: model.to_owned(),
             status: refusal.status,
             code: refusal.code,
-            message: refusal.message,
             retry_after_ms: retry_after.map(wait_ms),
             observed_tokens: self.observed_tokens,
             prompt_tokens: self.prompt_tokens,
             limit_tokens: self.limit_tokens,
             is_ceiling: self.is_ceiling,
-            has_started: false,
+            ..ProviderError::new(self.reason, provider, model, refusal.message)
         }
     }
 }
@@ -197,6 +193,7 @@ impl Classifier {
 
     /// The sizes of a request that alone exceeds the tokens per minute.
     fn ceiling(&self, refusal: &RefusalText<'_>) -> Option<RequestSizes> {
+        // Groq sends these limits with 413, OpenAI with 429.
         let may_be = refusal.status.is_none_or(|status| matches!(status, 400 | 413 | 429));
         may_be.then(|| self.counts.find_ceiling(refusal.message)).flatten()
     }
@@ -204,16 +201,23 @@ impl Classifier {
     fn reason(&self, provider: &str, refusal: &RefusalText<'_>) -> FailureReason {
         let text = refusal.message;
         refusal
+            // Gemini's code is right where its message claims an exhausted plan.
             .code_in(phrases::PRIORITY_CODES)
             .or_else(|| self.vetoes.find(text))
             .or_else(|| refusal.code_in(phrases::VETO_CODES))
+            // A 429 that no veto explains is throttling, never an overflow: throttling mentions
+            // tokens.
             .or_else(|| (refusal.status == Some(429)).then_some(FailureReason::RateLimit))
+            // Before the overflow: texts about fields and output limits match its phrases as well.
             .or_else(|| self.malformed.find(text))
             .or_else(|| self.output_cap(text))
             .or_else(|| self.overflow(provider, refusal))
+            // After the overflow: providers send overflows with generic codes.
             .or_else(|| refusal.code_in(phrases::CODES))
             .or_else(|| self.phrases.find(text))
+            // After all specific texts, since hints match many of them.
             .or_else(|| self.hint(refusal))
+            // After the texts: proxies answer with statuses of their own.
             .or_else(|| refusal.clear_status())
             .or_else(|| self.fallback_phrases.find(text))
             .or_else(|| refusal.vague_status())

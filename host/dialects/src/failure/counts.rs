@@ -131,6 +131,7 @@ impl SizePatterns {
 
     /// The sizes in a text.
     pub(super) fn find_sizes(&self, text: &str) -> RequestSizes {
+        // Byte counts would be taken for tokens.
         if self.byte_words.is_match(text) {
             return RequestSizes::default();
         }
@@ -153,6 +154,7 @@ impl SizePatterns {
         if named.observed_tokens.is_some() || excess.is_some() {
             return named;
         }
+        // Only if no pattern found a size: the numbers of a known text are unambiguous.
         let pair = pair_in(text);
         let fits = limit.is_none_or(|limit| pair.limit_tokens == Some(limit));
         if fits { named.or(pair) } else { named }
@@ -183,6 +185,7 @@ fn pair_in(text: &str) -> RequestSizes {
     let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
     numbers.sort_unstable();
     match numbers.as_slice() {
+        // Of three numbers the middle one is a part of the sum.
         [limit, size] | [limit, _, size] if limit < size => RequestSizes {
             prompt_tokens: None,
             observed_tokens: Some(*size),

@@ -60,6 +60,29 @@ pub struct RequestLimit {
 }
 
 impl ProviderError {
+    /// An error without status, code and numbers.
+    pub fn new(
+        reason: FailureReason,
+        provider: &str,
+        model: &str,
+        message: String,
+    ) -> ProviderError {
+        ProviderError {
+            reason,
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            status: None,
+            code: String::new(),
+            message,
+            retry_after_ms: None,
+            observed_tokens: None,
+            prompt_tokens: None,
+            limit_tokens: None,
+            is_ceiling: false,
+            has_started: false,
+        }
+    }
+
     /// Whether the code says overflow. The message alone proves less, since it may quote the
     /// request.
     pub fn has_overflow_code(&self) -> bool {
@@ -68,7 +91,7 @@ impl ProviderError {
         is_one_of(OVERFLOW_CODES) && !is_one_of(VAGUE_OVERFLOW_CODES)
     }
 
-    /// Whether code, status or numbers prove an overflow. Only then may clients be told so in the
+    /// Whether code, status or numbers prove an overflow. Only then may clients see it in the
     /// host's words.
     pub fn has_overflow_evidence(&self) -> bool {
         let is_over = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
@@ -79,6 +102,7 @@ impl ProviderError {
     fn states_excess(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         message.split("exceed").skip(1).any(|rest| {
+            // "... exceeds the context length by 512 tokens".
             let excess = rest.split_once(" by ").map_or("", |(_, excess)| excess);
             let words = excess.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
             words.len() < excess.len() && words.starts_with(" token")
@@ -90,6 +114,7 @@ impl ProviderError {
     pub fn is_plausible_overflow(&self, own_tokens: u64, window_tokens: u64) -> bool {
         let window_tokens = Some(window_tokens).filter(|tokens| *tokens > 0);
         let limit_tokens = match (self.limit_tokens, window_tokens) {
+            // The smaller one: a config may state too large a window.
             (Some(limit), Some(window)) => limit.min(window),
             (Some(tokens), None) | (None, Some(tokens)) => tokens,
             (None, None) => return true,

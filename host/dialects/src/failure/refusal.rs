@@ -114,6 +114,7 @@ impl ErrorDetail {
 
 /// The error in the first JSON object or array of a text.
 fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
+    // SDKs put text before the JSON: `400 {"error": ...}`.
     let starts = text.match_indices(['{', '[']).take(JSON_STARTS);
     let values = starts.filter_map(|(at, _)| first_value(text.get(at..)?));
     values
@@ -122,8 +123,9 @@ fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
 }
 
 fn first_value(text: &str) -> Option<Value> {
+    // As a stream, since text may follow the JSON.
     let value = Deserializer::from_str(text).into_iter::<Value>().next()?.ok()?;
-    // A list of numbers in a sentence is no error.
+    // A list of numbers in a sentence is not an error.
     let is_wrapping = match &value {
         Value::Object(object) => !object.is_empty(),
         Value::Array(items) => items.iter().any(|item| item.is_object() || item.is_string()),
@@ -173,6 +175,7 @@ fn with_counts(found: ErrorDetail, object: &Map<String, Value>) -> ErrorDetail {
     let [Some(prompt), Some(window)] = COUNTED.map(|name| object.get(name)?.as_u64()) else {
         return found;
     };
+    // A message with numbers has its own sizes.
     if found.message.contains(|c: char| c.is_ascii_digit()) {
         return found;
     }
@@ -241,6 +244,7 @@ fn readable(text: &str) -> String {
         let inside = from + rest.find('>')? + 1;
         text.get(inside..inside + lower.get(inside..)?.find(close)?)
     };
+    // Pages of proxies name the status in their title.
     let title = between("<title", "</title").or_else(|| between("<h1", "</h1"));
     strip_tags(title.filter(|title| !title.trim().is_empty()).unwrap_or(text))
 }

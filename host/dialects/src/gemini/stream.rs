@@ -39,6 +39,7 @@ impl Decoder for GeminiDecoder {
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
         let mut answer = self.answer;
+        // Gemini has no end marker: only the finish reason shows that the answer is complete.
         if answer.raw_stop_reason.is_empty() {
             return Err(StreamError::Cut);
         }

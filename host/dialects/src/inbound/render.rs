@@ -47,6 +47,7 @@ pub fn render_body(
     }
     let mut writer = BodyWriter { dialect, source, parts: Vec::new(), next: 0 };
     let mut group: Option<GroupEdits<'_>> = None;
+    // Dialects with calls as items need the call's kind for a missing result.
     let calls = index_calls(dialect, projection, &source.body.items);
     for item in projection {
         let at = item.entry().and_then(|entry| place(&entry));

@@ -42,6 +42,7 @@ pub(super) fn request_body(request: &ModelRequest) -> Value {
 fn options(request: &ModelRequest) -> Map<String, Value> {
     let known = |tokens: u64| (tokens > 0).then(|| Value::from(tokens));
     let options = [
+        // Without `num_ctx` the server uses a small default window, whatever the model supports.
         ("num_ctx", known(request.window_tokens)),
         ("num_predict", known(request.max_output_tokens)),
         ("temperature", request.temperature.map(decimal)),

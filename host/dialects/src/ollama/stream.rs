@@ -73,6 +73,7 @@ impl Decoder for OllamaDecoder {
                 "a line of the stream does not match Ollama's API: {error}"
             ))
         })?;
+        // Errors after the first line come with status 200.
         if let Some(error) = &line.error {
             return Err(StreamError::Refused(refusal(error, line.code.unwrap_or_default())));
         }
@@ -93,6 +94,7 @@ impl Decoder for OllamaDecoder {
         if !self.text.is_empty() {
             answer.content.push(ChatBlock::text(self.text));
         }
+        // Ollama has no stop reason for calls.
         if !self.calls.is_empty() && answer.stop_reason == StopReason::Stop {
             answer.stop_reason = StopReason::ToolUse;
         }
@@ -128,6 +130,7 @@ impl OllamaDecoder {
                     &arguments.to_string(),
                 ])
             });
+            // `null` would mark an interrupted call (see `cross_model`).
             let arguments = if arguments.is_null() { json!({}) } else { arguments };
             self.calls.push(ToolCallBlock::new(id, name, arguments));
         }

@@ -118,6 +118,7 @@ impl Compat {
         match host {
             "api.openai.com" => Compat {
                 max_tokens_field: MaxTokensField::MaxCompletionTokens,
+                // `true` sends `store: false`, which keeps OpenAI from storing the conversation.
                 store: true,
                 prompt_cache_key: true,
                 ..compat
@@ -132,6 +133,7 @@ impl Compat {
                 nine_char_ids: true,
                 ..compat
             },
+            // DeepSeek refuses calls in the history without their thinking.
             "api.deepseek.com" => Compat { reasoning_content: true, ..compat },
             _ => compat,
         }

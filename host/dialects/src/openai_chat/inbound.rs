@@ -45,7 +45,7 @@ struct ChatRequestBody<'a> {
     messages: Vec<&'a RawValue>,
 }
 
-/// The field of a message that tells instructions from others.
+/// The field of a message that marks instructions.
 #[derive(Deserialize)]
 struct MessageHead {
     #[serde(default)]
@@ -61,6 +61,7 @@ impl InboundDialect for OpenAiChatInbound {
         Ok(ParsedBody {
             model: wire.model,
             is_stream: wire.stream.unwrap_or_default(),
+            // The newer field wins if a client sends both.
             max_output_tokens: wire.max_completion_tokens.or(wire.max_tokens),
             session_hint: wire.prompt_cache_key.map(RawValue::get),
             prompt_parts: fields.chain(leading).collect(),

@@ -17,9 +17,11 @@ pub(super) fn request_body(request: &ModelRequest, compat: &Compat) -> Value {
     put("messages", messages::request_messages(request, compat).into());
     put("stream", true.into());
     if compat.stream_usage {
+        // Without it the stream has no usage.
         put("stream_options", json!({ "include_usage": true }));
     }
     if compat.store {
+        // Keeps OpenAI from storing the completion, whatever its default.
         put("store", false.into());
     }
     let limit_tokens = limit_tokens(request);

@@ -58,6 +58,7 @@ impl Decoder for ChatDecoder {
     }
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
+        // Some servers omit the finish reason, others `[DONE]`. Either one completes the answer.
         if self.finish_reason.is_empty() && !self.is_done {
             return Err(StreamError::Cut);
         }

@@ -34,6 +34,7 @@ pub(super) fn parse_compaction(answer: &Value) -> Result<Vec<ChatMessage>, Strea
     }
     let items = answer.get("output").and_then(Value::as_array);
     let items = items.ok_or_else(|| invalid("it has no output"))?;
+    // Without one the history would be lost, since the response replaces it.
     if !items.iter().any(is_compaction) {
         return Err(invalid("its output has no compaction item"));
     }

@@ -1,4 +1,4 @@
-//! One line of the log for each request, at level info, when its answer has ended.
+//! The access log: one line per request at level info, when its response ends.
 
 use std::time::Instant;
 
@@ -8,11 +8,11 @@ use axum::response::Response;
 
 use crate::proxy::ShapingReport;
 
-/// A request, until its answer has ended. The line is written when this is dropped.
+/// A request in progress. The line is logged when this is dropped.
 #[derive(Debug)]
 pub(super) struct AccessLine {
     method: Method,
-    /// Without the query, in which a key may stand.
+    /// Without the query, which may contain a key.
     path: String,
     began: Instant,
     status: Option<u16>,
@@ -20,7 +20,7 @@ pub(super) struct AccessLine {
 }
 
 impl AccessLine {
-    /// A request that begins; `None` where the log does not show it.
+    /// Starts measuring; `None` if the level is disabled.
     pub(super) fn start(request: &Request) -> Option<AccessLine> {
         tracing::enabled!(tracing::Level::INFO).then(|| AccessLine {
             method: request.method().clone(),
@@ -31,7 +31,7 @@ impl AccessLine {
         })
     }
 
-    /// The head of its answer.
+    /// Records the response head.
     pub(super) fn record_head(&mut self, response: &Response) {
         self.status = Some(response.status().as_u16());
         self.report = response.extensions().get::<ShapingReport>().cloned();

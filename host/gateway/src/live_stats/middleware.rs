@@ -1,4 +1,4 @@
-//! The middleware around the doors: it measures a request and its answer and touches neither.
+//! The middleware that measures requests and responses.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::metrics::Metrics;
 use crate::proxy::{Endpoint, ShapingReport};
 use crate::routes::endpoint_for;
 
-/// Counts what goes through `doors`.
-pub(super) fn measure(metrics: Arc<Metrics>, board: Arc<LiveStats>, doors: Router) -> Router {
-    let layer = StatsLayer { metrics, board };
-    doors.layer(middleware::from_fn(move |request, next| layer.clone().handle(request, next)))
+/// Measures the requests of `routes`.
+pub(super) fn measure(metrics: Arc<Metrics>, live: Arc<LiveStats>, routes: Router) -> Router {
+    let layer = StatsLayer { metrics, live };
+    routes.layer(middleware::from_fn(move |request, next| layer.clone().handle(request, next)))
 }
 
 #[derive(Clone)]
 struct StatsLayer {
     metrics: Arc<Metrics>,
-    board: Arc<LiveStats>,
+    live: Arc<LiveStats>,
 }
 
 impl StatsLayer {
@@ -58,20 +58,20 @@ impl StatsLayer {
         let response = next.run(request).instrument(span).await;
         measurement.record_head(&response);
         if let Some(report) = response.extensions().get::<ShapingReport>() {
-            self.board.record_request(&report.session, dialect, now_ms());
+            self.live.record_request(&report.session, dialect, now_ms());
         }
-        // A body that is empty from the start is never asked for a frame.
+        // A body that is empty from the start is never polled.
         measurement.is_complete = response.body().is_end_stream();
         response.map(|body| Body::new(MeasuredBody { body, measurement }))
     }
 }
 
-/// The dialect that is spoken behind a door, as sessions name it.
+/// The dialect label of metrics.
 pub(super) fn dialect_label(endpoint: &Endpoint) -> &'static str {
     endpoint.dialect().as_str()
 }
 
-/// A request that is being answered. Whatever becomes of it is counted when this is dropped.
+/// A request in progress, recorded when dropped.
 struct RequestMeasurement {
     metrics: Arc<Metrics>,
     dialect: &'static str,
@@ -125,7 +125,7 @@ impl Drop for RequestMeasurement {
     }
 }
 
-/// An answer's body as it is; its end is noticed.
+/// A response body whose end is recorded.
 struct MeasuredBody {
     body: Body,
     measurement: RequestMeasurement,

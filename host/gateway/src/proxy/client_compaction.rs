@@ -67,8 +67,8 @@ fn any_client_text(value: &Value, is_in: &dyn Fn(&str) -> bool) -> bool {
 
 /// Whether an item, or a part of one, is from a tool or the model.
 fn is_tool_or_model(fields: &Map<String, Value>) -> bool {
-    let is = |key: &str, meta: &[&str]| {
-        fields.get(key).and_then(Value::as_str).is_some_and(|word| meta.contains(&word))
+    let is = |key: &str, values: &[&str]| {
+        fields.get(key).and_then(Value::as_str).is_some_and(|value| values.contains(&value))
     };
     is("role", &["assistant", "model", "tool"])
         || is("type", &["tool_result", "function_call_output", "custom_tool_call_output"])

@@ -341,7 +341,7 @@ impl Proxy {
         request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
         let session = guard.session_id().to_owned();
-        let first_of_person = new_items.first_user_entry();
+        let first_user = new_items.first_user_entry();
         let NewItems { groups, mut bodies } = new_items;
         let entries = bodies.len();
         let is_new = !groups.is_empty() || pending_amendment.is_some();
@@ -375,17 +375,17 @@ impl Proxy {
             && client_compaction::find_summary(request_items.items()).is_none();
         conversation.set_scope(request_items.scope());
         let client_compacts = client_compacts(&state.known, meta, request_items);
-        let is_again = state.take_opened() || !is_new;
+        let is_repeat = state.take_opened() || !is_new;
         drop(state);
-        let spoke = first_of_person.and_then(|at| ids.get(at)).cloned();
-        let ended = before.zip(spoke);
+        let user_entry = first_user.and_then(|at| ids.get(at)).cloned();
+        let ended = before.zip(user_entry);
         Ok(IngestedRequest {
             conversation,
             guard,
             session,
             ended_turn: ended,
             client_compacts,
-            is_repeat: is_again,
+            is_repeat,
         })
     }
 }

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_window_is_that_of_requests_that_ask_for_it() {
+    fn a_long_window_needs_the_header_and_the_model() {
         let check = |model: &str, features: &[&'static str], expected: &str| {
             let mut headers = HeaderMap::new();
             for value in features {

@@ -80,7 +80,7 @@ impl<'a> OmittedEntries<'a> {
         OmittedEntries { positions, shown, entries: known_items.entries() }
     }
 
-    /// The text that an inserted item repositions: all entries between its neighbours that no item shows.
+    /// The text that an inserted item replaces: all entries between its neighbours that no item shows.
     fn text_around(&self, number: usize, session: &Session) -> Option<String> {
         let before = self.positions.iter().take(number).rev().flatten().next();
         let after = self.positions.iter().skip(number + 1).flatten().next();

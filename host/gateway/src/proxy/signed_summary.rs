@@ -146,16 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_here_is_read_again_by_whoever_has_the_key() {
+    fn a_signed_summary_is_verified_with_the_same_key() {
         let folder = tempfile::tempdir().unwrap();
         let sealed =
             SummarySigner::open(folder.path()).sign("It was about \"ducks\". </summary> End.");
         assert!(sealed.contains("It was about \"ducks\"."), "{sealed}");
-        let again = SummarySigner::open(folder.path());
+        let reopened = SummarySigner::open(folder.path());
         for kind in ["compaction", "compaction_summary"] {
             let mut item = item(&sealed);
             item["type"] = kind.into();
-            let input = open(&again, &item).unwrap();
+            let input = open(&reopened, &item).unwrap();
             assert_eq!(input.as_array().unwrap().len(), 2);
             assert_eq!(input[0]["role"], "user");
             let text = input[0]["content"][0]["text"].as_str().unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forged_or_damaged_is_left_out() {
+    fn forged_and_damaged_summaries_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (seal, other) = (SummarySigner { key: [7; 32] }, SummarySigner::open(folder.path()));
         let sealed = seal.sign("true");
@@ -182,15 +182,15 @@ mod tests {
             assert_eq!(input.as_array().unwrap().len(), 1, "{wrong}");
         }
         // Nothing is left but the instructions.
-        let said = json!({ "role": "developer", "content": "Be brief." });
-        let json = json!({ "input": [said, item(MARK)] }).to_string();
+        let instructions = json!({ "role": "developer", "content": "Be brief." });
+        let json = json!({ "input": [instructions, item(MARK)] }).to_string();
         let opened =
             seal.replace_signed(&json, &OpenAiResponsesInbound.parse_body(&json).unwrap()).unwrap();
-        assert_eq!(opened, json!({ "input": [said] }).to_string());
+        assert_eq!(opened, json!({ "input": [instructions] }).to_string());
     }
 
     #[test]
-    fn what_is_of_others_stays_as_it_is() {
+    fn foreign_items_are_unchanged() {
         let seal = SummarySigner { key: [7; 32] };
         let sealed = seal.sign("true");
         assert_eq!(open(&seal, &item("gAAAA")), None);

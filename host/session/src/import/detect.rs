@@ -233,7 +233,7 @@ mod tests {
     fn errors_say_what_was_seen_and_what_is_known() {
         assert!(error(b" \n").contains("empty"));
         assert!(error(b"hello").contains("no JSON records"));
-        assert!(error(b"[{\"role\":\n\"user\"").contains("breaks at line 2"));
+        assert!(error(b"[{\"role\":\n\"user\"").contains("an error at line 2"));
         assert!(error(b"\x28\xB5\x2F\xFD\0\0").contains("compressed"));
         assert!(error(b"{\"a\":1,\"b\":2}").contains(r#"with the fields "a", "b""#));
         let seen = error(b"{\"type\":\"x\"}\n{\"type\":\"y\"}\n{\"type\":\"x\"}");

@@ -232,7 +232,7 @@ fn the_loop_outlives_whatever_an_engine_does() {
         "Ok(choice::choose",
         "if true { std::process::abort() }\n        Ok(choice::choose",
     );
-    round.says("in quarantine: its worker was killed by signal 6 (SIGABRT)");
+    round.says("in quarantine: its sandbox was killed by signal 6 (SIGABRT)");
 
     author.edit("src/lib.rs", "std::process::abort()", "panic!(\"not today\")");
     round.says("in quarantine: panicked: not today");

@@ -1,22 +1,22 @@
-//! Why a runtime could not be put together.
+//! Errors of building a runtime.
 
 use crate::engine_registry::EngineRegistryError;
 use ctxhost_engine::SlotError;
 use ctxhost_provider::ConnectError;
 use ctxhost_tools::ToolError;
 
-/// Why a runtime could not be put together.
+/// Why a runtime could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A model's name is none.
-    #[error("{name:?} names no model; write it as `provider/id`")]
+    /// A model name is malformed.
+    #[error("{name:?} is not a model name; write it as `provider/id`")]
     InvalidModel {
-        /// What was written.
+        /// The name.
         name: String,
     },
-    /// Nobody serves a model.
+    /// A model's provider is not configured.
     #[error(
-        "no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml"
+        "no provider {provider:?} is configured for the model {model}; add a table [providers.{provider}] to ctxhost.toml"
     )]
     NoProvider {
         /// The provider.
@@ -24,30 +24,30 @@ pub enum BuildError {
         /// The model.
         model: String,
     },
-    /// A provider cannot be reached as the config says.
+    /// A provider's client could not be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The engine is none that the config knows.
+    /// The engine is unknown or not allowed.
     #[error(transparent)]
     Registry(#[from] EngineRegistryError),
     /// The engine could not be opened.
     #[error(transparent)]
     Slot(#[from] SlotError),
-    /// The memory is none that there is.
+    /// The memory slot names an unknown memory.
     #[error(
-        "there is no memory {id:?}; write memory = \"notes\" or \"none\" under [plugins.slots] in ctxhost.toml"
+        "no memory {id:?} exists; write memory = \"notes\" or \"none\" under [plugins.slots] in ctxhost.toml"
     )]
     UnknownMemory {
-        /// What the slot names.
+        /// The name in the slot.
         id: String,
     },
-    /// The system gave the engines in the shadow no thread.
-    #[error("no thread for the engines in the shadow: {source}")]
+    /// The thread of the shadow engines could not be started.
+    #[error("cannot start the thread of the shadow engines: {source}")]
     Shadows {
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A tool of the program cannot be offered.
+    /// A tool of the program was rejected.
     #[error(transparent)]
     Tool(#[from] ToolError),
 }

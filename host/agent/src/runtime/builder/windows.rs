@@ -1,4 +1,4 @@
-//! The windows of the models of a runtime, looked up when it is built.
+//! Looks up the windows of the configured models when a runtime is built.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use ctxhost_models::ModelName;
 use ctxhost_provider::ProviderClient;
 
 impl RuntimeBuilder {
-    /// The windows of the models: the one that was asked for, else as the common lookup finds them.
+    /// The windows of the models: the builder's override, else the lookup of the config.
     pub(super) async fn windows(
         &self,
         chain: &[ModelName],
@@ -22,17 +22,17 @@ impl RuntimeBuilder {
             let tokens = tokens.min(MAX_WINDOW_TOKENS);
             return chain.iter().map(|model| (model.clone(), tokens)).collect();
         }
-        let looked_up = chain.iter().map(async |model| {
+        let lookups = chain.iter().map(async |model| {
             let window = self.window_of(model, clients.get(&model.provider)).await;
             let ModelWindow { tokens, source, .. } = window;
             tracing::info!(%model, window_tokens = tokens, %source, "context window");
             (model.clone(), tokens)
         });
-        join_all(looked_up).await.into_iter().collect()
+        join_all(lookups).await.into_iter().collect()
     }
 
-    /// The window of a model. Its provider is asked where the config does not say it; one that does not
-    /// answer in time is no reason to fail.
+    /// The window of a model. Queries the provider if the config does not set the window; a query that fails
+    /// or times out falls back to the table.
     async fn window_of(
         &self,
         model: &ModelName,
@@ -40,20 +40,21 @@ impl RuntimeBuilder {
     ) -> ModelWindow {
         let find = |hints| self.config.window(&model.provider, &model.id, hints);
         let known = find(WindowHints::default());
-        let is_written = matches!(known.source, WindowSource::Config | WindowSource::ConfigDefault);
+        let is_configured =
+            matches!(known.source, WindowSource::Config | WindowSource::ConfigDefault);
         let wait_ms = self.config.model.window_query_ms;
-        let client = client.filter(|_| self.query_windows && !is_written && wait_ms > 0);
+        let client = client.filter(|_| self.query_windows && !is_configured && wait_ms > 0);
         let Some(client) = client else { return known };
         match tokio::time::timeout(Duration::from_millis(wait_ms), client.query_window(&model.id))
             .await
         {
             Ok(Ok(stated_tokens)) => find(WindowHints { stated_tokens, ..WindowHints::default() }),
             Ok(Err(error)) => {
-                tracing::debug!(%model, %error, "the provider states no window");
+                tracing::debug!(%model, %error, "window query failed");
                 known
             }
             Err(_) => {
-                tracing::debug!(%model, wait_ms, "the provider stated no window in time (model.window_query_ms)");
+                tracing::debug!(%model, wait_ms, "window query timed out (model.window_query_ms)");
                 known
             }
         }
@@ -65,9 +66,9 @@ mod tests {
     use super::*;
     use crate::testing::{Answer, Scripted, config};
 
-    /// A provider that states a window, or none in time where that is 0.
+    /// A provider that states a window; with 0 its query never returns.
     fn stating(window: Option<u64>) -> Arc<dyn ProviderClient> {
-        Scripted::stating(window, |_| Answer::Refuses)
+        Scripted::stating(window, |_| Answer::Refusal)
     }
 
     async fn found(text: &str, stated: Option<u64>) -> (u64, WindowSource) {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_provider_is_asked_where_the_config_says_nothing() {
+    async fn a_provider_is_queried_if_the_config_sets_no_window() {
         assert_eq!(found("", Some(32_000)).await, (32_000, WindowSource::Provider));
         assert_eq!(found("", None).await, (8_192, WindowSource::Table));
         assert_eq!(found("", Some(0)).await, (8_192, WindowSource::Table), "not in time");
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_unless_it_is_wanted() {
+    async fn a_provider_is_queried_only_on_request() {
         let client = stating(Some(32_000));
         let model = ModelName::new("here", "gpt-4");
         let builder = RuntimeBuilder::from_config(&config(""));

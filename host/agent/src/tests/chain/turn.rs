@@ -1,10 +1,10 @@
-//! A stack in the slot of a runtime: turns, compactions by hand, another stack while it runs.
+//! A chain in a runtime: turns, manual compactions, replacement while it runs.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::testing::{Answer, Scripted, Witness, config, session};
+use crate::testing::{Answer, RecordingEngine, Scripted, config, session};
 use crate::{Runtime, RuntimeBuilder};
 use ctxhost_context::CompactionVerdict;
 use ctxhost_engine::EngineSpec;
@@ -16,11 +16,11 @@ async fn runtime(text: &str, client: &Arc<Scripted>) -> Runtime {
 }
 
 #[tokio::test]
-async fn a_turn_is_shaped_by_the_row_of_the_config() {
+async fn the_configured_chain_shapes_turns() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Says("an answer ".repeat(1_600)));
-    let row = "[plugins.slots]\ncontext_engine = [\"mask\", \"legacy\"]\n";
-    let runtime = runtime(row, &client).await;
+    let client = Scripted::new(|_| Answer::Text("an answer ".repeat(1_600)));
+    let chain = "[plugins.slots]\ncontext_engine = [\"mask\", \"legacy\"]\n";
+    let runtime = runtime(chain, &client).await;
     assert_eq!(runtime.engine(), "mask+legacy");
     let session = session(&runtime, &folder);
     for turn in 0..8 {
@@ -32,7 +32,7 @@ async fn a_turn_is_shaped_by_the_row_of_the_config() {
     let last = outcomes.last().unwrap();
     assert_eq!((last.engine.as_str(), &last.verdict), ("legacy", &CompactionVerdict::Applied));
     assert!(!last.folded.is_empty() && last.after_tokens < last.before_tokens, "{last:?}");
-    let reply = runtime.send(&session, "go on").await.unwrap();
+    let reply = runtime.send(&session, "continue").await.unwrap();
     assert_eq!(reply.engine, "mask+legacy");
     assert!(runtime.undo(&session).await.unwrap());
     runtime.send(&session, "and on").await.unwrap();
@@ -40,15 +40,15 @@ async fn a_turn_is_shaped_by_the_row_of_the_config() {
 }
 
 #[tokio::test]
-async fn a_row_takes_the_place_of_an_engine_while_the_host_runs() {
+async fn a_chain_replaces_an_engine_at_runtime() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Says("yes".into()));
+    let client = Scripted::new(|_| Answer::Text("yes".into()));
     let runtime = runtime("", &client).await;
     let session = session(&runtime, &folder);
     assert_eq!(runtime.send(&session, "one").await.unwrap().engine, "legacy");
-    let row = [Witness::spec("row", json!({})), EngineSpec::bundled("mask", json!({}))];
-    runtime.replace_engine(&row).await.unwrap();
-    assert_eq!(runtime.send(&session, "two").await.unwrap().engine, "witness+mask");
+    let chain = [RecordingEngine::spec("chain", json!({})), EngineSpec::bundled("mask", json!({}))];
+    runtime.replace_engine(&chain).await.unwrap();
+    assert_eq!(runtime.send(&session, "two").await.unwrap().engine, "recording+mask");
     runtime.replace_engine(&EngineSpec::bundled("window", json!({}))).await.unwrap();
     assert_eq!(runtime.send(&session, "three").await.unwrap().engine, "window");
     runtime.shutdown().await;

@@ -11,6 +11,7 @@ const BUDGET_MIN_TOKENS: u64 = 1_024;
 /// Claude models with a thinking budget. Newer ones require an effort and refuse budgets; models of
 /// other providers with this dialect know only budgets.
 const BUDGET_CLAUDES: [&str; 7] =
+    // `-4-20` matches dated names such as `claude-sonnet-4-20250514`.
     ["claude-2", "claude-3", "-4-0", "-4-1", "-4-5", "-4-20", "claude-instant"];
 
 /// How thinking is requested.

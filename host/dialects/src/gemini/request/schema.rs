@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::schema::{SchemaResolver, object_root, required};
 
 /// Keywords copied unchanged, by type.
-const WORDS: [(&str, &[&str]); 4] = [
+const KEYWORDS: [(&str, &[&str]); 4] = [
     ("string", &["description"]),
     ("number", &["description", "minimum", "maximum"]),
     ("integer", &["description", "minimum", "maximum"]),
@@ -109,10 +109,11 @@ impl SchemaCleaner<'_> {
 
     /// Translates an object.
     fn object(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
-        let mut object = taken(node, "OBJECT", &["description"]);
+        let mut object = typed_node(node, "OBJECT", &["description"]);
         let own = node.get("properties").and_then(Value::as_object);
         let clean = |(name, schema): (&String, &Value)| (name.clone(), self.clean(schema, trail));
         let properties: Map<_, _> = own.into_iter().flatten().map(clean).collect();
+        // The API refuses required names without a property, and an empty list.
         let names = required(node).into_iter().filter(|name| properties.contains_key(name));
         let names: Vec<_> = names.collect();
         if !properties.is_empty() {
@@ -126,9 +127,10 @@ impl SchemaCleaner<'_> {
 
     /// Translates an array; `items` is mandatory.
     fn array(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
-        let mut array = taken(node, "ARRAY", words("array"));
+        let mut array = typed_node(node, "ARRAY", keywords("array"));
         let items = node.get("items").filter(|items| items.is_object());
         let items = items.map(|items| self.clean(items, trail));
+        // `items` is mandatory.
         array.insert("items".into(), items.unwrap_or_else(|| json!({ "type": "STRING" })));
         array
     }
@@ -137,12 +139,13 @@ impl SchemaCleaner<'_> {
 fn scalar(node: &Map<String, Value>, name: &str) -> Map<String, Value> {
     let known = ["string", "number", "integer", "boolean"].contains(&name);
     let name = if known { name } else { "string" };
-    let mut scalar = taken(node, &name.to_uppercase(), words(name));
+    let mut scalar = typed_node(node, &name.to_uppercase(), keywords(name));
     let format = node.get("format").and_then(Value::as_str).unwrap_or_default();
     if FORMATS.iter().any(|(of, formats)| *of == name && formats.contains(&format)) {
         scalar.insert("format".into(), format.into());
     }
     let values = texts(node);
+    // The API accepts `enum` only for strings.
     if name == "string" && !values.is_empty() {
         scalar.insert("enum".into(), values.into());
     }
@@ -157,25 +160,25 @@ fn texts(node: &Map<String, Value>) -> Vec<Value> {
     values.filter(is_text).cloned().collect()
 }
 
-fn words(name: &str) -> &'static [&'static str] {
-    let found = WORDS.iter().find(|(of, _)| *of == name);
-    found.map_or(&["description"], |(_, words)| words)
+fn keywords(name: &str) -> &'static [&'static str] {
+    let found = KEYWORDS.iter().find(|(of, _)| *of == name);
+    found.map_or(&["description"], |(_, keywords)| keywords)
 }
 
 /// A node of a type with the keywords copied unchanged.
-fn taken(node: &Map<String, Value>, name: &str, words: &[&str]) -> Map<String, Value> {
-    let mut taken = Map::new();
-    taken.insert("type".into(), name.into());
-    for word in words {
-        let value = node.get(*word).filter(|value| match *word {
+fn typed_node(node: &Map<String, Value>, name: &str, keywords: &[&str]) -> Map<String, Value> {
+    let mut typed = Map::new();
+    typed.insert("type".into(), name.into());
+    for keyword in keywords {
+        let value = node.get(*keyword).filter(|value| match *keyword {
             "description" => value.is_string(),
             _ => value.is_number(),
         });
         if let Some(value) = value {
-            taken.insert((*word).to_owned(), value.clone());
+            typed.insert((*keyword).to_owned(), value.clone());
         }
     }
-    taken
+    typed
 }
 
 fn types(node: &Map<String, Value>) -> Vec<String> {
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_left_out() {
+    fn unknown_keywords_are_dropped() {
         check(
             json!({
                 "type": "object",
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_a_word_and_no_type() {
+    fn null_becomes_nullable() {
         check(json!({ "type": ["string", "null"] }), json!({ "type": "STRING", "nullable": true }));
         check(
             json!({ "anyOf": [{ "type": "object", "properties": { "a": {} } }, { "type": "null" }], "description": "d" }),
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_stand_alone() {
+    fn alternatives_become_any_of() {
         check(
             json!({ "type": ["string", "integer"], "minimum": 1 }),
             json!({ "anyOf": [{ "type": "INTEGER", "minimum": 1 }, { "type": "STRING" }] }),
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_says_of_what() {
+    fn an_array_has_items() {
         check(
             json!({ "type": "array" }),
             json!({ "type": "ARRAY", "items": { "type": "STRING" } }),

@@ -67,6 +67,7 @@ impl MessageWriter<'_> {
     fn write_user(&mut self, content: Value) {
         let follows_result = self.written.last().is_some_and(|last| last["role"] == "tool");
         if follows_result && self.compat.assistant_after_results {
+            // Mistral refuses a user message directly after tool results.
             let between = "I have read the results.";
             self.written.push(json!({ "role": "assistant", "content": between }));
         }

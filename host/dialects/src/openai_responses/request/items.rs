@@ -129,6 +129,7 @@ fn reasoning_item(signature: &str) -> Option<Value> {
     if field("type") != "reasoning" || field("encrypted_content").is_empty() {
         return None;
     }
+    // The API refuses reasoning without a summary, even an empty one.
     if !item.get("summary").is_some_and(Value::is_array) {
         item.insert("summary".into(), json!([]));
     }
@@ -137,6 +138,7 @@ fn reasoning_item(signature: &str) -> Option<Value> {
 
 fn call_item(call: &ToolCallBlock, ids: &CallIds) -> Value {
     json!({
+        // Without its item id: with one, the API would require the reasoning before it.
         "type": "function_call",
         "call_id": ids.wire_id(&call.id),
         "name": tool_name(&call.name),

@@ -82,7 +82,9 @@ fn thinking_block(item: &Value) -> ChatBlock {
         parts.map(|part| text(part, "text")).collect::<Vec<_>>().join("\n\n")
     };
     let summary = texts("summary");
+    // Open models behind this API send their thinking as `content`, OpenAI only a summary.
     let thinking = if summary.is_empty() { texts("content") } else { summary };
+    // The whole item goes back to the API, with its id and `encrypted_content`.
     ChatBlock::thinking(thinking, Some(item.to_string()))
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::fsck::{FaultKind, FsckNoteKind, FsckReport, SessionFault};
 use crate::import;
 
-/// The lines of a session with everything that can stand in one; the compaction is on line 6.
+/// The lines of a session with every kind of content; the compaction is on line 6.
 fn written(path: &Path) -> Vec<Vec<u8>> {
     let mut session = Session::create(path, "/home/dev", Some("mine")).unwrap();
     for number in 1..=4 {
@@ -34,25 +34,28 @@ fn adopt(session: &mut Session, record: &serde_json::Value) {
     session.append_copy(&other.records()[0]).unwrap();
 }
 
-fn kinds(checkup: &FsckReport) -> Vec<(usize, FaultKind)> {
-    checkup.faults.iter().map(|fault| (fault.line, fault.kind)).collect()
+fn kinds(report: &FsckReport) -> Vec<(usize, FaultKind)> {
+    report.faults.iter().map(|fault| (fault.line, fault.kind)).collect()
 }
 
-/// Writes the damaged bytes, and looks at them: they open where they have a header, and keep their bytes.
+/// Writes the damaged bytes, and checks them: they open if they have a header, and keep their bytes.
 fn damaged(path: &Path, bytes: &[u8]) -> FsckReport {
     fs::write(path, bytes).unwrap();
-    let checkup = FsckReport::check(path).unwrap();
+    let report = FsckReport::check(path).unwrap();
     match Session::read(path) {
         // A header that lost its version is read as one of version 1, in memory.
         Ok(session) => assert!(session.migrated_from().is_some() || session.to_bytes() == bytes),
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.contains("no Pi session") || said.contains("--repair"), "{said}");
-            assert!(kinds(&checkup).contains(&(1, FaultKind::Header)), "{checkup:?}");
+            let message = error.to_string();
+            assert!(
+                message.contains("not a Pi session") || message.contains("--repair"),
+                "{message}"
+            );
+            assert!(kinds(&report).contains(&(1, FaultKind::Header)), "{report:?}");
         }
     }
     assert!(fs::read(path).unwrap() == bytes, "looking changes nothing");
-    checkup
+    report
 }
 
 fn home() -> (tempfile::TempDir, PathBuf, Vec<Vec<u8>>) {
@@ -65,8 +68,8 @@ fn home() -> (tempfile::TempDir, PathBuf, Vec<Vec<u8>>) {
 #[test]
 fn a_sound_session_has_nothing_to_say() {
     let (_folder, path, lines) = home();
-    let checkup = damaged(&path, &lines.concat());
-    assert_eq!((checkup.faults, checkup.notes, checkup.messages), (vec![], vec![], 8));
+    let report = damaged(&path, &lines.concat());
+    assert_eq!((report.faults, report.notes, report.messages), (vec![], vec![], 8));
 }
 
 proptest! {
@@ -78,10 +81,10 @@ proptest! {
         let line = line.index(lines.len());
         let at = at.index(lines[line].len());
         lines[line][at] ^= 1 << bit;
-        let checkup = damaged(&path, &lines.concat());
-        prop_assert!(kinds(&checkup).contains(&(line + 1, FaultKind::Changed)), "{:?}", checkup.faults);
-        let changed = checkup.faults.iter().filter(|fault| fault.kind == FaultKind::Changed);
-        prop_assert!(changed.count() <= 1, "{:?}", checkup.faults);
+        let report = damaged(&path, &lines.concat());
+        prop_assert!(kinds(&report).contains(&(line + 1, FaultKind::Changed)), "{:?}", report.faults);
+        let changed = report.faults.iter().filter(|fault| fault.kind == FaultKind::Changed);
+        prop_assert!(changed.count() <= 1, "{:?}", report.faults);
     }
 
     #[test]
@@ -89,15 +92,15 @@ proptest! {
         let (_folder, path, lines) = home();
         let whole = lines.concat();
         let keep = keep.index(whole.len());
-        let checkup = damaged(&path, &whole[..keep]);
+        let report = damaged(&path, &whole[..keep]);
         let line = whole[..keep].iter().filter(|byte| **byte == b'\n').count() + 1;
-        // A cut that takes the last line break alone takes nothing that was said.
+        // A cut that removes the last line break only removes no message.
         if keep + 1 == whole.len() {
-            prop_assert!(checkup.is_intact(), "{:?}", checkup.faults);
+            prop_assert!(report.is_intact(), "{:?}", report.faults);
         } else {
-            prop_assert!(checkup.faults.iter().all(|fault| fault.line >= line || fault.kind == FaultKind::Header));
+            prop_assert!(report.faults.iter().all(|fault| fault.line >= line || fault.kind == FaultKind::Header));
             let is_named = |fault: &SessionFault| fault.line == line || fault.line == line + 1;
-            prop_assert!(checkup.faults.iter().any(is_named), "{line}: {:?}", checkup.faults);
+            prop_assert!(report.faults.iter().any(is_named), "{line}: {:?}", report.faults);
         }
     }
 
@@ -106,8 +109,8 @@ proptest! {
         let (_folder, path, mut lines) = home();
         let line = line.index(lines.len());
         lines.remove(line);
-        let checkup = damaged(&path, &lines.concat());
-        prop_assert!(kinds(&checkup).contains(&(line + 1, FaultKind::MissingLine)), "{:?}", checkup.faults);
+        let report = damaged(&path, &lines.concat());
+        prop_assert!(kinds(&report).contains(&(line + 1, FaultKind::MissingLine)), "{:?}", report.faults);
     }
 
     #[test]
@@ -115,8 +118,8 @@ proptest! {
         let (_folder, path, mut lines) = home();
         let to = line + 1 + to.index(lines.len() - line);
         lines.insert(to, lines[line].clone());
-        let checkup = damaged(&path, &lines.concat());
-        prop_assert_eq!(kinds(&checkup), [(to + 1, FaultKind::DuplicateId)]);
+        let report = damaged(&path, &lines.concat());
+        prop_assert_eq!(kinds(&report), [(to + 1, FaultKind::DuplicateId)]);
     }
 
     #[test]
@@ -125,11 +128,11 @@ proptest! {
         let (_folder, path, mut lines) = home();
         let line = lines.remove(from);
         lines.insert(to, line);
-        let checkup = damaged(&path, &lines.concat());
+        let report = damaged(&path, &lines.concat());
         let (first, last) = (from.min(to) + 1, from.max(to) + 1);
         let is_inside = |fault: &SessionFault| (first..=last + 1).contains(&fault.line);
-        prop_assert!(checkup.faults.iter().all(is_inside), "{:?}", checkup.faults);
-        prop_assert!(checkup.faults.iter().any(|fault| fault.kind == FaultKind::Reordered));
+        prop_assert!(report.faults.iter().all(is_inside), "{:?}", report.faults);
+        prop_assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::Reordered));
     }
 
     #[test]
@@ -144,9 +147,9 @@ proptest! {
         kept.extend(fs::read(folder.path().join("s.jsonl.torn")).unwrap_or_default());
         match fs::read(folder.path().join("s.jsonl.damaged")) {
             Err(_) => prop_assert!(kept == bytes),
-            // Lines were written anew: all that stood there is in one of the files.
-            Ok(aside) => {
-                kept.extend(aside);
+            // Lines were rewritten: the original bytes are in one of the files.
+            Ok(copy) => {
+                kept.extend(copy);
                 for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                     prop_assert!(memchr::memmem::find(&kept, line).is_some());
                 }
@@ -159,9 +162,9 @@ proptest! {
 fn a_torn_tail_is_set_aside_by_a_repair() {
     let (folder, path, lines) = home();
     let torn = [lines.concat(), b"{\"type\":\"mess".to_vec()].concat();
-    let checkup = damaged(&path, &torn);
-    assert_eq!(kinds(&checkup), [(11, FaultKind::TornTail)]);
-    let repaired = checkup.repair().unwrap();
+    let report = damaged(&path, &torn);
+    assert_eq!(kinds(&report), [(11, FaultKind::TornTail)]);
+    let repaired = report.repair().unwrap();
     assert!(repaired.is_intact() && repaired.notes.is_empty(), "{repaired:?}");
     assert_eq!(repaired.repairs.len(), 1, "{repaired:?}");
     assert_eq!(fs::read(folder.path().join("s.jsonl.torn")).unwrap(), b"{\"type\":\"mess");
@@ -174,10 +177,10 @@ fn another_programs_lines_are_no_fault_and_a_repair_knows_them() {
     let foreign = r#"{"type":"message","id":"f","parentId":"PARENT","message":{"role":"user","content":"pi"}}"#;
     let last = Session::read(&path).unwrap().leaf().unwrap().id().to_owned();
     let bytes = [lines.concat(), format!("{}\n", foreign.replace("PARENT", &last)).into()].concat();
-    let checkup = damaged(&path, &bytes);
-    assert!(checkup.is_intact());
-    assert_eq!(checkup.notes[0].message, "one line has no checksum");
-    let repaired = checkup.repair().unwrap();
+    let report = damaged(&path, &bytes);
+    assert!(report.is_intact());
+    assert_eq!(report.notes[0].message, "one line has no checksum");
+    let repaired = report.repair().unwrap();
     assert_eq!((repaired.faults.len(), repaired.notes.len()), (0, 0), "{repaired:?}");
     let text = String::from_utf8(bytes).unwrap().replace("\"pi\"", "\"po\"");
     assert_eq!(kinds(&damaged(&path, text.as_bytes())), [(11, FaultKind::Changed)]);
@@ -192,7 +195,7 @@ fn a_repair_keeps_the_proof_of_damage() {
     lines[2][at] ^= 1;
     let repaired = damaged(&path, &lines.concat()).repair().unwrap();
     assert!(!repaired.is_intact());
-    assert!(repaired.repairs[0].contains("if they were changed on purpose"), "{repaired:?}");
+    assert!(repaired.repairs[0].contains("if the edit was intended"), "{repaired:?}");
     assert_eq!(fs::read(&checksums).unwrap(), before);
 }
 
@@ -211,10 +214,10 @@ fn checksums_are_never_needed() {
             None => fs::remove_file(&beside).unwrap(),
             Some(bytes) => fs::write(&beside, bytes).unwrap(),
         }
-        let checkup = damaged(&path, &lines.concat());
+        let report = damaged(&path, &lines.concat());
         assert!(
-            checkup.is_intact() && checkup.notes[0].kind == FsckNoteKind::Checksums,
-            "{checkup:?}"
+            report.is_intact() && report.notes[0].kind == FsckNoteKind::Checksums,
+            "{report:?}"
         );
         let mut session = Session::open(&path).unwrap();
         session.append(user("on")).unwrap();
@@ -232,11 +235,11 @@ fn modes_and_left_overs_are_noted_and_put_right() {
     for left in ["s.jsonl.migrating", "s.jsonl.lock"] {
         fs::write(folder.path().join(left), "{").unwrap();
     }
-    let checkup = FsckReport::check(&path).unwrap();
-    let kinds: Vec<FsckNoteKind> = checkup.notes.iter().map(|note| note.kind).collect();
+    let report = FsckReport::check(&path).unwrap();
+    let kinds: Vec<FsckNoteKind> = report.notes.iter().map(|note| note.kind).collect();
     assert_eq!(kinds, [FsckNoteKind::Mode, FsckNoteKind::LeftOver, FsckNoteKind::LeftOver]);
-    assert!(checkup.is_intact());
-    let repaired = checkup.repair().unwrap();
+    assert!(report.is_intact());
+    let repaired = report.repair().unwrap();
     assert_eq!((repaired.notes.len(), repaired.repairs.len()), (0, 3), "{repaired:?}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
@@ -245,9 +248,9 @@ fn modes_and_left_overs_are_noted_and_put_right() {
 fn a_session_that_is_open_is_checked_without_being_touched() {
     let (_folder, path, _) = home();
     let session = Session::open(&path).unwrap();
-    let checkup = FsckReport::check(&path).unwrap();
-    assert!(checkup.is_intact() && checkup.notes.is_empty(), "{checkup:?}");
-    assert_eq!(checkup.holder.unwrap().pid, std::process::id());
+    let report = FsckReport::check(&path).unwrap();
+    assert!(report.is_intact() && report.notes.is_empty(), "{report:?}");
+    assert_eq!(report.holder.unwrap().pid, std::process::id());
     drop(session);
     assert!(FsckReport::check(&path).unwrap().holder.is_none());
 }

@@ -1,33 +1,33 @@
-//! A config file that changes under a running host.
+//! Changes of the config file of a running host.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::*;
 
-/// A runtime that follows a config in a folder of its own.
+/// A runtime that watches a config in a temporary folder.
 pub(super) struct Host {
-    pub(super) talk: Talk,
+    pub(super) agent: TestAgent,
     pub(super) folder: TempDir,
 }
 
 impl Host {
-    /// It, with this in the slot.
+    /// A host with this engine in the slot.
     pub(super) async fn with(engine: &str, settings: &str) -> Host {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, engine, settings);
-        let talk = Talk::with(following(&folder)).await;
-        Host { talk, folder }
+        let agent = TestAgent::with(watching_builder(&folder)).await;
+        Host { agent, folder }
     }
 
     fn write(&self, engine: &str, settings: &str) {
         write(&self.folder, engine, settings);
     }
 
-    /// What a look at the config comes to: the engine, nothing, or what is wrong.
+    /// Reloads the config: the new engine, `None`, or the error.
     async fn reload(&self) -> std::result::Result<Option<String>, String> {
-        let swapped = self.talk.runtime.reload().await;
-        swapped.map(|it| it.map(|it| it.engine)).map_err(|error| error.to_string())
+        let change = self.agent.runtime.reload().await;
+        change.map(|change| change.map(|change| change.engine)).map_err(|error| error.to_string())
     }
 }
 
@@ -35,11 +35,11 @@ pub(super) fn path(folder: &TempDir) -> PathBuf {
     folder.path().join("ctxhost.toml")
 }
 
-pub(super) fn following(folder: &TempDir) -> RuntimeBuilder {
+pub(super) fn watching_builder(folder: &TempDir) -> RuntimeBuilder {
     let config = Config::load(path(folder)).unwrap();
     let builder =
         RuntimeBuilder::from_config(&config).model("scripted/model").window_tokens(64_000);
-    let builder = builder.client(says("yes")).without_builtin_tools();
+    let builder = builder.client(answering("yes")).without_builtin_tools();
     builder.watch_config(path(folder), folder.path().join("state"))
 }
 
@@ -52,67 +52,67 @@ pub(super) fn write(folder: &TempDir, engine: &str, settings: &str) {
 }
 
 #[tokio::test]
-async fn another_engine_in_the_file_is_another_one_in_the_slot() {
+async fn a_changed_slot_replaces_the_engine() {
     let mut host = Host::with("mask", "").await;
-    assert_eq!(host.talk.say().await, "mask");
+    assert_eq!(host.agent.send().await, "mask");
     assert_eq!(host.reload().await, Ok(None), "the file is as it was");
     host.write("mask", "");
-    assert_eq!(host.reload().await, Ok(None), "it says what it said");
+    assert_eq!(host.reload().await, Ok(None), "its content is the same");
     host.write("window", "");
     assert_eq!(host.reload().await, Ok(Some("window".into())));
-    assert_eq!(host.talk.say().await, "window");
+    assert_eq!(host.agent.send().await, "window");
     host.write("window", "plugins.on_engine_error = \"fail\"\n");
-    assert_eq!(host.reload().await, Ok(Some("window".into())), "what a failure leads to is new");
+    assert_eq!(host.reload().await, Ok(Some("window".into())), "on_engine_error has changed");
     host.write("none", "");
-    assert_eq!(host.reload().await, Ok(Some("legacy".into())), "an agent needs some engine");
-    let changed = host.talk.news();
+    assert_eq!(host.reload().await, Ok(Some("legacy".into())), "an agent needs an engine");
+    let changed = host.agent.engine_events();
     assert_eq!(changed.len(), 3, "{changed:?}");
-    assert_eq!(host.talk.runtime.generation(), 4);
+    assert_eq!(host.agent.runtime.generation(), 4);
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_taken_in_is_told_and_changes_nothing() {
+async fn an_invalid_change_is_reported_and_changes_nothing() {
     let mut host = Host::with("mask", "").await;
-    host.talk.news();
-    for (engine, settings, says) in [
-        ("nobody", "", "no engine \"nobody\""),
+    host.agent.engine_events();
+    for (engine, settings, expected) in [
+        ("unknown", "", "no engine \"unknown\""),
         ("window", "sesion.sync = \"always\"\n", "sesion"),
         ("window", "plugins.entries.window.config.turns = \"few\"\n", "window"),
     ] {
         host.write(engine, settings);
-        let told = host.reload().await.unwrap_err();
-        assert!(told.contains(says), "{told}");
-        assert_eq!(host.reload().await, Ok(None), "it is told once");
-        let news = host.talk.news();
+        let error = host.reload().await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(host.reload().await, Ok(None), "reported once");
+        let events = host.agent.engine_events();
         assert!(
-            matches!(&news[..], [EventKind::ReloadRejected { why, serving }]
-                if serving == "mask" && why.contains(says)),
-            "{news:?}"
+            matches!(&events[..], [EventKind::ReloadRejected { why, serving }]
+                if serving == "mask" && why.contains(expected)),
+            "{events:?}"
         );
-        assert_eq!(host.talk.say().await, "mask");
+        assert_eq!(host.agent.send().await, "mask");
     }
     fs::write(path(&host.folder), "[plugins").unwrap();
     assert!(host.reload().await.is_err());
     fs::remove_file(path(&host.folder)).unwrap();
     assert!(host.reload().await.is_err());
-    assert_eq!(host.talk.say().await, "mask");
+    assert_eq!(host.agent.send().await, "mask");
     host.write("window", "");
-    assert_eq!(host.reload().await, Ok(Some("window".into())), "once it is mended it is taken in");
+    assert_eq!(host.reload().await, Ok(Some("window".into())), "a repaired config is applied");
 }
 
 #[tokio::test]
-async fn an_engine_put_in_by_hand_stays_until_the_file_names_another_one() {
+async fn a_manual_replacement_stays_until_the_file_names_another_engine() {
     let host = Host::with("mask", "").await;
-    host.talk.runtime.replace_engine(&EngineSpec::bundled("boundary", json!({}))).await.unwrap();
+    host.agent.runtime.replace_engine(&EngineSpec::bundled("boundary", json!({}))).await.unwrap();
     host.write("mask", "");
     assert_eq!(host.reload().await, Ok(None));
-    assert_eq!(host.talk.say().await, "boundary");
+    assert_eq!(host.agent.send().await, "boundary");
     host.write("window", "");
-    assert_eq!(host.reload().await, Ok(Some("window".into())), "the last word counts");
+    assert_eq!(host.reload().await, Ok(Some("window".into())), "the newest change wins");
 }
 
 #[tokio::test]
-async fn a_host_that_watches_needs_no_telling() {
+async fn changes_are_detected() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "mask", "");
     let watching = |engine: &str| {
@@ -121,10 +121,10 @@ async fn a_host_that_watches_needs_no_telling() {
         fs::write(path(&folder), text.replace("\"mask\"", &format!("{engine:?}"))).unwrap();
     };
     watching("mask");
-    let talk = Talk::with(following(&folder)).await;
-    assert_eq!(talk.say().await, "mask");
+    let agent = TestAgent::with(watching_builder(&folder)).await;
+    assert_eq!(agent.send().await, "mask");
     watching("window");
-    soon(|| talk.runtime.engine() == "window").await;
-    assert_eq!(talk.say().await, "window");
-    talk.runtime.shutdown().await;
+    soon(|| agent.runtime.engine() == "window").await;
+    assert_eq!(agent.send().await, "window");
+    agent.runtime.shutdown().await;
 }

@@ -29,7 +29,7 @@ impl Open {
         self.folder.path().join("state")
     }
 
-    /// What is said is in the file of the name, all of it, and it is sound.
+    /// All messages are in the file at the path, and it is intact.
     fn check_goes_on(mut self) {
         let before = self.session.to_bytes();
         self.session.append(user("on")).unwrap();
@@ -39,7 +39,7 @@ impl Open {
         assert_eq!(
             self.session.check_file(),
             FileCheck::Recreated { path: self.path.clone() },
-            "it is told once"
+            "it is reported once"
         );
         assert_eq!(self.session.check_file(), FileCheck::Intact);
         assert!(matches!(Session::open(&self.path), Err(SessionError::Locked { .. })));
@@ -73,12 +73,12 @@ fn a_folder_in_the_place_of_another_keeps_what_stands_there() {
     let open = open();
     fs::rename(open.state(), open.folder.path().join("old")).unwrap();
     fs::create_dir_all(open.path.parent().unwrap()).unwrap();
-    fs::write(&open.path, "somebody else's").unwrap();
-    let aside = open.path.with_file_name("s.jsonl.replaced");
-    let keeps = |aside: &Path| fs::read_to_string(aside).unwrap();
+    fs::write(&open.path, "foreign").unwrap();
+    let renamed = open.path.with_file_name("s.jsonl.replaced");
+    let keeps = |renamed: &Path| fs::read_to_string(renamed).unwrap();
     let mut open = open;
     open.session.append(user("first")).unwrap();
-    assert_eq!(keeps(&aside), "somebody else's");
+    assert_eq!(keeps(&renamed), "foreign");
     assert_eq!(fs::read(&open.path).unwrap(), open.session.to_bytes());
     fs::rename(&open.path, open.path.with_file_name("moved")).unwrap();
     symlink("/etc/hostname", &open.path).unwrap();
@@ -137,9 +137,9 @@ fn a_place_that_cannot_be_made_is_told_once_and_tried_again() {
     let before = open.session.records().len();
     let error = open.session.append(user("on")).unwrap_err().to_string();
     assert!(error.contains("state"), "{error}");
-    assert_eq!(open.session.records().len(), before, "memory and file tell the same");
+    assert_eq!(open.session.records().len(), before, "memory and file agree");
     assert!(matches!(open.session.check_file(), FileCheck::Lost { .. }));
-    assert_eq!(open.session.check_file(), FileCheck::Intact, "it is told once");
+    assert_eq!(open.session.check_file(), FileCheck::Intact, "it is reported once");
     fs::remove_file(open.state()).unwrap();
     open.check_goes_on();
 }

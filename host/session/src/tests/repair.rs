@@ -1,4 +1,4 @@
-//! Damaged headers and damaged bytes anywhere: a repair makes what was said readable again and loses no byte.
+//! Damaged headers and damaged bytes anywhere: a repair makes the messages readable and loses no byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::{SessionError, import};
 
 const HEADER: &str = r#"{"type":"session","version":3,"id":"0199-mine","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/home/dev","parentSession":"/home/dev/p.jsonl"}"#;
 
-/// A folder of its own with every file that stands beside a session.
+/// A folder of its own with every file beside a session.
 struct State {
     folder: tempfile::TempDir,
     path: PathBuf,
@@ -58,7 +58,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The lines of all records on the branch.
-fn said(session: &Session) -> Vec<String> {
+fn texts_of(session: &Session) -> Vec<String> {
     session.branch().iter().map(|record| record.line().to_owned()).collect()
 }
 
@@ -67,8 +67,8 @@ fn repaired(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf, FsckReport
     let folder = quick_folder();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let checkup = FsckReport::check(&path).unwrap().repair().unwrap();
-    (folder, path, checkup)
+    let report = FsckReport::check(&path).unwrap().repair().unwrap();
+    (folder, path, report)
 }
 
 /// The lines of a session without its header.
@@ -86,7 +86,7 @@ proptest! {
         file in any::<Index>(), at in any::<Index>(), byte in any::<u8>(), in_the_header in any::<bool>(),
     ) {
         let state = State::new();
-        let whole = said(&Session::read(&state.path).unwrap());
+        let whole = texts_of(&Session::read(&state.path).unwrap());
         let files = state.files();
         let file = if in_the_header { &state.path } else { file.get(&files) };
         let mut bytes = fs::read(file).unwrap();
@@ -98,7 +98,7 @@ proptest! {
         let mut session = Session::open(&state.path).unwrap();
         prop_assert_eq!(session.header().line(), HEADER);
         session.recover_compaction();
-        let found = said(&session);
+        let found = texts_of(&session);
         let is_damaged = |line: &String| !String::from_utf8_lossy(&bytes).contains(line.as_str());
         let missing = whole.iter().filter(|line| !found.contains(line));
         for line in missing {
@@ -112,7 +112,7 @@ proptest! {
         let mut bytes = format!("{HEADER}\n{}", records()).into_bytes();
         let at = at.index(HEADER.len());
         bytes[at] = byte;
-        // Without checksums, and under a name that says nothing.
+        // Without checksums, and under a name without id and time.
         let (_folder, path, _) = repaired("s.jsonl", &bytes);
         let session = Session::read(&path).unwrap();
         prop_assert!(session.records().len() >= 10, "{:?}", session.problems());
@@ -125,7 +125,7 @@ proptest! {
 }
 
 #[test]
-fn a_damaged_header_is_told_everywhere_with_what_mends_it() {
+fn every_error_for_a_damaged_header_names_the_repair() {
     let state = State::new();
     let text = fs::read_to_string(&state.path).unwrap().replacen("\"version\"", "\"versi\u{7}n", 1);
     fs::write(&state.path, text).unwrap();
@@ -135,19 +135,19 @@ fn a_damaged_header_is_told_everywhere_with_what_mends_it() {
         import::open_file(&state.path).unwrap_err().to_string(),
     ];
     for error in errors {
-        assert!(error.contains("line 1, cannot be read: not JSON from column"), "{error}");
+        assert!(error.contains("line 1: not JSON from column"), "{error}");
         assert!(error.contains("10 records below it"), "{error}");
         assert!(error.contains("`ctxhost fsck --repair"), "{error}");
     }
-    let checkup = state.repair();
-    assert!(checkup.is_intact(), "{checkup:?}");
+    let report = state.repair();
+    assert!(report.is_intact(), "{report:?}");
 }
 
 #[test]
 fn a_header_is_written_anew_from_what_is_left() {
     let records = records();
     let named = "2026-11-20T01-02-03-004Z_0199-named.jsonl";
-    // What stands in the place of the header, the name of the file; id, time, folder.
+    // The damaged header line, the file name; expected id, time, folder.
     let gone = ("", "");
     let cases = [
         ("", named, "0199-named", "2026-11-20T01:02:03.004Z", ""),
@@ -191,8 +191,8 @@ fn a_header_is_written_anew_from_what_is_left() {
     ];
     for (damaged, name, id, time, cwd) in cases {
         let line = if damaged.is_empty() { String::new() } else { format!("{damaged}\n") };
-        let (_folder, path, checkup) = repaired(name, format!("{line}{records}").as_bytes());
-        assert!(checkup.is_intact(), "{damaged}: {checkup:?}");
+        let (_folder, path, report) = repaired(name, format!("{line}{records}").as_bytes());
+        assert!(report.is_intact(), "{damaged}: {report:?}");
         let session = Session::read(&path).unwrap();
         let header = session.header();
         assert!(
@@ -202,8 +202,8 @@ fn a_header_is_written_anew_from_what_is_left() {
         assert!(header.line().contains(time), "{damaged}: {header:?}");
         assert_eq!((header.cwd(), header.version()), (cwd, 3), "{damaged}");
         assert_eq!(session.records().len(), 10, "{damaged}");
-        let aside = fs::read_to_string(beside(&path, "damaged")).unwrap_or_default();
-        assert_eq!(aside, line, "{damaged}");
+        let copy = fs::read_to_string(beside(&path, "damaged")).unwrap_or_default();
+        assert_eq!(copy, line, "{damaged}");
     }
 }
 
@@ -238,9 +238,9 @@ fn older_versions_keep_theirs() {
     let first = r#"{"type":"message","timestamp":"2026-11-21T01:41:21.054Z","message":{"role":"user","content":"hi"}}"#;
     let second = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"hookMessage","content":"hi"}}"#;
     for (record, version) in [(first, 1), (second, 2)] {
-        let (_folder, path, checkup) =
+        let (_folder, path, report) =
             repaired("s.jsonl", format!("garbage\n{record}\n").as_bytes());
-        assert!(checkup.is_intact(), "{checkup:?}");
+        assert!(report.is_intact(), "{report:?}");
         let session = Session::read(&path).unwrap();
         assert_eq!(session.migrated_from(), Some(version));
         assert_eq!(texts(&session), ["hi"]);
@@ -261,8 +261,8 @@ fn what_holds_no_record_stays_as_it_is() {
         zero.as_bytes(),
     ];
     for bytes in others {
-        let (folder, path, checkup) = repaired("s.jsonl", bytes);
-        assert!(!checkup.is_intact(), "{checkup:?}");
+        let (folder, path, report) = repaired("s.jsonl", bytes);
+        assert!(!report.is_intact(), "{report:?}");
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert!(!fs::exists(folder.path().join("s.jsonl.damaged")).unwrap());
     }

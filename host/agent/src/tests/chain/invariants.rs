@@ -1,4 +1,4 @@
-//! Every two bundled engines in a row keep the law, and say the same twice.
+//! Every chain of two bundled engines satisfies the invariants, deterministically.
 
 use ctxhost_engine_api::testing::generate::transcripts;
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest, Plan, Transcript};
@@ -6,19 +6,19 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use serde_json::json;
 
-use super::stage::{request, session, shaped, stack};
+use super::fixture::{open_chain, request, session, shaped};
 use ctxhost_engine::{ActiveEngine, BUNDLED, EngineSpec};
 use ctxhost_invariants as invariants;
 
-/// Generated sessions for each pair, and what a request may take in them.
+/// Generated sessions per pair, and the budgets of requests.
 const SESSIONS: usize = 12;
 const BUDGETS: [u64; 3] = [600, 3_000, 40_000];
 
 fn pair(first: &str, second: &str) -> ActiveEngine {
-    stack(&[first, second].map(|id| EngineSpec::bundled(id, settings(id))))
+    open_chain(&[first, second].map(|id| EngineSpec::bundled(id, settings(id))))
 }
 
-/// Without its guard, `legacy` refuses the small windows of these tests.
+/// Disables the window guard of `legacy`, which rejects the small windows of these tests.
 fn settings(id: &str) -> serde_json::Value {
     match id {
         "legacy" => json!({ "window": { "block_tokens": 1, "warn_tokens": 1 } }),
@@ -26,21 +26,21 @@ fn settings(id: &str) -> serde_json::Value {
     }
 }
 
-async fn shape(stack: &ActiveEngine, view: &Transcript, budget: u64) -> (String, Plan) {
+async fn shape(chain: &ActiveEngine, view: &Transcript, budget: u64) -> (String, Plan) {
     let begin = BootstrapRequest { session: session(), ..BootstrapRequest::default() };
-    stack.bootstrap(view, begin).await.unwrap();
+    chain.bootstrap(view, begin).await.unwrap();
     let entries = 0..view.len() as u64;
-    let news = IngestRequest { session: session(), entries, ..IngestRequest::default() };
-    stack.ingest(view, news).await.unwrap();
-    let (staged, lawful) = shaped(stack, view, budget).await;
+    let events = IngestRequest { session: session(), entries, ..IngestRequest::default() };
+    chain.ingest(view, events).await.unwrap();
+    let (staged, checked) = shaped(chain, view, budget).await;
     let engine = staged.engine;
-    let breaches = invariants::verify(view, &lawful.items(view), u64::MAX);
-    assert_eq!(breaches, vec![], "{engine} at {budget}: {:#?}", request(budget));
-    (engine, lawful.plan)
+    let violations = invariants::verify(view, &checked.items(view), u64::MAX);
+    assert_eq!(violations, vec![], "{engine} at {budget}: {:#?}", request(budget));
+    (engine, checked.plan)
 }
 
 #[tokio::test]
-async fn all_pairs_of_bundled_engines_keep_the_law() {
+async fn all_pairs_of_bundled_engines_satisfy_the_invariants() {
     let rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let sessions: Vec<Transcript> = (0..SESSIONS)

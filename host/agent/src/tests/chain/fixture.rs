@@ -1,9 +1,9 @@
-//! A stack of engines in front of a session.
+//! Opens engine chains for tests.
 
 use ctxhost_engine_api::{AssembleRequest, ModelRef, Plan, SessionRef, Transcript};
 use serde_json::json;
 
-pub(super) use crate::testing::puppet::{heard, puppet};
+pub(super) use crate::testing::scripted_engine::{calls, scripted_engine};
 use ctxhost_engine::{
     ActiveEngine, AssembleContext, EngineAnswer, EngineContext, EngineEnvironment, EngineSpec,
     EngineTimeouts, HostClock, OnEngineError, OnRefusal, SlotError,
@@ -19,8 +19,8 @@ pub(super) fn open(engines: &[EngineSpec], on_error: OnEngineError) -> Result2<A
     ActiveEngine::open(engines, &legacy, on_error, &environment)
 }
 
-/// A stack that may do without a stage that fails.
-pub(super) fn stack(engines: &[EngineSpec]) -> ActiveEngine {
+/// A chain that skips failed engines.
+pub(super) fn open_chain(engines: &[EngineSpec]) -> ActiveEngine {
     open(engines, OnEngineError::Fallback).unwrap()
 }
 
@@ -35,42 +35,46 @@ pub(super) fn request(budget: u64) -> AssembleRequest {
     AssembleRequest { session: session(), budget, model, ..AssembleRequest::default() }
 }
 
-/// One request through a stack, without the law behind the last stage.
+/// One request through a chain, before the invariants of the whole.
 pub(super) async fn staged(
-    stack: &ActiveEngine,
+    chain: &ActiveEngine,
     view: &Transcript,
     budget: u64,
 ) -> Result2<EngineAnswer<Plan>> {
-    judged(stack, view, budget, OnRefusal::Quarantine).await
+    judged(chain, view, budget, OnRefusal::Quarantine).await
 }
 
-/// The same, where the law's refusals do as they are told.
+/// [`staged`] with an action for rejected plans.
 pub(super) async fn judged(
-    stack: &ActiveEngine,
+    chain: &ActiveEngine,
     view: &Transcript,
     budget: u64,
     on_refusal: OnRefusal,
 ) -> Result2<EngineAnswer<Plan>> {
-    let (anchors, law) = (PinnedEntries::from_transcript(view), InvariantSettings::default());
-    let assemble =
-        AssembleContext { pinned: &anchors, budget_tokens: budget, invariants: &law, on_refusal };
-    stack.ask(EngineContext { transcript: view, assemble: Some(assemble) }, request(budget)).await
+    let (pinned, settings) = (PinnedEntries::from_transcript(view), InvariantSettings::default());
+    let assemble = AssembleContext {
+        pinned: &pinned,
+        budget_tokens: budget,
+        invariants: &settings,
+        on_refusal,
+    };
+    chain.ask(EngineContext { transcript: view, assemble: Some(assemble) }, request(budget)).await
 }
 
-/// One request as the runtime shapes it: who shaped it, and the lawful plan.
+/// One request as the runtime shapes it: the engine's answer and the checked plan.
 pub(super) async fn shaped(
-    stack: &ActiveEngine,
+    chain: &ActiveEngine,
     view: &Transcript,
     budget: u64,
 ) -> (EngineAnswer<Plan>, EnforcedPlan) {
     loop {
-        let staged = staged(stack, view, budget).await.unwrap();
+        let staged = staged(chain, view, budget).await.unwrap();
         let plan = staged.value.clone();
         match invariants::enforce(view, plan, budget, &InvariantSettings::default()) {
-            Ok(lawful) => return (staged, lawful),
+            Ok(checked) => return (staged, checked),
             Err(violation) => {
                 let why = violation.to_string();
-                stack.reject(&staged, "assemble", &why).unwrap();
+                chain.reject(&staged, "assemble", &why).unwrap();
             }
         }
     }

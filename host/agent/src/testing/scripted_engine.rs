@@ -1,4 +1,4 @@
-//! Engines that do as their config tells them, and remember what they heard.
+//! Engines that behave as their config says and record their calls.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -8,75 +8,75 @@ use serde_json::{Value, json};
 
 use ctxhost_engine::EngineSpec;
 
-/// What engines heard, by the test they heard it in.
-static HEARD: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Mutex::default);
+/// The recorded calls, by test.
+static CALLS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Mutex::default);
 
-/// What the engines of a test heard, in order.
-pub(crate) fn heard(test: &str) -> Vec<String> {
-    HEARD.lock().unwrap().remove(test).unwrap_or_default()
+/// Takes the calls of a test's engines, in order.
+pub(crate) fn calls(test: &str) -> Vec<String> {
+    CALLS.lock().unwrap().remove(test).unwrap_or_default()
 }
 
-/// What an engine of these tests does; `test` in its config says where it is heard.
-pub(crate) struct Puppet<const NUMBER: usize> {
+/// An engine whose behaviour is `does` and whose calls are recorded under `test`.
+pub(crate) struct ScriptedEngine<const NUMBER: usize> {
     test: String,
     does: String,
 }
 
 const IDS: [&str; 3] = ["first", "second", "third"];
 
-/// An engine of a test, by its number from 0.
-pub(crate) fn puppet<const NUMBER: usize>(test: &str, does: &str) -> EngineSpec {
-    EngineSpec::linked::<Puppet<NUMBER>>(json!({ "test": test, "does": does }))
+/// The spec of an engine, by its number from 0.
+pub(crate) fn scripted_engine<const NUMBER: usize>(test: &str, does: &str) -> EngineSpec {
+    EngineSpec::linked::<ScriptedEngine<NUMBER>>(json!({ "test": test, "does": does }))
 }
 
-impl<const NUMBER: usize> Puppet<NUMBER> {
-    fn hear(&self, what: &str, view: &Transcript) {
+impl<const NUMBER: usize> ScriptedEngine<NUMBER> {
+    fn record(&self, call: &str, view: &Transcript) {
         let texts: Vec<&str> = view.iter().map(|entry| entry.text()).collect();
-        let line = format!("{} {what}: {}", IDS[NUMBER], texts.join(" | "));
-        HEARD.lock().unwrap().entry(self.test.clone()).or_default().push(line);
+        let line = format!("{} {call}: {}", IDS[NUMBER], texts.join(" | "));
+        CALLS.lock().unwrap().entry(self.test.clone()).or_default().push(line);
     }
 
     fn fails(&self, call: &str) -> Result<()> {
-        match self.does == format!("fails in {call}") {
-            true => Err(EngineError::failed("as it was told to")),
-            false => Ok(()),
+        if self.does == format!("fails in {call}") {
+            return Err(EngineError::failed("as configured"));
         }
+        Ok(())
     }
 }
 
-impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
-    const INFO: Info = Info::new(IDS[NUMBER], "Puppet", "1.0.0");
+impl<const NUMBER: usize> ContextEngine for ScriptedEngine<NUMBER> {
+    const INFO: Info = Info::new(IDS[NUMBER], "ScriptedEngine", "1.0.0");
 
     fn create(_: Host, config: Value) -> Result<Self> {
         let text = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
-        let puppet = Puppet { test: text("test"), does: text("does") };
-        puppet.fails("create")?;
-        Ok(puppet)
+        let engine = ScriptedEngine { test: text("test"), does: text("does") };
+        engine.fails("create")?;
+        Ok(engine)
     }
 
     async fn bootstrap(&self, view: Transcript, _: BootstrapRequest) -> Result<BootstrapReply> {
-        self.hear("begins", &view);
+        self.record("bootstraps", &view);
         Ok(BootstrapReply::default())
     }
 
     async fn ingest(&self, view: Transcript, request: IngestRequest) -> Result<IngestReply> {
         self.fails("ingest")?;
-        self.hear(&format!("hears {:?}", request.entries), &view);
+        self.record(&format!("ingests {:?}", request.entries), &view);
         Ok(IngestReply { entries: request.entries.end - request.entries.start })
     }
 
     async fn assemble(&self, view: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.fails("assemble")?;
-        self.hear(&format!("shapes within {}", request.budget), &view);
+        self.record(&format!("assembles within {}", request.budget), &view);
         let (mut plan, len) = (Plan::default(), view.len() as u64);
         match self.does.as_str() {
-            "lies" => _ = plan.keep(0..len + 7),
+            "invalid plan" => _ = plan.keep(0..len + 7),
             "hangs in assemble" => std::future::pending().await,
             "cannot fit" => return Err(EngineError::new(ErrorKind::CannotFit, "too much")),
             "finds the window small" => {
                 return Err(EngineError::new(ErrorKind::WindowTooSmall, "too small"));
             }
-            // Everything long is told in one word; the second entry goes.
+            // Replaces long texts by one word.
             "shortens" => {
                 for entry in view.iter() {
                     match entry.text().len() {
@@ -94,7 +94,7 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
 
     async fn compact(&self, view: Transcript, _: CompactRequest) -> Result<Compaction> {
         self.fails("compact")?;
-        self.hear("compacts", &view);
+        self.record("compacts", &view);
         match self.does.as_str() {
             "compacts" => {
                 let (mut plan, len) = (Plan::default(), view.len() as u64);
@@ -111,7 +111,7 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
             0 => String::new(),
             tokens => format!(" of {tokens}"),
         };
-        self.hear(&format!("after {:?}{counted}", request.entries), &view);
+        self.record(&format!("after {:?}{counted}", request.entries), &view);
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
         view: Transcript,
         request: CommitTurnRequest,
     ) -> Result<CommitTurnReply> {
-        self.hear(&format!("commits {:?}", request.entries), &view);
+        self.record(&format!("commits {:?}", request.entries), &view);
         Ok(CommitTurnReply::Committed)
     }
 
@@ -130,7 +130,7 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
     }
 
     async fn call_tool(&self, view: Transcript, request: ToolCallRequest) -> Result<ToolAnswer> {
-        self.hear(&format!("is called as {}", request.name), &view);
+        self.record(&format!("is called as {}", request.name), &view);
         Ok(ToolAnswer::default())
     }
 }

@@ -1,0 +1,69 @@
+//! Errors of an agent turn.
+
+use crate::inbox::InboxError;
+use ctxhost_context::ContextError;
+use ctxhost_dialects::ProviderError;
+use ctxhost_history::HistoryError;
+use ctxhost_models::failover::FailoverError;
+use ctxhost_session::SessionError;
+
+/// Why a turn ended without a final answer. The session file is valid in every case.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// No prompt could be prepared.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// The session could not be read or written.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The session's history has no such compaction or record.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The provider refused every request as too large.
+    #[error(
+        "the request does not fit the model after {attempts} compactions: {error}; start a new session or configure a model with a larger window"
+    )]
+    CompactionFailure {
+        /// Recoveries that were tried.
+        attempts: u32,
+        /// The last refusal.
+        error: Box<ProviderError>,
+    },
+    /// No model of the failover chain answered.
+    #[error(transparent)]
+    Models(#[from] FailoverError),
+    /// The provider refused the request, and failover does not apply.
+    #[error(transparent)]
+    Provider(Box<ProviderError>),
+    /// The model kept calling tools.
+    #[error(
+        "the turn was stopped after {rounds} rounds of tool calls (agent.max_rounds); send \"continue\" to resume"
+    )]
+    TooManyRounds {
+        /// The limit.
+        rounds: u32,
+    },
+    /// The message could not be queued; nothing was sent.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+    /// No session with this id is open.
+    #[error("no session {id:?} is open; open or create it first")]
+    NoSession {
+        /// The id.
+        id: String,
+    },
+    /// Another machine took the queued message over.
+    #[error("another machine took over the message; its answer is in the session")]
+    AnsweredElsewhere,
+    /// The runtime was built without a session store.
+    #[error(
+        "this runtime has no session store; set one with RuntimeBuilder::store, or open the session by its file"
+    )]
+    NoStore,
+    /// No model is configured.
+    #[error("no model is configured; write model = \"provider/id\" under [agent] in ctxhost.toml")]
+    NoModel,
+    /// An engine call failed.
+    #[error(transparent)]
+    Slot(#[from] ctxhost_engine::SlotError),
+}
