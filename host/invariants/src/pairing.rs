@@ -31,6 +31,7 @@ pub(super) fn pair_results(items: Vec<PlanItem<'_>>) -> PairedItems<'_> {
     while let Some(first) = rest.first() {
         let (frame, after) = rest.split_at(frame_len(first, rest));
         if is_in_order(frame) {
+            // The fast path: most frames need no repair and are not parsed.
             paired.items.extend_from_slice(frame);
         } else {
             PairingTable::new(frame).emit(&mut paired);

@@ -189,6 +189,7 @@ impl CompactionLimits {
     pub fn record_failure(&mut self, now_ms: i64) {
         self.circuit.record_failure(now_ms);
         self.recent_ms.push_back(now_ms);
+        // No more than the limit needs, so that the list stays short in long sessions.
         while self.recent_ms.len() > self.hourly_max as usize {
             self.recent_ms.pop_front();
         }
@@ -205,6 +206,8 @@ impl CompactionLimits {
     }
 
     fn ran_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        // The absolute difference: a clock that was set back must not suspend compactions for
+        // longer.
         let in_hour = |at_ms: &&i64| now_ms.abs_diff(**at_ms) < HOUR_MS;
         let recent: Vec<&i64> = self.recent_ms.iter().filter(in_hour).collect();
         let compactions = u32::try_from(recent.len()).unwrap_or(u32::MAX);

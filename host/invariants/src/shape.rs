@@ -95,6 +95,7 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
         seq,
         reason: error.to_string(),
     })?;
+    // The original may be invalid JSON; then a rewrite must have an empty head as well.
     let was = RewriteHead::parse(entry.raw()).unwrap_or_default();
     if was.speaker() != now.speaker() {
         let (was, now) = (was.speaker().to_owned(), now.speaker().to_owned());

@@ -154,7 +154,7 @@ fn show(script: Script, build: impl FnOnce(&mut Plan)) -> (String, Vec<String>) 
     let mut plan = Plan::default();
     build(&mut plan);
     let enforced = judge(&view, plan, PLENTY).unwrap();
-    let tell = |item: &PlanItem<'_>| match item {
+    let show = |item: &PlanItem<'_>| match item {
         PlanItem::Kept(entry) => entry.seq().to_string(),
         PlanItem::ReplacedText { entry, .. } | PlanItem::ReplacedRaw { entry, .. } => {
             format!("r{}", entry.seq())
@@ -162,7 +162,7 @@ fn show(script: Script, build: impl FnOnce(&mut Plan)) -> (String, Vec<String>) 
         PlanItem::MissingResult { call_id, .. } => format!("-{call_id}"),
         _ => "i".to_owned(),
     };
-    let items: Vec<_> = enforced.items(&view).iter().map(tell).collect();
+    let items: Vec<_> = enforced.items(&view).iter().map(show).collect();
     (items.join(" "), enforced.repairs.iter().map(ToString::to_string).collect())
 }
 

@@ -159,6 +159,7 @@ impl<'a> FactIndex<'a> {
         }
         self.mark_numbers(&changed, &mut is_kept);
         let texts = unchanged.into_iter().chain(&changed).flat_map(Statement::texts);
+        // Facts of unchanged entries are found without a search, which is the common case.
         let open = (0..self.mentions.len()).filter(|number| is_kept.get(*number) == Some(&false));
         let open: Vec<(usize, &Fact)> =
             open.filter_map(|number| Some((number, &self.mentions.get(number)?.fact))).collect();

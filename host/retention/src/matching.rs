@@ -32,6 +32,7 @@ pub(super) fn find_mentions<'a>(
     };
     let mut found = Vec::new();
     for text in texts.map(normalize) {
+        // Overlapping, because a command may contain a path that is a fact of its own.
         for at in searcher.find_overlapping_iter(&text) {
             let Some((number, fact)) = facts.get(at.pattern().as_usize()) else { continue };
             if is_whole_word(&text, at.start(), at.end(), fact.is_beginning) {

@@ -41,6 +41,7 @@ impl Conformance {
     pub fn find(file: &Path, sha256: &str, folders: &[&Path]) -> Option<Conformance> {
         let above: Vec<&Path> = file.ancestors().skip(1).collect();
         let is_home = |folder: &&Path| BUILD_FILES.iter().any(|name| folder.join(name).is_file());
+        // Not above the build folder: a report in an unrelated folder is not about this file.
         let home = above.iter().position(is_home).unwrap_or(0);
         let own = above.into_iter().take(home + 1);
         own.chain(folders.iter().copied()).find_map(|folder| Conformance::in_folder(folder, sha256))
@@ -78,20 +79,20 @@ mod tests {
         let report = folder.path().join(REPORT_NAME);
         let verdict = |text: &str| {
             std::fs::write(&report, text).unwrap();
-            Conformance::find(&file, "ab12", &[]).map(|it| it.verdict)
+            Conformance::find(&file, "ab12", &[]).map(|report| report.verdict)
         };
-        assert_eq!(Conformance::find(&file, "ab12", &[]), None, "there is no report");
-        let said = verdict(
+        assert_eq!(Conformance::find(&file, "ab12", &[]), None, "without a report");
+        let found = verdict(
             r#"{"file": {"sha256": "AB12", "bytes": 3}, "complete": true, "conformant": true, "checks": 9}"#,
         );
-        assert_eq!(said.as_deref(), Some("conformant, 9 checks"));
+        assert_eq!(found.as_deref(), Some("conformant, 9 checks"));
         assert_eq!(verdict(r#"{"file": {"sha256": "ab13"}, "conformant": true}"#), None);
-        let said = verdict(
+        let found = verdict(
             r#"{"file": {"sha256": "ab12"}, "conformant": false, "checks": 9, "failed": 2, "later": [1]}"#,
         );
-        assert_eq!(said.as_deref(), Some("not conformant, 2 of 9 checks failed"));
-        let said = verdict(r#"{"file": {"sha256": "ab12"}, "conformant": true, "checks": 4}"#);
-        assert_eq!(said.as_deref(), Some("conformant as far as it was checked, 4 checks"));
+        assert_eq!(found.as_deref(), Some("not conformant, 2 of 9 checks failed"));
+        let found = verdict(r#"{"file": {"sha256": "ab12"}, "conformant": true, "checks": 4}"#);
+        assert_eq!(found.as_deref(), Some("conformant as far as it was checked, 4 checks"));
         assert_eq!(verdict(r#"{"file": {"sha256": "ab12"}}"#), None);
         assert_eq!(verdict("no json"), None);
     }

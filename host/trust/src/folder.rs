@@ -76,6 +76,8 @@ impl InstallFolder {
             move |source| FolderError { action: "write", path, source }
         };
         self.make().map_err(written(&self.path))?;
+        // The signature first: a library must not be there without the signature that vouches for
+        // it.
         if let Ok(signature) = ctxhost_files::read(
             &TrustedKeys::signature_path(&file.path),
             ctxhost_files::SMALL_FILE_BYTES,

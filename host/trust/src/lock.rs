@@ -126,7 +126,7 @@ impl LockFile {
         config.with_file_name(LOCK_NAME)
     }
 
-    /// Reads the lock of a config; `None` where there is none.
+    /// Reads the lock file of a config; `None` where it does not exist.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl LockFile {
 fn read(path: &Path) -> Result<Option<EngineLock>, LockError> {
     let damaged = |reason: String| LockError::Damaged { path: path.into(), reason };
     let text = match ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES) {
-        Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is no text".into()))?,
+        Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is not text".into()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(LockError::Unreadable { path: path.into(), source }),
     };

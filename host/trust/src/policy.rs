@@ -102,7 +102,7 @@ impl TrustVerdict {
 impl TrustPolicy {
     /// The policy of a config file with the lock file beside it. A config without a path has no
     /// lock file.
-    pub fn load(config: &Path, demands: &TrustSettings) -> TrustPolicy {
+    pub fn load(config: &Path, settings: &TrustSettings) -> TrustPolicy {
         let lock = if config.as_os_str().is_empty() { Ok(None) } else { LockFile::read(config) };
         let implied = match &lock {
             Ok(None) => TrustLevel::Any,
@@ -110,10 +110,10 @@ impl TrustPolicy {
             Ok(Some(_)) | Err(_) => TrustLevel::Pinned,
         };
         TrustPolicy {
-            trust: demands.trust.unwrap_or(implied),
+            trust: settings.trust.unwrap_or(implied),
             lock: lock.map(Option::unwrap_or_default).map_err(|error: LockError| error.to_string()),
-            keys: TrustedKeys::parse(&demands.trusted_keys).map_err(|error| error.to_string()),
-            require_signature: demands.require_signature,
+            keys: TrustedKeys::parse(&settings.trusted_keys).map_err(|error| error.to_string()),
+            require_signature: settings.require_signature,
         }
     }
 
@@ -140,6 +140,7 @@ impl TrustPolicy {
         let expected = written.or(locked);
         let found = inspect_pinned(path, expected);
         let state = match (&found, written, locked) {
+            // First, since a changed file is reported as changed whatever pins it.
             (Err(LoadError::HashMismatch { expected, found, .. }), _, _) => {
                 PinState::Changed { expected: expected.clone(), found: found.clone() }
             }
@@ -152,39 +153,40 @@ impl TrustPolicy {
             (_, None, Some(_)) => PinState::Pinned,
             (_, None, None) => PinState::Unpinned,
         };
-        let mut standing = TrustVerdict::new(state);
-        standing.sha256 = expected.map(str::to_owned);
-        standing.pin_source = match (written, locked) {
+        let mut verdict = TrustVerdict::new(state);
+        verdict.sha256 = expected.map(str::to_owned);
+        verdict.pin_source = match (written, locked) {
             (Some(_), _) => PinSource::Entry,
             (None, Some(_)) => PinSource::Lock,
             (None, None) => PinSource::Caller,
         };
-        standing.refusal = self.refuse_pins(id, path, written, locked);
+        verdict.refusal = self.refuse_pins(id, path, written, locked);
         match &found {
             Ok(file) => {
                 let locked = self.lock().and_then(|lock| lock.pin(id));
-                let noted = locked.filter(|pin| pin.sha256 == file.sha256);
-                let noted = noted.and_then(|pin| pin.conformance.clone());
-                let beside =
-                    || Conformance::find(&file.path, &file.sha256, &[]).map(|it| it.verdict);
-                standing.conformance = noted.or_else(beside);
-                self.judge_signature(file, &mut standing);
+                let recorded = locked.filter(|pin| pin.sha256 == file.sha256);
+                let recorded = recorded.and_then(|pin| pin.conformance.clone());
+                let beside = || {
+                    Conformance::find(&file.path, &file.sha256, &[]).map(|report| report.verdict)
+                };
+                verdict.conformance = recorded.or_else(beside);
+                self.check_signature(file, &mut verdict);
             }
             Err(error) => {
-                standing.refusal = standing.refusal.or_else(|| Some(unreadable_reason(error)))
+                verdict.refusal = verdict.refusal.or_else(|| Some(unreadable_reason(error)))
             }
         }
-        (standing, found)
+        (verdict, found)
     }
 
     /// Judges a file that the user named by its path, which replaces a pin but not a required
     /// signature.
     pub fn evaluate_named(&self, file: &EngineFile, written: Option<&str>) -> TrustVerdict {
-        let mut standing = TrustVerdict::new(PinState::Unpinned);
-        standing.sha256 = written.map(str::to_owned);
-        standing.pin_source = written.map_or(PinSource::Caller, |_| PinSource::Entry);
-        self.judge_signature(file, &mut standing);
-        standing
+        let mut verdict = TrustVerdict::new(PinState::Unpinned);
+        verdict.sha256 = written.map(str::to_owned);
+        verdict.pin_source = written.map_or(PinSource::Caller, |_| PinSource::Entry);
+        self.check_signature(file, &mut verdict);
+        verdict
     }
 
     fn refuse_pins(
@@ -217,7 +219,7 @@ impl TrustPolicy {
     }
 
     /// The signature is verified on the bytes that were read, so those are then pinned.
-    fn judge_signature(&self, file: &EngineFile, standing: &mut TrustVerdict) {
+    fn check_signature(&self, file: &EngineFile, verdict: &mut TrustVerdict) {
         let requirement = "plugins.require_signature asks for one of plugins.trusted_keys";
         let judged = match &self.keys {
             Ok(keys) => keys.check(&file.path, file.image()).map_err(|error| error.to_string()),
@@ -225,11 +227,11 @@ impl TrustPolicy {
         };
         let refusal = match judged {
             Ok(Signature::Trusted(key)) => {
-                standing.signer = Some(key);
-                if standing.sha256.is_none() {
-                    standing.pin_source = PinSource::Signature;
+                verdict.signer = Some(key);
+                if verdict.sha256.is_none() {
+                    verdict.pin_source = PinSource::Signature;
                 }
-                standing.sha256 = Some(file.sha256.clone());
+                verdict.sha256 = Some(file.sha256.clone());
                 None
             }
             Ok(_) if !self.require_signature => None,
@@ -239,12 +241,12 @@ impl TrustPolicy {
             }
             Err(error) => Some(error),
         };
-        standing.refusal = standing.refusal.take().or(refusal);
+        verdict.refusal = verdict.refusal.take().or(refusal);
     }
 }
 
-/// The refusal of a file that was unreadable when it was judged: it must not be loaded even if it
+/// The refusal of a file that was unreadable when it was checked: it must not be loaded even if it
 /// is readable a moment later.
 pub fn unreadable_reason(error: &LoadError) -> String {
-    format!("it could not be judged, so open it again ({error})")
+    format!("it could not be checked, so open it again ({error})")
 }

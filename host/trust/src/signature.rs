@@ -23,7 +23,7 @@ pub struct TrustedKeys {
 /// The signature beside a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// There is no signature file.
+    /// The signature file does not exist.
     Missing,
     /// By an unknown key (its id in hex), and therefore not verified.
     UnknownKey(String),

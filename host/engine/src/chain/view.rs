@@ -195,6 +195,7 @@ fn entry_hashes(projection: &PlanProjection<'_>, base: &Transcript) -> Vec<u64> 
 }
 
 fn hash(value: impl Hash) -> u64 {
+    // Hashes are never stored, so the hasher may differ between Rust versions.
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

@@ -205,6 +205,7 @@ pub(super) fn level(number: u8) -> LogLevel {
 
 /// Encodes a message as one frame.
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    // Space for the length, which is known after encoding.
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4)

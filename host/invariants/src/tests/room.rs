@@ -47,7 +47,7 @@ proptest! {
             // A ledger has at most a quarter of the budget.
             let left_tokens = budget_tokens - enforced.tokens - budget_tokens / 4;
             for frame in left_out(&view, &enforced.plan) {
-                let least: u64 = view.range(frame.clone()).map(|it| most_when_cut(&it)).sum();
+                let least: u64 = view.range(frame.clone()).map(|entry| most_when_cut(&entry)).sum();
                 prop_assert!(least > left_tokens, "{frame:?} of {budget_tokens}: {}", enforced.tokens);
             }
         }
@@ -67,7 +67,7 @@ proptest! {
             view.cut_at_or_before(entry.seq())..view.cut_at_or_after(entry.seq() + 1)
         });
         let beside: u64 = ranges::RangeSet::from_ranges(frames).iter()
-            .flat_map(|range| view.range(range)).map(|it| most_when_cut(&it)).sum();
+            .flat_map(|range| view.range(range)).map(|entry| most_when_cut(&entry)).sum();
         let must_tokens = anchors.added_tokens()
             + anchors.all_ranges(&view).iter().map(|range| view.tokens(range)).sum::<u64>();
         let is_tight = must_tokens > budget_tokens;
