@@ -257,24 +257,6 @@ impl EngineFile {
         &self.image
     }
 
-    /// Refuses bytes other than the pinned ones.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError::HashMismatch`].
-    pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
-        match pinned {
-            Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
-                Err(LoadError::HashMismatch {
-                    path: self.path,
-                    expected: expected.into(),
-                    found: self.sha256,
-                })
-            }
-            _ => Ok(self),
-        }
-    }
-
     /// Loads the bytes that were checked. `copies` is a private folder for a copy.
     ///
     /// The library stays loaded: unloading Rust code has no effect or kills the process.

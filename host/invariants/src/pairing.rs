@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn results_come_to_their_calls_in_the_order_of_the_calls() {
+    fn results_move_to_their_calls_in_call_order() {
         let script = Script::new().calls("", &["a", "b"]).user("hurry").result("b", "2");
         let moved = ["moved result 3 to its call", "moved result 2 to its call"];
         check(script.result("a", "1"), "0 3 2 1", &moved);
     }
 
     #[test]
-    fn a_message_between_parallel_calls_lets_them_pass() {
+    fn a_message_between_parallel_calls_moves_behind_them() {
         let script = Script::new().calls("", &["a"]).calls("", &["b"]).result("a", "1");
         check(script.result("b", "2"), "0 2 1 3", &["moved result 2 to its call"]);
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_and_second_results_are_left_out() {
+    fn orphans_and_second_results_are_dropped() {
         let script = Script::new().orphan("lost").calls("", &["a"]).result("a", "1");
         let left_out = [
             "dropped entry 0: a result without a call",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_message_goes_unless_it_said_or_did_something() {
+    fn an_aborted_message_is_dropped_unless_it_has_text_or_calls_that_ran() {
         let aborted = |text| Script::new().aborted_calls(text, &["a"]).user("no");
         let left_out = ["dropped entry 0: aborted without text or calls that ran"];
         check(aborted(""), "1", &left_out);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_between_call_and_result_lets_the_result_pass() {
+    fn an_insert_between_call_and_result_moves_behind_it() {
         let view = Script::new().calls("", &["a"]).result("a", "1").finish().transcript();
         let mut plan = Plan::default();
         plan.keep(0..1).insert(Role::User, "by the way", 1..1).keep(1..2);

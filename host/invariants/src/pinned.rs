@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_starts_the_anchors_over() {
+    fn a_new_epoch_resets_the_pinned_entries() {
         let generated = Script::new().user("task").user("more").finish();
         let mut pinned = PinnedEntries::from_transcript(&generated.transcript());
         let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(1);
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn following_is_the_same_as_looking_afresh(generated in transcripts()) {
+        fn updating_equals_starting_over(generated in transcripts()) {
             let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
             let mut pinned = PinnedEntries::default();
             for entry in generated.entries {

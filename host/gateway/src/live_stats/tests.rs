@@ -112,7 +112,7 @@ fn conversation_text_needs_log_content() {
 }
 
 #[test]
-fn a_fallback_is_one_event_and_a_lasting_state() {
+fn a_fallback_is_one_event_and_a_state() {
     let stats = stats(&TelemetrySettings::default());
     for _ in 0..3 {
         stats.record_event(&event("s1", assembled(10, 10, Some("mask panicked"))), 1);
@@ -175,7 +175,7 @@ fn client() -> reqwest::Client {
 }
 
 #[tokio::test]
-async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
+async fn a_stream_is_unchanged_and_its_end_is_recorded() {
     let stats = stats(&TelemetrySettings::default());
     let routes = Router::new().route("/v1/messages", post(streamed));
     let url = served(stats.measure(routes).merge(stats.metrics_routes())).await;
@@ -194,7 +194,7 @@ async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
 }
 
 #[tokio::test]
-async fn who_goes_away_in_the_middle_is_noticed_too() {
+async fn a_disconnect_of_the_client_is_recorded() {
     let stats = stats(&TelemetrySettings::default());
     let routes = Router::new().route("/v1/responses", post(endless));
     let url = served(stats.measure(routes)).await;
