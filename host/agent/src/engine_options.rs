@@ -20,7 +20,6 @@ pub struct EngineOptions {
     /// Whether an engine that does not open is an error in any case, because the user named it. `on_error` applies to
     /// later failures.
     pub must_open: bool,
-    /// The fallback engine.
     pub legacy: EngineSpec,
     /// The time limits of engine calls.
     pub timeouts: EngineTimeouts,

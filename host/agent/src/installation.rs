@@ -31,12 +31,7 @@ pub enum InstallationError {
     Legacy,
     /// The engine is not installed.
     #[error("{id:?} is not installed: {} has no pin for it", lock.display())]
-    NotInstalled {
-        /// The engine.
-        id: String,
-        /// The lock file.
-        lock: PathBuf,
-    },
+    NotInstalled { id: String, lock: PathBuf },
 }
 
 /// Installs and removes engines of a config.
@@ -53,11 +48,9 @@ pub struct EngineInstaller<'a> {
 /// The result of an installation.
 #[derive(Debug)]
 pub struct InstalledEngine {
-    /// The engine's pin.
     pub pin: Pin,
     /// The pin of the replaced build.
     pub old: Option<Pin>,
-    /// The lock file.
     pub lock: PathBuf,
     /// Whether the config was changed.
     pub config_changed: bool,

@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_list_of_strangers_keeps_its_bytes() {
-        let said = br#"{"id": "guessed", "max_input_tokens": 7}"#;
-        for list in [&br#"{"data": [{"id": "other"}]}"#[..], said, b"[]", b"no json"] {
+        let guessed = br#"{"id": "guessed", "max_input_tokens": 7}"#;
+        for list in [&br#"{"data": [{"id": "other"}]}"#[..], guessed, b"[]", b"no json"] {
             assert_eq!(with_windows(DialectName::AnthropicMessages, list, &window), None);
         }
     }

@@ -101,7 +101,7 @@ impl GatewayOptions {
     }
 }
 
-/// Refuses an unprotected public address: whoever reaches the gateway can spend the user's money and read their
+/// Refuses an unprotected public address: anyone who can connect can spend the user's money and read their
 /// sessions.
 pub(super) fn refuse_exposure(
     address: SocketAddr,

@@ -61,8 +61,8 @@ pub(super) fn trusted() -> Result<ClientConfig, GatewayError> {
         Err(error) => {
             tracing::error!(%error, "cannot verify upstream certificates: no certificate authorities; install ca-certificates");
             let builder = versions().map_err(unusable)?;
-            let nobody = builder.with_root_certificates(RootCertStore::empty());
-            Ok(nobody.with_no_client_auth())
+            let without_roots = builder.with_root_certificates(RootCertStore::empty());
+            Ok(without_roots.with_no_client_auth())
         }
     }
 }

@@ -170,7 +170,7 @@ impl LockFile {
         let unwritable = |source| LockError::Unwritable { path: self.path.clone(), source };
         let lock = EngineLock { version: VERSION, ..lock.clone() };
         let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
-        // Readable for all: it contains no secrets, and whoever reads the config should see its
+        // Readable for all: it contains no secrets, and a reader of the config should see its
         // pins.
         replace_file(&self.path, (HEAD.to_owned() + &text).as_bytes(), FileAccess::Mode(0o644))
             .map_err(|error| unwritable(error.source))

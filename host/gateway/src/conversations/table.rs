@@ -31,7 +31,7 @@ pub(crate) struct ConversationTable {
     read_pool: ReadPool,
     table: Mutex<TableState>,
     counts: ConversationCounts,
-    /// Whether the log was told once that the capacity is too small.
+    /// Whether the warning about a small capacity was logged already.
     is_capacity_warned: AtomicBool,
 }
 

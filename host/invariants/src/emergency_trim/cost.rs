@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::shorten::{shorten, shorten_arguments};
 use crate::pairing;
 
-/// The name of this layer in notes. Part of recorded reports, so it keeps its old form.
-pub(super) const LAYER: &str = "last rung";
+/// The name of this layer in notes.
+pub(super) const LAYER: &str = "emergency trim";
 
 /// The text of a shortened entry that contained only images.
 const NO_TEXT: &str = "[ctxhost: content left out to fit]";

@@ -1,4 +1,4 @@
-//! The box: whatever goes wrong in a call is an answer.
+//! The registry: any failure of a call is returned as its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::stage::{Stage, context};
 use crate::{CallContext, Tool, ToolError, ToolOutput, ToolRegistry, ToolSettings};
 
-/// A tool that does as its name says.
+/// A tool whose behaviour depends on its name.
 #[derive(Debug)]
 struct Odd(&'static str);
 
@@ -47,7 +47,7 @@ async fn call(name: &'static str, arguments: Value) -> ToolOutput {
 }
 
 #[tokio::test]
-async fn a_panic_and_a_hang_are_answers() {
+async fn a_panic_and_a_timeout_are_error_results() {
     let text = json!({"text": ""});
     for (name, words) in [
         ("panics_at_once", "`panics_at_once` panicked: no way;"),
@@ -61,7 +61,7 @@ async fn a_panic_and_a_hang_are_answers() {
 }
 
 #[tokio::test]
-async fn bad_arguments_are_told_with_what_the_tool_takes() {
+async fn invalid_arguments_are_reported_with_the_expected_ones() {
     let takes = "expected text (string, required), count (integer or null), any";
     for (arguments, complaint) in [
         (json!({}), "`text` is missing"),
@@ -80,34 +80,36 @@ async fn bad_arguments_are_told_with_what_the_tool_takes() {
 }
 
 #[tokio::test]
-async fn good_arguments_arrive_as_they_are() {
+async fn valid_arguments_are_passed_unchanged() {
     let arguments = json!({"text": "a", "count": null, "any": [1, {"b": null}]});
     assert_eq!(call("echo", arguments.clone()).await, ToolOutput::text(arguments.to_string()));
 }
 
 #[tokio::test]
-async fn nulls_count_as_not_written_and_whole_numbers_as_such() {
+async fn nulls_are_omitted_and_whole_floats_are_integers() {
     let stage = Stage::new();
     stage.write("a.txt", "text");
     let arguments = json!({"path": "a.txt", "offset": null, "limit": 1.0});
-    assert_eq!(stage.well("read_file", arguments).await, "text");
-    let told = stage.badly("read_file", json!({"path": "a.txt", "offset": -1})).await;
-    assert!(told.starts_with("invalid arguments for `read_file`: invalid value"), "{told}");
+    assert_eq!(stage.call_ok("read_file", arguments).await, "text");
+    let text = stage.call_error("read_file", json!({"path": "a.txt", "offset": -1})).await;
+    assert!(text.starts_with("invalid arguments for `read_file`: invalid value"), "{text}");
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_answered_with_those_there_are() {
+async fn an_unknown_tool_is_answered_with_the_known_ones() {
     let stage = Stage::new();
-    let told = stage.badly("readfile", json!({})).await;
+    let text = stage.call_error("readfile", json!({})).await;
     assert_eq!(
-        told,
+        text,
         "unknown tool `readfile` (did you mean `read_file`?); tools: edit, grep, list, read_file, shell, write_file"
     );
-    assert!(stage.badly("fly", json!({})).await.starts_with("unknown tool `fly`; tools: edit,"));
+    assert!(
+        stage.call_error("fly", json!({})).await.starts_with("unknown tool `fly`; tools: edit,")
+    );
 }
 
 #[test]
-fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
+fn specs_are_sorted_and_their_schemas_complete() {
     let registry = ToolRegistry::with_builtins(ToolSettings::default());
     let specs = registry.specs();
     let names = specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>();
@@ -119,13 +121,13 @@ fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
             assert!(spec.input_schema["properties"][name.as_str().unwrap()].is_object());
         }
     }
-    // They are sent with every request, so that they must stay small.
+    // They are sent with every request, so they must stay small.
     let bytes = serde_json::to_string(&specs).unwrap().len();
     assert!(bytes < 5_000, "{bytes}");
 }
 
 #[test]
-fn names_are_legal_and_single() {
+fn names_are_valid_and_unique() {
     let mut registry = ToolRegistry::empty(ToolSettings::default());
     assert!(registry.add(Arc::new(Odd("one"))).unwrap());
     assert!(matches!(registry.add(Arc::new(Odd("one"))), Err(ToolError::NameTaken { .. })));
@@ -144,7 +146,7 @@ fn names_are_legal_and_single() {
 }
 
 #[test]
-fn allow_and_deny_are_about_names_and_patterns() {
+fn allow_and_deny_take_names_and_patterns() {
     let offered = |written: &str| {
         let settings = toml::from_str::<ToolSettings>(written).unwrap();
         ToolRegistry::with_builtins(settings)

@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and calls as the runtime makes them.
+//! A temporary folder for each test, and tool calls as the runtime makes them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,15 +40,15 @@ impl Stage {
         self.registry.call(tool, &arguments, &context(self.folder.path())).await
     }
 
-    /// The text of a call that must go well.
-    pub(super) async fn well(&self, tool: &str, arguments: Value) -> String {
+    /// The text of a call that must succeed.
+    pub(super) async fn call_ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(!output.is_error, "{output:?}");
         output.joined_text()
     }
 
     /// The text of a call that must fail.
-    pub(super) async fn badly(&self, tool: &str, arguments: Value) -> String {
+    pub(super) async fn call_error(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(output.is_error, "{output:?}");
         output.joined_text()
