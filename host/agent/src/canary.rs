@@ -31,7 +31,6 @@ use self::metrics::MetricTotals;
 pub struct Canary {
     /// The id of this run; a second canary of the same engine has another one.
     pub run: String,
-    /// The engine's id.
     pub engine: String,
     /// Its share of new sessions.
     pub share: SessionShare,
@@ -49,7 +48,6 @@ pub struct Canary {
 pub struct SlotState {
     /// The version of the format.
     pub version: u32,
-    /// The active canary.
     pub canary: Option<Canary>,
     /// How the previous canary ended.
     pub ended: Option<CanaryEnd>,
@@ -62,11 +60,9 @@ pub struct SlotState {
 pub struct CanaryEnd {
     /// The id of the run.
     pub run: String,
-    /// Its engine.
     pub engine: String,
     /// Whether it was promoted; otherwise it was rolled back.
     pub promoted: bool,
-    /// The reason.
     pub why: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,

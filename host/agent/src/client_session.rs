@@ -42,8 +42,7 @@ impl Runtime {
         Ok(self.state().register_synced(session, None)?)
     }
 
-    /// Runs work in the background; [`Runtime::shutdown`] waits for it. Outside of a tokio runtime the work is
-    /// dropped.
+    /// Runs work in the background; [`Runtime::shutdown`] waits for it. Outside of a tokio runtime the work is dropped.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Ok(handle) = Handle::try_current() {
             self.state().background.spawn_on(work, &handle);

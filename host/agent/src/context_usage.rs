@@ -18,7 +18,6 @@ const RECENT_TURNS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageCategory {
-    /// System entries.
     System,
     /// Messages of the user.
     User,
@@ -28,7 +27,6 @@ pub enum UsageCategory {
     Thinking,
     /// Tool calls: names and arguments.
     ToolCalls,
-    /// Results of tools.
     ToolResults,
     /// Images of any role.
     Images,
@@ -39,12 +37,10 @@ pub enum UsageCategory {
 /// The share of one category or tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UsagePart {
-    /// The category.
     #[serde(rename = "sort")]
     pub category: UsageCategory,
     /// The tool, for results; else empty.
     pub tool: String,
-    /// Its size.
     pub tokens: u64,
 }
 
@@ -53,7 +49,6 @@ pub struct UsagePart {
 pub struct ContextUsage {
     /// The parts, which add up to `tokens`; the largest of each category first.
     pub parts: Vec<UsagePart>,
-    /// The total.
     pub tokens: u64,
     /// Old tool results, which pruning could clear.
     pub old_results_tokens: u64,

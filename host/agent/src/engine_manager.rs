@@ -155,9 +155,8 @@ impl EngineManager {
     ) -> EngineChange {
         let new = Arc::new(engine);
         let mut slots = self.write();
-        // Ends the trial of the engine that leaves, before its standby is dropped: no request may
-        // roll back to a predecessor that is being drained. A trial that was lost before this point
-        // is applied first.
+        // Ends the trial of the engine that leaves, before its standby is dropped: no request may roll back to a
+        // predecessor that is being drained. A trial that was lost before this point is applied first.
         slots.current.end_trial();
         self.apply_rollbacks(&mut slots);
         let previous = std::mem::replace(&mut slots.current, new.clone());

@@ -31,12 +31,7 @@ pub enum InstallationError {
     Legacy,
     /// The engine is not installed.
     #[error("{id:?} is not installed: {} has no pin for it", lock.display())]
-    NotInstalled {
-        /// The engine.
-        id: String,
-        /// The lock file.
-        lock: PathBuf,
-    },
+    NotInstalled { id: String, lock: PathBuf },
 }
 
 /// Installs and removes engines of a config.
@@ -53,11 +48,9 @@ pub struct EngineInstaller<'a> {
 /// The result of an installation.
 #[derive(Debug)]
 pub struct InstalledEngine {
-    /// The engine's pin.
     pub pin: Pin,
     /// The pin of the replaced build.
     pub old: Option<Pin>,
-    /// The lock file.
     pub lock: PathBuf,
     /// Whether the config was changed.
     pub config_changed: bool,
@@ -69,10 +62,6 @@ pub struct InstalledEngine {
 
 impl EngineInstaller<'_> {
     /// Installs an inspected package: the inspected bytes are the ones that are copied and pinned.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn install(&self, package: &EnginePackage) -> Result<InstalledEngine, InstallationError> {
         let file = &package.file;
         let id = &file.meta.id;
@@ -129,10 +118,6 @@ impl EngineInstaller<'_> {
     }
 
     /// Removes an engine: the path of its config entry, its pin and its file. Its settings stay in the config.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn uninstall(&self, id: &str) -> Result<Pin, InstallationError> {
         let folder = self.folder(&self.settings()?);
         let held = LockFile::acquire(self.config)?;

@@ -36,10 +36,7 @@ pub enum ReloadError {
     Canary(#[from] CanaryError),
     /// The host panicked while it opened the engine.
     #[error("opening the engine panicked: {reason}")]
-    Panicked {
-        /// The panic's message.
-        reason: String,
-    },
+    Panicked { reason: String },
 }
 
 impl Runtime {

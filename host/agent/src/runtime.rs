@@ -99,8 +99,7 @@ impl Runtime {
         })
     }
 
-    /// Compacts a session on the user's request. The last outcome is the result; earlier ones are
-    /// rejected attempts.
+    /// Compacts a session on the user's request. The last outcome is the result; earlier ones are rejected attempts.
     ///
     /// # Errors
     ///
@@ -131,8 +130,7 @@ impl Runtime {
         })
     }
 
-    /// Reverts a compaction and all newer ones. `number` counts from 1 on the branch, or from the
-    /// newest if negative.
+    /// Reverts a compaction and all newer ones. `number` counts from 1 on the branch, or from the newest if negative.
     ///
     /// # Errors
     ///
@@ -163,10 +161,6 @@ impl Runtime {
     }
 
     /// How full a session's window is.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`].
     pub fn occupancy<'a>(
         &'a self,
         session: &'a SessionId,
@@ -210,9 +204,8 @@ impl Runtime {
         self.state.engines.current().quarantine_record()
     }
 
-    /// Shuts the runtime down: waits for background work, at most `compaction.wait_ms`, and disposes
-    /// of every engine. Work that waits for an idle session is cancelled. Nothing can be sent
-    /// afterwards.
+    /// Shuts the runtime down: waits for background work, at most `compaction.wait_ms`, and disposes of every engine.
+    /// Work that waits for an idle session is cancelled. Nothing can be sent afterwards.
     pub fn shutdown<'a>(&'a self) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.state.shutdown.cancel();

@@ -53,9 +53,9 @@ impl Scripted {
     }
 
     /// The requests whose newest message contains this text.
-    pub(super) fn asked(&self, words: &str) -> Vec<ModelRequest> {
+    pub(super) fn requests_with(&self, text: &str) -> Vec<ModelRequest> {
         let requests = self.requests.lock().unwrap();
-        requests.iter().filter(|request| newest(request).contains(words)).cloned().collect()
+        requests.iter().filter(|request| newest(request).contains(text)).cloned().collect()
     }
 }
 

@@ -19,7 +19,6 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// The rules of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceRules {
-    /// The file.
     pub path: PathBuf,
     text: String,
 }

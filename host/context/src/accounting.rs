@@ -132,7 +132,6 @@ struct ModelAccount {
 struct CountAnchor {
     parts: usize,
     digest: u64,
-    /// In provider tokens.
     counted_tokens: u64,
 }
 

@@ -255,8 +255,7 @@ impl Context {
             now_ms: self.settings.clock.now_ms(),
             ..AfterTurnRequest::default()
         };
-        // In `after_turn` an engine may still change its state; `commit_turn` is final, and
-        // idempotent by its key.
+        // In `after_turn` an engine may still change its state; `commit_turn` is final, and idempotent by its key.
         self.engine.after_turn(&view, after).await?;
         let commit = CommitTurnRequest {
             advancement_key: format!("{}/{first_id}", session.id),

@@ -30,7 +30,6 @@ pub struct Overflow {
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) failure: &'a ProviderError,
     pub(crate) sent: &'a SentRequest,
-    /// The expected size.
     pub(crate) expected_tokens: u64,
     /// An upper bound of the size; one request in ten exceeds it.
     pub(crate) upper_tokens: u64,

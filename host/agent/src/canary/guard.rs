@@ -48,7 +48,6 @@ const OPERATORS: [(&str, GuardOperator); 6] = [
     "invalid guard {text:?}, at character {column}: {problem}; example: \"survival.paths >= 0.95\""
 )]
 pub struct GuardError {
-    /// The text.
     pub text: String,
     /// The position of the error, in characters from 1.
     pub column: usize,

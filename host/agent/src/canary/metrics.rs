@@ -16,7 +16,6 @@ pub struct TurnMetrics {
     pub run: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The session.
     pub session: String,
     /// Ended turns: 1, or 0 for work between two turns.
     pub turns: u64,
@@ -26,15 +25,11 @@ pub struct TurnMetrics {
     pub engine_us: Vec<u64>,
     /// Plans that the invariants rejected.
     pub illegal: u64,
-    /// Failed engine calls.
     pub failures: u64,
-    /// Repairs of plans.
     pub repairs: u64,
     /// Requests that the fallback engine or the emergency trim shaped.
     pub fallbacks: u64,
-    /// Applied compactions.
     pub compactions: u64,
-    /// Rejected compactions.
     pub rejected: u64,
     /// What the applied compactions retained, in sum.
     pub survival: Shares,
@@ -43,29 +38,20 @@ pub struct TurnMetrics {
 /// The totals of many turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricTotals {
-    /// Turns.
     pub turns: u64,
     /// Sessions with a turn.
     pub sessions: BTreeSet<String>,
     /// Turns that ended without an answer.
     pub failed_turns: u64,
-    /// Requests.
     pub requests: u64,
     /// The times inside the engine, in microseconds, sorted.
     pub engine_us: Vec<u64>,
-    /// As in [`TurnMetrics`].
     pub illegal: u64,
-    /// As in [`TurnMetrics`].
     pub failures: u64,
-    /// As in [`TurnMetrics`].
     pub repairs: u64,
-    /// As in [`TurnMetrics`].
     pub fallbacks: u64,
-    /// As in [`TurnMetrics`].
     pub compactions: u64,
-    /// As in [`TurnMetrics`].
     pub rejected: u64,
-    /// As in [`TurnMetrics`].
     pub survival: Shares,
 }
 

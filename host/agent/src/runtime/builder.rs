@@ -91,8 +91,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Uses this engine instead of the configured one: an id, the path of a library, or a chain such as
-    /// `mask+legacy`.
+    /// Uses this engine instead of the configured one: an id, the path of a library, or a chain such as `mask+legacy`.
     #[must_use]
     pub fn engine(mut self, name: &str) -> Self {
         self.engine = Some(name.to_owned());
@@ -207,10 +206,6 @@ impl RuntimeBuilder {
     }
 
     /// Builds the runtime and connects MCP servers. Sends nothing to a model.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`].
     pub fn build(self) -> BoxFuture<'static, Result<Runtime, BuildError>> {
         Box::pin(async move {
             let tools = self.tool_registry().await?;
@@ -228,8 +223,7 @@ impl RuntimeBuilder {
             let shadows = self.shadows(&engine_options, &sessions, rules)?;
             let (event_bus, background) = (EventBus::new(), TaskTracker::new());
             let shutdown = CancellationToken::new();
-            // An error is ignored: the config's slot may name a missing engine where the program
-            // has set another one.
+            // An error is ignored: the config's slot may name a missing engine where the program has set another one.
             let applied = self
                 .watched_config
                 .as_ref()

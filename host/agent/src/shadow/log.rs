@@ -25,7 +25,6 @@ pub struct ShadowRecord {
     /// The absolute path of the host's config; empty without a file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub config: String,
-    /// The session.
     pub session: String,
     /// The outcome of the active engine.
     pub active: EngineOutcome,
@@ -43,7 +42,6 @@ pub struct EngineOutcome {
     pub engine: String,
     /// The size of the conversation, in estimated tokens.
     pub tokens: u64,
-    /// The budget.
     pub budget_tokens: u64,
     /// Whether it compacted or would have, at the first of consecutive such requests.
     pub compacts: bool,

@@ -51,10 +51,10 @@ impl Fixture {
         let plan = Plan::keep_all(view.len());
         let checked =
             invariants::enforce(&view, plan, budget, &InvariantSettings::default()).unwrap();
-        let shaped = Prompt {
+        let prompt = Prompt {
             budget_tokens: budget,
             view,
-            checked: checked,
+            checked,
             engine: "serving".into(),
             fallback: None,
             compactions: Vec::new(),
@@ -64,7 +64,7 @@ impl Fixture {
         };
         let session = SessionRef { id: "s".into(), key: String::new() };
         let request = AssembleRequest { session, budget, now_ms: 5, ..AssembleRequest::default() };
-        self.shadows.submit(request, &shaped);
+        self.shadows.submit(request, &prompt);
     }
 
     async fn lines(&self) -> Vec<ShadowRecord> {
@@ -258,8 +258,8 @@ fn shadow_stores_are_separate_and_completion_is_disabled() {
         environment.call_failure_log().is_none(),
         "a failed call of a shadow quarantines no engine"
     );
-    let row = services.for_shadow(2, "mask+legacy");
-    assert_eq!(row.store_folder, Some(folder.path().join("shadow/mask+legacy")));
+    let chain = services.for_shadow(2, "mask+legacy");
+    assert_eq!(chain.store_folder, Some(folder.path().join("shadow/mask+legacy")));
 }
 
 mod log_file {

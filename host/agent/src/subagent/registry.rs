@@ -72,7 +72,6 @@ pub(super) fn is_subagent_record(record: &Record) -> bool {
 pub struct LiveSubagent {
     /// The id of its session.
     pub id: String,
-    /// Its task.
     pub task: String,
     /// What it sees of its parent's conversation.
     pub context: ContextMode,

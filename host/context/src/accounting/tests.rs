@@ -222,8 +222,7 @@ proptest! {
         }
     }
 
-    /// A provider that always counts alike is known after a few turns: upper and expected are exact
-    /// but for rounding.
+    /// A provider that always counts alike is known after a few turns: upper and expected are exact but for rounding.
     #[test]
     fn a_steady_provider_is_learned(hundredths in 30_u64..390, turns in 3_usize..40) {
         let mut account = account();
