@@ -49,10 +49,6 @@ impl EngineOptions {
     }
 
     /// Opens an engine or a chain.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
     pub fn open(
         &self,
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
@@ -68,10 +64,6 @@ impl EngineOptions {
     }
 
     /// Opens a replacement for engines that keep serving if it does not open, without a fallback.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
     pub fn open_successor(
         &self,
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
@@ -112,10 +104,6 @@ pub fn failure_log(config: &Config, state: &Path) -> FailureLog {
 
 /// The model for summaries, on the current tokio runtime; `None` if the config sets none. With `prefixes`, its requests
 /// extend those that a provider has cached.
-///
-/// # Errors
-///
-/// [`ConnectError`].
 pub fn summariser(
     config: &Config,
     prefixes: Option<Arc<dyn PrefixSource>>,

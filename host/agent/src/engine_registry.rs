@@ -116,10 +116,6 @@ impl EngineRegistry {
     }
 
     /// The specs to open for a name, the path of a library, or a chain such as `mask+legacy`.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineRegistryError`].
     pub fn chain(
         &self,
         config: &Config,
@@ -131,10 +127,6 @@ impl EngineRegistry {
     }
 
     /// The spec to open for a name or the path of a library.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineRegistryError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
         // Ids contain neither.
         if name.contains('/') || name.ends_with(".so") {

@@ -62,10 +62,6 @@ pub struct InstalledEngine {
 
 impl EngineInstaller<'_> {
     /// Installs an inspected package: the inspected bytes are the ones that are copied and pinned.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn install(&self, package: &EnginePackage) -> Result<InstalledEngine, InstallationError> {
         let file = &package.file;
         let id = &file.meta.id;
@@ -122,10 +118,6 @@ impl EngineInstaller<'_> {
     }
 
     /// Removes an engine: the path of its config entry, its pin and its file. Its settings stay in the config.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn uninstall(&self, id: &str) -> Result<Pin, InstallationError> {
         let folder = self.folder(&self.settings()?);
         let held = LockFile::acquire(self.config)?;

@@ -69,10 +69,6 @@ pub fn copy_blobs(
 
 /// Finds an original by its handle or a prefix. In a store of many sessions, blobs that this session references have
 /// priority.
-///
-/// # Errors
-///
-/// [`OriginalError`].
 pub fn find_original(
     path: &Path,
     session: &Session,

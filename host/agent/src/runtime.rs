@@ -161,10 +161,6 @@ impl Runtime {
     }
 
     /// How full a session's window is.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`].
     pub fn occupancy<'a>(
         &'a self,
         session: &'a SessionId,

@@ -245,10 +245,6 @@ impl SessionGuard {
 
     /// Ends a client's turn, which began with the record `first_id`; the next one begins with `next_id`. Notifies the
     /// engine.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`] of the engine.
     pub fn end_turn<'a>(
         &'a mut self,
         target: &'a Target,

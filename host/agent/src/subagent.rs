@@ -47,10 +47,6 @@ impl SubagentHandle {
     }
 
     /// Waits for the sub-agent's last message. The engine was notified of the end by then.
-    ///
-    /// # Errors
-    ///
-    /// [`SubagentError`].
     pub async fn wait(self) -> Result<TurnReply, SubagentError> {
         let dropped = SubagentError::Ended { end: SubagentEnd::Released };
         self.answer.await.unwrap_or(Err(dropped))

@@ -37,10 +37,6 @@ pub(crate) struct CompactionRequest<'a> {
 impl Context {
     /// Compacts in up to three attempts, until one is applied or a retry makes no sense. The last outcome is the result;
     /// if none was applied, the session is unchanged. `focus` is what the summary preserves.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
     pub async fn compact(
         &mut self,
         target: &Target,

@@ -21,10 +21,6 @@ pub struct IngestProgress {
 impl IngestProgress {
     /// Bootstraps an engine that does not know the session and ingests new entries; returns the time inside the
     /// engine. `branch` counts the changes of the session's branch.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`] of the engine.
     pub async fn catch_up(
         &mut self,
         engine: &ActiveEngine,

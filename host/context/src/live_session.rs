@@ -60,14 +60,13 @@ impl LiveSession {
     pub fn new(session: Session) -> LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        let (anchors, images) = (PinnedEntries::default(), ImageStore::default());
         LiveSession {
             session,
             log,
             branch: 0,
-            pinned: anchors,
+            pinned: PinnedEntries::default(),
             reference,
-            images,
+            images: ImageStore::default(),
             registration: None,
         }
     }
@@ -123,10 +122,6 @@ impl LiveSession {
     }
 
     /// Syncs all appended records to disk.
-    ///
-    /// # Errors
-    ///
-    /// [`SessionError`].
     pub fn sync(&mut self) -> Result<(), SessionError> {
         self.session.sync()
     }

@@ -114,10 +114,6 @@ impl PrecomputeJob {
     }
 
     /// Calls the engine. The context is free meanwhile, but the engine must get no other call of its session.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`] of the engine.
     pub async fn run(&self) -> Result<EngineAnswer<Compaction>, SlotError> {
         self.engine.compact(&self.view, self.request.clone()).await
     }

@@ -119,10 +119,6 @@ impl Context {
     }
 
     /// Whether the engine recommends a compaction, or the next prompt needs one.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
     pub async fn wants_compaction(&mut self, target: &Target) -> Result<bool, ContextError> {
         let budget = self.budget(target);
         self.ingest().await?;
@@ -133,10 +129,6 @@ impl Context {
     }
 
     /// Whether the next prompt needs a compaction.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
     pub async fn needs_compaction(&mut self, target: &Target) -> Result<bool, ContextError> {
         let budget = self.budget(target);
         let (view, model) = (self.view(), self.model_ref(target));

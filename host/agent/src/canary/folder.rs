@@ -44,10 +44,6 @@ impl CanaryFolder {
     }
 
     /// Reads the state; the default if the file does not exist.
-    ///
-    /// # Errors
-    ///
-    /// [`CanaryError`].
     pub fn read(&self) -> Result<SlotState, CanaryError> {
         let path = self.state_path();
         let text = match ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES) {

@@ -206,10 +206,6 @@ impl RuntimeBuilder {
     }
 
     /// Builds the runtime and connects MCP servers. Sends nothing to a model.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`].
     pub fn build(self) -> BoxFuture<'static, Result<Runtime, BuildError>> {
         Box::pin(async move {
             let tools = self.tool_registry().await?;

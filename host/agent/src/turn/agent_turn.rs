@@ -53,10 +53,6 @@ impl RetryState {
 
 impl AgentTurn {
     /// A turn without any messages yet.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoModel`].
     pub(crate) fn new(guard: SessionGuard) -> Result<Self, TurnError> {
         let state = guard.state().clone();
         // A sub-agent may start with another model of the chain.
