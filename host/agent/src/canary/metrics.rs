@@ -126,8 +126,10 @@ pub enum MetricName {
     MaxMs,
 }
 
+type CounterValue = fn(&MetricTotals) -> u64;
+
 /// The counters.
-const COUNTERS: [(&str, fn(&MetricTotals) -> u64); 9] = [
+const COUNTERS: [(&str, CounterValue); 9] = [
     ("illegal", |totals| totals.illegal),
     ("failures", |totals| totals.failures),
     ("failed_turns", |totals| totals.failed_turns),
