@@ -58,6 +58,8 @@ impl BlobDirs {
     }
 
     fn shares_blobs(&self, session: &Path) -> bool {
+        // Resolved, because either may be named through a link. The folder of the session instead of
+        // its file, which may not exist yet.
         let root = self.sessions_dir().and_then(|root| root.canonicalize().ok());
         let session = std::path::absolute(session).ok();
         let folder = session.and_then(|session| session.parent()?.canonicalize().ok());
@@ -106,6 +108,7 @@ impl SessionBlobs {
             match folder.get(handle) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
+                // Another folder may have an intact copy.
                 Err(error) => failure = failure.or(Some(error)),
             }
         }

@@ -146,6 +146,7 @@ impl BlobFolder {
     /// [`BlobError::Disk`].
     pub fn blobs(&self) -> Result<Vec<StoredBlob>, BlobError> {
         let mut blobs = self.files(is_handle)?;
+        // In another subfolder it would never be read.
         blobs.retain(|blob| blob.path == self.path_of(&blob.handle));
         Ok(blobs)
     }
@@ -162,6 +163,7 @@ impl BlobFolder {
         before: SystemTime,
     ) -> Result<bool, BlobError> {
         let _exclusive = self.lock_exclusive()?;
+        // Checked again under the lock: a host may have stored it since the scan.
         match fs::metadata(&blob.path).and_then(|found| found.modified()) {
             Ok(changed) if changed >= before => Ok(false),
             Ok(_) => {

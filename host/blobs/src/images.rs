@@ -165,6 +165,7 @@ fn image(block: &RawValue) -> Option<ImageBlock<'_>> {
 /// The range of a slice of a text.
 fn range_in(text: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    // A borrowed part is inside the text; the comparison rejects any other.
     (text.get(start..start + part.len())? == part).then_some(start..start + part.len())
 }
 

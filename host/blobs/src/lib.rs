@@ -76,6 +76,7 @@ impl From<ReplaceError> for BlobError {
     }
 }
 
+/// Converts an error of the system to one of this action on this path.
 pub fn disk_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> BlobError {
     let path = path.to_owned();
     move |source| BlobError::Disk { action, path, source }

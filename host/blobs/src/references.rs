@@ -26,6 +26,7 @@ impl HandleScanner {
     /// Scans more bytes and reports each sequence of 64 digits, including overlapping ones.
     pub(super) fn scan(&mut self, bytes: &[u8], mut report: impl FnMut(&str)) {
         for byte in bytes {
+            // Handles are written in lower case, but other programs may print hashes in upper case.
             match byte.to_ascii_lowercase() {
                 digit @ (b'0'..=b'9' | b'a'..=b'f') => self.run.push(digit),
                 _ => self.run.clear(),
@@ -35,6 +36,7 @@ impl HandleScanner {
                 report(handle);
             }
             if self.run.len() >= RUN_BYTES {
+                // The last 63 digits stay: they may be the start of another handle.
                 self.run.drain(..=start);
             }
         }

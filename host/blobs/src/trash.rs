@@ -49,6 +49,7 @@ pub(super) fn old_sessions(
             let beside: Vec<_> =
                 paths.iter().filter(|other| belongs_to(other, path)).cloned().collect();
             let parts = || beside.iter().chain([path]);
+            // A queued message or a running sub-agent changes files beside the session only.
             if parts().all(|part| last_changed(part).is_some_and(|changed| changed < before)) {
                 let size_bytes = parts().map(|part| size_of(part)).sum();
                 old.push(OldSession { path: path.clone(), beside, size_bytes });
@@ -78,8 +79,6 @@ fn last_changed(path: &Path) -> Option<SystemTime> {
 
 impl OldSession {
     /// Moves it to the trash of today; `false` if it is open or cannot be locked.
-    ///
-    /// The session file is moved last: after a crash in between, the next run moves it.
     pub(super) fn move_to(
         &self,
         trash: &Path,
@@ -87,11 +86,13 @@ impl OldSession {
         now: SystemTime,
     ) -> Result<bool, BlobError> {
         let file = File::open(&self.path).map_err(disk_error("open", &self.path))?;
+        // The writer of an open session holds its lock.
         let (Ok(()), Some(name)) = (file.try_lock(), path_in_trash(home, &self.path)) else {
             return Ok(false);
         };
         let target = trash.join(date_of(now)).join(name.parent().unwrap_or(Path::new("")));
         create_folders(&OsFileSystem, &target).map_err(disk_error("create the folder", &target))?;
+        // The session last: after a crash in between, the next run moves it.
         for part in self.beside.iter().chain([&self.path]) {
             let Some(name) = part.file_name() else { continue };
             let moved = fs::rename(part, free_name(&target.join(name)));
@@ -122,6 +123,7 @@ pub(super) fn expired_days(state: &Path, now: SystemTime) -> Result<Vec<TrashDay
     days.retain(|day| {
         day.file_name()
             .and_then(|name| name.to_str())
+            // Dates in this form sort as text.
             .is_some_and(|name| name.parse::<jiff::civil::Date>().is_ok() && name < last.as_str())
     });
     days.sort();

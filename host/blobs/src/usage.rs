@@ -75,6 +75,7 @@ impl DiskUsage {
             usage.stored_bytes += own_bytes;
             usage.sessions.push(SessionUsage { path, logical_bytes, stored_bytes });
         }
+        // Only all sessions together show which shared blobs are unreferenced.
         if home.sessions_dir().is_some_and(|root| folders.contains(&root)) {
             index.add_folders(home.shared_folder().iter())?;
         }

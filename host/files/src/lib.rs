@@ -44,6 +44,7 @@ pub fn open_flags() -> i32 {
 /// If the file cannot be opened or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(open_flags()).open(path)?;
+    // Of the open file: the path may refer to another one by now.
     check_regular(&file)?;
     Ok(file)
 }

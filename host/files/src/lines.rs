@@ -63,6 +63,8 @@ pub fn read_open_lines(file: &File, length_bytes: u64) -> io::Result<FileLines> 
     check_length(length_bytes, SESSION_FILE_BYTES)?;
     let present_bytes = length_bytes.min(file.metadata()?.len());
     let mut reader = LineReader::new(MAX_LINE_BYTES, MAX_LINES);
+    // A growing buffer needs up to twice the memory. A longer file may consist of lines that are
+    // not kept, so nothing is reserved for it.
     if present_bytes <= MAX_LINE_BYTES as u64 {
         reader.lines.bytes.reserve_exact(usize::try_from(present_bytes).unwrap_or(0));
     }
@@ -123,6 +125,7 @@ impl LineReader {
             self.lines.bytes.extend_from_slice(part);
             return;
         }
+        // Its start was buffered before it was known to be too long.
         self.long_line_bytes += (held + part.len()) as u64;
         self.lines.bytes.truncate(self.line_from);
     }

@@ -79,6 +79,7 @@ pub fn replace_file_on(
         FileAccess::Inherited => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
     };
     let is_open = access == FileAccess::Inherited && mode.is_none();
+    // Private until its mode is set, because it gets its content before.
     let staged_mode = if is_open { OPEN_FILE } else { PRIVATE_FILE };
     let mut staged = disk.stage(folder, staged_mode).map_err(failed("create a file beside"))?;
     disk.write(staged.as_file_mut(), bytes).map_err(failed("write"))?;

@@ -83,6 +83,7 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
 
 /// The newest compaction that had the text before it but not after it.
 fn find_loss(session: &Session, needle: &str) -> Option<TextFate> {
+    // A text can be lost, restored and lost again; only the newest loss explains its absence.
     compactions(session).into_iter().rev().find_map(|compaction| {
         let before = session.live_before(&compaction.id).ok()?.snapshot();
         let last_seen = find_newest(session, &before, needle)?;

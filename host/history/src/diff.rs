@@ -166,12 +166,14 @@ fn changes(
 
 /// The record of an entry. An inserted message is in the record of its compaction.
 fn locate(session: &Session, entry: &str) -> RecordLocation {
+    // Ids of inserted messages are `<compaction id>#<n>`.
     let record = entry.split_once('#').map_or(entry, |(record, _)| record);
     RecordLocation { record: record.to_owned(), line: session.line_of(record) }
 }
 
 /// The first line of an entry, or its calls.
 fn excerpt(entry: &Entry<'_>) -> String {
+    // A diff is printed and pasted into reports.
     let text = retention::redact(entry.text());
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if !line.is_empty() {

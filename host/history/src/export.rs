@@ -57,6 +57,7 @@ impl SessionExport {
     ///
     /// [`HistoryError::Session`] if the header is invalid.
     pub fn to_markdown(&self) -> Result<String, HistoryError> {
+        // From the exported lines, which are redacted if requested.
         Ok(render_markdown(&Session::parse("export", self.to_json_lines().as_bytes())?))
     }
 }

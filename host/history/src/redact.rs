@@ -16,6 +16,7 @@ const KNOWN_MIN_CHARS: usize = 8;
 const SIGNATURES: [&str; 3] = ["thinkingSignature", "textSignature", "thoughtSignature"];
 
 static URL_PASSWORD: LazyLock<Option<Regex>> =
+    // No brackets: a placeholder of an earlier step is not replaced again.
     LazyLock::new(|| Regex::new(r"://[^/\s:@]*:(?<inner>[^/\s@\[\]]+)@").ok());
 /// The argument of a flag such as `--password`.
 static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -76,6 +77,7 @@ impl SessionRedactor {
         self.known_names = self.names.any_of(|_| true).and_then(|names| {
             Regex::new(&format!(r"(?:home|Users)[/\\-]+(?<inner>{})\b", names.as_str())).ok()
         });
+        // The second pass counts them again.
         self.images = 0;
         lines.filter_map(|line| self.line(line)).collect()
     }
@@ -170,6 +172,7 @@ impl SessionRedactor {
             }
             name.push(character);
         }
+        // The detector of plain text decides, so that both agree on what a secret is.
         let is_secret = contains_secret(&format!("{name}=aaaaaaaa"));
         self.fields.insert(field.to_owned(), is_secret);
         is_secret
@@ -208,6 +211,7 @@ impl PlaceholderMap {
     /// A pattern that matches the wanted values, longest first.
     fn any_of(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Regex> {
         let mut wanted: Vec<&String> = self.0.keys().filter(|value| is_wanted(value)).collect();
+        // A regex takes the first alternative that matches, which may be the start of a longer value.
         wanted.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         let pattern: Vec<String> = wanted.into_iter().map(|value| regex::escape(value)).collect();
         (!pattern.is_empty()).then(|| Regex::new(&pattern.join("|")).ok()).flatten()

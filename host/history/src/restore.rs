@@ -140,6 +140,7 @@ fn is_quotable(entry: &NewEntry) -> bool {
 fn live_ids(session: &Session) -> HashSet<String> {
     let mut ids = HashSet::new();
     for entry in session.live(0).snapshot().iter() {
+        // A shortened entry can be restored in full.
         if !entry.has(Flags::REPLACED) {
             ids.insert(entry.id().to_owned());
             ids.extend(quoted_in(entry.kind(), entry.raw()).unwrap_or_default());

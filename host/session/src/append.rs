@@ -40,6 +40,7 @@ impl Session {
     /// order; otherwise as [`append`](Self::append).
     pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
         let contents = self.contents.loaded();
+        // Verified before anything is written, because written lines never change.
         let draft = CompactionDraft::prepare(contents, contents.first_task, &compaction)?;
         let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
         let id = self.next_id(&draft.id_seed(), timestamp_ms);
@@ -59,6 +60,7 @@ impl Session {
     /// As [`append`](Self::append).
     pub fn append_copy(&mut self, record: &Record) -> Result<String, SessionError> {
         let body = RecordBody::from_record(record)?;
+        // A copy keeps its id if possible, because edits and labels name it.
         let id = if self.contents.loaded().has_id(record.id()) {
             self.next_id(&body.id_seed(), record.timestamp_ms())
         } else {
@@ -83,6 +85,7 @@ impl Session {
         let number = (contents.record_count() + pending.len()).to_string();
         let time = timestamp_ms.to_string();
         let parent = pending.last().or_else(|| contents.leaf()).map_or("", Record::id);
+        // Position and parent are part of the seed: the same message sent twice needs two ids.
         let seed = [self.header().id(), &number, parent, &time, seed];
         identity::record_id(&seed, |id| contents.has_id(id) || is_pending(id))
     }
@@ -124,9 +127,12 @@ impl Session {
     pub(super) fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
         self.contents.load_for_append(&record)?;
         let (contents, line) = (self.contents.loaded_mut(), record.line());
+        // The storage first: if it fails, no record in memory may become the parent of later ones.
         match &mut self.store {
             SessionStorage::Memory | SessionStorage::ReadOnly => {}
             SessionStorage::File(journal) if *record.kind() == RecordKind::Compaction => {
+                // Synced with every policy but `os`: `compact` removes the pending file next, and then
+                // this line is the only copy of a summary that was paid for.
                 journal.append_milestone(contents, &[line])?;
             }
             SessionStorage::File(journal) => journal.append(contents, line)?,
@@ -138,6 +144,7 @@ impl Session {
 
     pub(super) fn push(&mut self, record: Record) {
         self.contents.loaded_mut().push(record);
+        // Not when the file is opened: a session that is only looked at gets no files beside it.
         if self.owes_checkpoint {
             self.update_checkpoint();
         }

@@ -48,6 +48,7 @@ impl Session {
         create: impl FnOnce(&NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError>,
     ) -> Result<Session, SessionError> {
         let contents = self.contents.load_all()?;
+        // Other machines append rows after the last line, so it has to be complete.
         contents.normalize();
         let (id, cwd) = (contents.header.id(), contents.header.cwd());
         let backend = create(&NewSession { id, cwd, bytes: &contents.to_bytes() })?;
@@ -56,6 +57,7 @@ impl Session {
 
     /// Its bytes as [`into_backend`](Self::into_backend) would store them.
     pub fn normalized_bytes(&self) -> Vec<u8> {
+        // Of a copy: comparing a session with a stored one must not change it.
         let mut contents = SessionContents::clone(&self.contents);
         contents.normalize();
         contents.to_bytes()

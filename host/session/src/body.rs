@@ -30,6 +30,7 @@ impl RecordBody {
             #[serde(borrow)]
             role: &'a RawValue,
         }
+        // Any role is accepted: those unknown to this version are stored too, but are not in context.
         let is_named = |wire: WireRole<'_>| wire.role.get().starts_with('"');
         // serde also accepts an array for a struct, by position.
         let is_object = json.trim_start().starts_with('{');
@@ -191,6 +192,7 @@ impl RecordBody {
         timestamp_ms: i64,
     ) -> Record {
         let mut line = JsonFields::default();
+        // In the order in which Pi writes these fields.
         line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));

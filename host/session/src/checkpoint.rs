@@ -45,6 +45,7 @@ pub(super) fn write_checkpoint(
     };
     let needed = WorkingSet::compute(contents, base);
     let (positions, end_bytes) = line_positions(contents, &needed, compaction)?;
+    // Positions count loaded records, the checkpoint counts all records of the file.
     let records = contents.skipped_count() + compaction + 1;
     // The fingerprints go first: a checkpoint must never name more of them than there are.
     let sum = extend_fingerprints(session, contents, compaction, coverage)?;
@@ -67,6 +68,7 @@ fn line_positions(
     needed: &WorkingSet,
     compaction: usize,
 ) -> io::Result<(Vec<LinePosition>, u64)> {
+    // Records loaded by an earlier checkpoint have no line in memory, but a known position.
     let loaded = contents.skipped.as_ref().map_or(&[][..], |skipped| &skipped.positions);
     let mut positions: Vec<LinePosition> =
         needed.positions().filter_map(|at| loaded.get(at)).copied().collect();
@@ -85,6 +87,7 @@ fn line_positions(
             break;
         }
     }
+    // The next open trusts a checkpoint to be complete, so an incomplete one must not be written.
     if positions.len() == needed.positions().count() {
         return Ok((positions, end_bytes));
     }
@@ -110,6 +113,8 @@ fn extend_fingerprints(
 ) -> io::Result<FingerprintSum> {
     let skipped_count = contents.skipped_count();
     let is_usable = |coverage: &FingerprintCoverage| {
+        // Coverage beyond the compaction would contain ids that the checkpoint must not cover. And
+        // the file may have been removed or shortened since it was written.
         (skipped_count..=skipped_count + last + 1).contains(&coverage.records)
             && coverage.sum.fits_file(session)
     };

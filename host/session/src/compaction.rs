@@ -113,6 +113,7 @@ fn stored_items(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, Sessi
     let mut items = Vec::new();
     for op in &plan.ops {
         items.push(match &op.action {
+            // It has no first and last entry to name.
             Action::Keep(range) if range.is_empty() => continue,
             Action::Keep(range) => match (id(range.start)?, id(range.end - 1)?) {
                 (first, last) if first == last => StoredItem::Keep { keep: first },
@@ -127,6 +128,7 @@ fn stored_items(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, Sessi
             Action::Insert { role, text, .. } => {
                 StoredItem::Insert { insert: insert_role(*role)?, text: text.clone() }
             }
+            // An entry that no item names is dropped.
             Action::Drop(_) => continue,
             _ => return Err(plan_error("the plan has an operation of a newer engine API")),
         });
@@ -178,6 +180,7 @@ fn summary_for_pi(
         _ => Some(item.text().into_owned()),
     });
     let texts: Vec<String> = texts.collect();
+    // Pi shows the summary to the model in any case.
     if texts.is_empty() {
         return format!(
             "The context engine {} {} compacted this conversation without a summary: {kept} of {} \

@@ -85,6 +85,7 @@ impl SessionContents {
 
     /// Makes a record the leaf; `None` is before the first one.
     pub(super) fn set_leaf(&mut self, position: Option<usize>) {
+        // Another branch may begin with another task.
         self.tree.set_leaf(position);
         self.find_first_task();
     }
@@ -122,6 +123,7 @@ impl SessionContents {
 
     /// Adds a record as the last line, with the leaf as its parent.
     pub(super) fn push(&mut self, record: Record) {
+        // The journal terminated the last line before it wrote this one.
         if let Some(last) = self.lines.last_mut()
             && last.ending == LineEnding::Missing
         {
@@ -138,6 +140,7 @@ impl SessionContents {
 
     /// The line of a record, from 1.
     pub(super) fn line_of(&self, position: usize) -> Option<usize> {
+        // `lines` also contains lines without a record, so a position is not a line number.
         let is_it =
             |line: &FileLine| matches!(line.content, LineContent::Record(at) if at == position);
         self.lines.iter().position(is_it).map(|at| at + 1)
@@ -190,6 +193,7 @@ impl SessionContents {
         {
             last.ending = LineEnding::Lf;
         }
+        // The bytes of the contents are those of the current version already.
         self.migrated_from = None;
     }
 

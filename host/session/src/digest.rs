@@ -17,6 +17,7 @@ pub fn transcript_digest(view: &Transcript) -> String {
         let content = content_of(entry.raw());
         hash.update([entry.role().code(), entry.kind().code()]);
         hash.update(entry.flags().0.to_le_bytes());
+        // With the length, so that content cannot imitate the fields of the next entry.
         hash.update((content.len() as u64).to_le_bytes());
         hash.update(content.as_bytes());
     }
@@ -25,6 +26,7 @@ pub fn transcript_digest(view: &Transcript) -> String {
 
 /// The JSON of a message byte for byte; of other records, without id, parent and time.
 fn content_of(raw: &str) -> Cow<'_, str> {
+    // Entries of other records than messages have their whole line as JSON.
     let record = JsonFields::parse(raw).filter(|fields| fields.get("role").is_none());
     let Some(mut fields) = record else { return Cow::Borrowed(raw) };
     for placing in ["id", "parentId", "timestamp"] {

@@ -97,6 +97,7 @@ pub(super) fn from_insert(record: &Record, id: String, role: Role, text: String)
     let raw = serde_json::json!({
         "role": role.name(),
         "content": [{ "type": "text", "text": text }],
+        // Of the compaction, so that every read of the file gives the same bytes.
         "timestamp": record.timestamp_ms(),
     });
     NewEntry {
@@ -161,6 +162,7 @@ struct PiMessage {
     stop_reason: Option<String>,
     tool_call_id: Option<String>,
     #[serde(default)]
+    // No `bool`: another JSON type in these fields must not hide the message.
     is_error: Value,
     #[serde(default)]
     exclude_from_context: Value,
@@ -226,6 +228,7 @@ fn from_custom_message(record: &Record) -> Option<NewEntry> {
         content: &'a RawValue,
     }
     let wire: WireCustomMessage<'_> = record.parse_fields()?;
+    // `Message` reads both forms of a content, a string and blocks.
     let as_message = format!(r#"{{"role":"custom","content":{}}}"#, wire.content.get());
     let text = Message::parse(&as_message, "").text();
     Some(with_text_of_line(record, EntryKind::Custom, Flags::default(), text))
@@ -275,6 +278,7 @@ fn with_text_of_line(record: &Record, kind: EntryKind, flags: Flags, text: Strin
 
 /// Replaces the text in the JSON of a message. Other fields and the calls keep their bytes.
 pub fn replace_text_in_raw(raw: &str, text: &str) -> String {
+    // Entries of other records have their whole line as JSON; they become plain user messages.
     let fields = JsonFields::parse(raw).filter(|fields| fields.get("role").is_some());
     let mut fields = fields.unwrap_or_else(|| {
         let mut message = JsonFields::default();
@@ -282,6 +286,7 @@ pub fn replace_text_in_raw(raw: &str, text: &str) -> String {
         message
     });
     let mut content = fields.get("content").map_or_else(Vec::new, call_blocks);
+    // Providers reject an empty text block beside a call, and a message without any block.
     if !text.is_empty() || content.is_empty() {
         content.insert(0, serde_json::json!({ "type": "text", "text": text }).to_string());
     }

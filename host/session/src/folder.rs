@@ -77,6 +77,7 @@ impl SessionFolder {
         let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut sessions: Vec<SessionFile> =
             files.filter_map(|file| session_file(file.path())).collect();
+        // Names begin with the creation time, which orders files that changed at the same time.
         sessions.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.path.cmp(&a.path)));
         sessions
     }

@@ -55,6 +55,7 @@ impl FsckReport {
         let mut report = FsckReport { path: path.to_owned(), ..FsckReport::default() };
         let lines = match journal::read(path) {
             Ok(lines) => lines,
+            // A missing file is a mistake in the call, not damage.
             Err(error) if !path.exists() => return Err(error),
             Err(error) => {
                 let (kind, message) = (FaultKind::Unreadable, error.to_string());
@@ -63,6 +64,7 @@ impl FsckReport {
             }
         };
         let is_held = is_held(path);
+        // Only the kernel's lock counts: the note may be of a process that died.
         report.holder = is_held.then(|| read_note(path)).flatten();
         report.check_lines(&lines, is_held);
         report.check_checksums(&lines.bytes, is_held);
@@ -116,6 +118,7 @@ impl FsckReport {
                             crate::error::format_record_count(records)
                         ),
                     ),
+                    // Parsing fails at the header only.
                     _ => return,
                 };
                 self.faults.push(SessionFault {
@@ -185,6 +188,7 @@ impl FsckReport {
         let own = std::iter::once(self.path.clone()).chain(permanent);
         self.notes.extend(own.filter_map(|path| mode_note(&path, FILE_MODE)));
         let left = sidecars.into_iter().filter(|(suffix, _)| is_temporary(suffix));
+        // A process that works on the session may be using its temporary files now.
         for (_, path) in left.filter(|_| !is_held) {
             let message = "left by a process that died".to_owned();
             self.notes.push(FsckNote { kind: FsckNoteKind::LeftOver, path, message });
@@ -238,8 +242,10 @@ fn is_temporary(suffix: &str) -> bool {
 /// Whether a process has the file open for writing.
 fn is_held(path: &Path) -> bool {
     let Ok(file) = ctxhost_files::open(path) else { return false };
+    // Shared, so that two checks do not take each other for a writer.
     match file.try_lock_shared() {
         Err(std::fs::TryLockError::WouldBlock) => true,
+        // A file system without locks, which cannot show a holder.
         Err(std::fs::TryLockError::Error(_)) => false,
         // Explicitly: a child process that is being spawned may have inherited the file, so that
         // closing it would not release the lock.

@@ -26,6 +26,7 @@ pub(super) fn record_id(seed: &[&str], is_taken: impl Fn(&str) -> bool) -> Strin
 
 /// A new session id: a UUID of version 7, as in Pi.
 pub(super) fn session_id(now_ms: i64) -> String {
+    // Seeded by the operating system. The ids have to be unique, not unpredictable.
     let random = || RandomState::new().build_hasher().finish();
     let time = u128::try_from(now_ms).unwrap_or(0) & 0xFFFF_FFFF_FFFF;
     let high = u128::from(random()) & 0xFFF;

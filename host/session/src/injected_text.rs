@@ -83,17 +83,20 @@ const TABLE: &[InjectedPattern] = &[
     row("Copilot", CODE, Element("environment_info")),
     row("Copilot", CODE, Element("workspace_info")),
     row("Copilot", CODE, Element("editorContext")),
+    // The user message that opencode sends before the summary of a compaction.
     row("opencode", WIRE, Whole("What did we do so far?")),
     row("opencode", WIRE, Opening("Continue if you have next steps")),
     row("opencode", WIRE, Opening("The previous request exceeded the provider's size limit")),
     row("aider", WIRE, Tail("To suggest changes to a file you MUST return the entire content")),
     row("aider", CODE, Tail("# *SEARCH/REPLACE block* Rules:")),
     row("aider", CODE, Tail("# File editing rules:")),
+    // aider puts an example conversation before the real one, and this message between them.
     row("aider", WIRE, Opening("I switched to a new code base. Please don't consider the above")),
     row("aider", WIRE, Opening("I am not sharing any files that you can edit yet.")),
     row("aider", WIRE, Opening("I am not sharing the full contents of any files with you yet.")),
     row("aider", CODE, Opening("Here are summaries of some files present in my git repository")),
     row("aider", CODE, Opening("I have *added these files to the chat*")),
+    // The user messages in its example conversations.
     row("aider", WIRE, Whole("Change the greeting to be more casual")),
     row("aider", CODE, Whole("Change get_factorial() to use math.factorial")),
     row("aider", CODE, Whole("Refactor hello() into its own file.")),
@@ -132,6 +135,7 @@ pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
         match block {
             ContentBlock::Text(text) if text.trim().is_empty() => {}
             ContentBlock::Text(text) if is_injected(text) => texts += 1,
+            // Anything but text, such as an image, is from the user.
             _ => return false,
         }
     }
@@ -192,6 +196,7 @@ fn remove_between(left: &mut String, open: &str, close: &str, is_open: impl Fn(&
     while let Some((before, after)) = rest.split_once(open) {
         kept.push_str(before);
         if is_open(after) {
+            // Some `AGENTS.md` texts of Codex have no end marker; all of the rest was inserted.
             rest = after.split_once(close).map_or("", |(_, rest)| rest);
         } else {
             kept.push_str(open);

@@ -170,6 +170,7 @@ impl Journal {
             return self.append_milestone(contents, lines);
         }
         self.check_not_broken()?;
+        // Not at the flush: both change the contents, which a flush does not have.
         if contents.torn().is_some() || contents.migrated_from.is_some() {
             self.prepare_file(contents)?;
         }
@@ -210,6 +211,7 @@ impl Journal {
     }
 
     fn buffer_line(&mut self, lacks_final_newline: bool, line: &str) {
+        // Only the first buffered line follows the unterminated one.
         if lacks_final_newline && self.buffer.is_empty() {
             self.buffer.push(b'\n');
         }
@@ -239,6 +241,7 @@ impl Journal {
         contents: &mut SessionContents,
     ) -> Result<Option<PathBuf>, SessionError> {
         let Some(torn) = contents.torn() else { return Ok(None) };
+        // The copy first: its bytes are removed from the file next.
         let copy = save_copy(&*self.disk, &self.path, "torn", torn)?;
         tracing::warn!(file = %copy.display(), "moved the incomplete last line of a session to another file");
         let length_bytes = self.length_bytes - torn.len() as u64;
@@ -349,6 +352,7 @@ impl Journal {
         let original = self.file.read().map_err(io_error("read", &self.path))?;
         let suffix = format!("v{from_version}.bak");
         let copy = save_copy(&*self.disk, &self.path, &suffix, &original)?;
+        // Before the lines change: the old rows would report all of them as changed.
         self.checksums.discard().map_err(io_error("remove the checksums of", &self.path))?;
         let bytes = contents.to_bytes();
         self.rewrite("migrate", &bytes)?;

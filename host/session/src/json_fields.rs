@@ -20,6 +20,7 @@ impl JsonFields {
 
     /// The JSON of a field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
+        // Of duplicate fields the last counts, as with `JSON.parse` in Pi.
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, json)| json.as_str())
     }
 

@@ -121,6 +121,7 @@ impl Session {
         if let Some((contents, coverage)) = partial {
             let contents = LazyContents::from_partial(contents, journal.path().to_owned());
             let session = Session::from_lazy(contents, SessionStorage::File(Box::new(journal)));
+            // No check of the version: a checkpoint is only used for the current one.
             return Ok(Session { coverage: Some(coverage), ..session });
         }
         let contents = parse::parse_lines(&path.display().to_string(), &journal.read()?)?;
@@ -234,6 +235,7 @@ impl Session {
 
     /// The record with this id.
     pub fn record(&self, id: &str) -> Option<&Record> {
+        // The loaded part first: looking up a record of the next turn must not load the whole file.
         self.contents.loaded().record(id).or_else(|| self.contents.record(id))
     }
 

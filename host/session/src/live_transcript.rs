@@ -58,6 +58,7 @@ pub(super) fn update_live_base(contents: &mut SessionContents) -> Option<usize> 
     let step = path.iter().rposition(is_compaction)?;
     path.truncate(step + 1);
     let at = path.last().copied()?;
+    // Without the first task: pinning is decided when entries are built, not in slots.
     let slots = LiveTranscript::from_path(contents, None, &path).slots;
     contents.live_base = Some(LiveBase { at, slots });
     Some(at)
@@ -154,6 +155,7 @@ impl<'a> LiveTranscript<'a> {
             .filter(|step| path.get(*step).is_some_and(is_compaction))
             .map(|step| (step, self.record(path, step).and_then(projection_items::read_items)))
             .collect();
+        // Pi's rule starts from records, so nothing before such a compaction matters.
         let base = compactions.iter().rposition(|(_, items)| items.is_none()).unwrap_or(0);
         for (step, items) in compactions.into_iter().skip(base) {
             self.add_records(path.get(seen..step));
@@ -197,6 +199,7 @@ impl<'a> LiveTranscript<'a> {
             .unwrap_or_default();
         let before = path.get(..step).unwrap_or_default();
         let kept_from = self.contents.tree.position(&wire.first_kept_entry_id);
+        // An id that is not on the branch keeps nothing, as in Pi.
         let kept_from = before.iter().position(|position| Some(*position) == kept_from);
         let has_checkpoint = wire.system_message.is_some();
         self.slots.clear();

@@ -77,8 +77,7 @@ struct CallSearch {
 }
 
 impl CallSearch {
-    /// With `ends_early`, stops at another result without an id: there is no unique call then, and thousands of
-    /// such results would make the search quadratic.
+    /// Searches from a record on. With `ends_early`, stops at another result without an id.
     fn before(contents: &SessionContents, parent: Option<usize>, ends_early: bool) -> CallSearch {
         let mut search = CallSearch::default();
         let back = parent.into_iter().flat_map(|at| contents.tree.path_backwards_from(at));
@@ -92,6 +91,7 @@ impl CallSearch {
                 }
                 _ => {}
             }
+            // No call is unique then, and thousands of such results would make this quadratic.
             if ends_early && search.orphans > 0 {
                 return search;
             }

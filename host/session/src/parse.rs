@@ -45,6 +45,7 @@ fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<SessionContents, 
                 header = Some((parsed, at, ending));
                 break;
             }
+            // The header is the first readable record; damaged lines may be above it.
             LineClass::Blank => before_header.push((at, line, ending, None)),
             LineClass::Bad(message) => before_header.push((at, line, ending, Some(message))),
         }
@@ -119,6 +120,7 @@ impl ContentsParser {
         match classify_line(line) {
             LineClass::Blank => self.add_raw(at, line, ending, None),
             LineClass::Json(text) => self.add_record(at, text, ending),
+            // A line is written together with its line break, so only this one can be incomplete.
             LineClass::Bad(message) if ending == LineEnding::Missing => {
                 let message = format!("incomplete last write, skipped: {message}");
                 self.add_problem(at, LineFault::Torn, message);
@@ -142,6 +144,7 @@ impl ContentsParser {
         let migrated = self.migration.migrate_line(text);
         match Record::parse(&migrated) {
             Ok(parsed) if self.contents.tree.contains(parsed.record.id()) => {
+                // The first one counts, because records below it may have named it as their parent.
                 let message = format!("duplicate id `{}`, skipped", parsed.record.id());
                 self.add_raw(at, text.as_bytes(), ending, Some((LineFault::DuplicateId, message)));
             }
@@ -154,11 +157,10 @@ impl ContentsParser {
     }
 
     /// Adds a record to the tree.
-    ///
-    /// If its parent is missing, usually because its line is invalid, the preceding record becomes its parent,
-    /// so that one invalid line does not hide all earlier messages. Pi would start a new root instead.
     fn link(&mut self, at: usize, parsed: ParsedRecord, ending: LineEnding) {
         let ParsedRecord { record, names_parent } = parsed;
+        // The parent of a record whose own is missing, usually because its line is invalid. Pi starts
+        // a new root instead, which hides all earlier messages.
         let before = self.contents.records.len().checked_sub(1);
         let parent = match record.parent_id() {
             None if names_parent => None,

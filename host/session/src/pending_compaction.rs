@@ -141,6 +141,7 @@ impl Session {
                     reason,
                     "cannot apply an interrupted compaction yet; the next open tries again"
                 );
+                // The file stays for the next open.
                 return recovered;
             }
         }

@@ -242,6 +242,7 @@ impl Record {
         #[serde(rename_all = "camelCase")]
         struct WireType<'a> {
             #[serde(borrow)]
+            // A name with escapes cannot be borrowed from the line.
             custom_type: std::borrow::Cow<'a, str>,
         }
         let wire = (self.kind == RecordKind::Custom)
@@ -256,6 +257,7 @@ impl Record {
         #[serde(rename_all = "camelCase")]
         struct WireModel {
             provider: String,
+            // Assistant messages call it `model`.
             #[serde(alias = "model")]
             model_id: String,
         }

@@ -64,6 +64,7 @@ pub fn render_compaction_summary(summary: &str, id: &str, timestamp_ms: i64) -> 
 }
 
 fn tagged(lead: &str, source: &str, summary: &str) -> String {
+    // Ids of other programs may contain a quote, which would end the attribute.
     let source = source.replace('"', "'");
     let summary = without_closing_tags(summary);
     format!("{lead}\n\n<summary source=\"{source}\" trust=\"untrusted\">\n{summary}\n</summary>")

@@ -54,6 +54,7 @@ impl Session {
             later.into_iter().partition(|record| *record.kind() == RecordKind::Compaction);
         let leaf = self.contents.tree.leaf();
         let leaf_id = self.leaf().map(|leaf| leaf.id().to_owned());
+        // Before the batch is built: its ids and parents depend on the leaf.
         self.move_leaf(before.last().copied());
         let appended = self.append_undo(&compactions, &later, leaf_id.as_deref());
         if appended.is_err() {

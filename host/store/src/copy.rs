@@ -50,6 +50,7 @@ fn copy(session: Session, to: &dyn SessionStore) -> Result<CopyOutcome, SessionE
     match to.read(&id) {
         Ok(there) => {
             let (ours, theirs) = (session.normalized_bytes(), there.to_bytes());
+            // The stored session may have been continued since it was copied.
             Ok(if theirs.starts_with(&ours) {
                 CopyOutcome::Present
             } else {

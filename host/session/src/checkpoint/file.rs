@@ -70,6 +70,7 @@ impl CheckpointFile {
     pub(super) fn write(&self, session: &Path) -> io::Result<()> {
         let json = serde_json::to_string(self)?;
         let (path, staged) = (sidecar_path(session, "live"), sidecar_path(session, STAGED_SUFFIX));
+        // A damaged digit in a position would still be valid JSON.
         let text = format!("{:016x}\n{json}\n", fingerprint(json.as_bytes()));
         replace_file(&OsJournalDisk, &path, &staged, None, text.as_bytes()).map(drop)
     }

@@ -42,6 +42,7 @@ pub(crate) struct FingerprintCoverage {
 
 impl FingerprintSum {
     fn with(self, new: &[u64]) -> FingerprintSum {
+        // A sum can be extended without reading the file again, and ignores the order.
         let sum = new.iter().fold(self.sum, |sum, fingerprint| sum.wrapping_add(*fingerprint));
         FingerprintSum { count: self.count + new.len() as u64, sum }
     }

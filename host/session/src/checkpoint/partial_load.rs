@@ -67,14 +67,17 @@ fn load_held(
     id_fingerprints: IdFingerprints,
 ) -> Option<SessionContents> {
     let header = SessionHeader::parse(&source.line(checkpoint.header)?).ok()?;
+    // Migrating an older file needs all its lines.
     if header.version() != SESSION_VERSION {
         return None;
     }
     let mut contents = SessionContents::new(header);
+    // Lines start after the checkpoint; the header is before it.
     contents.lines.clear();
     let mut parent = None;
     for held in &checkpoint.held {
         let record = Record::parse(&source.line(held.place)?).ok()?.record;
+        // Records of other branches are held for the state of the host only, so they need no parent.
         contents.tree.push(&record, parent.filter(|_| held.on_branch));
         if held.on_branch {
             parent = contents.tree.leaf();
@@ -83,6 +86,7 @@ fn load_held(
     }
     let compaction = contents.records.len().checked_sub(1)?;
     let is_compaction = *contents.record_at(compaction)?.kind() == RecordKind::Compaction;
+    // The fingerprint of the compaction does not cover its line break.
     let ends_a_line = source.read(checkpoint.end_bytes.checked_sub(1)?, 1)? == b"\n";
     if checkpoint.records < checkpoint.held.len()
         || !is_compaction
@@ -137,9 +141,6 @@ fn live_slots(contents: &SessionContents, saved: &[SavedSlot]) -> Option<Vec<Liv
 }
 
 /// Whether the loaded records suffice for the next turn.
-///
-/// Damaged lines, records whose parent is not loaded, other branches, undos and compactions by Pi need
-/// the whole file to be interpreted.
 fn is_sufficient(contents: &SessionContents) -> bool {
     let (Some(skipped), Some(base)) = (&contents.skipped, &contents.live_base) else {
         return false;
@@ -147,13 +148,18 @@ fn is_sufficient(contents: &SessionContents) -> bool {
     let tail = contents.records.iter().skip(base.at + 1);
     let has_raw_line =
         contents.lines.iter().any(|line| matches!(line.content, LineContent::Raw(_)));
+    // A damaged line may be the parent of later records. Blank lines count too, they are rare.
     !has_raw_line
+        // Otherwise it was attached to the preceding record, which may be wrong.
         && tail.clone().all(|record| has_loaded_parent(contents, record))
+        // A duplicate id makes the record invalid, and an undo copies records that are not loaded.
         && !tail
             .clone()
             .any(|record| skipped.id_fingerprints.has_record(record.id()) || undo::is_undo(record))
         && tail.clone().all(|record| orphan_results::is_resolvable(contents, record))
+        // On another branch, other records may be live.
         && contents.tree.path_backwards().any(|at| at == base.at)
+        // Pi's rule takes records from before the compaction.
         && !LiveTranscript::from_branch(contents, contents.first_task).used_pi_rule()
 }
 

@@ -27,6 +27,7 @@ impl WorkingSet {
         needed.positions.extend(visible.iter().flat_map(|slot| slot_records(slot)));
         needed.add_calls_of_orphan_results(contents, &visible);
         needed.add_first_task_and_model(contents);
+        // After the records that an edit can have as its target.
         needed.add_edits(contents);
         needed.add_host_state(contents, base.at);
         needed
@@ -53,6 +54,7 @@ impl WorkingSet {
     }
 
     fn add_first_task_and_model(&mut self, contents: &SessionContents) {
+        // Without the first task in memory, the next user message would be taken for it.
         let first_task = contents.first_task.filter(|task| self.path.contains(task));
         let names_model =
             |at: &usize| contents.record_at(*at).is_some_and(|record| record.model().is_some());
@@ -64,6 +66,7 @@ impl WorkingSet {
     fn add_edits(&mut self, contents: &SessionContents) {
         let edits =
             self.path.iter().filter_map(|at| Some((edit_target(contents.record_at(*at)?)?, *at)));
+        // The path is in file order, so a later edit of the same target replaces an earlier one.
         let newest: BTreeMap<String, usize> = edits.collect();
         let is_needed = |target: &str| {
             contents.tree.position(target).is_some_and(|at| self.positions.contains(&at))
@@ -124,6 +127,7 @@ impl WorkingSet {
     ) -> Vec<SavedSlot> {
         let numbers: BTreeMap<usize, usize> =
             self.positions.iter().enumerate().map(|(number, at)| (*at, number)).collect();
+        // `compute` made every record of a visible slot a needed one, so there always is a number.
         let number = |at: &usize| numbers.get(at).copied().unwrap_or_default();
         let saved = visible_slots(contents, base).into_iter().map(|slot| SavedSlot {
             source: match &slot.source {

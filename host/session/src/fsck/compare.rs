@@ -46,6 +46,7 @@ fn match_lines(rows: &[ChecksumRow], lines: &mut [ComparedLine<'_>]) -> Vec<Opti
         free.entry(ChecksumRow::from_line(line.text)).or_default().push_back(at);
     }
     let mut take = |row| {
+        // Equal lines are matched in order, so that none of them counts as moved.
         let at = free.get_mut(row)?.pop_front()?;
         lines.get_mut(at)?.is_known = true;
         Some(at)

@@ -14,14 +14,15 @@ const OTHER_TEXTS: [&str; 5] =
 
 /// Builds the header of a session from its damaged header line, its file name and its records.
 ///
-/// Intact fields of the damaged line are used. Otherwise id and time come from a file name that ctxhost gave,
-/// else the id is new and the time is that of the first record.
+/// The id comes from a file name that ctxhost gave, else from the line, else it is new. All other fields come
+/// from the line if they are intact there; the time otherwise from the name or the first record.
 pub(super) fn salvage_header(
     damaged: &str,
     file: &Path,
     records: &[&str],
 ) -> Option<SessionHeader> {
     let named = name_parts(file);
+    // The name first: a changed character of the id in the line may not show.
     let id = named.as_ref().map(|(_, id)| id.clone()).or_else(|| text_of(damaged, "id"));
     let time = text_of(damaged, "timestamp")
         .filter(|time| clock::parse_ms(&Value::from(time.as_str())).is_some())

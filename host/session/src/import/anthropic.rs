@@ -46,14 +46,13 @@ fn add(draft: &mut ImportDraft, mut message: JsonRecord) {
 }
 
 /// Adds a user message: first its tool results, then the rest as a message of the user.
-///
-/// The API requires results before text, so a result after a text is not newer than it.
 pub(super) fn add_user(
     draft: &mut ImportDraft,
     line: u64,
     mut content: Value,
     known_ms: Option<i64>,
 ) {
+    // The API requires results before text, so a result after a text is not newer than it.
     let mut results = Vec::new();
     if let Value::Array(blocks) = &mut content {
         results.extend(blocks.extract_if(.., |block| kind(block) == "tool_result"));
@@ -104,6 +103,7 @@ fn stop_reason(reason: &str) -> &'static str {
     match reason {
         "tool_use" => "toolUse",
         "max_tokens" | "model_context_window_exceeded" => "length",
+        // Pi has no stop reason for it.
         "refusal" => "error",
         _ => "stop",
     }

@@ -59,6 +59,7 @@ fn located(text: &str, elements: &[&RawValue]) -> Vec<Result<JsonRecord, ImportP
     let (mut offset, mut line) = (0, 1);
     let mut records = Vec::with_capacity(elements.len());
     for element in elements.iter().map(|element| element.get()) {
+        // A raw value borrows from the text, so its address gives its position.
         let begin = element.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let passed = text.as_bytes().get(offset..begin).unwrap_or_default();
         line += memchr::memchr_iter(b'\n', passed).count() as u64;

@@ -20,6 +20,8 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let mut draft = ImportDraft::new(ImportFormat::ClaudeCode, PROVIDER, API);
     let read = records(bytes).filter_map(|record| draft.accept(record));
     let mut records: Vec<JsonRecord> = read.collect();
+    // Side chains are the sub-agents of this session. In the file of a sub-agent, every record
+    // is on one.
     if records.iter().any(|record| is_message(record) && !record.is_true("isSidechain")) {
         records.retain(|record| !record.is_true("isSidechain"));
     }

@@ -144,6 +144,7 @@ impl RolloutReader {
     }
 
     fn add_usage(&mut self, event: &Value) {
+        // Usage of the newest request; `total_token_usage` is the sum over the session.
         let usage = event.get("info").and_then(|info| info.get("last_token_usage")).map(usage);
         if let Some(place) = self.answering {
             self.draft.extend_reply(place, ImportedReply { usage, ..ImportedReply::default() });

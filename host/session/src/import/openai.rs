@@ -63,6 +63,7 @@ fn add_result(draft: &mut ImportDraft, mut message: JsonRecord, known_ms: Option
 
 /// The reply in an assistant message: thinking, text, calls.
 fn reply(draft: &mut ImportDraft, message: &mut JsonRecord) -> ImportedReply {
+    // DeepSeek and vLLM call it `reasoning_content`, OpenRouter `reasoning`.
     let thinking = ["reasoning_content", "reasoning"].iter().find_map(|name| message.text(name));
     let thinking = thinking.filter(|thinking| !thinking.is_empty());
     let mut blocks: Vec<Value> = thinking.map(|t| block::thinking(t, None)).into_iter().collect();
@@ -83,6 +84,7 @@ fn reply(draft: &mut ImportDraft, message: &mut JsonRecord) -> ImportedReply {
 fn pi_call(written: Value) -> Value {
     let function = written.get("function").or_else(|| written.get("custom"));
     let call = function.and_then(|function| {
+        // Custom tools have a plain text as `input` instead of JSON arguments.
         let written_arguments = function.get("arguments").or_else(|| function.get("input"));
         let arguments = match string(function, "arguments") {
             Some(text) => block::arguments(text),

@@ -43,6 +43,7 @@ impl ChecksumRow {
         let (length, crc) = known.split_at_mut(4);
         length.copy_from_slice(&self.length_bytes.to_le_bytes());
         crc.copy_from_slice(&self.crc.to_le_bytes());
+        // So that a damaged row is not taken for a damaged line.
         check.copy_from_slice(&crc32fast::hash(known).to_le_bytes());
         bytes
     }
@@ -155,6 +156,7 @@ impl ChecksumWriter {
         let mut file = self.disk.open(&self.path, OpenMode::Any)?;
         let bytes = file.read()?;
         let is_ours = bytes.starts_with(HEAD);
+        // Rows of a newer version, to which this one must not append.
         if bytes.len() >= HEAD.len() && !is_ours {
             self.state = WriterState::Off;
             return Ok(());

@@ -80,6 +80,7 @@ impl JournalDisk for OsJournalDisk {
         let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = OpenOptions::new()
             .read(true)
+            // With O_APPEND a second writer, possible where locks do not work, overwrites nothing.
             .append(true)
             .create(opening == OpenMode::Any)
             .create_new(is_new)
@@ -106,7 +107,8 @@ impl JournalDisk for OsJournalDisk {
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Some file systems do not support RENAME_NOREPLACE.
+            // Some file systems do not support RENAME_NOREPLACE. On those, two processes can race
+            // between the check and the rename.
             Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
             other => Ok(other?),
         }
@@ -128,6 +130,7 @@ impl JournalDisk for OsJournalDisk {
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            // The umask has restricted the mode.
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
             Err(_) if path.is_dir() => Ok(()),
             Err(error) => Err(error),
@@ -171,6 +174,7 @@ impl DiskFile for OsJournalFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        // fdatasync also writes the length of the file, and skips the times, which nothing needs.
         self.0.sync_data()
     }
 

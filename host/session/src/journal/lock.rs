@@ -42,6 +42,7 @@ impl LockNote {
     fn write(&self) -> std::io::Result<()> {
         let mut file = self.disk.open(&self.path, OpenMode::Any)?;
         file.truncate(0)?;
+        // Not synced: a crash of the machine also ends the lock.
         file.append(serde_json::to_string(&LockHolder::this_process())?.as_bytes())
     }
 }

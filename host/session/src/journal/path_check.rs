@@ -77,6 +77,7 @@ impl Journal {
         create_folders(&*self.disk, folder).map_err(io_error("create the folder", folder))?;
         let replaced = match self.occupant(&bytes)? {
             PathOccupant::Nothing => None,
+            // A tool wrote the same bytes to a new file, for example when it restored a backup.
             PathOccupant::Same(file) => return self.switch_to(file, None),
             PathOccupant::Other => Some(self.rename_occupant()?),
         };
@@ -101,6 +102,7 @@ impl Journal {
         self.file = file;
         self.synced_bytes = self.length_bytes;
         self.path_state.unreported = Some(FileCheck::Recreated { path: self.path.clone() });
+        // The note may have been removed together with the file.
         self.note = LockNote::create(self.disk.clone(), &self.path);
         self.sync_folder()
     }

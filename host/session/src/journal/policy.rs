@@ -34,10 +34,10 @@ impl SyncPolicy {
         }
     }
 
-    pub(super) fn needs_sync(self, wait: SyncDemand) -> bool {
+    pub(super) fn needs_sync(self, demand: SyncDemand) -> bool {
         match self {
             SyncPolicy::Always => true,
-            SyncPolicy::Turn => wait == SyncDemand::Required,
+            SyncPolicy::Turn => demand == SyncDemand::Required,
             SyncPolicy::Os => false,
         }
     }

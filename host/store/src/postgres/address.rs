@@ -30,7 +30,9 @@ impl DatabaseAddress {
             return Err(StoreOpenError::BadUrl { reason: "it has no host".into() });
         }
         let timeout = Duration::from_millis(settings.timeout_ms);
+        // Three attempts have to fit into the limit.
         config.connect_timeout(timeout / 3);
+        // Without these a stalled network keeps a dead connection in the pool for many minutes.
         config.tcp_user_timeout(timeout);
         config.keepalives_idle(timeout);
         if config.get_application_name().is_none() {
@@ -43,6 +45,7 @@ impl DatabaseAddress {
                 config.get_ssl_mode() == PgSslMode::Require || !is_this_machine(&config)
             }
         };
+        // Never `prefer`, which falls back to plain text if someone on the network breaks TLS.
         config.ssl_mode(if is_encrypted { PgSslMode::Require } else { PgSslMode::Disable });
         let tls = if is_encrypted { Some(tls()?) } else { None };
         Ok(DatabaseAddress { config, tls })
@@ -85,6 +88,7 @@ fn is_this_machine(config: &tokio_postgres::Config) -> bool {
 }
 
 fn tls() -> Result<MakeRustlsConnect, StoreOpenError> {
+    // Named here: rustls panics if it finds several providers and none is the default.
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| StoreOpenError::Tls { reason: error.to_string() };
     let config = ClientConfig::builder_with_provider(provider)

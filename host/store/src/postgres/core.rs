@@ -49,6 +49,7 @@ impl PostgresCore {
         checked.unwrap_or_else(|| Err(ended()))?;
         let (lease_ms, wait_ms) = (settings.lease_ms, settings.wait_ms);
         let heartbeat = Arc::new(LeaseHeartbeat::default());
+        // Weak, so that the renewal does not keep the store open.
         thread.spawn(heartbeat::renew(Arc::downgrade(&heartbeat), renewal_pool, lease_ms));
         let (name, handles) = (process_name(), AtomicU64::new(0));
         Ok(PostgresCore { pool, heartbeat, name, handles, lease_ms, wait_ms, thread })

@@ -45,6 +45,7 @@ impl DatabaseThread {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
+        // A channel, because `Handle::block_on` panics on a thread of another runtime.
         let (done, answer) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
             // The receiver cannot be dropped: its thread is blocked in `recv`.

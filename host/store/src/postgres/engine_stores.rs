@@ -62,6 +62,8 @@ impl PostgresEngineStore {
 }
 
 fn bytes(bytes: &[u8]) -> OwnedValue {
+    // Keys and values are bytes in the database: text columns reject zero bytes, and sort by
+    // the collation of the server.
     (Box::new(bytes.to_vec()), Type::BYTEA)
 }
 
@@ -88,6 +90,7 @@ impl EngineStore for PostgresEngineStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        // No `like`, where % and _ in a prefix would be wildcards.
         let statement = "select key from @.engine_values where engine = $1 \
                          and substring(key from 1 for length($2)) = $2 order by key";
         let rows =

@@ -152,8 +152,9 @@ impl SessionInsert {
                          values ($1, $2, $3, $4) on conflict (id) do nothing returning id";
         if connection.rows(statement, &values).await?.is_empty() {
             // An earlier attempt, whose reply was lost, may have been committed.
-            let statement =
-                "select founder = $3 from @.sessions where id = $1 and $2 <> $3 and $4 >= 0";
+            let statement = "select founder = $2 from @.sessions where id = $1";
+            let values: [(&(dyn ToSql + Sync), Type); 2] =
+                [(&self.id, Type::TEXT), (&self.founder, Type::TEXT)];
             let rows = connection.rows(statement, &values).await?;
             connection.run_batch("rollback").await?;
             return Ok(rows.first().is_some_and(|row| row.get(0)));
@@ -167,6 +168,7 @@ impl SessionInsert {
                 (&chunk, Type::BYTEA_ARRAY),
                 (&crcs, Type::INT8_ARRAY),
             ];
+            // Fence 0 is older than that of any lease.
             let statement = "insert into @.entries (session, seq, fence, line, crc) \
                              select $1, $2 + number - 1, 0, line, crc \
                              from unnest($3, $4) with ordinality as given (line, crc, number)";

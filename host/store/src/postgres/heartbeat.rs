@@ -60,6 +60,7 @@ pub(super) async fn renew(heartbeat: Weak<LeaseHeartbeat>, pool: ConnectionPool,
         let (leases, sessions): (Vec<String>, Vec<String>) =
             heartbeat.state().leases.clone().into_iter().unzip();
         let inboxes: Vec<String> = heartbeat.state().inboxes.iter().cloned().collect();
+        // Before the network is used: this task must not be the last owner.
         drop(heartbeat);
         if let Err(error) = renew_once(&pool, lease_ms, &leases, &sessions, &inboxes).await {
             // If a lease is lost, the next append reports it.

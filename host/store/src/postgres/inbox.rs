@@ -16,6 +16,7 @@ pub(super) struct PostgresInbox(pub(super) Arc<SessionHandle>);
 
 impl InboxBackend for PostgresInbox {
     fn store(&self, message: &StoredInboxMessage) -> Result<(), SessionError> {
+        // Renewed before it is stored, so that it cannot expire in between.
         self.0.core.heartbeat.add_inbox(&self.0.handle_name);
         let (handle, message) = (self.0.clone(), message.clone());
         let stored = self.0.core.query(async move {
@@ -44,6 +45,7 @@ impl InboxBackend for PostgresInbox {
                 (&handle.handle_name, Type::TEXT),
                 (&lease_ms, Type::FLOAT8),
             ];
+            // Includes messages that this handle has claimed: the reply to an earlier attempt may be lost.
             let statement = "with taken as ( \
                     update @.letters set keeper = $2, \
                         expires_at = clock_timestamp() + $3 * interval '1 millisecond' \

@@ -106,6 +106,7 @@ impl SessionHandle {
 
     async fn wait_for(&self, lease_name: &str) -> Result<FencingToken, SessionError> {
         let failed = || store_error(format!("acquire session {}", self.id));
+        // The first attempt has no ticket yet, so every waiting machine comes first.
         let (begun, mut ticket, mut poll) = (Instant::now(), i64::MAX, POLL);
         loop {
             if let Some(token) = self.try_acquire(lease_name, ticket).await.map_err(failed())? {

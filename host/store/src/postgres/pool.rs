@@ -58,10 +58,12 @@ fn is_transient(code: &SqlState) -> bool {
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
         SqlState::TOO_MANY_CONNECTIONS,
+        // Reported by `statement_timeout`.
         SqlState::QUERY_CANCELED,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::T_R_SERIALIZATION_FAILURE,
+        // During a failover, a connection may still be to the old primary, now a standby.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ]
     .contains(code)
@@ -188,6 +190,7 @@ impl ConnectionPool {
         let connection = PooledConnection { client, driver };
         // Acknowledged lines must be on the server's disk. And a statement whose client is gone must not run
         // forever.
+        // Only `off` is changed: `local` and the stricter values are the operator's choice.
         let settings = format!(
             "select set_config('synchronous_commit', 'on', false) \
              where current_setting('synchronous_commit') = 'off'; \
@@ -258,6 +261,7 @@ impl ConnectionGuard<'_> {
         let statement = statement.replace("@.", &format!("{}.", self.pool.schema));
         let attempt = self.pool.attempt();
         let client = &self.connection.as_ref().ok_or_else(closed)?.client;
+        // If this future is dropped at an await, the reply of the statement is still to come.
         self.is_clean = false;
         let values = values.iter().map(|(value, kind)| (*value, kind.clone()));
         let asking = in_time(attempt, client.query_typed_raw(&statement, values)).await?;

@@ -59,6 +59,7 @@ async fn migrate_with(pool: &ConnectionPool, schema: &str) -> Result<i32, QueryE
 async fn migrate_once(pool: &ConnectionPool, schema: &str) -> Result<i32, QueryError> {
     let mut connection = pool.acquire().await?;
     let outcome = async {
+        // Two concurrent `create schema if not exists` can both find none, and one of them fails.
         connection.run_batch(&format!("begin; select pg_advisory_xact_lock({LOCK})")).await?;
         connection
             .run_batch(&format!(
@@ -94,6 +95,7 @@ pub(super) async fn check(pool: &ConnectionPool, schema: &str) -> Result<(), Sto
     };
     let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] =
         [(&format!("{schema}.versions"), Type::TEXT)];
+    // Selecting from a missing table would be an error like any other.
     let rows = pool.rows("select to_regclass($1) is not null", &values).await;
     let exists = rows.map_err(unreachable)?.first().is_some_and(|row| row.get(0));
     let found: i32 = if exists {

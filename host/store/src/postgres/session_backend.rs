@@ -105,6 +105,7 @@ enum AppendOutcome {
 impl LineAppend {
     /// Appends all lines or none in one statement.
     async fn run(&self, pool: &ConnectionPool) -> Result<AppendOutcome, QueryError> {
+        // One statement is atomic without a transaction, and needs one round trip.
         let statement = "with held as ( \
                 update @.sessions set next_seq = next_seq + $6, changed_at = clock_timestamp() \
                 where id = $1 and fence = $2 and next_seq = $3 returning id \

@@ -22,6 +22,7 @@ pub(super) fn read_item(draft: &mut ImportDraft, line: u64, mut item: Value) -> 
     match kind(&item) {
         "message" => message(draft, line, item),
         "reasoning" => RolloutItem::Reply(vec![reasoning(&item)]),
+        // A git commit to which Codex can return; it is never sent to a model.
         "ghost_snapshot" => RolloutItem::Nothing,
         "" => {
             draft.add_problem(line, "an item without a type");
