@@ -111,7 +111,7 @@ impl EngineFactory {
 
 impl std::fmt::Debug for EngineFactory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EngineDoor")
+        f.write_str("EngineFactory")
     }
 }
 

@@ -51,7 +51,7 @@ pub enum ValidateError {
 ///
 /// # Safety
 ///
-/// As for [`EngineDoor::admit`](super::import::EngineDoor::admit).
+/// As for [`EngineFactory::from_symbol`](super::import::EngineFactory::from_symbol).
 pub(super) unsafe fn root_module(symbol: *const ()) -> Result<EngineModuleRef, ValidateError> {
     if symbol.is_null() {
         return Err(ValidateError::NotAHeader { reason: "its address is null".into() });

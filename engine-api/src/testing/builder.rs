@@ -14,9 +14,9 @@ const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mN
 /// A transcript log with a method for each usual kind of entry.
 ///
 /// ```
-/// use ctxhost_engine_api::testing::Conversation;
+/// use ctxhost_engine_api::testing::TranscriptBuilder;
 ///
-/// let mut builder = Conversation::new();
+/// let mut builder = TranscriptBuilder::new();
 /// builder.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
 /// builder.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
 /// assert_eq!(builder.transcript().len(), 4);

@@ -39,7 +39,7 @@ const IDENTIFIERS: &str = "identifiers";
 const REQUEST_READ_CHARS: u64 = 400_000;
 
 /// Weighted characters of a text that are searched for names.
-// Redaction time grows with the length, and an output is rarely searched twice.
+// Redaction time grows with the length of the text that is read.
 const READ_CHARS: u64 = 12_000;
 /// Arguments above this size, in bytes, count as printed text.
 // They are data such as file contents: the model did not choose the names in them.

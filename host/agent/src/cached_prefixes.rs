@@ -40,6 +40,7 @@ impl PrefixSource for CachedPrefixes {
     ) -> Option<Arc<ModelRequest>> {
         let all = self.requests();
         let (name, request) = all.get(session)?;
+        // Another model has cached nothing.
         (name.provider == provider && name.id == model).then(|| request.clone())
     }
 }

@@ -31,7 +31,6 @@ use self::metrics::MetricTotals;
 pub struct Canary {
     /// The id of this run; a second canary of the same engine has another one.
     pub run: String,
-    /// The engine's id.
     pub engine: String,
     /// Its share of new sessions.
     pub share: SessionShare,
@@ -49,7 +48,6 @@ pub struct Canary {
 pub struct SlotState {
     /// The version of the format.
     pub version: u32,
-    /// The active canary.
     pub canary: Option<Canary>,
     /// How the previous canary ended.
     pub ended: Option<CanaryEnd>,
@@ -62,11 +60,9 @@ pub struct SlotState {
 pub struct CanaryEnd {
     /// The id of the run.
     pub run: String,
-    /// Its engine.
     pub engine: String,
     /// Whether it was promoted; otherwise it was rolled back.
     pub promoted: bool,
-    /// The reason.
     pub why: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
@@ -90,12 +86,14 @@ impl Canary {
         bake_ms: u64,
         now_ms: i64,
     ) -> Canary {
+        // Random digits: two hosts may start one in the same millisecond.
         let run = format!("{now_ms:x}-{:08x}", fastrand::u32(..));
         Canary { run, engine: engine.into(), share, guards, began_ms: now_ms, bake_ms }
     }
 
     /// Whether a session is in the canary's share.
     pub(super) fn includes(&self, lineage: &SessionLineage) -> bool {
+        // An engine change within a session would mix the metrics of both.
         if lineage.began_ms < self.began_ms {
             return false;
         }
@@ -125,6 +123,7 @@ impl Canary {
 impl SlotState {
     /// Ends the canary if it is still this run; returns whether it was.
     pub fn end(&mut self, run: &str, promoted: bool, why: &str, at_ms: i64) -> bool {
+        // Another process may have ended this run and started another.
         let Some(canary) = self.canary.take_if(|canary| canary.run == run) else { return false };
         let (run, engine, why) = (canary.run, canary.engine, why.to_owned());
         self.ended = Some(CanaryEnd { run, engine, promoted, why, at_ms });

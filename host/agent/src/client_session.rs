@@ -37,12 +37,12 @@ impl Runtime {
     /// As [`Runtime::adopt_session`].
     pub fn attach_session(&self, session: Session) -> Result<SessionId, TurnError> {
         let mut session = session.with_sync(CLIENT_SYNC);
+        // The gateway writes appended records after it has forwarded the request (`write_out`).
         session.enable_write_behind();
         Ok(self.state().register_synced(session, None)?)
     }
 
-    /// Runs work in the background; [`Runtime::shutdown`] waits for it. Outside of a tokio runtime the work is
-    /// dropped.
+    /// Runs work in the background; [`Runtime::shutdown`] waits for it. Outside of a tokio runtime the work is dropped.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Ok(handle) = Handle::try_current() {
             self.state().background.spawn_on(work, &handle);

@@ -18,7 +18,6 @@ const RECENT_TURNS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageCategory {
-    /// System entries.
     System,
     /// Messages of the user.
     User,
@@ -28,7 +27,6 @@ pub enum UsageCategory {
     Thinking,
     /// Tool calls: names and arguments.
     ToolCalls,
-    /// Results of tools.
     ToolResults,
     /// Images of any role.
     Images,
@@ -39,12 +37,10 @@ pub enum UsageCategory {
 /// The share of one category or tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UsagePart {
-    /// The category.
     #[serde(rename = "sort")]
     pub category: UsageCategory,
     /// The tool, for results; else empty.
     pub tool: String,
-    /// Its size.
     pub tokens: u64,
 }
 
@@ -53,7 +49,6 @@ pub struct UsagePart {
 pub struct ContextUsage {
     /// The parts, which add up to `tokens`; the largest of each category first.
     pub parts: Vec<UsagePart>,
-    /// The total.
     pub tokens: u64,
     /// Old tool results, which pruning could clear.
     pub old_results_tokens: u64,
@@ -74,6 +69,7 @@ impl ContextUsage {
         for entry in view.iter() {
             for (category, tokens) in parts_of(&entry) {
                 *sums.entry((category, tool_of(category, &entry))).or_default() += tokens;
+                // A replaced entry has nothing left to clear.
                 let is_old = entry.seq() < old_until && !entry.has(Flags::REPLACED);
                 match category {
                     UsageCategory::ToolResults if is_old => usage.old_results_tokens += tokens,
@@ -108,6 +104,7 @@ fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
     let main = category_of(entry);
     let is_plain =
         !(entry.has(Flags::IMAGES) || entry.has(Flags::THINKING) || entry.has(Flags::TOOL_CALLS));
+    // Most entries have one category; only the others are parsed.
     if is_plain || main == UsageCategory::Summaries {
         return vec![(main, entry.tokens())];
     }
@@ -130,6 +127,7 @@ fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
             *weight += chars;
         }
     }
+    // The stored size may be below the fixed size of its images.
     let images = images.min(entry.tokens());
     let mut parts = distribute(entry.tokens() - images, &weights);
     parts.push((UsageCategory::Images, images));
@@ -140,6 +138,7 @@ fn parts_of(entry: &Entry<'_>) -> Vec<(UsageCategory, u64)> {
 fn distribute(tokens: u64, weights: &[(UsageCategory, u64)]) -> Vec<(UsageCategory, u64)> {
     let total: u64 = weights.iter().map(|(_, weight)| weight).sum();
     let part = |weight: u64| {
+        // In u128: tokens times characters may overflow u64.
         let part = u128::from(tokens) * u128::from(weight) / u128::from(total.max(1));
         u64::try_from(part).unwrap_or(tokens)
     };
@@ -176,6 +175,7 @@ fn growth(view: &Transcript) -> (Option<u64>, u64) {
     let whole_from = summary.map_or(0, |entry| entry.seq());
     let begins = view.iter().rev().filter(Entry::is_user_message).take(RECENT_TURNS);
     let mut begins: Vec<u64> = begins.map(|entry| entry.seq()).collect();
+    // Without a turn after the summary, shortened turns are better than none.
     if begins.first().is_some_and(|newest| *newest > whole_from) {
         begins.retain(|begin| *begin >= whole_from);
     }

@@ -116,6 +116,7 @@ impl EngineManager {
 
     /// The current engine, for sessions outside the canary's share.
     pub(crate) fn current(&self) -> Arc<ActiveEngine> {
+        // Usually the read lock suffices: this runs for every turn.
         let slots = self.read();
         if slots.current.trial_failure().is_none() {
             return slots.current.clone();
@@ -154,9 +155,8 @@ impl EngineManager {
     ) -> EngineChange {
         let new = Arc::new(engine);
         let mut slots = self.write();
-        // Ends the trial of the engine that leaves, before its standby is dropped: no request may
-        // roll back to a predecessor that is being drained. A trial that was lost before this point
-        // is applied first.
+        // Ends the trial of the engine that leaves, before its standby is dropped: no request may roll back to a
+        // predecessor that is being drained. A trial that was lost before this point is applied first.
         slots.current.end_trial();
         self.apply_rollbacks(&mut slots);
         let previous = std::mem::replace(&mut slots.current, new.clone());
@@ -180,6 +180,7 @@ impl EngineManager {
             previous_version = previous.version,
             "engine replaced"
         );
+        // Emitted after the lock is released: a listener may ask for the current engine.
         let generation = self.generation();
         let change = EngineChange { engine: engine.id, previous: previous.id, generation };
         let EngineChange { engine, previous, generation } = change.clone();

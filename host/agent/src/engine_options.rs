@@ -20,7 +20,6 @@ pub struct EngineOptions {
     /// Whether an engine that does not open is an error in any case, because the user named it. `on_error` applies to
     /// later failures.
     pub must_open: bool,
-    /// The fallback engine.
     pub legacy: EngineSpec,
     /// The time limits of engine calls.
     pub timeouts: EngineTimeouts,
@@ -50,16 +49,13 @@ impl EngineOptions {
     }
 
     /// Opens an engine or a chain.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
     pub fn open(
         &self,
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &HostClock,
         sessions: Arc<dyn SessionQueries>,
     ) -> Result<ActiveEngine, SlotError> {
+        // Without the fallback that would hide the error.
         if self.must_open {
             return self.open_successor(engines, clock, sessions);
         }
@@ -67,11 +63,7 @@ impl EngineOptions {
         ActiveEngine::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// Opens a replacement for engines that keep serving if it does not open; there is no fallback.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`].
+    /// Opens a replacement for engines that keep serving if it does not open, without a fallback.
     pub fn open_successor(
         &self,
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
@@ -112,10 +104,6 @@ pub fn failure_log(config: &Config, state: &Path) -> FailureLog {
 
 /// The model for summaries, on the current tokio runtime; `None` if the config sets none. With `prefixes`, its requests
 /// extend those that a provider has cached.
-///
-/// # Errors
-///
-/// [`ConnectError`].
 pub fn summariser(
     config: &Config,
     prefixes: Option<Arc<dyn PrefixSource>>,

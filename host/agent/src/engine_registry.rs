@@ -18,7 +18,6 @@ pub enum EngineRegistryError {
     /// No engine has this name.
     #[error("no engine {name:?}{} (installed: {})", suggestion(name, installed), installed.join(", "))]
     Unknown {
-        /// The name.
         name: String,
         /// The names of all engines.
         installed: Vec<String>,
@@ -28,17 +27,11 @@ pub enum EngineRegistryError {
     Chain {
         /// The chain as written.
         name: String,
-        /// The error.
         error: ChainSpecError,
     },
     /// The config does not allow the engine.
     #[error("engine {name:?} is installed but not allowed: {reason}")]
-    Refused {
-        /// The name.
-        name: String,
-        /// The reason.
-        reason: String,
-    },
+    Refused { name: String, reason: String },
 }
 
 /// A hint for an unknown name: the chain syntax, or a similar name.
@@ -54,11 +47,9 @@ fn suggestion(name: &str, installed: &[String]) -> String {
 /// An engine of the registry.
 #[derive(Clone, Debug)]
 pub struct RegisteredEngine {
-    /// Its id.
     pub id: String,
     /// Its version; empty if its file cannot be read.
     pub version: String,
-    /// Its source.
     pub source: EngineSource,
     /// Its isolation from the host.
     pub isolation: Isolation,
@@ -125,10 +116,6 @@ impl EngineRegistry {
     }
 
     /// The specs to open for a name, the path of a library, or a chain such as `mask+legacy`.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineRegistryError`].
     pub fn chain(
         &self,
         config: &Config,
@@ -140,16 +127,12 @@ impl EngineRegistry {
     }
 
     /// The spec to open for a name or the path of a library.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineRegistryError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, EngineRegistryError> {
+        // Ids contain neither.
         if name.contains('/') || name.ends_with(".so") {
             let mut spec = file_spec(config, "", Path::new(name), serde_json::json!({}));
-            // An engine named by path keeps the settings, restrictions and pin of its config entry.
-            // The pins of ctxhost.lock do not apply: they are for the installed file, and the user
-            // chose this one.
+            // An engine named by path keeps the settings, restrictions and pin of its config entry. The pins of
+            // ctxhost.lock do not apply: they are for the installed file, and the user chose this one.
             match inspect(Path::new(name)) {
                 Ok(found) => {
                     let id = &found.meta.id;
@@ -160,6 +143,7 @@ impl EngineRegistry {
                     apply_trust(&mut spec, &self.policy.evaluate_named(&found, written));
                     spec.isolation = isolation_for(config, &found.meta);
                 }
+                // Reported when the spec is opened.
                 Err(error) => spec.untrusted_reason = Some(unreadable_reason(&error)),
             }
             return Ok(spec);
@@ -273,6 +257,7 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     let paths = entries.map(|entry| entry.path());
     let mut found: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
+    // The order of a folder differs between machines.
     found.sort();
     found
 }

@@ -39,19 +39,13 @@ pub enum TurnError {
     #[error(
         "the turn was stopped after {rounds} rounds of tool calls (agent.max_rounds); send \"continue\" to resume"
     )]
-    TooManyRounds {
-        /// The limit.
-        rounds: u32,
-    },
+    TooManyRounds { rounds: u32 },
     /// The message could not be queued; nothing was sent.
     #[error(transparent)]
     Inbox(#[from] InboxError),
     /// No session with this id is open.
     #[error("no session {id:?} is open; open or create it first")]
-    NoSession {
-        /// The id.
-        id: String,
-    },
+    NoSession { id: String },
     /// Another machine took the queued message over.
     #[error("another machine took over the message; its answer is in the session")]
     AnsweredElsewhere,

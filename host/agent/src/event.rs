@@ -14,9 +14,7 @@ use ctxhost_dialects::{FailureReason, ProviderError};
 /// An event of a session, or of the runtime if the session id is empty.
 #[derive(Clone, Debug)]
 pub struct RuntimeEvent {
-    /// The session's id.
     pub session: Arc<str>,
-    /// The event.
     pub kind: EventKind,
 }
 
@@ -46,13 +44,9 @@ pub enum EventKind {
         took: Duration,
     },
     /// The session file was deleted, renamed or replaced, and was recreated with its full content.
-    SessionFileRecreated {
-        /// The file.
-        path: PathBuf,
-    },
+    SessionFileRecreated { path: PathBuf },
     /// The session file is missing and cannot be recreated yet.
     SessionFileMissing {
-        /// The file.
         path: PathBuf,
         /// The reason, as a sentence.
         why: String,
@@ -67,21 +61,11 @@ pub enum EventKind {
         usage: TokenUsage,
     },
     /// A tool call starts.
-    ToolCalled {
-        /// The call's id.
-        call_id: String,
-        /// The tool.
-        tool: String,
-        /// Its arguments.
-        arguments: Value,
-    },
+    ToolCalled { call_id: String, tool: String, arguments: Value },
     /// A tool call has ended.
     ToolEnded {
-        /// The call's id.
         call_id: String,
-        /// The tool.
         tool: String,
-        /// Whether it failed.
         is_error: bool,
         /// The length of its text result.
         chars: usize,
@@ -98,10 +82,7 @@ pub enum EventKind {
         entries: u64,
     },
     /// A precomputed compaction was cancelled or discarded.
-    PrecomputeDropped {
-        /// Why.
-        why: String,
-    },
+    PrecomputeDropped { why: String },
     /// The model wrote notes before a compaction.
     NotesSaved {
         /// Their length; 0 if the model had nothing to note.
@@ -111,14 +92,12 @@ pub enum EventKind {
     },
     /// Notes could not be saved before a compaction; it proceeds without them.
     NotesFailed {
-        /// Why.
         why: String,
         /// Whether this session stops requesting notes.
         is_last: bool,
     },
     /// A request failed and is retried, possibly changed.
     Recovering {
-        /// Why it failed.
         reason: FailureReason,
         /// The recovery, as a fragment.
         action: String,
@@ -129,7 +108,6 @@ pub enum EventKind {
     ModelChanged {
         /// The new model, as `provider/id`.
         model: String,
-        /// Why.
         why: String,
     },
     /// The provider accepted a request and silently truncated it.
@@ -141,7 +119,6 @@ pub enum EventKind {
     SubagentSpawned {
         /// The session of the sub-agent.
         child: String,
-        /// Its task.
         task: String,
         /// What it sees of its parent's conversation.
         context: ContextMode,
@@ -150,14 +127,12 @@ pub enum EventKind {
     SubagentEnded {
         /// The session of the sub-agent.
         child: String,
-        /// How.
         end: SubagentEnd,
         /// Why it gave no answer.
         failure: Option<String>,
     },
     /// Another engine is current, from each session's next turn on.
     EngineChanged {
-        /// The new engine.
         engine: String,
         /// The engine that served before.
         previous: String,
@@ -170,48 +145,37 @@ pub enum EventKind {
         engine: String,
         /// The engine that serves.
         serving: String,
-        /// How it failed.
         why: String,
     },
     /// A change of the watched config was rejected.
     ReloadRejected {
-        /// The error.
         why: String,
         /// The engine that keeps serving.
         serving: String,
     },
     /// Many engine libraries were loaded; libraries are never unloaded.
     RestartAdvised {
-        /// How many.
         libraries: u64,
         /// The total size of their files, in MiB.
         mib: u64,
     },
     /// A canary serves a share of new sessions.
     CanaryStarted {
-        /// Its engine.
         engine: String,
         /// The share, as in the config.
         share: String,
     },
     /// The canary was promoted, rolled back, or broke a guard.
-    CanaryEnded {
-        /// Its engine.
-        engine: String,
-        /// Why.
-        why: String,
-    },
+    CanaryEnded { engine: String, why: String },
     /// The turn ended with an answer.
     TurnEnded,
     /// The turn ended without an answer.
-    TurnFailed {
-        /// The error message.
-        message: String,
-    },
+    TurnFailed { message: String },
 }
 
 impl EventKind {
     pub(super) fn from_prompt(prompt: &Prompt, budget_tokens: u64, model: String) -> EventKind {
+        // Compactions have events of their own.
         let compacting: Duration = prompt.compactions.iter().map(|outcome| outcome.took).sum();
         EventKind::Assembled {
             engine: prompt.engine.clone(),

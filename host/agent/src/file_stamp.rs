@@ -4,8 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The metadata of a file that changes with its content: replacing a file changes its inode, writing changes its
-/// times.
+/// The metadata of a file that changes with its content: replacing a file changes its inode, writing changes its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     inode: u64,
@@ -22,6 +21,7 @@ impl FileStamp {
             inode: file.ino(),
             bytes: file.size(),
             modified: (file.mtime(), file.mtime_nsec()),
+            // Tools may set the modification time back, but not this one.
             changed: (file.ctime(), file.ctime_nsec()),
         })
     }

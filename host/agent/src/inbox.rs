@@ -67,6 +67,7 @@ impl Inbox {
     pub(super) fn refresh(&self, session: &Session) -> Result<(), InboxError> {
         let mut state = self.state();
         let count = session.record_count();
+        // Records are only appended, so the seen ones need no second search.
         if count > state.seen_records {
             let new = session.records().get(state.seen_records..).unwrap_or_default();
             let delivered: HashSet<String> = new.iter().filter_map(Record::inbox_id).collect();
@@ -105,6 +106,7 @@ impl Inbox {
     ///
     /// As [`push`](Self::push).
     pub fn push_with_id(&self, id: &str, message: &str) -> Result<bool, InboxError> {
+        // Checked before it is stored: an invalid message would block the queue for good.
         RecordBody::message(message).map_err(InboxError::InvalidMessage)?;
         let message = serde_json::from_str(message)
             .map_err(|error| SessionError::Body { reason: error.to_string() })
@@ -114,6 +116,7 @@ impl Inbox {
             return Ok(false);
         }
         let message = QueuedMessage { id: id.to_owned(), message };
+        // Durable before it is queued: after an error the sender repeats it.
         state.storage.append(&message)?;
         state.known.insert(message.id.clone());
         state.waiting.push_back(message);
@@ -144,6 +147,7 @@ impl Inbox {
         while let Some(message) = state.waiting.front() {
             let is_last = through == Some(message.id.as_str());
             append(message.record()?)?;
+            // Only now: after an error of `append` the message stays in front.
             delivered.extend(state.waiting.pop_front().map(|message| message.id));
             if is_last {
                 break;

@@ -31,12 +31,7 @@ pub enum InstallationError {
     Legacy,
     /// The engine is not installed.
     #[error("{id:?} is not installed: {} has no pin for it", lock.display())]
-    NotInstalled {
-        /// The engine.
-        id: String,
-        /// The lock file.
-        lock: PathBuf,
-    },
+    NotInstalled { id: String, lock: PathBuf },
 }
 
 /// Installs and removes engines of a config.
@@ -53,11 +48,9 @@ pub struct EngineInstaller<'a> {
 /// The result of an installation.
 #[derive(Debug)]
 pub struct InstalledEngine {
-    /// The engine's pin.
     pub pin: Pin,
     /// The pin of the replaced build.
     pub old: Option<Pin>,
-    /// The lock file.
     pub lock: PathBuf,
     /// Whether the config was changed.
     pub config_changed: bool,
@@ -69,10 +62,6 @@ pub struct InstalledEngine {
 
 impl EngineInstaller<'_> {
     /// Installs an inspected package: the inspected bytes are the ones that are copied and pinned.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn install(&self, package: &EnginePackage) -> Result<InstalledEngine, InstallationError> {
         let file = &package.file;
         let id = &file.meta.id;
@@ -84,6 +73,7 @@ impl EngineInstaller<'_> {
         let held = LockFile::acquire(self.config)?;
         let before = held.load()?;
         let mut lock = before.clone().unwrap_or_default();
+        // The file, its pin, its entry, in this order: the config never names an unpinned file.
         let path = folder.put(package)?;
         let pin = Pin {
             id: id.clone(),
@@ -100,11 +90,13 @@ impl EngineInstaller<'_> {
         let is_new_config = !self.config.exists();
         let entered = held.write(&lock).map_err(InstallationError::from).and_then(|()| {
             self.write_entry(id, &path, &file.sha256).map_err(|error| {
+                // The entry was not written, so the pin goes as well.
                 let restored = held.restore(before.as_ref());
                 restored.err().map_or_else(|| error.into(), InstallationError::from)
             })
         });
         let edit = entered.inspect_err(|_| {
+            // The file of the previous build stays if the path is the same.
             if is_new {
                 remove_unused(&folder, &path);
             }
@@ -120,15 +112,12 @@ impl EngineInstaller<'_> {
             lock: held.path().to_owned(),
             config_changed: edit.changed,
             config_created: is_new_config && edit.changed,
+            // The engine is installed; a failure log that cannot be written does not undo that.
             released: released.is_ok_and(|records| !records.is_empty()),
         })
     }
 
     /// Removes an engine: the path of its config entry, its pin and its file. Its settings stay in the config.
-    ///
-    /// # Errors
-    ///
-    /// [`InstallationError`].
     pub fn uninstall(&self, id: &str) -> Result<Pin, InstallationError> {
         let folder = self.folder(&self.settings()?);
         let held = LockFile::acquire(self.config)?;
@@ -136,6 +125,7 @@ impl EngineInstaller<'_> {
         let not_installed =
             || InstallationError::NotInstalled { id: id.into(), lock: held.path().to_owned() };
         let pin = lock.remove(id).ok_or_else(not_installed)?;
+        // The config first: a pin without an entry is harmless, the reverse is not.
         let edit = remove_entry_path(self.config, id)?;
         if let Err(error) = held.write(&lock) {
             edit.restore()?;
@@ -184,7 +174,7 @@ impl EngineInstaller<'_> {
     }
 }
 
-/// Removes a library that is no longer used. A failure is only logged: the file does no harm.
+/// Removes an unused library. A failure is only logged: the file does no harm.
 fn remove_unused(folder: &InstallFolder, file: &Path) {
     if let Err(error) = folder.remove(file) {
         tracing::error!(%error, "cannot remove an unused engine library");

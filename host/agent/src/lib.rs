@@ -36,6 +36,7 @@ mod model_messages;
 mod offline;
 mod open_context;
 mod precompute;
+mod private_files;
 mod recovery;
 mod reload;
 mod runtime;

@@ -73,6 +73,7 @@ fn text_message(role: Role, text: &str) -> ChatMessage {
         Role::Assistant => {
             ChatMessage::Assistant(AssistantMessage { content, ..AssistantMessage::default() })
         }
+        // Dialects do not send the time.
         _ => ChatMessage::User(UserMessage { content, timestamp: 0 }),
     }
 }

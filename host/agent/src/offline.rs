@@ -53,7 +53,7 @@ impl OfflineOptions {
 }
 
 /// Compacts a session in up to three attempts. The last outcome is the result; if none was applied, the session is
-/// unchanged. `focus` tells the summary what to preserve. `now_ms` is the time of the run in milliseconds since 1970, so
+/// unchanged. `focus` is what the summary preserves. `now_ms` is the time of the run in milliseconds since 1970, so
 /// that a run can be repeated.
 ///
 /// An interrupted compaction is completed first if possible: see [`Session::recover_compaction`].
@@ -72,6 +72,7 @@ pub fn compact_session<'a>(
     Box::pin(async move {
         session.recover_compaction();
         let clock = HostClock::recorded();
+        // A fixed time makes the run reproducible.
         clock.set(now_ms);
         let mut context = options.open(session, engines, clock)?;
         let target = Target { trigger: Trigger::Manual, ..options.target.clone() };

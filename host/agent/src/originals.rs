@@ -15,7 +15,6 @@ const MAX_EXAMPLES: usize = 5;
 pub enum StoredOriginal {
     /// An entry of the session.
     Entry {
-        /// Its text.
         text: String,
         /// Its line in the session file.
         line: String,
@@ -31,16 +30,10 @@ pub enum OriginalError {
     #[error(
         "{session} has no entry or file with the handle {handle:?}; notices name handles as `entry …` or `file …`"
     )]
-    Unknown {
-        /// The session.
-        session: String,
-        /// The handle.
-        handle: String,
-    },
+    Unknown { session: String, handle: String },
     /// The prefix is ambiguous.
     #[error("{handle:?} is a prefix of {count} handles, such as {}; give a longer one", examples.join(", "))]
     Ambiguous {
-        /// The prefix.
         handle: String,
         /// The number of matches.
         count: usize,
@@ -76,10 +69,6 @@ pub fn copy_blobs(
 
 /// Finds an original by its handle or a prefix. In a store of many sessions, blobs that this session references have
 /// priority.
-///
-/// # Errors
-///
-/// [`OriginalError`].
 pub fn find_original(
     path: &Path,
     session: &Session,
@@ -96,6 +85,7 @@ pub fn find_original(
             blobs.retain(|blob| named.contains(blob));
         }
     }
+    // A whole id is also a prefix of longer ones.
     if let Some(exact) = entries.iter().copied().find(|record| record.id() == handle) {
         (entries, blobs) = (vec![exact], Vec::new());
     }
@@ -104,6 +94,7 @@ pub fn find_original(
         handle: handle.to_owned(),
     };
     match (entries.as_slice(), blobs.as_slice()) {
+        // The empty text is a prefix of everything.
         _ if handle.is_empty() => Err(unknown()),
         ([record], []) => Ok(entry(record)),
         ([], [blob]) => Ok(StoredOriginal::Bytes(stored.get(blob)?.ok_or_else(unknown)?)),

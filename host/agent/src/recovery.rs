@@ -53,6 +53,7 @@ fn checked_overflow(
     if failure.reason == FailureReason::ContextOverflow
         && !context.is_plausible_overflow(&request.target, &request.sent, &failure)
     {
+        // This reason fails over without changing the conversation.
         failure.reason = FailureReason::Format;
     }
     failure
@@ -73,6 +74,7 @@ async fn recover(
         }
         FailureReason::MalformedHistory if !turn.retry.without_thinking => {
             turn.guard.emit(EventKind::recovering(&failure, "retried without thinking"));
+            // Signed thinking of another model is the usual cause.
             turn.retry.without_thinking = true;
             turn.prepare_request(Trigger::Threshold).await
         }

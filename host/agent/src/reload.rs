@@ -36,10 +36,7 @@ pub enum ReloadError {
     Canary(#[from] CanaryError),
     /// The host panicked while it opened the engine.
     #[error("opening the engine panicked: {reason}")]
-    Panicked {
-        /// The panic's message.
-        reason: String,
-    },
+    Panicked { reason: String },
 }
 
 impl Runtime {
@@ -59,6 +56,7 @@ impl Runtime {
             let state = self.state();
             let _changing = state.engines.lock_changes().await;
             let engines = engines.as_ref().to_vec();
+            // The user asks for these engines in spite of their failures.
             engines.iter().for_each(|engine| state.engine_options.lift_quarantine(&engine.id));
             state.open_and_activate(engines, state.engine_options.clone(), None).await
         })
@@ -102,6 +100,7 @@ impl Runtime {
             change = state.reload_config(watch).await;
             state.report_rejection(change.as_ref().err());
         }
+        // After the config: the canary is opened with its settings.
         if changes.canary {
             let canary = state.reload_canary(watch).await;
             state.report_rejection(canary.as_ref().err());
@@ -173,6 +172,7 @@ impl RuntimeState {
             EngineSelection::from_config(&config, rules.as_ref())
         });
         let selection = selection.await.map_err(panicked)??;
+        // The file may have changed elsewhere; its other settings apply at the next start.
         if self.engines.is_applied(&selection) {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl RuntimeState {
         Ok(Some(self.open_and_activate(engines, options, Some(selection)).await?))
     }
 
-    /// Activates the canary of the state file, or removes the one that is no longer there.
+    /// Activates the canary of the state file, or removes one that was ended there.
     async fn reload_canary(&self, watch: &ConfigWatch) -> Result<(), ReloadError> {
         let state = watch.canary_folder.read()?;
         let active = self.engines.active_canary();

@@ -52,12 +52,15 @@ fn replay_through<'a>(
 ) -> LocalBoxFuture<'a, Result<EngineRun, ContextError>> {
     Box::pin(async move {
         let clock = HostClock::recorded();
+        // Before the engine opens: it may read the time when it is created.
         clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+        // In memory, so that compactions do not touch the recorded file.
         let session = Session::in_memory(recorded.header().clone());
         let mut context = options.open(session, engines, clock.clone())?;
         let branch: Vec<&Record> =
             recorded.branch().into_iter().filter(|r| is_history(r)).collect();
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
+        // As for a live session: the engine is bootstrapped before its first request.
         context.ingest().await?;
         let budget_tokens = options.budget_tokens();
         let floor_tokens = options.context.invariants.floor_tokens(budget_tokens);
@@ -111,8 +114,10 @@ fn is_answer(record: &Record) -> bool {
 
 fn engine_facts(engine: &ActiveEngine, engines: &[EngineSpec]) -> ReplayedEngine {
     let (id, effective) = (engine.configured_id(), engine.serving_info());
+    // The version of a fallback engine would be misleading here.
     let version = if effective.id == id { effective.version } else { String::new() };
     let mut sources: Vec<String> = engines.iter().map(|engine| engine.source.to_string()).collect();
+    // A chain of bundled engines has one source.
     sources.dedup();
     ReplayedEngine { id, version, source: sources.join(", ") }
 }

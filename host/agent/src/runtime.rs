@@ -92,14 +92,14 @@ impl Runtime {
         Box::pin(async move {
             let outcome = self.state.run_turn(session, content).await;
             if outcome.is_ok() {
+                // After the reply: the user does not wait for a compaction.
                 self.spawn_housekeeping(session);
             }
             outcome
         })
     }
 
-    /// Compacts a session on the user's request. The last outcome is the result; earlier ones are
-    /// rejected attempts.
+    /// Compacts a session on the user's request. The last outcome is the result; earlier ones are rejected attempts.
     ///
     /// # Errors
     ///
@@ -130,8 +130,7 @@ impl Runtime {
         })
     }
 
-    /// Reverts a compaction and all newer ones. `number` counts from 1 on the branch, or from the
-    /// newest if negative.
+    /// Reverts a compaction and all newer ones. `number` counts from 1 on the branch, or from the newest if negative.
     ///
     /// # Errors
     ///
@@ -145,6 +144,7 @@ impl Runtime {
             let mut guard = self.lock_session(session).await?;
             let context = &mut guard.active_mut().context;
             let report = context.session_mut().undo_compaction(Some(number))?;
+            // The counts are of prompts with the summary.
             context.invalidate_counts();
             Ok(report)
         })
@@ -161,10 +161,6 @@ impl Runtime {
     }
 
     /// How full a session's window is.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`].
     pub fn occupancy<'a>(
         &'a self,
         session: &'a SessionId,
@@ -208,9 +204,8 @@ impl Runtime {
         self.state.engines.current().quarantine_record()
     }
 
-    /// Shuts the runtime down: waits for background work, at most `compaction.wait_ms`, and disposes
-    /// of every engine. Work that waits for an idle session is cancelled. Nothing can be sent
-    /// afterwards.
+    /// Shuts the runtime down: waits for background work, at most `compaction.wait_ms`, and disposes of every engine.
+    /// Work that waits for an idle session is cancelled. Nothing can be sent afterwards.
     pub fn shutdown<'a>(&'a self) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.state.shutdown.cancel();
@@ -229,6 +224,7 @@ impl Runtime {
                     "shutdown: shadow engines did not finish in time (compaction.wait_ms)"
                 );
             }
+            // Last: housekeeping and shadows may still call engines.
             self.state.engines.dispose().await;
             if let Some(shadows) = &self.state.shadows {
                 shadows.dispose().await;

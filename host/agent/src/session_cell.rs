@@ -79,8 +79,7 @@ impl SessionCell {
         let message = ChatMessage::User(message.clone());
         let id = self.inbox.push(&serde_json::to_string(&message).unwrap_or_default())?;
         let mut locking = Box::pin(locks.lock(session.as_str()));
-        // The semaphore queues a waiter at its first poll, so the future is polled once while the
-        // order is held.
+        // The semaphore queues a waiter at its first poll, so the future is polled once while the order is held.
         let first_poll = poll_fn(|context| Poll::Ready(locking.as_mut().poll(context))).await;
         let lock = async move {
             match first_poll {

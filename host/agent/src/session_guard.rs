@@ -55,6 +55,7 @@ impl SessionGuard {
         lock: SessionLock,
     ) -> SessionGuard {
         let mut active = cell.active.clone().lock_owned().await;
+        // Chosen per turn: the engine may have been replaced since the last one.
         let (engine, recorder) = state.engines.engine_for(&active.lineage);
         active.context.set_engine(engine);
         let (state, cell) = (state.clone(), cell.clone());
@@ -76,7 +77,7 @@ impl SessionGuard {
     ///
     /// # Errors
     ///
-    /// If the session is no longer writable; none of them is appended.
+    /// If the session cannot be written; none of them is appended.
     pub fn append(
         &mut self,
         bodies: impl IntoIterator<Item = RecordBody>,
@@ -125,6 +126,7 @@ impl SessionGuard {
     pub fn move_to_file(&mut self, path: &Path) -> Result<(), SessionError> {
         let live = self.active.context.session_mut();
         live.move_to_file(path, CLIENT_SYNC)?;
+        // The image folder is beside the file, so it exists only now.
         let images = self.state.image_store(live.session());
         live.set_images(images);
         Ok(())
@@ -230,6 +232,7 @@ impl SessionGuard {
             return None;
         }
         let overflow = self.active.context.overflow(target, &sent, failure);
+        // A limit per minute is not a window.
         if !failure.is_ceiling {
             let (session, models) = (self.lock.session_id(), &self.state.models);
             let assumed = (&target.model, target.window_tokens);
@@ -242,10 +245,6 @@ impl SessionGuard {
 
     /// Ends a client's turn, which began with the record `first_id`; the next one begins with `next_id`. Notifies the
     /// engine.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`] of the engine.
     pub fn end_turn<'a>(
         &'a mut self,
         target: &'a Target,
@@ -334,6 +333,7 @@ impl SessionGuard {
                     if let Some(retention) = &outcome.retention {
                         self.metrics.survival.add(retention);
                     }
+                    // The next request starts differently.
                     self.state.cached_prefixes.forget(self.lock.session_id());
                 }
                 CompactionVerdict::Rejected { .. } => self.metrics.rejected += 1,

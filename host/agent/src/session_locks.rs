@@ -5,7 +5,7 @@
 //!                                                held               │  released    │  reacquired
 //! ```
 //!
-//! The order is fixed, so there is no deadlock: a holder of a global permit never waits for a session. A model call runs
+//! The order is fixed, which prevents deadlocks: a holder of a global permit never waits for a session. A model call runs
 //! without the permit, so a slow provider blocks no other session. Both queues are first come, first served.
 //!
 //! A turn must not [`lock`](SessionLocks::lock) its own session: it would wait for itself. So a function that runs
@@ -99,6 +99,7 @@ impl SessionLocks {
         if let Some(session) = sessions.get(session_id).and_then(Weak::upgrade) {
             return session;
         }
+        // Unlocked sessions leave a dead entry, removed when the next one is added.
         sessions.retain(|_, session| session.strong_count() > 0);
         let session = Arc::new(Semaphore::new(1));
         sessions.insert(session_id.to_owned(), Arc::downgrade(&session));
@@ -151,6 +152,7 @@ impl SessionLock {
     /// call returns: put timeouts inside.
     pub async fn yield_permit_during<T>(&self, call: impl Future<Output = T>) -> T {
         let count = ModelCallCount::start(self);
+        // A concurrent call may have released it already.
         *self.permit.lock().await = None;
         let answer = call.await;
         if count.finish() == 0 {

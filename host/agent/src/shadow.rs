@@ -31,9 +31,10 @@ use self::log::{EngineOutcome, ShadowLog, ShadowRecord};
 use self::request::ShadowRequest;
 use self::runner::ShadowRunner;
 use ctxhost_context::Prompt;
-use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::store::EngineStore;
-use ctxhost_engine::{EngineEnvironment, EngineSpec, EngineStores, OnEngineError, join_ids};
+use ctxhost_engine::{
+    ActiveEngine, EngineEnvironment, EngineSpec, EngineStores, OnEngineError, join_ids,
+};
 use ctxhost_invariants::InvariantSettings;
 
 /// The folder and namespace of shadow stores, below those of serving engines.

@@ -106,14 +106,17 @@ impl RuntimeState {
             return Err(TurnError::NoSession { id: session.to_string() });
         }
         let Some(store_lock) = &cell.store_lock else { return Ok(lock) };
+        // Without the global permit: a turn of another machine may take minutes.
         let lease = lock.yield_permit_during(store_lock.acquire()).await?;
         let mut active = cell.active.lock().await;
         let active = &mut *active;
         if active.context.session_mut().refresh()? {
             let session = active.context.session().session();
+            // These derive from records that other machines may have extended.
             active.subagents = active.subagents.refreshed(session);
             self.cached_prefixes.forget(session.header().id());
         }
+        // After the session: a message that is in it by now must not be delivered again.
         cell.inbox.refresh(active.context.session().session())?;
         Ok(lock.with_lease(lease))
     }
@@ -126,6 +129,7 @@ impl RuntimeState {
     /// Removes a session from the table. The caller holds its lock.
     pub(crate) fn close(&self, id: &str) {
         self.sessions().retain(|session, _| session.as_str() != id);
+        // The cached request keeps the whole conversation in memory.
         self.cached_prefixes.forget(id);
     }
 
@@ -144,6 +148,7 @@ impl RuntimeState {
         mut session: Session,
         lineage: Option<&SessionLineage>,
     ) -> Result<SessionId, InboxError> {
+        // Before the live transcript is built, which must include a recovered compaction.
         session.recover_compaction();
         let id = SessionId::new(session.header().id());
         let inbox = Inbox::open(&session)?;
@@ -173,6 +178,7 @@ impl RuntimeState {
         let Some(path) = session.path() else { return ImageStore::default() };
         let own = self.blob_dirs.session_blobs(path);
         let blobs = match session.header().parent_session() {
+            // A fork references images of its parent without copying them.
             Some(parent) => own.with_fallback(self.blob_dirs.session_blobs(Path::new(parent))),
             None => own,
         };

@@ -47,10 +47,6 @@ impl SubagentHandle {
     }
 
     /// Waits for the sub-agent's last message. The engine was notified of the end by then.
-    ///
-    /// # Errors
-    ///
-    /// [`SubagentError`].
     pub async fn wait(self) -> Result<TurnReply, SubagentError> {
         let dropped = SubagentError::Ended { end: SubagentEnd::Released };
         self.answer.await.unwrap_or(Err(dropped))
@@ -71,6 +67,7 @@ impl Runtime {
         options: SpawnOptions,
     ) -> Result<SubagentHandle, SpawnError> {
         let state = self.state();
+        // The parent is unlocked before the task starts, which may take minutes.
         let run = {
             let mut guard = self.lock_session(parent).await?;
             ParentSession::new(&mut guard).spawn(task, &options).await?
@@ -114,6 +111,7 @@ impl Runtime {
         end: SubagentEnd,
     ) -> Result<bool, TurnError> {
         let state = self.state();
+        // A running sub-agent records its end itself.
         if state.running_subagents.stop(child, end) {
             return Ok(true);
         }

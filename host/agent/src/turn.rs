@@ -85,6 +85,7 @@ impl RuntimeState {
 
 async fn run(turn: &mut AgentTurn, message: QueuedMessageRef<'_>) -> Result<TurnReply, TurnError> {
     let outcome = run_loop(turn, message).await;
+    // Also after an error: what was recorded so far must be durable.
     let synced = turn.guard.active_mut().context.session_mut().sync();
     let reply = outcome?;
     synced?;
@@ -95,6 +96,7 @@ async fn run_loop(
     turn: &mut AgentTurn,
     message: QueuedMessageRef<'_>,
 ) -> Result<TurnReply, TurnError> {
+    // First, because the system prompt lists the live sub-agents.
     turn.as_parent().record_ends().await?;
     turn.receive(message)?;
     let answer = loop {
@@ -130,6 +132,7 @@ impl AgentTurn {
 
     /// Appends the model's answer to the session.
     fn record(&mut self, answer: &AssistantMessage) -> Result<(), TurnError> {
+        // The host's clock: providers state no time, or another one.
         let timestamp = self.state.clock().now_ms();
         let message = AssistantMessage { timestamp, ..answer.clone() };
         self.append(&ChatMessage::Assistant(message))?;

@@ -19,7 +19,6 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// The rules of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceRules {
-    /// The file.
     pub path: PathBuf,
     text: String,
 }
@@ -41,6 +40,7 @@ impl WorkspaceRules {
 
     /// Adds the rules to the settings of `legacy`, unless the config sets other rules; returns whether it did.
     pub fn apply_to(&self, engine: &mut EngineSpec) -> bool {
+        // The other engines do not have this setting.
         if engine.id != LEGACY {
             return false;
         }
@@ -50,6 +50,7 @@ impl WorkspaceRules {
         let Some(settings) = engine.config.as_object_mut() else { return false };
         let compaction = settings.entry("compaction").or_insert_with(|| json!({}));
         let Some(compaction) = compaction.as_object_mut() else { return false };
+        // Also if it is empty: that disables the rules.
         if compaction.contains_key("workspace_rules") {
             return false;
         }
@@ -61,6 +62,7 @@ impl WorkspaceRules {
 fn read(path: PathBuf) -> Option<WorkspaceRules> {
     let mut bytes = Vec::new();
     ctxhost_files::open(&path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    // Lossy: the size limit may cut a character.
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     (!text.is_empty()).then_some(WorkspaceRules { path, text })
 }

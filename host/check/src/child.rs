@@ -16,7 +16,7 @@ use super::history::HistoryCut;
 use super::settings::CHILD_BYTES;
 use super::trace::{CallTrace, TraceRecord};
 use super::{CheckError, CheckGroup, cannot};
-use ctxhost_engine::inspect;
+use ctxhost_engine::inspect_pinned;
 
 /// The job of a child, written by the parent.
 pub(super) const JOB_FILE: &str = "job.json";
@@ -61,9 +61,8 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
 
     // The constructors of the library may hang or abort, too.
     let scope = trace.start_call("the load of the library");
-    let factory = inspect(&job.file)
-        .and_then(|inspected| inspected.expect_hash(Some(&job.sha256)))
-        .and_then(|inspected| inspected.load(&folder.join(COPIES)));
+    let factory = inspect_pinned(&job.file, Some(&job.sha256))
+        .and_then(|file| file.load(&folder.join(COPIES)));
     drop(scope);
     let factory = match factory {
         Ok(factory) => factory,

@@ -35,7 +35,6 @@ impl CheckFault {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CaseStats {
-    /// The number of checks.
     pub(super) checks: u64,
     /// A note for the group's line in the report; may be empty.
     pub(super) note: String,
@@ -63,8 +62,6 @@ pub(super) type CaseOutcome = Result<CaseStats, CheckFault>;
 /// One line of a child's verdicts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CaseVerdict {
-    /// The case.
     pub(super) case: u64,
-    /// The outcome.
     pub(super) outcome: CaseOutcome,
 }

@@ -74,7 +74,6 @@ impl CheckGroup {
         }
     }
 
-    /// The number of cases.
     pub(super) fn case_count(self) -> u64 {
         match self.cases() {
             GroupCases::Named(cases) => cases.len() as u64,

@@ -47,7 +47,6 @@ impl CaseHistory {
         CaseHistory { entries }
     }
 
-    /// Applies a cut.
     pub(super) fn apply_cut(mut self, cut: &HistoryCut) -> CaseHistory {
         for &at in &cut.short {
             if let Some(entry) = self.entries.get_mut(at) {

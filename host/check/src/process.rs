@@ -15,13 +15,11 @@ use super::{CheckError, ConformanceSuite, cannot};
 /// The interval at which a child is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The signal of `abort`.
 const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
 
 /// The result of a child.
 #[derive(Debug)]
 pub(super) struct ChildExit {
-    /// Its verdicts.
     pub(super) verdicts: Vec<CaseVerdict>,
     /// The verdict for the case in which it died.
     pub(super) death: Option<CaseVerdict>,

@@ -15,7 +15,7 @@ ctxhost_engine_api::settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct CompactionSettings {
         /// When the host compacts ahead of need: after a turn, after a pause (idle), after the user
-        /// confirms (ask), or on command only (manual). Between turns, nobody waits for it.
+        /// confirms (ask), or on command only (manual). Between turns, no request waits for it.
         pub timing: CompactionTiming = CompactionTiming::default(), Word(&["between-turns", "idle", "ask", "manual"]);
         /// Whether it may also compact between two tool rounds of a turn; false, because that invalidates
         /// the prompt cache in the middle of a task.

@@ -7,7 +7,7 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ShadowSettings {
-        /// Whether shadow engines may call the model for summaries; false, because nobody uses the result.
+        /// Whether shadow engines may call the model for summaries; false, because their result is not used.
         pub complete: bool = false, Flag;
         /// Size of the shadow log before it is rotated, with one old file kept; about five thousand
         /// requests.

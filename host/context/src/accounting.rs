@@ -37,6 +37,7 @@ impl SizePart {
     /// A part with its size in estimated tokens.
     pub fn new(sent: &str, estimate_tokens: u64) -> SizePart {
         let mut hasher = DefaultHasher::new();
+        // Not cryptographic: a collision costs one wrong estimate.
         sent.hash(&mut hasher);
         SizePart { fingerprint: hasher.finish(), estimate_tokens }
     }
@@ -95,7 +96,7 @@ pub enum CountTrust {
     LearnedOnly,
     /// Not at all: it is far below the estimate, so the provider has probably truncated the prompt.
     Doubtful,
-    /// Not at all: there is no count, or the answer was aborted.
+    /// Not at all: the count is missing, or the answer was aborted.
     Ignored,
 }
 
@@ -131,7 +132,6 @@ struct ModelAccount {
 struct CountAnchor {
     parts: usize,
     digest: u64,
-    /// In provider tokens.
     counted_tokens: u64,
 }
 
@@ -186,6 +186,7 @@ impl TokenAccounting {
     pub fn count(&self, prompt: &RequestSize) -> TokenCount {
         let anchor = self.models.get(&self.model).and_then(|known| known.anchor.as_ref());
         let matching = anchor.filter(|anchor| {
+            // A request prepared before a compaction has another history.
             prompt.generation == self.generation
                 && prompt.digest(anchor.parts) == Some(anchor.digest)
         });
@@ -227,6 +228,7 @@ impl TokenAccounting {
     /// Provider tokens per estimated token, typical for this model.
     pub fn usual_factor(&self) -> f64 {
         let typical = self.models.get(&self.model).map_or(1.0, |known| known.factor.median());
+        // `expected` must not exceed `upper_bound`, whatever quantile is configured.
         typical.min(self.limit_factor())
     }
 
@@ -270,10 +272,12 @@ impl TokenAccounting {
         }
         let factor = counted_tokens as f64 / estimate_tokens as f64;
         // Above the largest possible window the count must be wrong.
+        // So small a count is rather a truncated prompt than a good tokenizer.
         if factor < self.settings.min_factor || counted_tokens > MAX_WINDOW_TOKENS {
             return CountTrust::Doubtful;
         }
         let known = self.models.entry(model.clone()).or_default();
+        // In a small request the fixed overhead of the provider's template dominates.
         if estimate_tokens >= self.settings.min_request_tokens {
             known.factor.record(factor, &self.settings);
         }

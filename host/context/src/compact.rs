@@ -15,7 +15,7 @@ use ctxhost_invariants::{self as invariants, EnforcedPlan, progress};
 use ctxhost_retention::{self as retention, Shares};
 use ctxhost_session::NewCompaction;
 
-/// Compaction attempts per prompt or per manual request. Later attempts tell the engine to be bolder, and after three the
+/// Compaction attempts per prompt or per manual request. Later attempts ask the engine for more, and after three the
 /// emergency trim is more useful than another summary.
 pub const MAX_COMPACTIONS: u32 = 3;
 
@@ -36,11 +36,7 @@ pub(crate) struct CompactionRequest<'a> {
 
 impl Context {
     /// Compacts in up to three attempts, until one is applied or a retry makes no sense. The last outcome is the result;
-    /// if none was applied, the session is unchanged. `focus` tells the summary what to preserve.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
+    /// if none was applied, the session is unchanged. `focus` is what the summary preserves.
     pub async fn compact(
         &mut self,
         target: &Target,
@@ -69,6 +65,7 @@ impl Context {
         request: CompactionRequest<'_>,
     ) -> Result<CompactionOutcome, ContextError> {
         let outcome = self.try_compaction(request).await?;
+        // Also for rejected compactions: a hook may count them.
         self.settings.hooks.iter().for_each(|hook| hook.after_compaction(&outcome));
         Ok(outcome)
     }
@@ -91,6 +88,7 @@ impl Context {
             return Ok(outcome);
         }
         let session = self.session.session();
+        // Recorded before the engine is called: a kill during a long summary can be recovered.
         let intent = session.begin_compaction(&view, &outcome.engine, trigger.name());
         let answer = match self.request_compaction(&view, request).await {
             Ok(CompactionAnswer::Served { answer, is_precomputed }) => {
@@ -198,6 +196,7 @@ impl Context {
             reserve_tokens: budget.reserve_tokens,
             current_tokens: view.total_tokens(),
             trigger,
+            // Below its own threshold an engine would do nothing.
             force: trigger == Trigger::Manual,
             custom_instructions: focus.map(str::to_owned),
             model: model.clone(),
@@ -211,6 +210,7 @@ impl Context {
     pub fn precompute_job(&mut self, target: &Target) -> Option<PrecomputeJob> {
         let share = self.settings.precompute_share;
         let now_ms = self.settings.clock.now_ms();
+        // An open breaker would reject the result as well.
         if share <= 0.0 || self.limits.open_reason(now_ms).is_some() {
             return None;
         }

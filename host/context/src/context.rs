@@ -109,6 +109,7 @@ impl Context {
     pub fn window_tokens(&self, target: &Target) -> u64 {
         let learned =
             self.accounting.learned_window(&target.model).filter(|window| window.is_stated);
+        // Only a stated window counts: an estimated bound must not change what engines see.
         target.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
     }
 
@@ -145,7 +146,7 @@ impl Context {
 
     /// The size of a request of which only the total is known.
     pub fn sent_request(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
-        // The parts stand for no messages: only the total is learned, and two requests of one size are equal.
+        // The parts are no messages: only the total is learned, and two requests of one size are equal.
         let part = |tokens: u64| SizePart::new(&tokens.to_string(), tokens);
         let size =
             self.accounting.request_size([target.overhead_tokens, conversation_tokens].map(part));
@@ -163,6 +164,7 @@ impl Context {
         stop: StopReason,
     ) -> Option<SilentTruncation> {
         self.set_model(target);
+        // Before the checks below: the engine gets the provider's number even if it is implausible.
         self.last_answer = LastAnswer::new(&self.session.view(), *usage);
         let count = self.accounting.count(&sent.size);
         let is_anchored = count.counted_tokens > 0;
@@ -253,6 +255,7 @@ impl Context {
             now_ms: self.settings.clock.now_ms(),
             ..AfterTurnRequest::default()
         };
+        // In `after_turn` an engine may still change its state; `commit_turn` is final, and idempotent by its key.
         self.engine.after_turn(&view, after).await?;
         let commit = CommitTurnRequest {
             advancement_key: format!("{}/{first_id}", session.id),
@@ -304,6 +307,7 @@ impl Context {
     /// Switches the accounting to the target's model: another model has another tokenizer, and its server may truncate
     /// differently.
     fn set_model(&mut self, target: &Target) {
+        // The truncation statistics are those of one server.
         if *self.accounting.model() != target.model {
             self.counts = CountHistory::default();
         }
@@ -336,7 +340,7 @@ impl Context {
             self.accounting.record_count(&target.model, &sent.size, prompt_tokens);
         }
         if failure.is_ceiling {
-            // A limit per minute says nothing about the window.
+            // A limit per minute does not depend on the window.
             return None;
         }
         let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {

@@ -23,7 +23,6 @@ pub enum ContextError {
     CompactionRequired {
         /// Its size, in estimated tokens.
         tokens: u64,
-        /// Its budget.
         budget_tokens: u64,
     },
 }

@@ -20,11 +20,8 @@ pub trait CompactionHook: Send + Sync + Debug {
 /// A compaction that is about to be requested.
 #[derive(Clone, Debug)]
 pub struct PendingCompaction<'a> {
-    /// The session.
     pub session: &'a SessionRef,
-    /// The live transcript.
     pub view: &'a Transcript,
-    /// The trigger.
     pub trigger: Trigger,
     /// From 1, counted per prompt or manual request.
     pub attempt: u32,
@@ -45,10 +42,7 @@ pub enum HookDecision {
         reason: String,
     },
     /// Use this summary of the folded history instead of an engine's. It must satisfy the same invariants.
-    Supply {
-        /// The summary.
-        summary: String,
-    },
+    Supply { summary: String },
 }
 
 /// The engine name of supplied summaries in records.

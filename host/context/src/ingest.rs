@@ -21,10 +21,6 @@ pub struct IngestProgress {
 impl IngestProgress {
     /// Bootstraps an engine that does not know the session and ingests new entries; returns the time inside the
     /// engine. `branch` counts the changes of the session's branch.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`] of the engine.
     pub async fn catch_up(
         &mut self,
         engine: &ActiveEngine,
@@ -32,6 +28,7 @@ impl IngestProgress {
         branch: u64,
         transcript: &Transcript,
     ) -> Result<Duration, SlotError> {
+        // The engine may have been replaced or rolled back since the last call.
         if self.serving.as_ref() != Some(&engine.serving()) || self.branch != branch {
             let request =
                 BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
@@ -40,6 +37,7 @@ impl IngestProgress {
             // Read again: a failure in `bootstrap` may have activated the fallback engine.
             self.serving = Some(engine.serving());
         }
+        // After a compaction the positions of entries have changed.
         if self.epoch != transcript.epoch() {
             (self.epoch, self.entries) = (transcript.epoch(), 0);
         }

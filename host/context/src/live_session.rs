@@ -40,7 +40,7 @@ pub struct Amendment {
 }
 
 impl Amendment {
-    /// Whether there are no changes.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.branch_point.is_none() && self.edits.is_empty()
     }
@@ -60,14 +60,13 @@ impl LiveSession {
     pub fn new(session: Session) -> LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        let (anchors, images) = (PinnedEntries::default(), ImageStore::default());
         LiveSession {
             session,
             log,
             branch: 0,
-            pinned: anchors,
+            pinned: PinnedEntries::default(),
             reference,
-            images,
+            images: ImageStore::default(),
             registration: None,
         }
     }
@@ -123,10 +122,6 @@ impl LiveSession {
     }
 
     /// Syncs all appended records to disk.
-    ///
-    /// # Errors
-    ///
-    /// [`SessionError`].
     pub fn sync(&mut self) -> Result<(), SessionError> {
         self.session.sync()
     }
@@ -199,6 +194,7 @@ impl LiveSession {
     ///
     /// [`SessionError`]; nothing is appended.
     pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+        // Images are stored before the record that references them.
         let body = body.with_message(|message| self.images.store_images(message))?;
         let id = self.session.append_at(body, now_ms)?;
         self.extend([&id]);
@@ -311,6 +307,7 @@ impl LiveSession {
 
     /// Adds appended records to the live transcript.
     fn extend<'a>(&mut self, ids: impl IntoIterator<Item = &'a String>) {
+        // Custom records are not part of the transcript, so the log may grow by less.
         let before = self.log.len() as u64;
         for id in ids {
             if let Some(entry) = self.session.entry(id) {

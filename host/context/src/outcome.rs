@@ -12,15 +12,9 @@ pub enum CompactionVerdict {
     /// Applied: the live transcript is smaller.
     Applied,
     /// Not applied; the session is unchanged.
-    Rejected {
-        /// The reason.
-        reason: String,
-    },
+    Rejected { reason: String },
     /// Not tried: the breaker is open, the last attempt at this size fell short, or a hook cancelled it.
-    NotTried {
-        /// The reason.
-        reason: String,
-    },
+    NotTried { reason: String },
 }
 
 impl CompactionVerdict {
@@ -33,17 +27,14 @@ impl CompactionVerdict {
 /// The outcome of a compaction.
 #[derive(Clone, Debug)]
 pub struct CompactionOutcome {
-    /// The trigger.
     pub trigger: Trigger,
-    /// The engine.
     pub engine: String,
-    /// The verdict.
     pub verdict: CompactionVerdict,
     /// The size of the live transcript before, in estimated tokens.
     pub before_tokens: u64,
     /// The size after; unchanged if it was not applied.
     pub after_tokens: u64,
-    /// The entries that are no longer verbatim in the live transcript.
+    /// The entries that the live transcript does not contain verbatim any more.
     pub folded: Vec<FoldedEntry>,
     /// The summary of these entries.
     pub summary: String,
@@ -83,9 +74,7 @@ impl CompactionOutcome {
 pub struct FoldedEntry {
     /// Its id in the session.
     pub id: String,
-    /// Its role.
     pub role: Role,
-    /// Its size.
     pub tokens: u64,
     /// The start of its text.
     pub excerpt: String,

@@ -11,7 +11,7 @@ use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::failure::RequestLimit;
 
 /// The share of a refused conversation that the next request may contain. Every retry is smaller than the previous one,
-/// whatever the token counts say, so the retries terminate.
+/// whatever the token counts are, so the retries terminate.
 const SMALLER_SHARE: f64 = 0.85;
 
 /// The result of a refusal.
@@ -30,7 +30,6 @@ pub struct Overflow {
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) failure: &'a ProviderError,
     pub(crate) sent: &'a SentRequest,
-    /// The expected size.
     pub(crate) expected_tokens: u64,
     /// An upper bound of the size; one request in ten exceeds it.
     pub(crate) upper_tokens: u64,
@@ -42,6 +41,7 @@ pub(crate) struct RefusedRequest<'a> {
 pub(crate) fn shrink_target(target: &mut Target, refusal: &RefusedRequest<'_>) -> Option<u64> {
     let limit_tokens = refusal.failure.limit_tokens.filter(|tokens| *tokens > 0);
     let ceiling_tokens = limit_tokens.filter(|_| refusal.failure.is_ceiling);
+    // Of what was sent, not of the budget: the budget was too large.
     let smaller_tokens = (refusal.sent.conversation_tokens as f64 * SMALLER_SHARE) as u64;
     let (output_tokens, conversation_tokens) = match ceiling_tokens {
         Some(limit_tokens) => fit_under_ceiling(target, refusal, limit_tokens, smaller_tokens),
@@ -69,6 +69,7 @@ fn fit_under_ceiling(
     // Some providers include the requested answer in the count, others do not.
     let observed_tokens = refusal.failure.observed_tokens.unwrap_or_default();
     let counted_tokens = observed_tokens.saturating_sub(target.output_tokens);
+    // At least 1, as a divisor.
     let prompt_tokens = refusal.expected_tokens.max(counted_tokens).max(1);
     let fitting_tokens =
         (all_tokens as f64 * limit.prompt_tokens as f64 / prompt_tokens as f64) as u64;
@@ -101,6 +102,7 @@ pub(crate) fn refused_tokens(
     target: &Target,
 ) -> u64 {
     let prompt_tokens = failure.observed_tokens.unwrap_or(expected_tokens);
+    // Less one: this size was refused, so the largest that may fit is below it.
     prompt_tokens.saturating_add(target.output_tokens).saturating_sub(1)
 }
 
@@ -113,6 +115,7 @@ pub(crate) fn prompt_only(
 ) -> ProviderError {
     let prompt_of = |observed_tokens: u64| {
         let rest_tokens = observed_tokens.saturating_sub(output_tokens);
+        // Whichever of both is nearer to the expected prompt.
         let is_nearer =
             rest_tokens.abs_diff(expected_tokens) < observed_tokens.abs_diff(expected_tokens);
         if is_nearer && rest_tokens > 0 { rest_tokens } else { observed_tokens }

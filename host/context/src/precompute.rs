@@ -91,6 +91,7 @@ impl PrecomputedCompaction {
     /// Extends the plan to keep newer entries.
     fn extended_to(mut self, view: &Transcript) -> EngineAnswer<Compaction> {
         if let Compaction::Plan(plan) = &mut self.answer.value {
+            // Entries that came after the snapshot stay verbatim.
             plan.keep(self.entries..view.len() as u64);
         }
         self.answer
@@ -113,10 +114,6 @@ impl PrecomputeJob {
     }
 
     /// Calls the engine. The context is free meanwhile, but the engine must get no other call of its session.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`] of the engine.
     pub async fn run(&self) -> Result<EngineAnswer<Compaction>, SlotError> {
         self.engine.compact(&self.view, self.request.clone()).await
     }

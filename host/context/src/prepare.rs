@@ -20,7 +20,7 @@ use ctxhost_invariants::{
 use ctxhost_retention as retention;
 
 /// The engine name of the host's emergency trim. The value is part of reports and metrics, so it stays.
-pub const EMERGENCY_TRIM: &str = "last rung";
+pub const EMERGENCY_TRIM: &str = "emergency trim";
 
 /// The parameters of a prompt.
 #[derive(Clone, Copy)]
@@ -46,6 +46,7 @@ impl Context {
             Some(prompt) => prompt,
             None => self.prepare_over_budget(request, progress).await?,
         };
+        // Only now: after an error no request is sent.
         self.session.record_cache_use(self.settings.clock.now_ms());
         Ok(prompt)
     }
@@ -80,6 +81,7 @@ impl Context {
         let budget_tokens = request.budget.tokens;
         let policy = request.target.compaction;
         let mut allowance_tokens = budget_tokens;
+        // One more round than compactions: the last one assembles only.
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = self.view();
             let assembled = self.assemble(request, &view, allowance_tokens).await?;
@@ -89,6 +91,7 @@ impl Context {
             if !fits {
                 progress.over_budget = Some(assembled.over_budget(budget_tokens));
             }
+            // A recommendation is followed once; another round would only delay the answer.
             let may_improve = attempt == 1 && policy == CompactionPolicy::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(Some(assembled.into_prompt(view, budget_tokens, progress)));
@@ -101,6 +104,7 @@ impl Context {
                 allowance_tokens = allowance_tokens.saturating_sub(excess_tokens);
                 continue;
             }
+            // The user decides, so the turn ends with the sizes instead of a trim.
             if policy == CompactionPolicy::Never {
                 let tokens = assembled.checked.tokens;
                 return Err(ContextError::CompactionRequired { tokens, budget_tokens });
@@ -115,10 +119,6 @@ impl Context {
     }
 
     /// Whether the engine recommends a compaction, or the next prompt needs one.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
     pub async fn wants_compaction(&mut self, target: &Target) -> Result<bool, ContextError> {
         let budget = self.budget(target);
         self.ingest().await?;
@@ -129,10 +129,6 @@ impl Context {
     }
 
     /// Whether the next prompt needs a compaction.
-    ///
-    /// # Errors
-    ///
-    /// [`ContextError`].
     pub async fn needs_compaction(&mut self, target: &Target) -> Result<bool, ContextError> {
         let budget = self.budget(target);
         let (view, model) = (self.view(), self.model_ref(target));
@@ -211,6 +207,7 @@ impl Context {
             match invariants::enforce_with(pinned, view, plan, budget.tokens, &settings.invariants)
             {
                 Ok(mut checked) => {
+                    // Counts for the trial of a new engine: its plan passed the invariants.
                     self.engine.record_success(&answer);
                     checked.repairs.splice(0..0, std::mem::take(&mut answer.repairs));
                     answer.refused_plans += rejected_before;
@@ -256,6 +253,7 @@ impl Context {
                 "emergency trim: neither a plan nor a compaction fits the budget; use a larger window, or a smaller system prompt and fewer tools. Later trims of this session are logged at debug level"
             );
         }
+        // Each later request of a full session would repeat the warning.
         self.is_trim_logged = true;
         Ok(Prompt {
             budget_tokens: budget.tokens,

@@ -5,7 +5,6 @@ use crate::accounting::RequestSize;
 /// The size of a sent request.
 #[derive(Clone, Debug)]
 pub struct SentRequest {
-    /// The total.
     pub size: RequestSize,
     /// The estimated tokens of its images.
     pub image_tokens: u64,

@@ -66,6 +66,7 @@ impl HistoryState {
                 self.entries.splice(..0, older);
                 self.source = None;
             }
+            // The engine gets the entries in memory; the next query tries again.
             Some(Err(error)) => tracing::warn!(%error, "cannot read the history of a session"),
         }
         &self.entries
@@ -138,6 +139,7 @@ impl SessionQueries for SessionHistory {
 /// The entries of a session's branch, without summaries.
 fn branch_entries(session: &Session) -> Vec<HistoryEntry> {
     let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
+    // A summary repeats entries that are in the history.
     entries.filter(|entry| entry.kind != EntryKind::CompactionSummary).map(history_entry).collect()
 }
 
@@ -154,6 +156,7 @@ fn history_entry(entry: NewEntry) -> HistoryEntry {
 /// The open sessions that engines may query, by id.
 pub struct SessionDirectory {
     dirs: BlobDirs,
+    // Weak: a registration is owned by its live session.
     sessions: Mutex<HashMap<String, Weak<SessionHistory>>>,
 }
 
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(
             texts(&SessionHistory::from_session(&session, &dirs)),
             ["first"],
-            "there is no file to read"
+            "a session in memory has no file"
         );
         session.save_to(&folder.path().join("s.jsonl"), SyncPolicy::Os).unwrap();
         let history = SessionHistory::from_session(&session, &dirs);

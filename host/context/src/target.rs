@@ -8,7 +8,6 @@ use ctxhost_models::ModelName;
 /// What a prompt is prepared for.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// The model.
     pub model: ModelName,
     /// Its window, in provider tokens. A smaller learned window has priority.
     pub window_tokens: u64,

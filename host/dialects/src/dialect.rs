@@ -29,8 +29,8 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     fn encode(&self, request: &ModelRequest) -> Value;
 
     /// How the answer is split into frames.
-    fn framing(&self) -> Framing {
-        Framing::Sse
+    fn framing(&self) -> FrameFormat {
+        FrameFormat::Sse
     }
 
     /// A decoder for one answer.
@@ -70,7 +70,7 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
 
 /// How a stream is split into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum FrameFormat {
     /// Server-sent events.
     Sse,
     /// One JSON object per line.

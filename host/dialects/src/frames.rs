@@ -1,6 +1,6 @@
 //! Splits the bytes of an answer into frames.
 
-use super::dialect::{Framing, StreamFrame};
+use super::dialect::{FrameFormat, StreamFrame};
 use super::sse::{SseReader, SseTooLarge};
 
 /// Splits one answer.
@@ -26,10 +26,10 @@ pub enum FrameError {
 
 impl FrameReader {
     /// A reader that buffers at most `max_bytes` of a frame.
-    pub fn new(framing: Framing, max_bytes: usize) -> FrameReader {
+    pub fn new(framing: FrameFormat, max_bytes: usize) -> FrameReader {
         FrameReader(match framing {
-            Framing::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
-            Framing::JsonLines => {
+            FrameFormat::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
+            FrameFormat::JsonLines => {
                 FrameSplitter::JsonLines(JsonLineReader { max_bytes, ..JsonLineReader::default() })
             }
         })
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     /// The frames of a text that arrives in pieces of this many bytes.
-    fn frames(text: &str, piece_bytes: usize, framing: Framing) -> Vec<(String, String)> {
+    fn frames(text: &str, piece_bytes: usize, framing: FrameFormat) -> Vec<(String, String)> {
         let mut reader = FrameReader::new(framing, 1_024);
         let mut frames = Vec::new();
         let owned = |frame: StreamFrame<'_>| (frame.event.to_owned(), frame.data.to_owned());
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_last_line_needs_no_newline_if_it_is_whole() {
-        let data = |text: &str| frames(text, 3, Framing::JsonLines).len();
+        let data = |text: &str| frames(text, 3, FrameFormat::JsonLines).len();
         assert_eq!(data("{\"a\":1}\n\n{\"b\":2}"), 2);
         assert_eq!(data("{\"a\":1}\r\n{\"b\":"), 1);
         assert_eq!(data(""), 0);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_frame_has_a_limit_and_is_text() {
         for (framing, text) in
-            [(Framing::Sse, "data: 1234\n\n"), (Framing::JsonLines, "1234567890\n")]
+            [(FrameFormat::Sse, "data: 1234\n\n"), (FrameFormat::JsonLines, "1234567890\n")]
         {
             let mut reader = FrameReader::new(framing, 9);
             reader.push(text.as_bytes());
@@ -170,7 +170,7 @@ mod tests {
             let json = |text: &String| serde_json::json!({ "t": text }).to_string();
             let data: Vec<_> = texts.iter().map(json).collect();
             let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
-            let plain: Vec<_> = frames(&lines, piece_bytes, Framing::JsonLines)
+            let plain: Vec<_> = frames(&lines, piece_bytes, FrameFormat::JsonLines)
                 .into_iter()
                 .map(|(_, data)| data.trim_end().to_owned())
                 .collect();
@@ -178,7 +178,7 @@ mod tests {
             let events: String =
                 data.iter().map(|data| format!(": ping\n\nevent: e\r\ndata: {data}\r\n\r\n")).collect();
             let named: Vec<_> = data.iter().map(|data| ("e".to_owned(), data.clone())).collect();
-            prop_assert_eq!(frames(&events, piece_bytes, Framing::Sse), named);
+            prop_assert_eq!(frames(&events, piece_bytes, FrameFormat::Sse), named);
         }
     }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::dialect::{Decoder, Dialect, Framing};
+use crate::dialect::{Decoder, Dialect, FrameFormat};
 use crate::request::ModelRequest;
 
 /// The dialect's name in sessions.
@@ -41,8 +41,8 @@ impl Dialect for Ollama {
         request::request_body(request)
     }
 
-    fn framing(&self) -> Framing {
-        Framing::JsonLines
+    fn framing(&self) -> FrameFormat {
+        FrameFormat::JsonLines
     }
 
     fn new_decoder(&self) -> Box<dyn Decoder> {

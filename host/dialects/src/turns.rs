@@ -6,7 +6,7 @@ use crate::pairing::{BOOTSTRAP, CONTINUE};
 
 /// One turn; it has at least one part.
 #[derive(Debug)]
-pub(super) struct Turn<R> {
+pub(super) struct RoleTurn<R> {
     pub(super) role: R,
     pub(super) parts: Vec<Value>,
 }
@@ -14,7 +14,7 @@ pub(super) struct Turn<R> {
 /// The turns of a conversation while it is written.
 #[derive(Debug)]
 pub(super) struct TurnList<R> {
-    turns: Vec<Turn<R>>,
+    turns: Vec<RoleTurn<R>>,
 }
 
 impl<R: Copy + PartialEq> TurnList<R> {
@@ -27,7 +27,7 @@ impl<R: Copy + PartialEq> TurnList<R> {
         match self.turns.last_mut() {
             _ if parts.is_empty() => {}
             Some(last) if last.role == role => last.parts.append(&mut parts),
-            _ => self.turns.push(Turn { role, parts }),
+            _ => self.turns.push(RoleTurn { role, parts }),
         }
     }
 
@@ -37,9 +37,9 @@ impl<R: Copy + PartialEq> TurnList<R> {
         user: R,
         model: R,
         text_part: impl Fn(&str) -> Value,
-    ) -> Vec<Turn<R>> {
+    ) -> Vec<RoleTurn<R>> {
         if self.turns.first().is_none_or(|first| first.role == model) {
-            self.turns.insert(0, Turn { role: user, parts: vec![text_part(BOOTSTRAP)] });
+            self.turns.insert(0, RoleTurn { role: user, parts: vec![text_part(BOOTSTRAP)] });
         }
         // No API here continues an answer that a request ends with.
         if self.turns.last().is_some_and(|last| last.role == model) {

@@ -135,6 +135,7 @@ impl ActiveEngine {
     /// and the bundled engine answers.
     pub async fn retire(&self) {
         self.chain.retired.cancel();
+        // The bundled engine stays open, since it answers the cancelled calls.
         for engine in self.chain.engines().filter(|engine| !Arc::ptr_eq(engine, &self.bundled)) {
             engine.dispose().await;
         }

@@ -31,6 +31,8 @@ tokio::task_local! {
 /// Runs work as part of a session.
 pub(super) async fn scope_session<W: Future>(session: Option<Arc<str>>, work: W) -> W::Output {
     match session {
+        // Task-local, because host calls cross the plugin boundary without an argument for the
+        // session.
         Some(session) => SESSION.scope(session, work).await,
         None => work.await,
     }

@@ -238,6 +238,7 @@ impl EngineChain {
     }
 
     fn engine_set<'a>(&self, engines: impl Iterator<Item = ServingLink<'a>>) -> EngineSet {
+        // `MAX_CHAIN_LINKS` is 4, so a byte has enough bits.
         let links = engines.fold(0, |bits, serving| bits | 1 << serving.link.number);
         EngineSet { chain: self.number, links }
     }
@@ -273,6 +274,7 @@ impl EngineChain {
         if engine.is_some_and(|engine| engine.has_lost_thread()) {
             error.message += "; its thread hangs";
         }
+        // A restarted sandbox loses one call; quarantining the engine would lose all further ones.
         let is_lost = engine.is_some_and(|engine| engine.is_single_call_loss(operation, &error));
         if is_lost {
             tracing::warn!(engine = link.id, operation, %error, "the engine lost a call");

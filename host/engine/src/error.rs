@@ -175,7 +175,7 @@ pub(super) fn is_caller_error(kind: ErrorKind) -> bool {
 }
 
 /// Whether a call whose error goes to the caller (a compaction, the start of a sub-agent) failed by the
-/// engine's fault. A model without an answer and a call that the engine does not offer are no fault.
+/// engine's fault. A model without an answer and a call that the engine does not offer do not count.
 pub(super) fn is_engine_fault(kind: ErrorKind) -> bool {
     matches!(
         kind,

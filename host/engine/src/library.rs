@@ -162,7 +162,7 @@ pub enum LoadError {
     NoCopy {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The dynamic linker refused it.
@@ -170,7 +170,7 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the linker said.
+        /// The linker's error.
         reason: String,
     },
     /// It does not export the entry point.
@@ -224,7 +224,7 @@ pub struct EngineFile {
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
     inspect_pinned(path, None)
 }
@@ -234,12 +234,14 @@ pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<EngineFile, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     let path = path.canonicalize().map_err(unreadable)?;
     let image = read_image(&path)?;
     let sha256: String = Sha256::digest(&image).iter().map(|byte| format!("{byte:02x}")).collect();
+    // Before the contents are parsed, so that a changed file is reported as changed and not as
+    // damaged.
     if let Some(expected) = pinned.filter(|pinned| !pinned.eq_ignore_ascii_case(&sha256)) {
         return Err(LoadError::HashMismatch { path, expected: expected.into(), found: sha256 });
     }
@@ -253,24 +255,6 @@ impl EngineFile {
     /// The bytes that were checked and that would be loaded.
     pub fn image(&self) -> &[u8] {
         &self.image
-    }
-
-    /// Refuses bytes other than the pinned ones.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError::HashMismatch`].
-    pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
-        match pinned {
-            Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
-                Err(LoadError::HashMismatch {
-                    path: self.path,
-                    expected: expected.into(),
-                    found: self.sha256,
-                })
-            }
-            _ => Ok(self),
-        }
     }
 
     /// Loads the bytes that were checked. `copies` is a private folder for a copy.
@@ -303,6 +287,8 @@ pub(super) fn load_copy(
     // SAFETY: constructors of the library run here. The operator named this file as an engine;
     // its bytes were checked to be a complete library of this platform that carries an engine's
     // metadata, and the copy that is opened cannot change any more.
+    // NOW: a missing symbol fails here and not during a call. LOCAL: two engines may define the
+    // same symbols.
     let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
     // Never dropped, even on errors: unloading Rust code has no effect or kills the process.
     let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
@@ -323,6 +309,7 @@ pub(super) fn load_copy(
     };
     let factory = factory.map_err(|source| {
         if let ValidateError::Incompatible { report, .. } = &source {
+            // Not part of the error: the report of a layout mismatch has up to 190 kB.
             tracing::debug!(path = %path.display(), report, "layout report");
         }
         LoadError::NotAdmitted { path: path.clone(), source }
@@ -350,6 +337,7 @@ fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut file =
         fs::File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    // Of the open file: the path may lead to another one by now.
     let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {
         return Err(LoadError::NotAFile { path: path.into() });

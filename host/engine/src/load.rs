@@ -47,6 +47,7 @@ fn open_in_process(
     let (factory, guard) = open_factory(spec, environment)?;
     let failed = |error| EngineOpenError::Create { id: spec.id.clone(), error: Box::new(error) };
     let info = factory.info().map_err(failed)?;
+    // Before `create`, which could otherwise fail half-way with a less precise error.
     let missing: Vec<String> = {
         let offered = environment.capabilities();
         info.requires.iter().filter(|name| !offered.contains(name)).cloned().collect()

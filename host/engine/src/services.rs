@@ -70,6 +70,7 @@ impl EngineServices {
     ) -> BoxFuture<Result<T>> {
         let store = self.store.clone();
         Box::pin(async move {
+            // Inside the future: a call whose future is dropped unpolled must not change the store.
             work(store.as_ref()).map_err(|error| {
                 let reply = EngineError::new(ErrorKind::Store, error.to_string());
                 match error {
@@ -133,6 +134,7 @@ impl HostServices for EngineServices {
 
     fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.calls.progress(call);
+        // Notes of progress go into the same log, so they count against the same quota.
         if self.admit_log_line(note.len()) {
             tracing::debug!(engine = self.id, permille, note, "progress");
         }

@@ -183,6 +183,7 @@ impl EngineSpec {
     /// Reads the file and checks pins, trust and id.
     pub(super) fn check_file(&self, path: &Path) -> Result<EngineFile, EngineOpenError> {
         // Pins are compared before the trust decision: a changed file is reported as changed.
+        // Read once: what is checked here is what is loaded later.
         let inspected =
             inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
                 LoadError::HashMismatch { expected, found, .. } => {

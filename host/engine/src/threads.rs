@@ -90,6 +90,7 @@ impl EngineThreads {
             }
             EngineThreads::Own { runtime: Some(runtime), lost } => {
                 let mut task = runtime.spawn(work);
+                // Dropping the task alone would detach it, and it would run on without a caller.
                 let _abort = CallAbortGuard(task.abort_handle());
                 if let Some(ended) = until_deadline(call, &mut task).await {
                     return ended.unwrap_or_else(|died| Err(task_error(&died.to_string())));
@@ -183,9 +184,11 @@ pub(super) async fn until_deadline<T>(
     loop {
         let deadline = Instant::from_std(call.deadline());
         tokio::select! {
+            // Biased: a reply that is ready at the deadline counts as in time.
             biased;
             answer = &mut work => return Some(answer),
             () = tokio::time::sleep_until(deadline) => {
+                // A progress report may have moved the deadline during the sleep.
                 if call.deadline() <= deadline.into_std() {
                     return None;
                 }

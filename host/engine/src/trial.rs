@@ -66,12 +66,12 @@ impl EngineService for ActiveEngine {
 
 impl ActiveEngine {
     /// Begins a trial: until the engines have shaped so many valid requests, a failure brings
-    /// `previous` back, which also answers the failed call. With 0 requests there is no trial.
+    /// `previous` back, which also answers the failed call. 0 requests begin no trial.
     pub fn begin_trial(&self, previous: Arc<ActiveEngine>, requests: u32) {
         *self.trial.running() = (requests > 0).then_some(TrialRun { previous, left: requests });
     }
 
-    /// Ends the trial; the previous engines are no longer needed.
+    /// Ends the trial; the previous engines are not needed any more.
     pub fn end_trial(&self) {
         *self.trial.running() = None;
     }

@@ -46,6 +46,7 @@ impl Authenticator {
         hosts: &[String],
         origins: &[String],
     ) -> Authenticator {
+        // Host names and origins are case-insensitive.
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
         Authenticator {
             token: token.map(|token| digest(token.expose_secret().as_bytes())),
@@ -106,6 +107,8 @@ impl Authenticator {
     /// Rejects requests of other sites' pages without an `Origin` header (images, links), by `sec-fetch-site`.
     pub(super) fn check_fetch_site<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
         let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+        // Browsers send no `Origin` with images and links, but always this header. Other clients send
+        // neither.
         let is_cross_site = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
         if is_cross_site && !request.headers().contains_key(ORIGIN) {
             Err(AccessDenied {
@@ -141,6 +144,7 @@ impl Authenticator {
         let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| headers.get_all(*name));
         let mut in_query = query_keys(request.uri());
         let has_token = in_headers.any(|value| self.is_token(value))
+            // Google's SDKs send the key as `?key=`.
             || in_query.any(|key| self.is_token_text(key.as_bytes()));
         if self.token.is_none() || has_token || request.extensions().get::<PathToken>().is_some() {
             return Ok(());
@@ -171,6 +175,7 @@ impl Authenticator {
                 }
             }
         }
+        // With any value: an upstream has no use for this header.
         headers.remove(TOKEN_HEADER);
     }
 
@@ -191,6 +196,7 @@ impl Authenticator {
 
     fn is_token(&self, value: &HeaderValue) -> bool {
         let value = value.as_bytes();
+        // The scheme is optional: in `x-api-key` the same token has none.
         let bare = match value.split_at_checked(7) {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
             _ => value,
@@ -202,11 +208,13 @@ impl Authenticator {
     fn is_token_text(&self, values: &[u8]) -> bool {
         let Some(token) = &self.token else { return false };
         let pairs = token.iter().zip(digest(values));
+        // Without `black_box` the compiler may turn the fold into an early return.
         black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
     }
 
     fn is_own_host(&self, name: &str) -> bool {
         let host = host_of(name);
+        // Bound to a wildcard address, the gateway does not know its addresses and accepts any.
         match host.trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(ip) => ip.is_loopback() || ip == self.bound.ip() || self.bound.ip().is_unspecified(),
             Err(_) => {

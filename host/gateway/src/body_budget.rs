@@ -75,6 +75,7 @@ impl BodyReservation {
         let bytes = bytes as u64;
         let with = |held: u64| held.checked_add(bytes).filter(|all| *all <= shared.limit_bytes);
         let is_reserved =
+            // Relaxed is enough: the counter guards no other memory.
             shared.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_ok();
         if is_reserved {
             self.bytes += bytes;
@@ -92,6 +93,7 @@ impl BodyReservation {
 
     /// A body that keeps its reservation until its last clone is dropped.
     pub(super) fn attach(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        // Does not copy. The reservation is dropped together with the last clone.
         Bytes::from_owner(ReservedBytes { bytes, _reservation: self })
     }
 }

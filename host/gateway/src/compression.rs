@@ -51,6 +51,7 @@ impl CompressedBody {
         let (compressed, mut reservation) = (received.clone(), budget.reservation());
         let _permit = budget.decompression_permits().acquire().await;
         let decompressing = move || (decompress(&compressed, max, &mut reservation), reservation);
+        // CPU-bound: the largest body takes a good part of a second.
         match tokio::task::spawn_blocking(decompressing).await {
             Ok((Ok(decoded), reservation)) => Ok(Some(CompressedBody {
                 received: received.clone(),
@@ -97,6 +98,7 @@ fn decompress(
     let (mut rest, mut decoded) = (compressed, Vec::new());
     let mut step = vec![0; STEP_BYTES];
     while !rest.is_empty() {
+        // A body may be several concatenated frames (RFC 8878, 3.1); the decoder reads one.
         let mut frame = StreamingDecoder::new(&mut rest).map_err(|_| DecompressError::Damaged)?;
         loop {
             let read = frame.read(&mut step).map_err(|_| DecompressError::Damaged)?;

@@ -38,6 +38,7 @@ pub(super) fn preflight_response(request_headers: &HeaderMap, page: HeaderValue)
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_MAX_AGE, TEN_MINUTES);
     if let Some(names) = request_headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        // Repeated rather than `*`, which does not cover `authorization` (Fetch standard).
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     if request_headers.contains_key(REQUEST_PRIVATE_NETWORK) {
@@ -57,6 +58,7 @@ pub(super) fn with_cors_headers(mut response: Response<Body>, page: HeaderValue)
     }
     let names = headers.keys().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
     if let Ok(names) = HeaderValue::try_from(names) {
+        // Listed rather than `*`, which older browsers read as a literal name.
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, names);
     }
     allow_origin(headers, page);
@@ -65,5 +67,6 @@ pub(super) fn with_cors_headers(mut response: Response<Body>, page: HeaderValue)
 
 fn allow_origin(headers: &mut HeaderMap, page: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page);
+    // A cache must not return the response for one origin to another.
     headers.append(VARY, HeaderValue::from_static("origin"));
 }

@@ -76,6 +76,7 @@ fn redirect_with_cookie(cookie: &str, is_secure: bool) -> Response {
     let cookie = format!("{name}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict{secure}");
     // `SameSite=Strict` cookies are not sent on redirects that another site started. A link in a terminal is not
     // one.
+    // Status 303 removes the used token from the URL, so that a reload works.
     (StatusCode::SEE_OTHER, [(LOCATION, PATH), (SET_COOKIE, cookie.as_str())]).into_response()
 }
 

@@ -46,6 +46,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for FirstByteTimeout<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let Some(waiting) = &mut self.waiting else { return read };
         if read.is_pending() {
+            // The timer is polled only while the stream is pending, so data that has arrived always
+            // wins.
             ready!(waiting.timer.as_mut().poll(context));
             let message = "no request within gateway.client_timeout_ms";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));

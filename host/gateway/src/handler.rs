@@ -44,6 +44,7 @@ pub(super) async fn handle(state: Arc<GatewayState>, request: Request<Body>) -> 
         let message = "unknown gateway path; docs/gateway/README.md lists the endpoints";
         return error_response(dialect, StatusCode::NOT_FOUND, message);
     }
+    // Rejected at once: a queued request would hold its body until its client times out.
     let Ok(permit) = state.request_permits.clone().try_acquire_owned() else {
         return overloaded(dialect);
     };
@@ -119,6 +120,8 @@ async fn proxy_shaped(
     let Some(upstream) = state.upstreams.select_for(&endpoint, &body) else {
         return no_upstream(dialect);
     };
+    // The proxy reads session ids and beta features from the client's own headers, so they are copied before
+    // `prepare_for_upstream` removes some.
     let (provider, headers) = (upstream.name.clone(), head.headers.clone());
     let request = ClientRequest { endpoint, provider, headers, body };
     prepare_for_upstream(&mut head.headers);
@@ -166,12 +169,14 @@ impl ProxyCall<'_> {
             Err(error) => return done(upstream_failed(dialect, &self.upstream, &error)),
         };
         let (parts, mut rest) = response.into_parts();
+        // Nothing was sent to the client yet, so any error up to here can still be replaced.
         let peeked = match self.peek(parts.status, &parts.headers, &mut rest).await {
             Ok(peeked) => peeked,
             Err(cause) => return done(upstream_broke_off(dialect, &self.upstream, &cause)),
         };
         let PeekedResponse { frames, refusal, is_complete } = peeked;
         if refusal.as_ref().is_some_and(|refusal| self.cannot_count(refusal)) {
+            // The estimate replaces the upstream's error, so there is nothing left to retry.
             let in_flight = std::mem::take(&mut in_flight);
             if let Some(local) = self.state.proxy.estimate_count(in_flight) {
                 return AttemptOutcome::Retry(ProxyAction::Respond(local));
@@ -185,6 +190,7 @@ impl ProxyCall<'_> {
         {
             return AttemptOutcome::Retry(next);
         }
+        // The permit moves into the body: a request counts as in flight until its response has ended.
         let (rest, idle) = ((!is_complete).then_some(rest), self.upstream.idle_timeout);
         let body = StreamingBody::new(frames, rest, idle, self.permit.take());
         let body = match in_flight.filter(|_| refusal.is_none() && parts.status.is_success()) {

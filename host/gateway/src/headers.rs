@@ -67,6 +67,7 @@ fn remove_own_cookies(headers: &mut HeaderMap) {
     headers.remove(COOKIE);
     for line in lines {
         let Ok(text) = line.to_str() else { continue };
+        // Only the gateway's own pairs are removed from a line.
         let left: Vec<&str> = text.split(';').filter(|pair| !is_ours(pair)).collect();
         let left = HeaderValue::from_str(left.join(";").trim());
         if let Some(left) = left.ok().filter(|left| !left.is_empty()) {

@@ -59,6 +59,7 @@ pub(super) async fn read_body(
     let ReadTimeouts { idle, min_bytes_per_s } = timeouts;
     let bytes = body.size_hint().upper().unwrap_or(max).min(max);
     let seconds = bytes / min_bytes_per_s.max(1);
+    // The minimum rate applies after one idle timeout, so that small bodies on slow lines pass.
     let total = idle.saturating_add(Duration::from_secs(seconds));
     let mut reservation = budget.reservation();
     let read = timeout(total, read_within(body, max, idle, &mut reservation)).await;
@@ -73,6 +74,7 @@ async fn read_within(
 ) -> Result<Bytes, BodyReadError> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let hint = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    // A declared length is rejected before anything is read.
     if hint > max {
         return Err(BodyReadError::TooLarge);
     }
@@ -82,9 +84,11 @@ async fn read_within(
     }
     reserve(reservation, &first)?;
     let mut rest = match next_data(&mut body, idle).await? {
+        // One chunk is returned as it is, without a copy.
         None => return Ok(first),
         Some(second) => Some(second),
     };
+    // A declared length is not trusted for the allocation.
     let mut bytes = Vec::with_capacity(hint.min(FIRST_BUFFER_BYTES).max(first.len()));
     bytes.extend_from_slice(&first);
     while let Some(piece) = rest {

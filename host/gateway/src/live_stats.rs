@@ -42,6 +42,8 @@ impl GatewayStats {
     pub fn start(runtime: &Runtime, settings: &TelemetrySettings) -> GatewayStats {
         let stats = GatewayStats::new(&runtime.engine(), settings);
         let listener = stats.clone();
+        // Listeners run inside the request that causes the event, so this takes one lock and some counters
+        // only.
         runtime.add_listener(Arc::new(move |event| listener.record_event(event, now_ms())));
         stats
     }

@@ -113,14 +113,14 @@ type SecondsFamily<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
 struct MetricFamilies {
     engine_effective: Family<SlotLabels, Gauge>,
     fallback: Family<EngineLabels, Counter>,
-    illegal_output: Family<EngineLabels, Counter>,
+    rejected_plans: Family<EngineLabels, Counter>,
     unshaped: Family<ReasonLabels, Counter>,
     compaction: Family<CompactionLabels, Counter>,
     engine_seconds: SecondsFamily<EngineLabels>,
     saved_tokens: Counter,
     truncated_upstream: Counter,
     request: Family<StatusLabels, Counter>,
-    broken_off: Family<DialectLabels, Counter>,
+    aborted_responses: Family<DialectLabels, Counter>,
     session_file: Family<FileCheckLabels, Counter>,
     in_flight: Gauge,
     first_byte_seconds: SecondsFamily<DialectLabels>,
@@ -138,14 +138,14 @@ impl Default for MetricFamilies {
         MetricFamilies {
             engine_effective: Family::default(),
             fallback: Family::default(),
-            illegal_output: Family::default(),
+            rejected_plans: Family::default(),
             unshaped: Family::default(),
             compaction: Family::default(),
             engine_seconds: Family::new_with_constructor(engines),
             saved_tokens: Counter::default(),
             truncated_upstream: Counter::default(),
             request: Family::default(),
-            broken_off: Family::default(),
+            aborted_responses: Family::default(),
             session_file: Family::default(),
             in_flight: Gauge::default(),
             first_byte_seconds: Family::new_with_constructor(requests),
@@ -172,10 +172,10 @@ impl Metrics {
             configured: Mutex::default(),
         };
         // Created with 0, so that Prometheus sees the first increment as an increase.
-        for reason in ["failed", "unread"] {
+        for reason in ["failed", "unparsed"] {
             metrics.families.unshaped.get_or_create(&ReasonLabels { reason }).inc_by(0);
         }
-        for outcome in ["made_again", "gone"] {
+        for outcome in ["recreated", "gone"] {
             metrics.families.session_file.get_or_create(&FileCheckLabels { outcome }).inc_by(0);
         }
         metrics.set_configured(configured);
@@ -206,7 +206,7 @@ impl Metrics {
                     self.totals.fallbacks.fetch_add(1, Ordering::Relaxed);
                 }
                 self.families
-                    .illegal_output
+                    .rejected_plans
                     .get_or_create(&engine_labels(&configured))
                     .inc_by(*illegal);
                 let seconds = self.families.engine_seconds.get_or_create(&engine_labels(engine));
@@ -217,7 +217,7 @@ impl Metrics {
             }
             EventKind::Compaction(outcome) => self.record_compaction(outcome),
             EventKind::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
-            EventKind::SessionFileRecreated { .. } => self.session_file("made_again"),
+            EventKind::SessionFileRecreated { .. } => self.session_file("recreated"),
             EventKind::SessionFileMissing { .. } => self.session_file("gone"),
             EventKind::EngineChanged { engine, .. } => self.set_configured(engine),
             EventKind::EngineRolledBack { serving, .. } => {
@@ -251,7 +251,7 @@ impl Metrics {
         let seconds = self.families.request_seconds.get_or_create(&DialectLabels { dialect });
         seconds.observe(took.as_secs_f64());
         if !is_complete {
-            self.families.broken_off.get_or_create(&DialectLabels { dialect }).inc();
+            self.families.aborted_responses.get_or_create(&DialectLabels { dialect }).inc();
         }
     }
 
@@ -313,7 +313,7 @@ impl Metrics {
     fn set_configured(&self, engine: &str) {
         *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = engine.to_owned();
         self.families.fallback.get_or_create(&engine_labels(engine)).inc_by(0);
-        self.families.illegal_output.get_or_create(&engine_labels(engine)).inc_by(0);
+        self.families.rejected_plans.get_or_create(&engine_labels(engine)).inc_by(0);
         self.set_effective(engine, engine);
     }
 
@@ -322,6 +322,7 @@ impl Metrics {
         let by = SlotLabels { slot: SLOT, configured, effective };
         let family = &self.families.engine_effective;
         if family.get(&by).is_none() {
+            // Only the current pair is exported: a stale 1 would look like two effective engines.
             family.clear();
         }
         family.get_or_create(&by).set(1);
@@ -334,11 +335,12 @@ impl Metrics {
 
 impl MetricFamilies {
     fn registered(&self) -> Registry {
+        // The encoder adds `_total` to counters and the unit to the others.
         let mut all = Registry::with_prefix("ctxhost");
         let f = self.clone();
         all.register("engine_effective", "The effective engine", f.engine_effective);
         all.register("fallback", "Requests not shaped by the configured engine", f.fallback);
-        all.register("illegal_output", "Plans that violated an invariant", f.illegal_output);
+        all.register("rejected_plans", "Plans that violated an invariant", f.rejected_plans);
         all.register("unshaped", "Requests shaped by no engine", f.unshaped);
         all.register("compaction", "Compactions by outcome", f.compaction);
         let name = "engine_duration";
@@ -347,7 +349,7 @@ impl MetricFamilies {
         let help = "Prompts silently truncated by a provider";
         all.register("truncated_upstream", help, f.truncated_upstream);
         all.register("request", "Generation requests by response status", f.request);
-        all.register("broken_off", "Aborted responses", f.broken_off);
+        all.register("aborted_responses", "Aborted responses", f.aborted_responses);
         let help = "Session files deleted or replaced by others, by outcome";
         all.register("session_file_lost", help, f.session_file);
         all.register("in_flight", "Requests in flight", f.in_flight);

@@ -40,6 +40,7 @@ pub(super) async fn list_models(
     permit: OwnedSemaphorePermit,
 ) -> Response<Body> {
     let mut head = head.clone();
+    // The list is parsed, so it must not be compressed.
     head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let own = || own_list(state, dialect, &head);
     let response = match upstream.send(&head, Body::empty()).await {
@@ -49,11 +50,13 @@ pub(super) async fn list_models(
         }
     };
     let (mut parts, rest) = response.into_parts();
+    // Many local servers have no model list.
     let has_none = matches!(parts.status.as_u16(), 404 | 405 | 501);
     if let Some(list) = has_none.then(own).flatten() {
         return list;
     }
     if !parts.status.is_success() {
+        // Other errors (401, 429) are the client's to see.
         let body = StreamingBody::new(Vec::new(), Some(rest), upstream.idle_timeout, Some(permit));
         return responses::upstream_response(parts.status, parts.headers, body);
     }
@@ -69,6 +72,7 @@ pub(super) async fn list_models(
     let window = |model: &str| window_of(state, dialect, model);
     let updated = with_windows(dialect, &list, &window);
     if updated.is_some() {
+        // Both headers describe the upstream's bytes.
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.remove(ETAG);
     }
@@ -116,10 +120,12 @@ fn insert_window(
     let Some(model) = model.as_object_mut() else { return false };
     let name = |key: &str| model.get(key).and_then(Value::as_str).map(str::to_owned);
     let name = name("id").or_else(|| name("name"));
+    // Gemini names its models `models/NAME`.
     let name = name.as_deref().map(|name| name.trim_start_matches("models/"));
     let Some(window) = name.and_then(window) else { return false };
     let mut stated = fields(dialect).iter().filter_map(|field| model.get(*field)).peekable();
     let is_stated = stated.peek().is_some();
+    // An estimate never replaces what the upstream states.
     if is_stated
         && (!window.is_certain || stated.any(|value| value.as_u64() == Some(window.tokens)))
     {
@@ -211,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_list_of_strangers_keeps_its_bytes() {
-        let said = br#"{"id": "guessed", "max_input_tokens": 7}"#;
-        for list in [&br#"{"data": [{"id": "other"}]}"#[..], said, b"[]", b"no json"] {
+        let guessed = br#"{"id": "guessed", "max_input_tokens": 7}"#;
+        for list in [&br#"{"data": [{"id": "other"}]}"#[..], guessed, b"[]", b"no json"] {
             assert_eq!(with_windows(DialectName::AnthropicMessages, list, &window), None);
         }
     }

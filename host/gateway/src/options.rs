@@ -83,6 +83,7 @@ impl GatewayOptions {
     /// Builds the runtime. It has no models and no tools, because clients bring their own.
     pub(super) async fn runtime(&self) -> Result<Runtime, GatewayError> {
         let mut config = self.config.clone();
+        // The gateway must start without the key of a configured agent model.
         config.agent.model = None;
         config.agent.fallbacks = Vec::new();
         let state = &self.state;
@@ -100,7 +101,7 @@ impl GatewayOptions {
     }
 }
 
-/// Refuses an unprotected public address: whoever reaches the gateway can spend the user's money and read their
+/// Refuses an unprotected public address: anyone who can connect can spend the user's money and read their
 /// sessions.
 pub(super) fn refuse_exposure(
     address: SocketAddr,

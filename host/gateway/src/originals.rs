@@ -40,6 +40,7 @@ impl OriginalStore {
         let mut new = Vec::new();
         for text in texts {
             let name = (session.to_owned(), blobs::hash(text.as_bytes()));
+            // Every request of a compacted conversation references the same originals again.
             if self.known().contains(&name) {
                 continue;
             }

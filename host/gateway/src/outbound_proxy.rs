@@ -53,6 +53,7 @@ pub(super) fn proxy_for(base: &Uri, setting: Option<&str>) -> Result<Option<Inte
                 "invalid proxy setting; write http://host:port, socks5://host:port or `none`";
             Some(proxy.ok_or(FORMAT)?)
         }
+        // A proxy would connect to its own loopback.
         None if is_loopback(base) => None,
         None => Matcher::from_system().intercept(base),
     };
@@ -93,6 +94,7 @@ impl UpstreamDialer {
             };
             return UpstreamDialer { route: DialRoute::Socks(connector) };
         }
+        // Plain HTTP goes to the proxy in absolute form (RFC 9112, 3.2.2). TLS needs a tunnel.
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(trusted.clone())
             .https_or_http()

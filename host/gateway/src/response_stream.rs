@@ -96,6 +96,7 @@ impl Body for StreamingBody {
         }
         match ready!(self.rest.poll(context)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
+            // An incomplete response has no usable usage.
             Some(Err(error)) => {
                 self.reader = None;
                 Poll::Ready(Some(Err(error)))

@@ -119,7 +119,7 @@ pub(super) fn body_read_failed(
             (StatusCode::PAYLOAD_TOO_LARGE, message)
         }
         BodyReadError::NoBudget => {
-            state.stats.edge().bodies_refused.inc();
+            state.stats.edge().bodies_rejected.inc();
             let (held, limit) = (state.body_budget.held_bytes(), state.body_budget.limit_bytes());
             let message = format!(
                 "not enough memory for the request body: other bodies hold {held} of {limit} bytes \

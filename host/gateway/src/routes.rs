@@ -11,6 +11,7 @@ pub(super) fn endpoint_for(method: &Method, path: &str) -> Option<Endpoint> {
     if method != Method::POST {
         return None;
     }
+    // Some clients append `/v1` to the base URL and some do not.
     let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix('/'))?;
     match below.trim_end_matches('/') {
         "messages" => Some(Endpoint::Messages),

@@ -79,7 +79,7 @@ pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut secret = [0; N];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut secret).is_err() {
-        // fastrand is predictable: whoever guesses this secret can forge summaries.
+        // fastrand is predictable: anyone who guesses this secret can forge summaries.
         tracing::error!("the system has no random source: a secret of the gateway is predictable");
         fastrand::fill(&mut secret);
     }

@@ -158,6 +158,8 @@ impl Gateway {
             let server = Arc::new(ConnectionServer::new(&state.settings, acceptor, routes));
             let graceful = GracefulShutdown::new();
             while let Some(stream) = next_connection(&listener, &end).await {
+                // Connections above `gateway.max_connections` wait here and in the kernel's accept
+                // queue.
                 let permit = tokio::select! {
                     permit = permits.clone().acquire_owned() => permit,
                     () = end.cancelled() => break,
@@ -167,9 +169,11 @@ impl Gateway {
                     let _place = permit;
                     server.accept(stream, watcher).await;
                 });
+                // Finished tasks must be removed, or the set would grow with every connection.
                 while connections.try_join_next().is_some() {}
             }
             state.is_closing.store(true, Ordering::Relaxed);
+            // New connections are refused from here on, so that a successor can bind the port.
             drop(listener);
             let drain = limits::bounded_duration(state.settings.drain_ms);
             if timeout(drain, graceful.shutdown()).await.is_err() {
@@ -179,6 +183,7 @@ impl Gateway {
                     "aborted responses that exceeded gateway.drain_ms at shutdown"
                 );
             }
+            // Before the runtime closes its sessions.
             state.proxy.persist_all().await;
             runtime.shutdown().await;
         })
@@ -230,6 +235,7 @@ impl ConnectionServer {
         let patience = limits::bounded_duration(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
+        // HTTP/2 pings find dead clients. HTTP/1 has none: there the write timeout does.
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(patience)
@@ -286,6 +292,7 @@ fn routes(state: &Arc<GatewayState>, guarded: Router, open: Router) -> Router {
         .merge(compress_api::routes(state))
         .merge(guarded)
         .layer(middleware::from_fn_with_state(state.clone(), require_token));
+    // Layers run from the last to the first: caller check, metrics, token.
     let guarded = state.stats.measure(guarded);
     Router::new()
         .route("/", get(|| async { "ctxhost\n" }))

@@ -36,6 +36,7 @@ pub(super) struct GatewayState {
 impl GatewayState {
     /// The largest body that is accepted, in bytes.
     pub(super) fn max_body_bytes(&self) -> u64 {
+        // A body above the whole budget could never be read.
         self.settings.max_body_bytes.min(self.body_budget.limit_bytes())
     }
 

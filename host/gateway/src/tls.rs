@@ -41,6 +41,7 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, G
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|error| bad(key, error.to_string(), KEY))?;
+    // HTTP/2 first: one connection carries all requests of an agent.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -60,8 +61,8 @@ pub(super) fn trusted() -> Result<ClientConfig, GatewayError> {
         Err(error) => {
             tracing::error!(%error, "cannot verify upstream certificates: no certificate authorities; install ca-certificates");
             let builder = versions().map_err(unusable)?;
-            let nobody = builder.with_root_certificates(RootCertStore::empty());
-            Ok(nobody.with_no_client_auth())
+            let without_roots = builder.with_root_certificates(RootCertStore::empty());
+            Ok(without_roots.with_no_client_auth())
         }
     }
 }

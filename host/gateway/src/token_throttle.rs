@@ -69,6 +69,7 @@ impl TokenThrottle {
         if wait.is_zero() {
             return Ok(());
         }
+        // Bounded: each delayed response holds a connection.
         let _place = self.waiting.try_acquire().map_err(|_| ThrottleFull)?;
         tokio::time::sleep(wait).await;
         Ok(())

@@ -253,6 +253,7 @@ impl Upstream {
         *request.uri_mut() =
             uri.ok_or_else(|| UpstreamError::Unreachable("invalid request path".into()))?;
         let headers = request.headers_mut();
+        // hyper sets it from the URI.
         headers.remove(HOST);
         if is_empty && headers.contains_key(CONTENT_LENGTH) {
             // Otherwise the upstream would wait for that many bytes and read the next request as this one's body.
@@ -262,6 +263,7 @@ impl Upstream {
         if let Some(key) = &key {
             set_key(self.dialect, key, headers);
         }
+        // Configured headers replace the client's.
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }

@@ -41,7 +41,7 @@ use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 use errors::ErrorBuilder;
 use retry::RetryPolicy;
-use timeouts::Timeouts;
+use timeouts::RequestTimeouts;
 
 /// Statuses of servers without an endpoint that counts tokens.
 const NO_COUNT_STATUSES: [u16; 3] = [404, 405, 501];
@@ -57,7 +57,7 @@ pub struct HttpClient {
     headers: HeaderMap,
     secrets: Vec<SecretString>,
     classifier: Arc<Classifier>,
-    timeouts: Timeouts,
+    timeouts: RequestTimeouts,
     retry_policy: RetryPolicy,
 }
 
@@ -96,7 +96,7 @@ impl HttpClient {
             headers,
             secrets,
             classifier: builder.classifier()?,
-            timeouts: Timeouts::from_settings(settings),
+            timeouts: RequestTimeouts::from_settings(settings),
             retry_policy: RetryPolicy::from_settings(settings),
         })
     }

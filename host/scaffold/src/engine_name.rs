@@ -104,7 +104,7 @@ fn is_kebab(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     };
-    // Stricter than ids of engines: cargo requires a letter first, and double hyphens are usually
+    // Stricter than ids of engines: cargo requires a-z first, and double hyphens are usually
     // typos.
     text.starts_with(|first: char| first.is_ascii_lowercase()) && text.split('-').all(is_word)
 }

@@ -141,7 +141,7 @@ impl AbiEngine for CEngineAdapter {
             BlockingCall::start(call_lock, last_call).await
         });
         async move {
-            // `dispose` has no result in the ABI, and there is no recovery from a failure.
+            // `dispose` has no result in the ABI, and a failure cannot be recovered.
             let _ = disposal.await;
         }
         .into_ffi()

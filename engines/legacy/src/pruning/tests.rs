@@ -4,11 +4,10 @@ use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Action, EntryKind, Message, Plan};
+use ctxhost_engine_kit::replacement::ReplacementBody;
 use serde_json::{Value, json};
 
 use super::images::IMAGE_PROCESSED;
-use ctxhost_engine_kit::replacement::ReplacementBody;
-
 use super::*;
 
 const TTL_MS: i64 = 300_000;

@@ -10,27 +10,17 @@ pub enum CanaryError {
     Disk {
         /// The operation, as a verb.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: std::io::Error,
     },
     /// The state file is invalid.
     #[error("{} is not a valid slot state: {reason}; remove the file to reset the slot (its canary ends)", path.display())]
-    Broken {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        reason: String,
-    },
+    Broken { path: PathBuf, reason: String },
     /// A canary is active.
     #[error(
         "{engine} is already the canary; end it with `ctxhost slot promote` or `ctxhost slot rollback`"
     )]
-    Running {
-        /// Its engine.
-        engine: String,
-    },
+    Running { engine: String },
     /// No canary is active.
     #[error("the slot has no canary; start one with `ctxhost slot set ID --canary 10%`")]
     NotRunning,

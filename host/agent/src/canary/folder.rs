@@ -10,7 +10,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -18,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::metrics::{MetricTotals, TurnMetrics};
 use super::{CanaryError, SlotState};
 use crate::file_stamp::FileStamp;
+use crate::private_files;
 use ctxhost_files::{FileAccess, replace_file};
 
 /// The version of the state format.
@@ -37,16 +37,13 @@ impl CanaryFolder {
     pub fn for_config(state: &Path, config: &Path) -> CanaryFolder {
         let path = fs::canonicalize(config).or_else(|_| std::path::absolute(config));
         let path = path.unwrap_or_else(|_| config.to_owned());
+        // Of the canonical path: every spelling of a config's path has the same folder.
         let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
         let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         CanaryFolder { folder: state.join("slots").join(name) }
     }
 
-    /// Reads the state; the default if there is no file.
-    ///
-    /// # Errors
-    ///
-    /// [`CanaryError`].
+    /// Reads the state; the default if the file does not exist.
     pub fn read(&self) -> Result<SlotState, CanaryError> {
         let path = self.state_path();
         let text = match ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES) {
@@ -59,6 +56,7 @@ impl CanaryFolder {
         let broken = |reason: String| CanaryError::Broken { path: path.clone(), reason };
         let state: SlotState =
             serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        // An older host must not overwrite what it does not understand.
         if state.version > VERSION {
             return Err(broken(format!("version {} is from a newer ctxhost", state.version)));
         }
@@ -78,6 +76,7 @@ impl CanaryFolder {
         let mut state = self.read()?;
         let before = state.clone();
         let output = change(&mut state)?;
+        // A rewritten file would have all watching hosts reload.
         if state != before {
             state.version = VERSION;
             let path = self.state_path();
@@ -103,13 +102,13 @@ impl CanaryFolder {
         let _lock = self.lock()?;
         let path = self.metrics_path(engine, "");
         let failed = |source| CanaryError::Disk { action: "write", path: path.clone(), source };
+        // Under the lock: only one process rotates.
         if fs::metadata(&path).is_ok_and(|file| file.len() > MAX_METRICS_BYTES) {
             fs::rename(&path, self.metrics_path(engine, ".1")).map_err(failed)?;
         }
         let mut line = serde_json::to_vec(turn).unwrap_or_default();
         line.push(b'\n');
-        let file = File::options().append(true).create(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(&line)).map_err(failed)
+        private_files::open_append(&path).and_then(|mut file| file.write_all(&line)).map_err(failed)
     }
 
     /// The totals of an engine during a canary run. Torn lines are ignored.
@@ -123,6 +122,7 @@ impl CanaryFolder {
         let texts: Vec<String> = texts.into_iter().flatten().collect();
         let lines = texts.iter().flat_map(|text| text.lines());
         let turns = lines.filter_map(|line| serde_json::from_str::<TurnMetrics>(line).ok());
+        // Lines of earlier runs stay in the files until they are rotated out.
         MetricTotals::from_turns(turns.filter(|turn| turn.run == run))
     }
 
@@ -141,9 +141,8 @@ impl CanaryFolder {
     fn lock(&self) -> Result<File, CanaryError> {
         let path = self.folder.join("lock");
         let locked = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-            let mut options = File::options();
-            let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+            private_files::create_folder(&self.folder)?;
+            let file = private_files::open_append(&path)?;
             file.lock()?;
             Ok(file)
         };

@@ -48,7 +48,6 @@ const OPERATORS: [(&str, GuardOperator); 6] = [
     "invalid guard {text:?}, at character {column}: {problem}; example: \"survival.paths >= 0.95\""
 )]
 pub struct GuardError {
-    /// The text.
     pub text: String,
     /// The position of the error, in characters from 1.
     pub column: usize,
@@ -63,7 +62,7 @@ pub enum GuardVerdict {
     Holds(f64),
     /// It is broken by this value.
     Broken(f64),
-    /// There are no or too few measurements.
+    /// Measurements are missing or too few.
     Undecided,
 }
 
@@ -136,6 +135,7 @@ impl From<CanaryGuard> for String {
 
 impl std::fmt::Display for CanaryGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The shortest text that parses to the same number, so guards round-trip.
         write!(f, "{} {} {}", self.metric, self.operator.sign(), self.limit)
     }
 }
@@ -157,6 +157,7 @@ impl<'a> GuardParser<'a> {
         }
         name.parse().map_err(|()| {
             let near = MetricName::all().map(|metric| metric.to_string());
+            // Any distance: there are few metrics, and the hint is only a question.
             let near = near.min_by_key(|known| strsim::damerau_levenshtein(known, name));
             let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
             self.error_at(start, format!("unknown metric `{name}`{near}"))
@@ -181,6 +182,7 @@ impl<'a> GuardParser<'a> {
         let Some(number) = number else {
             return Err(self.error_at(start, "a number is missing".into()));
         };
+        // `95%` and `0.95` are the same limit.
         let is_percent = self.remaining().starts_with('%');
         self.at += usize::from(is_percent);
         Ok(if is_percent { number / 100.0 } else { number })

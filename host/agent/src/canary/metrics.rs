@@ -9,13 +9,13 @@ use ctxhost_retention::{Category, Shares};
 
 /// The metrics of one turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+// Lines of older versions lack newer fields.
 #[serde(default)]
 pub struct TurnMetrics {
     /// The run of the active canary.
     pub run: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The session.
     pub session: String,
     /// Ended turns: 1, or 0 for work between two turns.
     pub turns: u64,
@@ -25,15 +25,11 @@ pub struct TurnMetrics {
     pub engine_us: Vec<u64>,
     /// Plans that the invariants rejected.
     pub illegal: u64,
-    /// Failed engine calls.
     pub failures: u64,
-    /// Repairs of plans.
     pub repairs: u64,
     /// Requests that the fallback engine or the emergency trim shaped.
     pub fallbacks: u64,
-    /// Applied compactions.
     pub compactions: u64,
-    /// Rejected compactions.
     pub rejected: u64,
     /// What the applied compactions retained, in sum.
     pub survival: Shares,
@@ -42,29 +38,20 @@ pub struct TurnMetrics {
 /// The totals of many turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricTotals {
-    /// Turns.
     pub turns: u64,
     /// Sessions with a turn.
     pub sessions: BTreeSet<String>,
     /// Turns that ended without an answer.
     pub failed_turns: u64,
-    /// Requests.
     pub requests: u64,
     /// The times inside the engine, in microseconds, sorted.
     pub engine_us: Vec<u64>,
-    /// As in [`TurnMetrics`].
     pub illegal: u64,
-    /// As in [`TurnMetrics`].
     pub failures: u64,
-    /// As in [`TurnMetrics`].
     pub repairs: u64,
-    /// As in [`TurnMetrics`].
     pub fallbacks: u64,
-    /// As in [`TurnMetrics`].
     pub compactions: u64,
-    /// As in [`TurnMetrics`].
     pub rejected: u64,
-    /// As in [`TurnMetrics`].
     pub survival: Shares,
 }
 
@@ -94,15 +81,20 @@ impl MetricTotals {
             sum.engine_us.extend(turn.engine_us);
             sum.sessions.insert(turn.session);
         }
+        // Sorted once, since percentiles index into it.
         sum.engine_us.sort_unstable();
         sum
     }
 
     /// The value of a metric; `None` without measurements.
     pub fn value(&self, metric: MetricName) -> Option<f64> {
+        // Without any turn a count of 0 is not a measurement.
         let count = |count: u64| (self.turns > 0 || count > 0).then_some(count as f64);
         match metric {
-            MetricName::Count(count_of) => count(count_of.value(self)),
+            MetricName::Count(name) => {
+                let (_, read) = COUNTERS.iter().find(|(counter, _)| *counter == name)?;
+                count(read(self))
+            }
             MetricName::Survival(None) => (self.compactions > 0).then(|| self.survival.mean()),
             MetricName::Survival(Some(category)) => {
                 let share = self.survival.of(category);
@@ -113,8 +105,8 @@ impl MetricTotals {
         }
     }
 
-    /// By nearest rank.
     fn percentile_ms(&self, percent: u64) -> Option<f64> {
+        // Nearest rank: a measured value, not an interpolated one.
         let rank = (self.engine_us.len() as u64 * percent).div_ceil(100).max(1);
         let index = usize::try_from(rank - 1).ok()?;
         self.engine_us.get(index).map(|us| *us as f64 / 1_000.0)
@@ -125,7 +117,7 @@ impl MetricTotals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricName {
     /// A counter.
-    Count(CounterName),
+    Count(&'static str),
     /// What compactions retained: of a category, or the mean of all.
     Survival(Option<Category>),
     /// A percentile of the time inside the engine per request, in milliseconds.
@@ -134,63 +126,27 @@ pub enum MetricName {
     MaxMs,
 }
 
-/// A counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterName {
-    /// Turns.
-    Turns,
-    /// Requests.
-    Requests,
-    /// Plans that the invariants rejected.
-    Illegal,
-    /// Failed calls.
-    Failures,
-    /// Turns that ended without an answer.
-    FailedTurns,
-    /// Repairs of plans.
-    Repairs,
-    /// Requests that the fallback engine or the emergency trim shaped.
-    Fallbacks,
-    /// Compactions.
-    Compactions,
-    /// Rejected compactions.
-    Rejected,
-}
+type CounterValue = fn(&MetricTotals) -> u64;
 
-const COUNTS: [(&str, CounterName); 9] = [
-    ("illegal", CounterName::Illegal),
-    ("failures", CounterName::Failures),
-    ("failed_turns", CounterName::FailedTurns),
-    ("repairs", CounterName::Repairs),
-    ("fallbacks", CounterName::Fallbacks),
-    ("turns", CounterName::Turns),
-    ("requests", CounterName::Requests),
-    ("compactions", CounterName::Compactions),
-    ("rejected", CounterName::Rejected),
+/// The counters.
+const COUNTERS: [(&str, CounterValue); 9] = [
+    ("illegal", |totals| totals.illegal),
+    ("failures", |totals| totals.failures),
+    ("failed_turns", |totals| totals.failed_turns),
+    ("repairs", |totals| totals.repairs),
+    ("fallbacks", |totals| totals.fallbacks),
+    ("turns", |totals| totals.turns),
+    ("requests", |totals| totals.requests),
+    ("compactions", |totals| totals.compactions),
+    ("rejected", |totals| totals.rejected),
 ];
 
 const PERCENTILES: [u64; 3] = [50, 95, 99];
 
-impl CounterName {
-    fn value(self, totals: &MetricTotals) -> u64 {
-        match self {
-            CounterName::Turns => totals.turns,
-            CounterName::Requests => totals.requests,
-            CounterName::Illegal => totals.illegal,
-            CounterName::Failures => totals.failures,
-            CounterName::FailedTurns => totals.failed_turns,
-            CounterName::Repairs => totals.repairs,
-            CounterName::Fallbacks => totals.fallbacks,
-            CounterName::Compactions => totals.compactions,
-            CounterName::Rejected => totals.rejected,
-        }
-    }
-}
-
 impl MetricName {
     /// All metrics.
     pub fn all() -> impl Iterator<Item = MetricName> {
-        let counts = COUNTS.into_iter().map(|(_, count)| MetricName::Count(count));
+        let counts = COUNTERS.into_iter().map(|(name, _)| MetricName::Count(name));
         let shares = Category::ALL.into_iter().map(|category| MetricName::Survival(Some(category)));
         let times = PERCENTILES.into_iter().map(MetricName::Percentile);
         let rest = [MetricName::Survival(None), MetricName::MaxMs];
@@ -206,10 +162,7 @@ impl MetricName {
 impl std::fmt::Display for MetricName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            MetricName::Count(count) => {
-                let entry = COUNTS.iter().find(|(_, counter)| counter == count);
-                f.write_str(entry.map_or("", |(name, _)| name))
-            }
+            MetricName::Count(name) => f.write_str(name),
             MetricName::Survival(None) => f.write_str("survival"),
             MetricName::Survival(Some(category)) => write!(f, "survival.{}", category.name()),
             MetricName::Percentile(percent) => write!(f, "p{percent}_ms"),
@@ -250,7 +203,7 @@ mod tests {
         assert_eq!(of("survival.asks"), None, "nothing was asked");
         assert_eq!((of("p50_ms"), of("p99_ms"), of("max_ms")), (Some(2.0), Some(3.0), Some(3.0)));
         assert_eq!(of("illegal"), Some(0.0));
-        assert_eq!(MetricTotals::default().value(MetricName::Count(CounterName::Illegal)), None);
+        assert_eq!(MetricTotals::default().value(MetricName::Count("illegal")), None);
     }
 
     #[test]

@@ -38,6 +38,7 @@ impl FromStr for SessionShare {
     fn from_str(text: &str) -> Result<SessionShare, SessionShareError> {
         let percent =
             text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        // Rounded: 0.29 * 100 is below 29 in floating point.
         let hundredths = percent.map(|percent| (percent * 100.0).round());
         match hundredths {
             Some(hundredths) if (1.0..=f64::from(ALL)).contains(&hundredths) => {

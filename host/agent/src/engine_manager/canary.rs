@@ -41,6 +41,7 @@ impl EngineManager {
         let slots = self.read();
         let Some(active) = &slots.canary else { return (current, None) };
         let is_canary = active.canary.includes(lineage);
+        // The recorder holds the run, which may end before the turn does.
         let (canary, folder) = (active.canary.clone(), active.folder.clone());
         let engine = if is_canary { active.engine() } else { current };
         (engine, Some(CanaryRecorder { canary, folder, is_canary }))
@@ -66,6 +67,7 @@ impl EngineManager {
         if let Err(error) = folder.append_metrics(&engine, &turn) {
             tracing::warn!(%error, engine, "the metrics of a turn were not recorded");
         }
+        // Only the canary has guards; the current engine is measured for comparison.
         if !is_canary {
             return;
         }

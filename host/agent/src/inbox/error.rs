@@ -13,9 +13,7 @@ pub enum InboxError {
     Io {
         /// The operation, as a verb.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// The session store rejected the message.

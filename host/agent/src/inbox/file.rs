@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::InboxError;
 use super::queued_message::QueuedMessage;
+use crate::private_files;
 
 /// The file `<session>.inbox`. It exists only while messages are queued.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ impl InboxFile {
             self.truncate(whole_bytes as u64).map_err(self.error("truncate"))?;
         }
         let lines = bytes.get(..whole_bytes).unwrap_or_default().split(|byte| *byte == b'\n');
+        // Unreadable lines are skipped here; `clear` preserves them.
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
@@ -38,8 +40,9 @@ impl InboxFile {
     pub(super) fn append(&self, message: &QueuedMessage) -> Result<(), InboxError> {
         let lead = if self.is_torn() { "\n" } else { "" };
         let line = format!("{lead}{}\n", serde_json::json!(message));
+        // A new file is lost in a crash unless its folder is synced as well.
         let is_new = !self.path.exists();
-        let mut file = self.open().map_err(self.error("open"))?;
+        let mut file = private_files::open_append(&self.path).map_err(self.error("open"))?;
         let before_bytes = file.metadata().map_err(self.error("look at"))?.len();
         let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
         let named = written.and_then(|()| if is_new { sync_folder(&self.path) } else { Ok(()) });
@@ -85,14 +88,6 @@ impl InboxFile {
     fn is_torn(&self) -> bool {
         ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES)
             .is_ok_and(|bytes| bytes.last().is_some_and(|last| *last != b'\n'))
-    }
-
-    fn open(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)
     }
 
     fn truncate(&self, length_bytes: u64) -> io::Result<()> {

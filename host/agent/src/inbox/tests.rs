@@ -31,13 +31,15 @@ impl Fixture {
         self.folder.path().join("s.jsonl.inbox")
     }
 
+    fn inbox(&self) -> Inbox {
+        Inbox::open(self.session.as_ref().unwrap()).unwrap()
+    }
+
     /// Drops all state in memory and reopens the session.
     fn kill(&mut self) -> Inbox {
         self.session = None;
-        let session = Session::open(&self.session_path()).unwrap();
-        let inbox = Inbox::open(&session).unwrap();
-        self.session = Some(session);
-        inbox
+        self.session = Some(Session::open(&self.session_path()).unwrap());
+        self.inbox()
     }
 
     fn deliver(&mut self, inbox: &Inbox) -> Result<usize, SessionError> {
@@ -80,7 +82,7 @@ fn lines(path: &Path) -> usize {
 #[test]
 fn messages_are_durable_and_delivered_in_order() {
     let mut fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     for number in 0..3 {
         inbox.push(&message(number)).unwrap();
         assert_eq!(lines(&fixture.inbox_path()), number + 1);
@@ -97,7 +99,7 @@ fn messages_are_durable_and_delivered_in_order() {
 fn the_file_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     inbox.push(&message(0)).unwrap();
     let mode = fs::metadata(fixture.inbox_path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -106,7 +108,7 @@ fn the_file_is_private() {
 #[test]
 fn a_kill_after_a_push_loses_nothing() {
     let mut fixture = Fixture::new();
-    Inbox::open(fixture.session.as_ref().unwrap()).unwrap().push(&message(0)).unwrap();
+    fixture.inbox().push(&message(0)).unwrap();
     let inbox = fixture.kill();
     assert_eq!(inbox.waiting_count(), 1);
     fixture.deliver(&inbox).unwrap();
@@ -116,7 +118,7 @@ fn a_kill_after_a_push_loses_nothing() {
 #[test]
 fn a_kill_during_a_push_keeps_earlier_messages() {
     let mut fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     inbox.push(&message(0)).unwrap();
     let before = fs::read(fixture.inbox_path()).unwrap();
     inbox.push(&message(1)).unwrap();
@@ -135,7 +137,7 @@ fn a_kill_during_a_push_keeps_earlier_messages() {
 fn a_kill_between_delivery_and_removal_repeats_nothing() {
     for appended in 0..=3 {
         let mut fixture = Fixture::new();
-        let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+        let inbox = fixture.inbox();
         (0..3).for_each(|number| drop(inbox.push(&message(number)).unwrap()));
         let on_disk = fs::read(fixture.inbox_path()).unwrap();
         fixture.deliver_until(&inbox, appended);
@@ -153,7 +155,7 @@ fn a_kill_between_delivery_and_removal_repeats_nothing() {
 fn a_kill_during_delivery_delivers_once() {
     let mut fixture = Fixture::new();
     let empty_bytes = fs::metadata(fixture.session_path()).unwrap().len() as usize;
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     inbox.push(&message(0)).unwrap();
     let on_disk = fs::read(fixture.inbox_path()).unwrap();
     fixture.deliver(&inbox).unwrap();
@@ -170,7 +172,7 @@ fn a_kill_during_delivery_delivers_once() {
 #[test]
 fn a_repeated_push_is_ignored() {
     let mut fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     assert!(inbox.push_with_id("a", &message(0)).unwrap());
     assert!(!inbox.push_with_id("a", &message(0)).unwrap());
     fixture.deliver(&inbox).unwrap();
@@ -182,7 +184,7 @@ fn a_repeated_push_is_ignored() {
 #[test]
 fn a_failed_delivery_keeps_the_message() {
     let mut fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     inbox.push(&message(0)).unwrap();
     fixture.deliver_until(&inbox, 0);
     assert_eq!((inbox.waiting_count(), lines(&fixture.inbox_path())), (1, 1));
@@ -193,7 +195,7 @@ fn a_failed_delivery_keeps_the_message() {
 #[test]
 fn a_push_does_not_extend_a_torn_line() {
     let mut fixture = Fixture::new();
-    let inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+    let inbox = fixture.inbox();
     fs::write(fixture.inbox_path(), r#"{"id":"half"#).unwrap();
     inbox.push(&message(0)).unwrap();
     let inbox = fixture.kill();
@@ -249,7 +251,7 @@ proptest! {
     #[test]
     fn every_message_arrives_once_and_in_order(steps in proptest::collection::vec(step(), 1..16)) {
         let mut fixture = Fixture::new();
-        let mut inbox = Inbox::open(fixture.session.as_ref().unwrap()).unwrap();
+        let mut inbox = fixture.inbox();
         let mut pushed = 0;
         for step in steps {
             match step {

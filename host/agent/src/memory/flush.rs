@@ -57,6 +57,7 @@ impl AgentTurn {
             return;
         }
         let epoch = self.session().view().epoch();
+        // Before the request: a failed one is not repeated for the same compaction.
         self.guard.active_mut().notes.flushed_epoch = Some(epoch);
         let outcome = self.request_notes().await;
         let memory = &mut self.guard.active_mut().notes;
@@ -129,8 +130,10 @@ impl AgentTurn {
             tools: Vec::new(),
             max_output_tokens: MAX_OUTPUT_TOKENS,
             window_tokens: model.window_tokens,
+            // Thinking would use up the short answer.
             thinking: ThinkingLevel::Off,
             temperature: None,
+            // The key of the session, for which the provider has the prefix cached.
             cache_key: self.guard.session_id().to_owned(),
         })
     }

@@ -20,15 +20,15 @@ fn story() -> String {
 /// A phrase of the request for notes.
 const ASKED: &str = "about to be shortened";
 
-fn noting(answer: fn() -> Answer) -> Arc<Scripted> {
-    Scripted::new(move |request| match newest(request) {
+fn noting(answer: fn() -> Answer) -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |request| match newest(request) {
         text if text.contains(ASKED) => answer(),
         _ => Answer::Text("well".into()),
     })
 }
 
 fn with_notes(
-    client: &Arc<Scripted>,
+    client: &Arc<ScriptedProvider>,
     folder: &Path,
     name: &str,
     settings: &str,
@@ -82,7 +82,7 @@ async fn notes_are_saved_before_a_compaction_and_added_to_later_sessions() {
     let outcomes = runtime.compact(&id, None).await.unwrap();
     assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
 
-    let asked = client.asked(ASKED);
+    let asked = client.requests_with(ASKED);
     assert_eq!(asked.len(), 1);
     assert!(asked[0].tools.is_empty());
     assert_eq!(asked[0].messages.len(), 7, "the whole conversation and the request");
@@ -92,11 +92,11 @@ async fn notes_are_saved_before_a_compaction_and_added_to_later_sessions() {
 
     let later = runtime.create_session(&folder.path().join("later.jsonl"), folder.path()).unwrap();
     runtime.send(&later, "where is it?").await.unwrap();
-    assert!(client.asked("where is it?")[0].system.contains("- it is in the cellar"));
+    assert!(client.requests_with("where is it?")[0].system.contains("- it is in the cellar"));
     let elsewhere = folder.path().join("elsewhere.jsonl");
     let elsewhere = runtime.create_session(&elsewhere, Path::new("/")).unwrap();
     runtime.send(&elsewhere, "and here?").await.unwrap();
-    assert!(!client.asked("and here?")[0].system.contains("cellar"));
+    assert!(!client.requests_with("and here?")[0].system.contains("cellar"));
 }
 
 #[tokio::test]
@@ -109,9 +109,9 @@ async fn a_request_that_does_not_fit_saves_notes_first_and_once() {
     runtime.send(&id, "hello").await.unwrap();
     let long = "a long story ".repeat(5_000);
     runtime.send(&id, &long).await.unwrap();
-    assert!(client.asked(ASKED).is_empty(), "it still fits");
+    assert!(client.requests_with(ASKED).is_empty(), "it still fits");
     runtime.send(&id, &long).await.unwrap();
-    assert_eq!(client.asked(ASKED).len(), 1);
+    assert_eq!(client.requests_with(ASKED).len(), 1);
     assert_eq!(calls("on the way").iter().filter(|line| *line == "compacted").count(), 1);
 }
 
@@ -127,7 +127,7 @@ async fn compactions_proceed_without_notes_and_requests_stop_after_three_failure
         let outcomes = runtime.compact(&id, None).await.unwrap();
         assert_eq!(outcomes[0].verdict, CompactionVerdict::Applied);
     }
-    assert_eq!(client.asked(ASKED).len(), 3, "three failures in a row are enough");
+    assert_eq!(client.requests_with(ASKED).len(), 3, "three failures in a row are enough");
     let mut failures = Vec::new();
     while let Ok(event) = events.try_recv() {
         if let EventKind::NotesFailed { is_last, .. } = event.kind {
@@ -148,7 +148,7 @@ async fn notes_need_the_setting_and_a_memory() {
         let id = session(&runtime, &folder);
         send_messages(&runtime, &id).await;
         runtime.compact(&id, None).await.unwrap();
-        assert!(client.asked(ASKED).is_empty(), "{settings}");
+        assert!(client.requests_with(ASKED).is_empty(), "{settings}");
     }
     let unknown = config("plugins.slots.memory = \"elephant\"");
     let client = noting(|| Answer::Refusal);

@@ -51,6 +51,7 @@ impl ConfigWatch {
 
     /// Marks the current files as applied; returns which of them have changed.
     pub(super) fn take_changes(&self) -> WatchedChanges {
+        // Marked before the files are read: a change during the reload is found at the next look.
         let current = self.current_stamps();
         let applied = std::mem::replace(&mut *self.applied(), current);
         WatchedChanges {

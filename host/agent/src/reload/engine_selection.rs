@@ -58,10 +58,6 @@ impl EngineSelection {
 }
 
 /// The engines of a name (an id, a path, or a chain), with the workspace rules for those that take them.
-///
-/// # Errors
-///
-/// [`EngineRegistryError`].
 pub(crate) fn engine_chain(
     config: &Config,
     name: &str,

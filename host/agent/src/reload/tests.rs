@@ -10,13 +10,14 @@ use std::time::Duration;
 use ctxhost_engine_api::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 use tokio::sync::broadcast::Receiver;
 
 use crate::engine_manager::library_bytes;
 use crate::event::{EventKind, RuntimeEvent};
 use crate::testing::scripted_engine::scripted_engine;
-use crate::testing::{Answer, Scripted, builder, config, session};
-use crate::{ReloadError, Runtime, RuntimeBuilder, SessionId};
+use crate::testing::{Answer, ScriptedProvider, builder, config, session};
+use crate::{EngineChange, ReloadError, Runtime, RuntimeBuilder, SessionId};
 use ctxhost_config::Config;
 use ctxhost_engine::{
     EngineSpec, FailureLog, HostClock, Isolation, QuarantineRecord, QuarantineRules,
@@ -108,6 +109,13 @@ impl TestAgent {
         TestAgent::with(builder(&quiet(settings), &answering("yes"), engine)).await
     }
 
+    /// An agent whose turns wait for a tool, and the permits of that.
+    async fn waiting(settings: &str, engine: EngineSpec) -> (TestAgent, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        let builder = builder(&quiet(settings), &ScriptedProvider::new(calls_wait_once), engine);
+        (TestAgent::with(builder.tool(Arc::new(Wait(gate.clone())))).await, gate)
+    }
+
     async fn with(builder: RuntimeBuilder) -> TestAgent {
         let folder = tempfile::tempdir().unwrap();
         let runtime = builder.build().await.unwrap();
@@ -119,6 +127,10 @@ impl TestAgent {
     /// Runs a turn; returns the engine that shaped it.
     async fn send(&self) -> String {
         self.runtime.send(&self.session, "continue").await.unwrap().engine
+    }
+
+    async fn replace(&self, engines: &(impl AsRef<[EngineSpec]> + Sync + ?Sized)) -> EngineChange {
+        self.runtime.replace_engine(engines).await.unwrap()
     }
 
     /// The engine events since the last call.
@@ -144,8 +156,8 @@ fn quiet(settings: &str) -> Config {
     config(&format!("{settings}compaction.timing = \"manual\"\n"))
 }
 
-fn answering(word: &'static str) -> Arc<Scripted> {
-    Scripted::new(move |_| Answer::Text(word.into()))
+fn answering(word: &'static str) -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |_| Answer::Text(word.into()))
 }
 
 /// Calls the tool `wait`, then answers.
@@ -172,7 +184,7 @@ async fn the_next_engine_finds_the_store_and_the_old_one_is_disposed_of() {
     let agent = TestAgent::begin("swap.warm_ms = 0\n", CountingEngine::spec("kept-1", "")).await;
     agent.send().await;
     agent.send().await;
-    let change = agent.runtime.replace_engine(&CountingEngine::spec("kept-2", "")).await.unwrap();
+    let change = agent.replace(&CountingEngine::spec("kept-2", "")).await;
     assert_eq!((change.generation, agent.runtime.generation()), (2, 2));
     agent.send().await;
     assert_eq!(calls("kept-1")[..3], ["bootstrap 1", "assemble 1", "assemble 2"]);
@@ -195,10 +207,10 @@ fn disposals(name: &str) -> usize {
 async fn shutdown_disposes_of_every_engine_once() {
     let agent = TestAgent::begin("", CountingEngine::spec("end-1", "")).await;
     agent.send().await;
-    agent.runtime.replace_engine(&CountingEngine::spec("end-2", "")).await.unwrap();
+    agent.replace(&CountingEngine::spec("end-2", "")).await;
     agent.send().await;
     let chain = [CountingEngine::spec("end-3", ""), scripted_engine::<0>("end", "")];
-    agent.runtime.replace_engine(&chain).await.unwrap();
+    agent.replace(&chain).await;
     agent.send().await;
     agent.runtime.shutdown().await;
     drop(agent);
@@ -218,13 +230,12 @@ async fn an_engine_is_disposed_of_once_when_its_runtime_is_dropped() {
 #[tokio::test]
 async fn a_retired_engine_is_disposed_of_once() {
     let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\n";
-    let (builder, gate) = chains::waiting(settings, CountingEngine::spec("late-0", ""));
-    let agent = TestAgent::with(builder).await;
-    agent.runtime.replace_engine(&CountingEngine::spec("late-a", "")).await.unwrap();
+    let (agent, gate) = TestAgent::waiting(settings, CountingEngine::spec("late-0", "")).await;
+    agent.replace(&CountingEngine::spec("late-a", "")).await;
     let turn = agent.runtime.send(&agent.session, "continue");
     let replace = async {
         soon(|| calls("late-a").contains(&"assemble 1".into())).await;
-        agent.runtime.replace_engine(&CountingEngine::spec("late-b", "")).await.unwrap();
+        agent.replace(&CountingEngine::spec("late-b", "")).await;
         soon(|| disposals("late-a") == 1).await;
         gate.add_permits(1);
     };
@@ -240,7 +251,7 @@ async fn an_engine_that_panics_on_trial_is_rolled_back() {
     let mut agent = TestAgent::begin("", CountingEngine::spec("steady", "")).await;
     assert_eq!(agent.send().await, "ledger");
     agent.engine_events();
-    agent.runtime.replace_engine(&CountingEngine::spec("torn", "panic")).await.unwrap();
+    agent.replace(&CountingEngine::spec("torn", "panic")).await;
     agent.send().await;
     assert_eq!(calls("torn"), ["bootstrap 3"]);
     assert_eq!(
@@ -264,7 +275,7 @@ async fn an_engine_that_panics_on_trial_is_rolled_back() {
 #[tokio::test]
 async fn an_engine_whose_first_plan_is_rejected_is_rolled_back() {
     let mut agent = TestAgent::begin("", CountingEngine::spec("valid", "")).await;
-    agent.runtime.replace_engine(&CountingEngine::spec("invalid", "illegal")).await.unwrap();
+    agent.replace(&CountingEngine::spec("invalid", "illegal")).await;
     let reply = agent.runtime.send(&agent.session, "continue").await.unwrap();
     assert_eq!(reply.engine, "ledger");
     assert_eq!(calls("valid"), ["bootstrap 1", "assemble 1"]);
@@ -275,9 +286,9 @@ async fn an_engine_whose_first_plan_is_rejected_is_rolled_back() {
 
 #[tokio::test]
 async fn an_engine_past_its_trial_is_not_rolled_back() {
-    let settings = "swap.trial_requests = 0\n";
+    let settings = "swap.proving_requests = 0\n";
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("before", "")).await;
-    agent.runtime.replace_engine(&CountingEngine::spec("after", "panic")).await.unwrap();
+    agent.replace(&CountingEngine::spec("after", "panic")).await;
     assert_eq!(agent.send().await, "legacy", "the bundled engine is the fallback");
     assert!(matches!(agent.engine_events()[..], [EventKind::EngineChanged { .. }]));
 }
@@ -296,7 +307,7 @@ async fn replacing_an_engine_lifts_its_quarantine() {
     log().record_failure(&failure).unwrap();
     let builder = builder(&quiet(""), &answering("yes"), CountingEngine::spec("excuses", ""));
     let agent = TestAgent::with(builder.failure_log(log())).await;
-    agent.runtime.replace_engine(&EngineSpec::bundled("mask", json!({}))).await.unwrap();
+    agent.replace(&EngineSpec::bundled("mask", json!({}))).await;
     assert_eq!(agent.send().await, "mask");
     assert_eq!(log().records().unwrap(), []);
 }
@@ -317,15 +328,12 @@ async fn an_engine_that_does_not_open_changes_nothing() {
 
 #[tokio::test]
 async fn a_turn_continues_with_the_next_engine_after_the_drain_time() {
-    let client = Scripted::new(calls_wait_once);
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let settings = quiet("swap.warm_ms = 0\nswap.drain_ms = 0\n");
-    let builder = builder(&settings, &client, CountingEngine::spec("late-1", ""));
-    let agent = TestAgent::with(builder.tool(Arc::new(Wait(gate.clone())))).await;
+    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\n";
+    let (agent, gate) = TestAgent::waiting(settings, CountingEngine::spec("late-1", "")).await;
     let turn = agent.runtime.send(&agent.session, "continue");
     let replace = async {
         soon(|| calls("late-1").contains(&"assemble 1".into())).await;
-        agent.runtime.replace_engine(&CountingEngine::spec("late-2", "")).await.unwrap();
+        agent.replace(&CountingEngine::spec("late-2", "")).await;
         soon(|| calls("late-1").contains(&"dispose".into())).await;
         gate.add_permits(1);
     };
@@ -336,7 +344,7 @@ async fn a_turn_continues_with_the_next_engine_after_the_drain_time() {
 
 /// A tool that waits for a permit.
 #[derive(Debug)]
-struct Wait(Arc<tokio::sync::Semaphore>);
+struct Wait(Arc<Semaphore>);
 
 impl ctxhost_tools::Tool for Wait {
     fn spec(&self) -> ToolSpec {
@@ -357,15 +365,12 @@ impl ctxhost_tools::Tool for Wait {
 
 #[tokio::test]
 async fn a_turn_keeps_its_engine_during_a_replacement() {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let client = Scripted::new(calls_wait_once);
-    let builder =
-        builder(&quiet("swap.warm_ms = 0\n"), &client, CountingEngine::spec("pinned-1", ""));
-    let agent = TestAgent::with(builder.tool(Arc::new(Wait(gate.clone())))).await;
+    let settings = "swap.warm_ms = 0\n";
+    let (agent, gate) = TestAgent::waiting(settings, CountingEngine::spec("pinned-1", "")).await;
     let turn = agent.runtime.send(&agent.session, "continue");
     let replace = async {
         soon(|| calls("pinned-1").contains(&"assemble 1".into())).await;
-        agent.runtime.replace_engine(&CountingEngine::spec("pinned-2", "")).await.unwrap();
+        agent.replace(&CountingEngine::spec("pinned-2", "")).await;
         gate.add_permits(1);
     };
     let (reply, ()) = tokio::join!(turn, replace);

@@ -35,6 +35,7 @@ impl IdentifierMeter {
         let mut missing: Vec<usize> = named.into_iter().filter(|n| self.is_recalled(*n)).collect();
         let needed = missing.len() as u64;
         for item in items {
+            // Most answers need nothing, and their requests are not searched.
             if missing.is_empty() {
                 break;
             }
@@ -68,6 +69,7 @@ impl IdentifierMeter {
     /// The numbers of an item's identifiers, sorted and unique.
     fn identifiers_of(&mut self, item: &PlanItem<'_>) -> &[usize] {
         let identity = prefix::identity(item);
+        // Most items recur in many requests.
         if !self.named.contains_key(&identity) {
             let texts = retention::texts_of(item);
             let found = texts.iter().flat_map(|text| retention::names_in(text));
@@ -136,7 +138,7 @@ mod tests {
         let mut talk = TranscriptBuilder::new();
         talk.user("look at /srv/app/main.rs, commit deadbeefcafe01");
         for _ in 0..pause_entries {
-            talk.assistant("going on");
+            talk.assistant("continuing");
         }
         talk.calls(&[("a", "edit", r#"{"path": "line\n/srv/app/main.rs"}"#)]);
         talk.result("a", "edit", "done")

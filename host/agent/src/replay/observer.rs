@@ -20,6 +20,7 @@ const SUMMARY_CHARS: usize = 400;
 const EXCERPT_CHARS: usize = 80;
 
 /// Collects the measurements of one run.
+#[derive(Default)]
 pub(super) struct ReplayObserver {
     budget_tokens: u64,
     /// The minimum size after a compaction (the room invariant).
@@ -49,22 +50,7 @@ struct OmittedRange {
 
 impl ReplayObserver {
     pub(super) fn new(budget_tokens: u64, floor_tokens: u64) -> Self {
-        ReplayObserver {
-            budget_tokens,
-            floor_tokens,
-            fallback_reasons: BTreeMap::new(),
-            turns: Vec::new(),
-            compactions: Vec::new(),
-            dropped: Vec::new(),
-            curve: Vec::new(),
-            prefix: PrefixMeter::default(),
-            identifiers: IdentifierMeter::default(),
-            verifier: InvariantVerifier::default(),
-            reported: HashSet::new(),
-            omitted: Vec::new(),
-            times_us: Vec::new(),
-            rejected: 0,
-        }
+        ReplayObserver { budget_tokens, floor_tokens, ..ReplayObserver::default() }
     }
 
     /// The number of requests so far.
@@ -205,6 +191,7 @@ impl ReplayObserver {
             before_tokens: outcome.before_tokens,
             after_tokens: outcome.after_tokens,
             room_used_percent: percent(outcome.after_tokens, self.budget_tokens),
+            // A session smaller than the floor cannot reach it.
             is_below_floor: applied
                 && outcome.after_tokens < self.floor_tokens.min(outcome.before_tokens),
             folded_entries: outcome.folded.len() as u64,
@@ -238,6 +225,7 @@ impl ReplayObserver {
                     let after = tokens::message(&Message::parse(raw, ""));
                     self.report(&prompt.view, *seq, note, after, &mut layers);
                 }
+                // The range that it covers is reported as a gap of the kept ranges.
                 Action::Insert { .. } => continue,
                 Action::Drop(range) => {
                     gone.push(self.report_omitted(&prompt.view, range.clone(), note, &mut layers));
@@ -312,6 +300,7 @@ fn first_line(text: &str) -> String {
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
+    // One decimal, so that reports are stable.
     if whole == 0 { 0.0 } else { (part as f64 * 1000.0 / whole as f64).round() / 10.0 }
 }
 

@@ -37,6 +37,7 @@ impl PrefixMeter {
 /// A hash that is equal for items with the same bytes.
 pub(super) fn identity(item: &PlanItem<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
+    // A kept and a replaced item may be of the same entry.
     std::mem::discriminant(item).hash(&mut hasher);
     match item {
         // Only a compaction changes the bytes of an entry under the same id.

@@ -9,7 +9,6 @@ use ctxhost_retention::Shares;
 /// A session replayed through one or more engines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayReport {
-    /// The session.
     pub session: ReplayedSession,
     /// The window of the replay.
     pub window: ReplayWindow,
@@ -41,7 +40,6 @@ pub struct ReplayedSession {
 pub struct UnreadableLine {
     /// The line number, from 1.
     pub line: u64,
-    /// The error.
     pub message: String,
 }
 
@@ -72,18 +70,16 @@ pub struct EngineRun {
     /// The occupancy curve: one point per request.
     pub curve: Vec<CurvePoint>,
     /// The reasons why another engine shaped requests, with their counts.
+    // Omitted if empty, so that reports match those of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fallback_reasons: BTreeMap<String, u64>,
-    /// Totals.
     pub totals: ReplayTotals,
 }
 
 /// An engine and its source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayedEngine {
-    /// Its id.
     pub id: String,
-    /// Its version.
     pub version: String,
     /// `bundled`, or its file.
     pub source: String,
@@ -108,11 +104,9 @@ pub struct TurnRow {
     pub shaped_by: Vec<String>,
     /// The entries that each layer changed for the first time.
     pub layers: BTreeMap<String, u64>,
-    /// Applied compactions.
     pub compactions: u64,
     /// Requests that another engine shaped.
     pub fallbacks: u64,
-    /// Repairs of plans.
     pub repairs: u64,
     /// Invariant violations of finished requests. Any is a defect of ctxhost.
     pub violations: u64,
@@ -129,7 +123,6 @@ pub struct CompactionRow {
     pub request: u64,
     /// The trigger: `threshold`, `overflow`, `manual`, …
     pub trigger: String,
-    /// The engine.
     pub engine: String,
     /// Whether it was applied.
     pub applied: bool,
@@ -142,11 +135,11 @@ pub struct CompactionRow {
     /// The size after as a share of the budget.
     #[serde(default)]
     pub room_used_percent: f64,
-    /// Whether that is below the floor (`invariants.room_floor_share`, `invariants.room_floor_tokens`) although the
-    /// session had more to keep: a defect of the engine.
+    /// Whether that is below the floor of the room invariant although the session had more to keep: a defect of the
+    /// engine.
     #[serde(default)]
     pub is_below_floor: bool,
-    /// Entries that are no longer verbatim in the live transcript.
+    /// Entries that the live transcript does not contain verbatim any more.
     pub folded_entries: u64,
     /// What it retained of the history; `None` without anything to compare.
     pub survival: Option<Shares>,
@@ -163,9 +156,7 @@ pub struct DroppedRow {
     pub turn: u64,
     /// The entry's id in the session.
     pub id: String,
-    /// Its role.
     pub role: String,
-    /// The layer.
     pub layer: String,
     /// The note of the layer.
     pub detail: String,
@@ -193,13 +184,11 @@ pub struct CurvePoint {
 /// The totals of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReplayTotals {
-    /// Requests.
     pub requests: u64,
     /// The largest request.
     pub peak_tokens: u64,
     /// The largest request as a share of the budget.
     pub peak_percent: f64,
-    /// Applied compactions.
     pub compactions: u64,
     /// Compactions that failed or were rejected.
     pub rejected: u64,
@@ -208,7 +197,6 @@ pub struct ReplayTotals {
     pub below_floor: u64,
     /// Requests that another engine shaped.
     pub fallbacks: u64,
-    /// Repairs of plans.
     pub repairs: u64,
     /// Invariant violations of finished requests.
     pub violations: u64,

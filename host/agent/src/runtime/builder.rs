@@ -39,7 +39,7 @@ use ctxhost_store::SessionStore;
 use ctxhost_tools::{Tool, ToolRegistry};
 
 /// Builds a [`Runtime`]. Defaults come from the config.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RuntimeBuilder {
     config: Config,
     models: Option<Vec<String>>,
@@ -51,7 +51,7 @@ pub struct RuntimeBuilder {
     completer: Option<Arc<dyn Completer>>,
     hooks: Vec<Arc<dyn CompactionHook>>,
     tools: Vec<Arc<dyn Tool>>,
-    builtin_tools: bool,
+    without_builtin_tools: bool,
     blob_dirs: BlobDirs,
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
@@ -66,28 +66,7 @@ pub struct RuntimeBuilder {
 impl RuntimeBuilder {
     /// A builder with the settings of a config.
     pub fn from_config(config: &Config) -> RuntimeBuilder {
-        RuntimeBuilder {
-            config: config.clone(),
-            models: None,
-            window_tokens: None,
-            query_windows: false,
-            engine: None,
-            spec: None,
-            clients: BTreeMap::new(),
-            completer: None,
-            hooks: Vec::new(),
-            tools: Vec::new(),
-            builtin_tools: true,
-            blob_dirs: BlobDirs::default(),
-            store_folder: None,
-            store: None,
-            failure_log: None,
-            memory_folder: None,
-            shadow_log: None,
-            workspace: None,
-            clock: HostClock::default(),
-            watched_config: None,
-        }
+        RuntimeBuilder { config: config.clone(), ..RuntimeBuilder::default() }
     }
 
     /// Uses this model, as `provider/id`, instead of those of `[agent]`, without fallbacks.
@@ -112,8 +91,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Uses this engine instead of the configured one: an id, the path of a library, or a chain such as
-    /// `mask+legacy`.
+    /// Uses this engine instead of the configured one: an id, the path of a library, or a chain such as `mask+legacy`.
     #[must_use]
     pub fn engine(mut self, name: &str) -> Self {
         self.engine = Some(name.to_owned());
@@ -158,7 +136,7 @@ impl RuntimeBuilder {
     /// Disables built-in tools and MCP servers.
     #[must_use]
     pub fn without_builtin_tools(mut self) -> Self {
-        self.builtin_tools = false;
+        self.without_builtin_tools = true;
         self
     }
 
@@ -228,10 +206,6 @@ impl RuntimeBuilder {
     }
 
     /// Builds the runtime and connects MCP servers. Sends nothing to a model.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`].
     pub fn build(self) -> BoxFuture<'static, Result<Runtime, BuildError>> {
         Box::pin(async move {
             let tools = self.tool_registry().await?;
@@ -249,8 +223,7 @@ impl RuntimeBuilder {
             let shadows = self.shadows(&engine_options, &sessions, rules)?;
             let (event_bus, background) = (EventBus::new(), TaskTracker::new());
             let shutdown = CancellationToken::new();
-            // An error is ignored: the config's slot may name a missing engine where the program
-            // has set another one.
+            // An error is ignored: the config's slot may name a missing engine where the program has set another one.
             let applied = self
                 .watched_config
                 .as_ref()
@@ -319,14 +292,15 @@ impl RuntimeBuilder {
 
     async fn tool_registry(&self) -> Result<ToolRegistry, BuildError> {
         let settings = self.config.tools.clone();
-        let mut tools = if self.builtin_tools {
+        let mut tools = if self.without_builtin_tools {
+            ToolRegistry::empty(settings)
+        } else {
             let mut tools = ToolRegistry::with_builtins(settings);
+            // Not fatal: the agent works without the tools of one server.
             for error in tools.connect(&self.config.mcp).await {
                 tracing::error!(%error, "an MCP server is not available");
             }
             tools
-        } else {
-            ToolRegistry::empty(settings)
         };
         for tool in &self.tools {
             tools.add(tool.clone())?;
@@ -348,6 +322,7 @@ impl RuntimeBuilder {
         let mut clients = self.clients.clone();
         for model in chain {
             let provider = &model.provider;
+            // Models of one provider share its client, and a client of the program has priority.
             if clients.contains_key(provider) {
                 continue;
             }
@@ -402,6 +377,7 @@ impl RuntimeBuilder {
 
 fn model_name(name: &str) -> Result<ModelName, BuildError> {
     let bad = || BuildError::InvalidModel { name: name.to_owned() };
+    // Only the first slash separates: ids such as `meta-llama/llama-3` contain more.
     let (provider, id) = name.split_once('/').ok_or_else(bad)?;
     if provider.is_empty() || id.is_empty() {
         return Err(bad());

@@ -32,6 +32,7 @@ async fn run_housekeeping(state: &Arc<RuntimeState>, session: &SessionId) -> Res
     let cell = state.session(session)?;
     if settings.timing == CompactionTiming::Idle {
         let entries = cell.active.lock().await.context.view().len();
+        // Without the lock: a message must start its turn at once.
         let pause = tokio::time::sleep(Duration::from_millis(settings.idle_ms));
         if state.shutdown.run_until_cancelled(pause).await.is_none() {
             return Ok(());
@@ -46,6 +47,7 @@ async fn run_housekeeping(state: &Arc<RuntimeState>, session: &SessionId) -> Res
     let lock = state.acquire_lease(session, &cell, lock).await?;
     let mut turn = AgentTurn::new(SessionGuard::new(state, &cell, lock).await)?;
     let outcome = run_due_work(&mut turn).await;
+    // Also after an error, which counts as a failure of the engine.
     turn.guard.report_metrics();
     if let Some(job) = outcome? {
         let (cell, mut lock) = turn.guard.into_lock();
@@ -70,6 +72,7 @@ async fn run_due_work(turn: &mut AgentTurn) -> Result<Option<PrecomputeJob>, Tur
     let session = turn.session().reference().clone();
     let request = MaintainRequest { session, reason: "turn".into(), ..MaintainRequest::default() };
     turn.guard.context().engine().maintain(&turn.session().view(), request).await?;
+    // After a compaction, or with one recommended, a second one is not needed.
     Ok(if is_due { None } else { turn.precompute().await })
 }
 

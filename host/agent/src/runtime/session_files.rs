@@ -9,8 +9,7 @@ use crate::session_cell::{SessionCell, SessionId};
 use crate::state::RuntimeState;
 use ctxhost_session::FileCheck;
 
-/// How long a lost file may go unnoticed while nothing is appended. A check costs two system calls per
-/// open session.
+/// How long a lost file may go unnoticed while nothing is appended. A check costs two system calls per open session.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Runtime {

@@ -98,5 +98,6 @@ impl Runtime {
 }
 
 fn absolute(folder: &Path) -> String {
+    // Stored in the session file, which other processes open from other folders.
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }

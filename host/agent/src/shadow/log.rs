@@ -3,13 +3,13 @@
 //! Each line is one write, so several processes may append to the file. At its size limit the file is rotated; one older
 //! file is kept.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::private_files;
 use ctxhost_config::Config;
 use ctxhost_retention::Shares;
 
@@ -25,7 +25,6 @@ pub struct ShadowRecord {
     /// The absolute path of the host's config; empty without a file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub config: String,
-    /// The session.
     pub session: String,
     /// The outcome of the active engine.
     pub active: EngineOutcome,
@@ -43,7 +42,6 @@ pub struct EngineOutcome {
     pub engine: String,
     /// The size of the conversation, in estimated tokens.
     pub tokens: u64,
-    /// The budget.
     pub budget_tokens: u64,
     /// Whether it compacted or would have, at the first of consecutive such requests.
     pub compacts: bool,
@@ -55,7 +53,7 @@ pub struct EngineOutcome {
     pub repairs: u64,
     /// The time inside the engine, in microseconds.
     pub took_us: u64,
-    /// Why there is no plan.
+    /// Why the engine made no plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -106,13 +104,12 @@ impl ShadowLog {
     /// [`io::Error`]; a part of the line may be at the end of the file.
     pub fn append(&self, record: &ShadowRecord) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            private_files::create_folder(folder)?;
         }
         self.rotate()?;
         let mut bytes = serde_json::to_vec(record)?;
         bytes.push(b'\n');
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path);
-        file?.write_all(&bytes)
+        private_files::open_append(&self.path)?.write_all(&bytes)
     }
 
     /// Rotates a full file.
@@ -120,8 +117,7 @@ impl ShadowLog {
         if size_bytes(&self.path) < self.limit_bytes {
             return Ok(());
         }
-        let lock = self.path.with_extension("lock");
-        let lock = OpenOptions::new().append(true).create(true).mode(0o600).open(lock)?;
+        let lock = private_files::open_append(&self.path.with_extension("lock"))?;
         lock.lock()?;
         // Checked again under the lock: another process may have rotated the file.
         if size_bytes(&self.path) >= self.limit_bytes {
@@ -137,7 +133,7 @@ pub fn config_name(config: &Config) -> String {
     if name.is_empty() {
         return String::new();
     }
-    // A program may have parsed a config from a string; its name is no file.
+    // A program may have parsed a config from a string; its name is not that of a file.
     let whole = fs::canonicalize(name).or_else(|_| std::path::absolute(name));
     whole.unwrap_or_else(|_| name.into()).display().to_string()
 }
@@ -150,6 +146,7 @@ pub fn config_name(config: &Config) -> String {
 pub fn read(path: &Path, since_ms: i64) -> io::Result<(Vec<ShadowRecord>, u64)> {
     let mut lines = Vec::new();
     let mut unreadable = 0;
+    // The rotated file has the older lines.
     for path in [rotated_path(path), path.to_owned()] {
         let bytes = match ctxhost_files::read(&path, ctxhost_files::SESSION_FILE_BYTES) {
             Ok(bytes) => bytes,

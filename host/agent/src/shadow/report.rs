@@ -10,9 +10,7 @@ use ctxhost_retention::Shares;
 /// Totals of the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShadowReport {
-    /// Logged requests.
     pub requests: u64,
-    /// Skipped requests.
     pub skipped: u64,
     /// The time of the first request, in milliseconds since 1970; 0 without requests.
     pub from_ms: i64,
@@ -45,7 +43,6 @@ pub struct ShadowRow {
     pub p99_us: u64,
     /// Rejected plans, and violations of finished requests.
     pub illegal: u64,
-    /// Repairs of plans.
     pub repairs: u64,
     /// Requests without a plan.
     pub failed: u64,

@@ -82,6 +82,7 @@ async fn request_plan(
     request: &ShadowRequest,
 ) -> Result<EngineAnswer<Plan>, SlotError> {
     let (view, reference) = (&request.view, &request.request.session);
+    // Branch 0: a change of the branch also changes the epoch.
     session.progress.catch_up(engine, reference, 0, view).await?;
     session.pinned.update(view);
     let assemble = AssembleContext {

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::log::{ShadowLog, ShadowRecord, read};
 use super::*;
 use crate::testing::scripted_engine::scripted_engine;
-use crate::testing::{Answer, RecordingEngine, Scripted, builder, config, session};
+use crate::testing::{Answer, RecordingEngine, ScriptedProvider, builder, config, session};
 use ctxhost_engine::{EngineTimeouts, HostClock};
 use ctxhost_invariants as invariants;
 
@@ -51,10 +51,10 @@ impl Fixture {
         let plan = Plan::keep_all(view.len());
         let checked =
             invariants::enforce(&view, plan, budget, &InvariantSettings::default()).unwrap();
-        let shaped = Prompt {
+        let prompt = Prompt {
             budget_tokens: budget,
             view,
-            checked: checked,
+            checked,
             engine: "serving".into(),
             fallback: None,
             compactions: Vec::new(),
@@ -64,7 +64,7 @@ impl Fixture {
         };
         let session = SessionRef { id: "s".into(), key: String::new() };
         let request = AssembleRequest { session, budget, now_ms: 5, ..AssembleRequest::default() };
-        self.shadows.submit(request, &shaped);
+        self.shadows.submit(request, &prompt);
     }
 
     async fn lines(&self) -> Vec<ShadowRecord> {
@@ -216,7 +216,7 @@ async fn a_slow_shadow_skips_requests() {
 #[tokio::test]
 async fn turns_are_submitted_and_served_by_the_active_engine() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Text("yes".into()));
+    let client = ScriptedProvider::new(|_| Answer::Text("yes".into()));
     let config = config("[plugins.slots]\nshadow = [\"mask\", \"window\"]\n");
     let engine = RecordingEngine::spec("active", json!({}));
     let path = folder.path().join("state/shadow.jsonl");
@@ -258,8 +258,8 @@ fn shadow_stores_are_separate_and_completion_is_disabled() {
         environment.call_failure_log().is_none(),
         "a failed call of a shadow quarantines no engine"
     );
-    let row = services.for_shadow(2, "mask+legacy");
-    assert_eq!(row.store_folder, Some(folder.path().join("shadow/mask+legacy")));
+    let chain = services.for_shadow(2, "mask+legacy");
+    assert_eq!(chain.store_folder, Some(folder.path().join("shadow/mask+legacy")));
 }
 
 mod log_file {

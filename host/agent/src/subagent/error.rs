@@ -36,35 +36,19 @@ pub enum SpawnError {
     #[error(
         "{live} sub-agents are running (limit: agent.subagents_live); wait for one of them to end"
     )]
-    TooMany {
-        /// How many.
-        live: usize,
-    },
+    TooMany { live: usize },
     /// The model is not in the agent's failover chain.
     #[error("{name:?} is not a model of this agent; use agent.model or one of agent.fallbacks")]
-    UnknownModel {
-        /// The requested model.
-        name: String,
-    },
+    UnknownModel { name: String },
     /// The engine refused the spawn.
     #[error("the engine {engine:?} refused the sub-agent: {error}")]
-    Refused {
-        /// The engine.
-        engine: String,
-        /// Its error.
-        error: Box<EngineError>,
-    },
+    Refused { engine: String, error: Box<EngineError> },
     /// The sub-agent's session, or its record in the parent's, could not be written.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The folder for sub-agents' sessions could not be created.
     #[error("cannot create the folder {}: {source}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
     /// The sub-agent's inbox could not be opened.
     #[error(transparent)]
     Inbox(#[from] InboxError),
@@ -81,10 +65,7 @@ pub enum SubagentError {
     Failed(#[from] TurnError),
     /// It was ended before it answered.
     #[error("the sub-agent was {}", end_text(*.end))]
-    Ended {
-        /// How.
-        end: SubagentEnd,
-    },
+    Ended { end: SubagentEnd },
 }
 
 impl SubagentError {

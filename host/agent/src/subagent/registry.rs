@@ -72,7 +72,6 @@ pub(super) fn is_subagent_record(record: &Record) -> bool {
 pub struct LiveSubagent {
     /// The id of its session.
     pub id: String,
-    /// Its task.
     pub task: String,
     /// What it sees of its parent's conversation.
     pub context: ContextMode,
@@ -204,6 +203,7 @@ fn ended_child(record: &SubagentRecord) -> Option<String> {
 }
 
 fn prompt_line(child: &LiveSubagent) -> String {
+    // One line per sub-agent.
     let words = child.task.split_whitespace().collect::<Vec<_>>().join(" ");
     let task: String = words.chars().take(TASK_CHARS).collect();
     let more = if task.len() < words.len() { "..." } else { "" };

@@ -68,6 +68,7 @@ impl SubagentRun {
         let ttl = Duration::from_millis(state.settings.subagent_ttl_ms);
         let task = vec![ChatBlock::text(&self.task)];
         tokio::select! {
+            // A stop by the user wins over an answer at the same moment.
             biased;
             end = &mut self.stopped => {
                 Err(SubagentError::Ended { end: end.unwrap_or(SubagentEnd::Released) })

@@ -1,7 +1,6 @@
 //! Spawns sub-agents and records their ends, in the locked session of the parent.
 
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ctxhost_engine_api::transcript::log::NewEntry;
@@ -16,6 +15,7 @@ use super::run::SubagentRun;
 use super::running::SubagentStatus;
 use crate::error::TurnError;
 use crate::event::EventKind;
+use crate::private_files;
 use crate::session_cell::{ActiveSession, SessionId};
 use crate::session_guard::SessionGuard;
 use crate::state::RuntimeState;
@@ -47,9 +47,11 @@ impl<'a> ParentSession<'a> {
         let now_ms = self.state.clock().now_ms();
         let session = self.session();
         let parent = session.path().map(|path| path.display().to_string());
+        // A session in memory has no file.
         let parent = parent.unwrap_or_else(|| session.header().id().to_owned());
         let header =
             SessionHeader::new(None, session.header().cwd(), now_ms).with_parent_session(&parent);
+        // The engine may refuse, so it is asked before anything is written.
         let prepared = self.prepare(header.id(), options.context).await?;
         let run = self.start(header, settings, task, options);
         if run.is_err() {
@@ -133,6 +135,7 @@ impl<'a> ParentSession<'a> {
             file,
         };
         if let Err(error) = self.record_spawn(record) {
+            // Without its record the sub-agent would be forgotten at a restart.
             self.state.close(child.as_str());
             return Err(error.into());
         }
@@ -161,7 +164,7 @@ impl<'a> ParentSession<'a> {
         let Some(parent) = self.session().path() else { return Ok(None) };
         // A folder of its own, so that lists of the user's sessions do not include sub-agents.
         let folder = parent.with_extension("agents");
-        private_folder(&folder)
+        private_files::create_folder(&folder)
             .map_err(|source| SpawnError::Folder { path: folder.clone(), source })?;
         Ok(Some(folder.join(format!("{id}.jsonl"))))
     }
@@ -268,8 +271,4 @@ fn before_open_calls<'a, 'b>(branch: &'b [&'a Record]) -> &'b [&'a Record] {
         return branch;
     }
     branch.get(..last).unwrap_or(branch)
-}
-
-fn private_folder(path: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

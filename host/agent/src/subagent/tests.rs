@@ -16,8 +16,8 @@ use ctxhost_session::Session;
 const ON: &str = "agent.subagents = true\n";
 
 /// A model that delegates to a sub-agent, and the sub-agent's answer.
-fn delegating(context: &'static str) -> std::sync::Arc<Scripted> {
-    Scripted::new(move |request| match newest(request) {
+fn delegating(context: &'static str) -> std::sync::Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |request| match newest(request) {
         text if is_result(request) => Answer::Text(format!("found: {text}")),
         text if text == "find it" => Answer::Text("it is in the cellar".into()),
         _ => Answer::Calls(SPAWN_AGENT, json!({ "task": "find it", "context": context })),
@@ -27,7 +27,7 @@ fn delegating(context: &'static str) -> std::sync::Arc<Scripted> {
 async fn start(
     name: &str,
     settings: &str,
-    client: &std::sync::Arc<Scripted>,
+    client: &std::sync::Arc<ScriptedProvider>,
 ) -> (Runtime, SessionId, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine = RecordingEngine::spec(name, json!({}));
@@ -37,8 +37,8 @@ async fn start(
 }
 
 /// A sub-agent that never answers, and a parent that answers at once.
-fn slow_child() -> std::sync::Arc<Scripted> {
-    Scripted::new(|request| match newest(request) {
+fn slow_child() -> std::sync::Arc<ScriptedProvider> {
+    ScriptedProvider::new(|request| match newest(request) {
         text if text.contains("think") => Answer::Delayed(Duration::from_secs(9_999), "42".into()),
         _ => Answer::Text("well".into()),
     })
@@ -67,7 +67,7 @@ async fn the_model_gets_the_answer_of_a_sub_agent() {
     let prepared = "prepare Isolated 2".to_owned();
     assert_eq!(calls("isolated"), [prepared, format!("ended Completed {id}")]);
 
-    let asked = client.asked("find it");
+    let asked = client.requests_with("find it");
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].messages.len(), 1, "it sees its task alone");
     assert!(runtime.subagents(&parent).await.unwrap().is_empty());
@@ -88,7 +88,7 @@ async fn a_fork_sees_the_conversation_up_to_the_call_that_made_it() {
     let client = delegating("fork");
     let (runtime, parent, _folder) = start("fork", ON, &client).await;
     runtime.send(&parent, "where is it?").await.unwrap();
-    let asked = client.asked("find it");
+    let asked = client.requests_with("find it");
     let texts: Vec<String> = asked[0].messages.iter().map(|m| format!("{m:?}")).collect();
     assert_eq!(texts.len(), 2, "{texts:#?}");
     assert!(texts[0].contains("where is it?"));
@@ -105,13 +105,13 @@ async fn the_tool_is_offered_if_enabled_and_within_the_depth() {
     let (runtime, parent, _folder) =
         start("depth", &format!("{ON}agent.subagent_depth = 1"), &client).await;
     runtime.send(&parent, "where is it?").await.unwrap();
-    assert!(offered(client.asked("where is it?")));
-    assert!(!offered(client.asked("find it")), "a child of level 1 starts none");
+    assert!(offered(client.requests_with("where is it?")));
+    assert!(!offered(client.requests_with("find it")), "a child of level 1 starts none");
 
-    let silent = Scripted::new(|_| Answer::Text("well".into()));
+    let silent = ScriptedProvider::new(|_| Answer::Text("well".into()));
     let (runtime, parent, _folder) = start("off", "", &silent).await;
     runtime.send(&parent, "hello").await.unwrap();
-    assert!(!offered(silent.asked("hello")));
+    assert!(!offered(silent.requests_with("hello")));
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_spawn_that_cannot_start_is_rolled_back() {
 async fn the_system_prompt_lists_live_sub_agents_across_compactions() {
     let client = slow_child();
     let (runtime, parent, _folder) = start("pinned", "", &client).await;
-    let system = |words: &str| client.asked(words)[0].system.clone();
+    let system = |words: &str| client.requests_with(words)[0].system.clone();
     let child =
         runtime.spawn_subagent(&parent, "think hard", SpawnOptions::default()).await.unwrap();
     for words in ["hello", &"a long story ".repeat(800), "short"] {
@@ -190,7 +190,7 @@ async fn sub_agents_survive_a_restart_until_their_time_limit() {
         (id.as_str(), SubagentState::Interrupted)
     );
     restarted.send(&parent, "what now?").await.unwrap();
-    let system = client.asked("what now?")[0].system.clone();
+    let system = client.requests_with("what now?")[0].system.clone();
     assert!(system.contains("(interrupted when the process ended): think hard"), "{system}");
     restarted.close_session(&parent).await;
 
@@ -200,13 +200,13 @@ async fn sub_agents_survive_a_restart_until_their_time_limit() {
     let parent = later.open_session(&copy).unwrap();
     later.send(&parent, "and now?").await.unwrap();
     assert_eq!(calls("swept"), [format!("ended Swept {id}")]);
-    assert!(!client.asked("and now?")[0].system.contains("think hard"));
+    assert!(!client.requests_with("and now?")[0].system.contains("think hard"));
     assert!(later.subagents(&parent).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn dropping_a_turn_releases_its_sub_agent() {
-    let client = Scripted::new(|request| match newest(request) {
+    let client = ScriptedProvider::new(|request| match newest(request) {
         text if text == "think" => Answer::Delayed(Duration::from_secs(9_999), String::new()),
         text if text == "go" => Answer::Calls(SPAWN_AGENT, json!({ "task": "think" })),
         _ => Answer::Text("well".into()),
@@ -216,7 +216,7 @@ async fn dropping_a_turn_releases_its_sub_agent() {
     assert!(tokio::time::timeout(Duration::from_millis(300), turn).await.is_err());
     runtime.send(&parent, "never mind").await.unwrap();
     assert!(calls("dropped")[1].starts_with("ended Released "), "{:?}", calls("dropped"));
-    assert!(!client.asked("never mind")[0].system.contains("think"));
+    assert!(!client.requests_with("never mind")[0].system.contains("think"));
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn live_sub_agents_are_limited() {
 
 #[tokio::test]
 async fn a_failed_sub_agent_is_released_and_its_parent_continues() {
-    let client = Scripted::new(|request| match newest(request) {
+    let client = ScriptedProvider::new(|request| match newest(request) {
         text if text == "try it" => Answer::Refusal,
         text if text == "go" => Answer::Calls(SPAWN_AGENT, json!({ "task": "try it" })),
         text => Answer::Text(text),
@@ -256,7 +256,7 @@ async fn a_failed_sub_agent_is_released_and_its_parent_continues() {
 
 #[tokio::test]
 async fn a_sub_agent_compacts_within_its_budget_share() {
-    let client = Scripted::new(|_| Answer::Text("well".into()));
+    let client = ScriptedProvider::new(|_| Answer::Text("well".into()));
     let settings = "compaction.timing = \"manual\"";
     let (runtime, parent, folder) = start("share", settings, &client).await;
     for words in ["hello", &"a long story ".repeat(1_500), "what else?", "and then?"] {
@@ -270,8 +270,8 @@ async fn a_sub_agent_compacts_within_its_budget_share() {
     let child = runtime.spawn_subagent(&parent, "find it", options).await.unwrap();
     assert_eq!(child.wait().await.unwrap().message.text(), "well");
     assert!(calls("share").contains(&"compacted".to_owned()), "{:?}", calls("share"));
-    assert_eq!(client.asked("find it").len(), 1);
-    let asked = format!("{:?}", client.asked("find it")[0].messages);
+    assert_eq!(client.requests_with("find it").len(), 1);
+    let asked = format!("{:?}", client.requests_with("find it")[0].messages);
     assert!(asked.contains("what happened so far") && !asked.contains("a long story a long"));
 
     // The parent's session is unchanged.

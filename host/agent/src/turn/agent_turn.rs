@@ -53,12 +53,9 @@ impl RetryState {
 
 impl AgentTurn {
     /// A turn without any messages yet.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoModel`].
     pub(crate) fn new(guard: SessionGuard) -> Result<Self, TurnError> {
         let state = guard.state().clone();
+        // A sub-agent may start with another model of the chain.
         let model = guard.active().subagents.model();
         let cursor = state.failover().start_turn_with(model, state.now_ms());
         Ok(AgentTurn {

@@ -19,7 +19,7 @@ impl AgentTurn {
     ) -> Result<AssistantMessage, ProviderError> {
         let Some(client) = self.state.clients.get(&self.cursor.model().provider) else {
             let provider = &self.cursor.model().provider;
-            let message = format!("there is no [providers.{provider}] in the config");
+            let message = format!("the config has no [providers.{provider}]");
             return Err(self.host_failure(FailureReason::ModelNotFound, &message));
         };
         let session: Arc<str> = self.guard.session_id().into();
@@ -37,6 +37,7 @@ impl AgentTurn {
         if let Ok(answer) = &answer {
             self.learn_from_answer(request, answer);
             let id = self.guard.session_id();
+            // Only answered requests: a provider caches what it has processed.
             self.state.cached_prefixes.record(id, self.cursor.model(), &request.request);
         }
         answer
@@ -48,6 +49,7 @@ impl AgentTurn {
         trigger: Trigger,
         focus: Option<&str>,
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
+        // Before the compaction folds what the notes are about.
         self.save_notes().await;
         let (target, _) = self.target(trigger).await;
         self.guard.compact(&target, focus).await

@@ -28,6 +28,7 @@ impl AgentTurn {
         trigger: Trigger,
     ) -> Result<OutgoingRequest, TurnError> {
         loop {
+            // Each round uses another model, so this ends with the failover chain.
             match self.try_prepare_request(trigger).await {
                 Err(TurnError::Context(ContextError::Slot(SlotError::Answer { error })))
                     if error.kind == ErrorKind::WindowTooSmall =>
@@ -46,6 +47,7 @@ impl AgentTurn {
     ) -> Result<OutgoingRequest, TurnError> {
         self.guard.refresh_engine();
         let (target, tools) = self.target(trigger).await;
+        // Checked here because `prepare` compacts by itself.
         if self.needs_notes() && self.guard.active_mut().context.needs_compaction(&target).await? {
             self.save_notes().await;
         }

@@ -22,17 +22,14 @@ impl AgentTurn {
     /// The target of the next prompt, and the tools that the model may call.
     pub(crate) async fn target(&mut self, trigger: Trigger) -> (Target, Vec<ToolSpec>) {
         let tools = self.tools().await;
-        let target = self.target_with(&tools, trigger);
-        (target, tools)
-    }
-
-    fn target_with(&self, tools: &[ToolSpec], trigger: Trigger) -> Target {
         let model = self.cursor.model().clone();
         let subagents = &self.guard.active().subagents;
-        let tools_json = if tools.is_empty() { String::new() } else { json_of(tools) };
-        Target {
+        // An empty list is not sent.
+        let tools_json = if tools.is_empty() { String::new() } else { json_of(&tools) };
+        let target = Target {
             window_tokens: self.state.models.agent_window_tokens(&model),
             model,
+            // Any stated window is plausible: local servers may run with a few hundred tokens.
             min_window_tokens: 1,
             overhead_tokens: tokens::estimate(&self.system_prompt())
                 + tokens::estimate(&tools_json),
@@ -42,7 +39,8 @@ impl AgentTurn {
             trigger,
             compaction: self.compaction_policy(),
             ..Target::default()
-        }
+        };
+        (target, tools)
     }
 
     fn compaction_policy(&self) -> CompactionPolicy {
@@ -75,6 +73,7 @@ impl AgentTurn {
     pub(super) fn with_output_limit(&self, target: Target, reserve_tokens: u64) -> Target {
         let accepted_tokens = self.retry.max_output_tokens.unwrap_or(u64::MAX);
         let configured_tokens = self.state.settings.max_output_tokens;
+        // At least 1: providers reject a limit of 0.
         let output_tokens = configured_tokens.min(reserve_tokens).min(accepted_tokens).max(1);
         let least_tokens = (output_tokens as f64 * MIN_OUTPUT_SHARE) as u64;
         let min_output_tokens = Some(least_tokens.max(MIN_OUTPUT_TOKENS));

@@ -19,6 +19,7 @@ impl AgentTurn {
         let session = self.session().reference().clone();
         let offered = self.guard.context().engine().tools(session).await.map(|reply| reply.value);
         for tool in offered.unwrap_or_default() {
+            // A tool of the host hides an engine's tool of the same name.
             if !tools.iter().any(|known| known.name == tool.name) {
                 self.engine_tools.insert(tool.name.clone());
                 tools.push(tool);

@@ -19,7 +19,6 @@ pub(super) const CASES: [NamedCase; 2] =
 /// How often the calls of a request are measured.
 const REQUESTS: usize = 20;
 
-/// Entries of one turn.
 const TURN_ENTRIES: u64 = 6;
 
 fn times(harness: &CaseHarness<'_>) -> CaseOutcome {

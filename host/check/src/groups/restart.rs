@@ -23,7 +23,6 @@ const SCENARIOS: [(&str, RestartScenario); 3] = [
 
 type RestartScenario = fn(&CaseHarness<'_>, &CaseHistory, ProviderFamily) -> CaseOutcome;
 
-/// The number of cases.
 pub(super) const CASES: u64 = 36;
 
 fn scenario(case: u64) -> Option<&'static (&'static str, RestartScenario)> {

@@ -31,9 +31,9 @@ fn keys_of_servers_are_never_explained() {
 #[test]
 fn errors_in_tools_are_shown_at_their_line() {
     for (text, words) in [
-        ("[tools]\ndeny = [\"[a\"]", "`[a` is no pattern of names"),
+        ("[tools]\ndeny = [\"[a\"]", "invalid name pattern `[a`"),
         ("[tools]\nconfine = 1", "tools.confine must be true or false"),
-        ("[mcp.a]\nargs = []", "needs `command`, to be started, or `url`"),
+        ("[mcp.a]\nargs = []", "needs `command` to start it, or `url`"),
         ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"", "either `command` or `url`"),
         ("[mcp.a]\ncomand = \"x\"", "unknown key `comand` in [mcp.a]"),
         ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "invalid type"),

@@ -14,6 +14,7 @@ impl TokenFactor {
     /// Records a factor, clamped to the plausible range.
     pub(super) fn record(&mut self, factor: f64, settings: &AccountingSettings) {
         self.recent.push_back(factor.max(settings.min_factor).min(settings.max_factor));
+        // Old counts are dropped: a session changes its language and content.
         while self.recent.len() > settings.remembered_counts.max(1) {
             self.recent.pop_front();
         }
@@ -22,6 +23,7 @@ impl TokenFactor {
     /// The factor for limits: a quantile, or the worst of too few counts, at least that of an unknown model.
     pub(super) fn upper_bound(&self, settings: &AccountingSettings) -> f64 {
         let unknown = settings.unknown_factor.max(settings.min_factor).min(settings.max_factor);
+        // A quantile of few counts would be their maximum anyway.
         if self.recent.len() < settings.trusted_counts.max(1) {
             return self.recent.iter().fold(unknown, |worst, factor| worst.max(*factor));
         }

@@ -37,9 +37,9 @@ fn an_unknown_model_is_estimated_with_a_margin() {
 fn what_the_provider_counted_is_not_estimated_again() {
     let mut account = account();
     let sent = account.request_size(parts(10));
-    let said = usage(1_000, 9_000, 3_000);
+    let reported = usage(1_000, 9_000, 3_000);
     assert_eq!(
-        account.record_usage(&model("m"), &sent, &said, StopReason::Stop),
+        account.record_usage(&model("m"), &sent, &reported, StopReason::Stop),
         CountTrust::Anchored
     );
     let next = account.count(&account.request_size(parts(12)));
@@ -108,8 +108,8 @@ fn each_model_has_its_window_its_factor_and_its_count() {
 fn counts_that_say_nothing_change_nothing() {
     let mut account = account();
     let sent = account.request_size(parts(10));
-    let ask = |account: &mut TokenAccounting, said: TokenUsage, stop| {
-        account.record_usage(&model("m"), &sent, &said, stop)
+    let ask = |account: &mut TokenAccounting, reported: TokenUsage, stop| {
+        account.record_usage(&model("m"), &sent, &reported, stop)
     };
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), CountTrust::Ignored);
     assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), CountTrust::Ignored);
@@ -133,19 +133,19 @@ fn limits_follow_the_upper_quantile_and_targets_the_median() {
 #[test]
 fn old_counts_are_forgotten_small_requests_and_wild_counts_teach_little() {
     let mut account = account();
-    let tell = |account: &mut TokenAccounting, count: u64, counted: u64| {
+    let record = |account: &mut TokenAccounting, count: u64, counted: u64| {
         let sent = account.request_size((0..count).map(|number| part(number, 100)));
         account.record_count(&model("m"), &sent, counted)
     };
     assert_eq!(
-        tell(&mut account, 4, 1_600),
+        record(&mut account, 4, 1_600),
         CountTrust::Anchored,
         "counted, and too small to learn"
     );
     assert_eq!(account.limit_factor(), 1.2);
-    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 100_000), CountTrust::Anchored));
+    (0..40).for_each(|_| assert_eq!(record(&mut account, 10, 100_000), CountTrust::Anchored));
     assert_eq!(account.limit_factor(), 4.0, "cut to what is believed");
-    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 900), CountTrust::Anchored));
+    (0..40).for_each(|_| assert_eq!(record(&mut account, 10, 900), CountTrust::Anchored));
     assert_eq!((account.usual_factor(), account.limit_factor()), (0.9, 0.9));
 }
 
@@ -196,9 +196,9 @@ proptest! {
                     let counted = (prompt.estimate_tokens() * hundredths).div_ceil(100);
                     // However the provider splits it, each token counts once.
                     let cached = counted * split / 100;
-                    let said = usage(counted - cached, cached - cached / 2, cached / 2);
+                    let reported = usage(counted - cached, cached - cached / 2, cached / 2);
                     let current = account.model().clone();
-                    let trust = account.record_usage(&current, &prompt, &said, StopReason::ToolUse);
+                    let trust = account.record_usage(&current, &prompt, &reported, StopReason::ToolUse);
                     let size = account.count(&prompt);
                     if trust == CountTrust::Anchored {
                         prop_assert_eq!(size, TokenCount { counted_tokens: counted, estimated_tokens: 0 });
@@ -222,8 +222,7 @@ proptest! {
         }
     }
 
-    /// A provider that always counts alike is known after a few turns: upper and expected are exact
-    /// but for rounding.
+    /// A provider that always counts alike is known after a few turns: upper and expected are exact but for rounding.
     #[test]
     fn a_steady_provider_is_learned(hundredths in 30_u64..390, turns in 3_usize..40) {
         let mut account = account();

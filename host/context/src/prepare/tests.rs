@@ -28,9 +28,10 @@ impl ContextEngine for Packer {
     }
 
     async fn assemble(&self, view: Transcript, request: AssembleRequest) -> Result<Plan> {
-        // The law puts back what must stay; a plan of nothing shows what that is.
-        let law = InvariantSettings::default();
-        let nothing = invariants::enforce(&view, Plan::default(), request.budget, &law);
+        // The invariants reinsert the pinned entries; an empty plan shows which these are.
+        let invariant_settings = InvariantSettings::default();
+        let nothing =
+            invariants::enforce(&view, Plan::default(), request.budget, &invariant_settings);
         let must_stay = nothing.map_err(|it| EngineError::failed(it.to_string()))?.plan;
         let mut kept: Vec<bool> = vec![false; view.len()];
         for range in must_stay.ops.iter().map(|op| op.action.range()) {
@@ -75,7 +76,7 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
     let stack =
         ActiveEngine::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
     let settings = ContextSettings::from_config(&ctxhost_config::Config::default());
-    let (law, settings, engine) =
+    let (invariant_settings, settings, engine) =
         (settings.invariants.clone(), Arc::new(settings), Arc::new(stack));
     let mut unanswered = 0;
     for _ in 0..200 {
@@ -90,7 +91,8 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
         let view = context.view();
         let anchors = PinnedEntries::from_transcript(&view);
         unanswered += usize::from(anchors.added_tokens() > 0);
-        let least = invariants::enforce(&view, Plan::default(), 0, &law).unwrap().tokens;
+        let least =
+            invariants::enforce(&view, Plan::default(), 0, &invariant_settings).unwrap().tokens;
         let total = view.total_tokens() + anchors.added_tokens();
         for share in [0, 3, 6, 9] {
             // What must stay and what the host may add have to fit, or no engine could help.

@@ -164,6 +164,8 @@ impl<'s, 'v> ChainRun<'s, 'v> {
         let mut repairs: Vec<Repair> =
             repairs.map(|repair| to_session_positions(repair, &projection)).collect();
         let annotated = annotate(enforced.plan, &serving.link.id, projected.len() as u64);
+        // Composed at once, so that the next engine's plan is always over one projection of the
+        // session.
         let mut composed = compose(&self.plan, annotated);
         // The caller checks the plan of the last engine over the session itself.
         if !is_last {
@@ -184,11 +186,11 @@ fn to_session_positions(repair: &Repair, projection: &PlanProjection<'_>) -> Rep
     let one = |seq: u64| projection.origin_range(&(seq..seq.saturating_add(1))).start;
     match repair {
         Repair::WidenedCut { entries } => Repair::WidenedCut { entries: range(entries) },
-        Repair::Reinserted { entries, because } => {
-            Repair::Reinserted { entries: range(entries), because: *because }
+        Repair::Reinserted { entries, reason } => {
+            Repair::Reinserted { entries: range(entries), reason: *reason }
         }
-        Repair::RestoredText { seq, because } => {
-            Repair::RestoredText { seq: one(*seq), because: *because }
+        Repair::RestoredText { seq, reason } => {
+            Repair::RestoredText { seq: one(*seq), reason: *reason }
         }
         Repair::DroppedOrphan { seq } => Repair::DroppedOrphan { seq: one(*seq) },
         Repair::DroppedAborted { seq } => Repair::DroppedAborted { seq: one(*seq) },

@@ -19,6 +19,7 @@ impl EngineChain {
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> Result<ChainOutcome, SlotError> {
+        // Calls that only report their errors are served by the remaining engines even then.
         if call.on_failure() != FailurePolicy::Report {
             self.refuse_while_quarantined(call.name())?;
         }
@@ -52,6 +53,7 @@ impl EngineChain {
         if matches!(call, EngineCall::Bootstrap(_)) {
             self.views.forget(session);
         }
+        // Taken out of the cache, so that an aborted call leaves no half-updated view behind.
         let mut views = self.views.take(session, self.links.len());
         let (mut reply, mut by, mut lost) = (None, Vec::new(), None);
         let is_ingest = matches!(call, EngineCall::Ingest(_));
@@ -162,6 +164,8 @@ impl EngineChain {
     ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         for serving in self.serving_links() {
+            // An engine that fails to list its tools offers none here; the `tools` call handles
+            // that failure.
             let offered = serving.engine.tools(request.session.clone()).await.unwrap_or_default();
             if !offered.iter().any(|tool| tool.name == request.name) {
                 continue;
@@ -188,6 +192,7 @@ impl EngineChain {
             match serving.engine.ask(&projected, request.clone()).await {
                 Ok(prepared) => {
                     by.push(serving);
+                    // An engine without a token prepared nothing that needs a rollback.
                     if !prepared.token.is_empty() {
                         tokens.insert(serving.link.id.clone(), prepared.token);
                     }

@@ -126,6 +126,7 @@ impl LinkView {
         self.plan = plan;
         let projection = PlanProjection::new(&self.plan);
         let hashes = entry_hashes(&projection, base);
+        // Appending keeps the epoch; any other change makes stored positions stale.
         if self.epoch == 0 || !hashes.starts_with(&self.hashes) {
             (self.epoch, self.ingested) = (next_epoch(), 0);
         }
@@ -146,6 +147,7 @@ impl LinkView {
     fn plan_of_last_request(&mut self, base: &Transcript) -> Plan {
         let (epoch, len) = self.base;
         let now = base.len() as u64;
+        // Another epoch has other positions, so the old plan does not apply.
         if self.epoch == 0 || epoch != base.epoch() || len > now {
             return Plan::keep_all(base.len());
         }
@@ -195,6 +197,7 @@ fn entry_hashes(projection: &PlanProjection<'_>, base: &Transcript) -> Vec<u64> 
 }
 
 fn hash(value: impl Hash) -> u64 {
+    // Hashes are never stored, so the hasher may differ between Rust versions.
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

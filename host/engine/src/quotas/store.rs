@@ -154,8 +154,11 @@ mod tests {
     fn check(store: &StoreQuota) {
         store.put("a", &"x".repeat(MIB / 2)).unwrap();
         let error = store.put("b", &"x".repeat(MIB / 2)).unwrap_err();
-        let says = error.to_string();
-        assert!(says.contains("plugins.quotas.store_mib") && says.contains("1,048,576"), "{says}");
+        let message = error.to_string();
+        assert!(
+            message.contains("plugins.quotas.store_mib") && message.contains("1,048,576"),
+            "{message}"
+        );
         assert_eq!(store.get("b").unwrap(), None, "nothing of it was written");
         for _ in 0..10 {
             store.put("a", &"y".repeat(MIB / 2)).unwrap();

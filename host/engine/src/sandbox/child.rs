@@ -49,6 +49,7 @@ fn run_sandbox(host: Option<OsString>) -> Result<(), String> {
     let writer = FrameWriter::new(wire.try_clone().map_err(|error| error.to_string())?);
     let mut buffer = Vec::new();
     let hello = receive_hello(&wire, &mut buffer)?;
+    // Before `confine`, which makes the folder of the copy inaccessible for root.
     let library = LibraryFile::open(&hello.library);
     let confinement = confine(&hello.limits);
     let refused = |reason: String| {
@@ -94,6 +95,7 @@ impl LibraryFile {
 fn take_wire() -> io::Result<UnixStream> {
     let wire = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     wire.peer_addr()?;
+    // Engine code that reads standard input must not consume frames.
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(wire)
 }

@@ -55,6 +55,7 @@ fn close_inherited() {
         let names = entries.flatten().map(|entry| entry.file_name());
         names.filter_map(|name| name.to_str()?.parse::<i32>().ok()).collect::<Vec<_>>()
     });
+    // Without `/proc`: the usual limit of descriptors.
     let open = listed.unwrap_or_else(|_| (3..1024).collect());
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
         // Fails for the descriptor of the folder that was just listed.

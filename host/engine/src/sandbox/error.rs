@@ -5,7 +5,7 @@ use super::program::ProgramError;
 /// Why a sandbox does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// There is no program to start.
+    /// No program was found.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The system did not start the program.

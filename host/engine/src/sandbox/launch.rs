@@ -64,9 +64,11 @@ impl SandboxLauncher {
     pub(super) fn launch(&self, number: u64) -> Result<SandboxLaunch, LaunchError> {
         let program = find_program(self.settings.program.as_deref()).map_err(SandboxError::from)?;
         let id = &self.file.meta.id;
+        // Deleted when this function returns; the sandbox has loaded it by then.
         let copy = self.file.copy(&self.copies_folder)?;
         let failed = |source| SandboxError::Start { program: display_path(&program), source };
         let folder = empty_folder(&self.copies_folder).map_err(failed)?;
+        // From here on every error has to kill the process, hence the guard.
         let (process, socket) = SandboxProcess::spawn(&program, &folder, id).map_err(failed)?;
         let kill_guard = KillOnDrop(Some(process.clone()));
         let (info, confinement) = self.handshake(&program, &process, &socket, copy.path())?;

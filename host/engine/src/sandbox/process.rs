@@ -144,6 +144,7 @@ fn command(program: &Path, folder: &Path, wire: UnixStream) -> io::Result<Comman
     let inherited = INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(std::path::absolute(program)?);
     command
+        // The program may be `/proc/self/exe`, which would be listed as `exe`.
         .arg0("ctxhost")
         .arg(COMMAND)
         .arg(std::process::id().to_string())
@@ -152,9 +153,12 @@ fn command(program: &Path, folder: &Path, wire: UnixStream) -> io::Result<Comman
         // Each malloc arena of glibc reserves 64 MiB of the limited address space.
         .env("MALLOC_ARENA_MAX", "2")
         .current_dir(folder)
+        // As standard input, because all other descriptors are closed at exec.
         .stdin(OwnedFd::from(wire))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // A group of its own: Ctrl-C in a terminal reaches the host alone, which then disposes of
+        // its engines.
         .process_group(0);
     Ok(command)
 }

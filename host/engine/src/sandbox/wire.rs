@@ -187,6 +187,7 @@ impl Serialize for Base64Bytes {
 
 impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Borrowed: base64 needs no escapes, so the frame contains it as it is.
         let text = <&str>::deserialize(deserializer)?;
         STANDARD.decode(text).map(Base64Bytes).map_err(de::Error::custom)
     }
@@ -205,6 +206,7 @@ pub(super) fn level(number: u8) -> LogLevel {
 
 /// Encodes a message as one frame.
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    // Space for the length, which is known after encoding.
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4)
@@ -225,6 +227,7 @@ pub(super) fn receive(
     most_bytes: usize,
     buffer: &mut Vec<u8>,
 ) -> io::Result<bool> {
+    // The end of the stream is expected between two frames only.
     let mut length = [0; 4];
     match wire.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),

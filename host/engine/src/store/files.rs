@@ -90,6 +90,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, BlobError> {
 
 /// Encodes a key as a file name: all but letters, digits, `-` and `_` becomes `%xx`.
 fn encode_name(key: &str) -> String {
+    // No dot, so that keys cannot collide with temporary files or leave the folder.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let encode = |byte| {
         if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }

@@ -46,6 +46,7 @@ impl EngineStore for SessionBlobStore {
     }
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        // Blobs that were put without a session are in the shared store.
         let found = self.blobs().map_or(Ok(None), |blobs| blobs.get(handle))?;
         found.map_or_else(|| self.values.get_blob(handle), |bytes| Ok(Some(bytes)))
     }

@@ -208,6 +208,7 @@ impl Conversation {
 
     /// Records a request.
     pub(super) fn mark_used(&self, now_ms: i64) {
+        // Concurrent requests may record their times out of order.
         self.used_ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 

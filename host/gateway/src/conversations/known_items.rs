@@ -362,6 +362,7 @@ impl KnownItems {
     }
 
     fn apply_record(&mut self, wire: WireKnownItems) -> Option<()> {
+        // A record out of order: the session is damaged or not ours.
         if wire.from > self.items.len() {
             return None;
         }

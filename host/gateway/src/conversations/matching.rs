@@ -134,6 +134,7 @@ impl KnownItems {
         let (Some(known), Some(raw)) = (self.items.get(known), request.raw_hash(at)) else {
             return false;
         };
+        // The byte hash decides nearly always, without parsing the item.
         known.raw == Some(raw) || request.canonical_hash(at) == Some(known.canonical.hash)
     }
 

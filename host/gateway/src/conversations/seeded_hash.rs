@@ -57,6 +57,7 @@ impl CanonicalItem {
         };
         let traits = ItemTraits::from_item(seed, &value, item.len());
         canonicalize(&mut value);
+        // Some clients serialize maps in random order.
         value.sort_all_objects();
         CanonicalItem { hash: SeededHash::new(seed, &value.to_string()), traits: Some(traits) }
     }
@@ -108,6 +109,7 @@ fn canonicalize(value: &mut Value) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(canonicalize),
         Value::Object(fields) => {
+            // Clients move cache markers to newer messages with each request.
             fields.shift_remove("cache_control");
             for (name, field) in fields.iter_mut() {
                 if let (true, Value::String(text)) = (name == "content", &mut *field) {

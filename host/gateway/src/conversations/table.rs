@@ -31,7 +31,7 @@ pub(crate) struct ConversationTable {
     read_pool: ReadPool,
     table: Mutex<TableState>,
     counts: ConversationCounts,
-    /// Whether the log was told once that the capacity is too small.
+    /// Whether the warning about a small capacity was logged already.
     is_capacity_warned: AtomicBool,
 }
 
@@ -144,8 +144,10 @@ impl ConversationTable {
         drop(known);
         if !is_sure {
             let is_named = request.scope().is_named;
+            // A named conversation is loaded even if its first items have changed.
             let candidates = self.candidates(key, request, conversation.is_none() && is_named);
             for (home_key, id) in candidates {
+                // Stops at the first certain match: each candidate costs reading a file.
                 let Some(read) = self.read(key, home_key, id).await else { continue };
                 let mut both: Vec<Arc<Conversation>> = conversation.into_iter().collect();
                 both.insert(0, read);
@@ -333,6 +335,7 @@ impl ConversationTable {
             return;
         }
         group.index = Some(index);
+        // Another request may have loaded the same key meanwhile.
         for conversation in others.into_iter().map(Arc::new) {
             if !table.conversations.contains_key(conversation.id()) {
                 group.conversations.push(conversation.clone());

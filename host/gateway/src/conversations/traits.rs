@@ -138,6 +138,7 @@ impl ItemParts {
     fn take_item(&mut self, item: &Value) {
         let content = ["content", "parts"].iter().find_map(|name| item.get(*name));
         match content {
+            // The text of a tool result is skipped: clients clear it.
             Some(Value::String(text)) if item.get("tool_call_id").is_none() => {
                 self.texts.push(text.clone());
             }
@@ -158,6 +159,7 @@ impl ItemParts {
         let kind = block.get("type").and_then(Value::as_str);
         match kind {
             Some("text" | "input_text" | "output_text") => self.texts.extend(text()),
+            // Clients drop thinking from older answers.
             Some("thinking" | "redacted_thinking") => {}
             Some("tool_use") => self.take_ids(block, &["id", "name"]),
             Some("tool_result") => {

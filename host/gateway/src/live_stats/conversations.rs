@@ -175,6 +175,7 @@ impl LiveStats {
                 live.engine.clone_from(engine);
                 live.model.clone_from(model);
                 let fallback = fallback.as_deref().map(|why| self.redacted_reason(why).to_owned());
+                // One event per change of the reason, not one per request.
                 let is_new = fallback.is_some() && live.fallback != fallback;
                 live.fallback.clone_from(&fallback);
                 let (request, tokens, live_tokens) = (live.requests, *tokens, *live_tokens);

@@ -55,6 +55,7 @@ impl StatsLayer {
         );
         let mut measurement =
             RequestMeasurement::start(self.metrics.clone(), dialect, span.clone(), line);
+        // The span covers the work until the response head. The body streams outside of it.
         let response = next.run(request).instrument(span).await;
         measurement.record_head(&response);
         if let Some(report) = response.extensions().get::<ShapingReport>() {
@@ -108,7 +109,7 @@ impl RequestMeasurement {
         self.span.record("status", status);
         let Some(report) = response.extensions().get::<ShapingReport>() else { return };
         if report.engine == "none" {
-            self.metrics.record_unshaped(if report.is_unshaped() { "failed" } else { "unread" });
+            self.metrics.record_unshaped(if report.is_unshaped() { "failed" } else { "unparsed" });
         }
         self.span.record("engine", report.engine.as_str());
         self.span.record("session", report.session.as_str());

@@ -112,7 +112,7 @@ fn conversation_text_needs_log_content() {
 }
 
 #[test]
-fn a_fallback_is_one_event_and_a_lasting_state() {
+fn a_fallback_is_one_event_and_a_state() {
     let stats = stats(&TelemetrySettings::default());
     for _ in 0..3 {
         stats.record_event(&event("s1", assembled(10, 10, Some("mask panicked"))), 1);
@@ -175,7 +175,7 @@ fn client() -> reqwest::Client {
 }
 
 #[tokio::test]
-async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
+async fn a_stream_is_unchanged_and_its_end_is_recorded() {
     let stats = stats(&TelemetrySettings::default());
     let routes = Router::new().route("/v1/messages", post(streamed));
     let url = served(stats.measure(routes).merge(stats.metrics_routes())).await;
@@ -189,12 +189,12 @@ async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
     let text = until(&stats, "ctxhost_in_flight 0").await;
     let counted = r#"ctxhost_request_total{dialect="anthropic-messages",status="200"} 1"#;
     assert!(text.contains(counted), "{text}");
-    assert!(!text.contains("broken_off_total{"), "{text}");
+    assert!(!text.contains("aborted_responses_total{"), "{text}");
     assert_eq!(stats.totals().requests, 1);
 }
 
 #[tokio::test]
-async fn who_goes_away_in_the_middle_is_noticed_too() {
+async fn a_disconnect_of_the_client_is_recorded() {
     let stats = stats(&TelemetrySettings::default());
     let routes = Router::new().route("/v1/responses", post(endless));
     let url = served(stats.measure(routes)).await;
@@ -202,7 +202,7 @@ async fn who_goes_away_in_the_middle_is_noticed_too() {
     let mut answer = client.post(format!("{url}/v1/responses")).send().await.unwrap();
     assert_eq!(answer.chunk().await.unwrap().unwrap(), "data: a\n\n");
     drop(answer);
-    until(&stats, r#"ctxhost_broken_off_total{dialect="openai-responses"} 1"#).await;
+    until(&stats, r#"ctxhost_aborted_responses_total{dialect="openai-responses"} 1"#).await;
 }
 
 /// The metrics once they contain a line. The server notices an end after the client does.

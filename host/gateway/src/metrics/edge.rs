@@ -14,7 +14,7 @@ pub struct EdgeMetrics {
     /// Memory held by bodies, in bytes.
     pub body_bytes: Gauge,
     /// Requests rejected because of that.
-    pub bodies_refused: Counter,
+    pub bodies_rejected: Counter,
     /// Requests with a wrong token.
     pub wrong_tokens: Counter,
 }
@@ -22,15 +22,15 @@ pub struct EdgeMetrics {
 impl EdgeMetrics {
     /// Registers them.
     pub(super) fn register(&self, all: &mut Registry) {
-        let EdgeMetrics { conversations, body_bytes, bodies_refused, wrong_tokens } = self.clone();
+        let EdgeMetrics { conversations, body_bytes, bodies_rejected, wrong_tokens } = self.clone();
         let ConversationCounts { in_memory, read_again } = conversations;
         all.register("conversations", "Conversations in memory", in_memory);
         let help = "Conversations reloaded because gateway.conversations is too small";
-        all.register("conversations_read_again", help, read_again);
+        all.register("conversations_reloaded", help, read_again);
         let help = "Memory held by bodies";
         all.register_with_unit("bodies", help, Unit::Bytes, body_bytes);
         let help = "Requests rejected because of gateway.max_bodies_bytes";
-        all.register("bodies_refused", help, bodies_refused);
+        all.register("bodies_rejected", help, bodies_rejected);
         all.register("wrong_token", "Requests with a wrong token", wrong_tokens);
     }
 }

@@ -110,6 +110,7 @@ impl Proxy {
         };
         let is_stream =
             request.endpoint == Endpoint::Responses && request.endpoint.is_stream(parsed.body);
+        // Codex sends the trigger in a normal, streamed request; `/responses/compact` is never streamed.
         let (content_type, body) = match (&request.endpoint, is_stream) {
             (Endpoint::ResponsesCompact, _) => {
                 ("application/json", response.compaction_body().to_string())
@@ -141,6 +142,7 @@ async fn compact_to_share(
         && has_new_messages(guard.context().session().session());
     target.trigger = Trigger::Manual;
     let mut outcomes = if is_worthwhile { guard.compact(&target, None).await? } else { Vec::new() };
+    // The share is a goal, not a limit: if the pinned messages exceed it, the window decides.
     let uncapped = target.max_tokens.replace(most_tokens);
     let prompt = match guard.prepare(&target).await {
         Err(TurnError::Context(ContextError::CannotFit(_))) => {

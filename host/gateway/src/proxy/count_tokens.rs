@@ -68,6 +68,7 @@ impl Proxy {
         key: SeededHash,
         request_items: &mut RequestItems<'_>,
     ) -> Option<(Vec<u8>, ShapingReport)> {
+        // Counting must not create a conversation: `find` has no side effects on sessions.
         let now_ms = self.runtime.now_ms();
         let conversation = self.conversations.find(key, request_items, now_ms).await?;
         let guard = self.lock_conversation(&conversation).await?;

@@ -94,6 +94,7 @@ impl Proxy {
         }
         let is_written = guard.write_out().is_ok();
         let learned = guard.context().accounting().clone();
+        // A request may have found the conversation while it was written.
         if !self.conversations.close_if_idle(conversation) {
             return true;
         }

@@ -56,6 +56,8 @@ impl Proxy {
                 return ProxyAction::pass_through(request);
             }
             Ok(body) if !body.items.is_empty() => body,
+            // No messages: the provider has them (`previous_response_id`), and there is nothing to
+            // shape.
             Ok(_) => return ProxyAction::pass_through(request),
             Err(error) => return forward_unparsed(request, &error),
         };
@@ -118,6 +120,7 @@ impl Proxy {
             }
             Err(error) => self.handle_failure(error, &ingested, proxy_request),
         };
+        // Writing to the session file overlaps with the model's work.
         self.finish_request(request, ingested, target);
         action
     }

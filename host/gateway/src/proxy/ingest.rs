@@ -97,6 +97,8 @@ impl Proxy {
                 }
                 RequestMatch::Forks { groups } | RequestMatch::Within { groups } => {
                     let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
+                    // A name from our header means one session: a request that leaves the
+                    // history becomes a branch instead of a fork.
                     let is_same_name = request_items.scope().is_named
                         && !conversation.state().known.has_other_first_answer(request_items);
                     if is_same_name && !is_in_flight {
@@ -203,6 +205,7 @@ impl Proxy {
             let session = Session::in_memory(header);
             return self.start(session, KnownItems::default(), None, meta, request_items).await;
         };
+        // The file may not exist yet; the path is recorded as the fork's parent.
         let parent = self.conversations.path(conversation.key(), guard.session_id());
         let session = guard.fork(&until, &parent)?;
         // Windows learned from providers apply to the fork as well.

@@ -34,6 +34,7 @@ impl OriginalReferences {
         let mut references = OriginalReferences::default();
         for (number, item) in items.iter().enumerate() {
             let original = match (omitted.positions.get(number).copied().flatten(), item) {
+                // Kept items are the originals themselves, and a missing result replaces nothing.
                 (Some(_), PlanItem::Kept(_)) | (None, PlanItem::MissingResult { .. }) => None,
                 (Some(_), item) => item.entry().and_then(|entry| text_of(session, entry.id())),
                 (None, _) => omitted.text_around(number, session),

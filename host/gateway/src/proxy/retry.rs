@@ -57,6 +57,7 @@ impl Proxy {
     ) -> Option<ProxyAction> {
         let mut guard = self.lock_conversation(&request.conversation).await?;
         let overflow = guard.overflow(&mut request.target, request.sent_tokens, failure)?;
+        // A ceiling is the key's tokens per minute, not the model's window.
         let limit_tokens = failure.limit_tokens.filter(|tokens| *tokens > 0);
         if let Some(limit_tokens) = limit_tokens.filter(|_| !failure.is_ceiling) {
             let tokens = limit_tokens.min(request.window.tokens);

@@ -81,6 +81,8 @@ impl Proxy {
             max_tokens: None,
         };
         if is_unchanged {
+            // The same `Bytes`, not equal ones: `CompressedBody` recognizes an unchanged body by its
+            // pointer.
             let body = parsed.bytes.clone();
             return Ok(ShapedRequest { body, lowered: None, report, tokens: enforced.tokens });
         }

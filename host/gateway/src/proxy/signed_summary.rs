@@ -65,6 +65,7 @@ impl SummarySigner {
     /// The body with signed summaries replaced by user messages and without those whose signature is invalid; `None` if it
     /// has neither.
     pub(super) fn replace_signed(&self, json: &str, body: &ParsedBody<'_>) -> Option<String> {
+        // Most requests have no signed summary, and a substring search is cheaper than parsing all items.
         memmem::find(json.as_bytes(), MARK.as_bytes())?;
         let mut is_changed = false;
         let mut items: Vec<Cow<'_, str>> = Vec::with_capacity(body.items.len());
@@ -102,7 +103,7 @@ impl SummarySigner {
             return SummaryOrigin::Foreign;
         };
         match encrypted_content.strip_prefix(MARK) {
-            // Codex's servers have called the item `render_compaction_summary` as well.
+            // Codex also sends the item type `compaction_summary`.
             Some(sealed) if r#type.starts_with("compaction") => self
                 .verify(sealed)
                 .map_or(SummaryOrigin::Forged, |text| SummaryOrigin::Ours(text.to_owned())),

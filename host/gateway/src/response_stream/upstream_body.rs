@@ -77,6 +77,7 @@ where
 
     fn push_frame(&mut self, frame: Option<Result<Frame<Bytes>, B::Error>>) {
         self.timer.stop();
+        // Trailers and errors wait until the held bytes were forwarded.
         self.trailing = match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => return self.hold(data),
             Some(Ok(Err(trailers))) => Some(Ok(trailers)),

@@ -50,7 +50,9 @@ fn connector(
     trusted: &rustls::ClientConfig,
 ) -> HttpsConnector<UpstreamDialer> {
     let mut http = HttpConnector::new();
+    // The TLS connector passes `https` URIs to it.
     http.enforce_http(false);
+    // Small requests must not wait for an acknowledgement (Nagle).
     http.set_nodelay(true);
     http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
     HttpsConnectorBuilder::new()

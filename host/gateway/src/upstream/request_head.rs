@@ -54,6 +54,7 @@ pub(super) fn set_key(dialect: DialectName, key: &SecretString, headers: &mut He
         _ => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
     };
     if let Ok(mut value) = HeaderValue::try_from(value) {
+        // Keeps the key out of HPACK's dynamic table and of debug output.
         value.set_sensitive(true);
         headers.insert(name, value);
     }

@@ -10,7 +10,7 @@ use super::HttpClient;
 use super::builder;
 use super::errors::ErrorBuilder;
 use super::frames::{AnswerBody, FrameStream, StreamReadError};
-use ctxhost_dialects::dialect::{Framing, ModelResponse, StreamError, StreamFrame};
+use ctxhost_dialects::dialect::{FrameFormat, ModelResponse, StreamError, StreamFrame};
 use ctxhost_dialects::failure::{FailureReason, ProviderError, parse_refusal};
 use ctxhost_dialects::message::{ChatBlock, StopReason};
 use ctxhost_dialects::request::StreamPart;
@@ -84,7 +84,7 @@ impl HttpClient {
             return Err(errors.empty_response(&ModelResponse::default()));
         }
         let framing = self.dialect.framing();
-        let answer = if framing == Framing::Sse && body.is_document() {
+        let answer = if framing == FrameFormat::Sse && body.is_document() {
             self.read_document(body, &errors, sink).await?
         } else {
             let head = body.head();

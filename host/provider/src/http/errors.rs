@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::frames::StreamReadError;
 use super::retry::retry_after_ms;
-use super::timeouts::Timeouts;
+use super::timeouts::RequestTimeouts;
 use ctxhost_dialects::dialect::{ModelResponse, StreamError};
 use ctxhost_dialects::failure::{
     Classifier, FailureReason, ProviderError, ProviderRefusal, excerpt,
@@ -26,7 +26,7 @@ pub(super) struct ErrorBuilder<'a> {
     pub(super) host: &'a str,
     pub(super) secrets: Vec<SecretString>,
     pub(super) classifier: &'a Classifier,
-    pub(super) timeouts: Timeouts,
+    pub(super) timeouts: RequestTimeouts,
 }
 
 impl ErrorBuilder<'_> {

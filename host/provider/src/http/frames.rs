@@ -6,7 +6,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 
-use ctxhost_dialects::dialect::{Framing, StreamFrame};
+use ctxhost_dialects::dialect::{FrameFormat, StreamFrame};
 use ctxhost_dialects::frames::{FrameError, FrameReader};
 
 /// The most of an answer that error messages quote, in bytes.
@@ -102,7 +102,7 @@ impl AnswerBody {
     }
 
     /// The frames, each up to a limit.
-    pub(super) fn into_frames(self, framing: Framing, max_bytes: usize) -> FrameStream {
+    pub(super) fn into_frames(self, framing: FrameFormat, max_bytes: usize) -> FrameStream {
         let mut reader = FrameReader::new(framing, max_bytes);
         reader.push(&self.head);
         FrameStream { bytes: self.bytes, reader }

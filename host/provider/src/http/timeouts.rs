@@ -6,16 +6,16 @@ use crate::settings::ProviderSettings;
 
 /// The timeouts of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
+pub(super) struct RequestTimeouts {
     /// Until the answer starts.
     pub(super) first_byte: Duration,
     /// Between two pieces of it.
     pub(super) idle: Duration,
 }
 
-impl Timeouts {
-    pub(super) fn from_settings(settings: &ProviderSettings) -> Timeouts {
-        Timeouts {
+impl RequestTimeouts {
+    pub(super) fn from_settings(settings: &ProviderSettings) -> RequestTimeouts {
+        RequestTimeouts {
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
             idle: Duration::from_millis(settings.idle_timeout_ms),
         }

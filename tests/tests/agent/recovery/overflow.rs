@@ -95,7 +95,7 @@ async fn an_overflow_for_ever_ends_after_three_recoveries() {
                 panic!("{case}: {error}");
             };
             assert!(*attempts <= 3, "{case}");
-            assert!(error.to_string().contains("begin a new session"), "{case}: {error}");
+            assert!(error.to_string().contains("start a new session"), "{case}: {error}");
             let sizes: Vec<u64> =
                 server.requests()[before..].iter().map(|seen| seen.prompt_tokens).collect();
             assert!(sizes.len() <= 4, "{case}: {sizes:?}");

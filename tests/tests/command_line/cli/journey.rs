@@ -325,7 +325,7 @@ fn a_broken_engine_is_not_conformant_and_the_check_says_why() {
     let checked = author.run(&["check", "--only", "transcript", &author.library()]);
     assert_eq!(checked.code, Some(1), "{checked:?}");
     assert!(checked.out.contains("transcript") && checked.out.contains("FAIL"), "{checked:?}");
-    assert!(checked.out.contains("again: ctxhost check "), "{checked:?}");
+    assert!(checked.out.contains("repeat: ctxhost check "), "{checked:?}");
     assert!(checked.out.contains("NOT CONFORMANT"), "{checked:?}");
 }
 

@@ -257,7 +257,7 @@ fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     place.done(&["use", "legacy"]);
     place.engine("libchaos.so", b"");
     place.done(&["install", "libchaos.so", "--yes"]);
-    let command = format!("`ctxhost install {}` pins them", mask.display());
+    let command = format!("`ctxhost install {}` pins it", mask.display());
     place.refused(&["use", "mask"], &command);
     // The user's own word at the command line is enough.
     place.done(&["engines", "info", mask.to_str().unwrap()]);
@@ -288,7 +288,7 @@ fn an_id_that_is_a_path_is_not_installed() {
     bytes.splice(at..at + 10, *b"\nid=../ab\n");
     fs::write(place.at("libchaos.so"), bytes).unwrap();
     let (code, said) = place.run(&["install", "libchaos.so", "--yes"]);
-    assert!(code != Some(0) && said.contains("which is no id"), "{said}");
+    assert!(code != Some(0) && said.contains("which is not a valid id"), "{said}");
     assert!(!place.at("deep").exists() && !place.at("ctxhost.lock").exists());
 }
 
@@ -354,7 +354,7 @@ fn an_engine_has_one_id_everywhere() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("write [plugins.entries.chaos] and, in the slot, \"chaos\""), "{said}");
     let said = place.done(&["engines", "list"]);
-    assert!(said.contains("the file holds \"chaos\""), "{said}");
+    assert!(said.contains("the file contains the engine \"chaos\""), "{said}");
     let (code, said) = place.run(&["install", "no-such-file.so"]);
     assert_eq!(code, Some(2), "{said}");
 }

@@ -3,20 +3,8 @@
 use super::canary::{begin, canary_folder};
 use super::config_changes::{Host, path};
 use super::*;
-use crate::RuntimeBuilder;
 use crate::testing::scripted_engine::{self, scripted_engine};
 use ctxhost_context::CompactionVerdict;
-
-/// A turn that waits for its tool, and the permits of that.
-pub(super) fn waiting(
-    settings: &str,
-    engine: EngineSpec,
-) -> (RuntimeBuilder, Arc<tokio::sync::Semaphore>) {
-    let client = Scripted::new(calls_wait_once);
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let builder = builder(&quiet(settings), &client, engine);
-    (builder.tool(Arc::new(Wait(gate.clone()))), gate)
-}
 
 #[tokio::test]
 async fn a_chain_is_rolled_back_if_one_engine_fails_its_trial() {
@@ -24,7 +12,7 @@ async fn a_chain_is_rolled_back_if_one_engine_fails_its_trial() {
         let (name, test) = (format!("whole: {does}"), format!("on trial: {does}"));
         let mut agent = TestAgent::begin("", CountingEngine::spec(&name, "")).await;
         let chain = [scripted_engine::<0>(&test, ""), scripted_engine::<1>(&test, does)];
-        let change = agent.runtime.replace_engine(&chain).await.unwrap();
+        let change = agent.replace(&chain).await;
         assert_eq!(change.engine, "first+second");
         assert_eq!(agent.send().await, "ledger", "no engine of the chain has a part in the answer");
         assert_eq!(calls(&name), ["bootstrap 1", "assemble 1", "bootstrap 2"]);
@@ -44,13 +32,9 @@ async fn a_chain_serves_again_if_its_successor_fails() {
     let settings = "plugins.on_engine_error = \"fail\"\n";
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("any", "")).await;
     let chain = [CountingEngine::spec("back", ""), scripted_engine::<0>("back", "")];
-    agent.runtime.replace_engine(&chain).await.unwrap();
+    agent.replace(&chain).await;
     assert_eq!(agent.send().await, "ledger+first");
-    agent
-        .runtime
-        .replace_engine(&[CountingEngine::spec("gone", "panic"), scripted_engine::<1>("gone", "")])
-        .await
-        .unwrap();
+    agent.replace(&[CountingEngine::spec("gone", "panic"), scripted_engine::<1>("gone", "")]).await;
     assert_eq!(agent.send().await, "ledger+first", "the request does not fail on trial");
     assert_eq!(calls("back").last().unwrap(), "bootstrap 4");
     assert_eq!(calls("back").iter().filter(|call| call.starts_with("assemble")).count(), 2);
@@ -67,7 +51,7 @@ async fn a_chain_past_its_trial_loses_only_the_failed_engine() {
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("proved-0", "")).await;
     let chain =
         [CountingEngine::spec("proved-1", ""), scripted_engine::<1>("proved", "breaks in compact")];
-    agent.runtime.replace_engine(&chain).await.unwrap();
+    agent.replace(&chain).await;
     assert_eq!(agent.send().await, "ledger+second");
     let outcomes = agent.runtime.compact(&agent.session, None).await.unwrap();
     let first = &outcomes.first().unwrap().verdict;
@@ -91,25 +75,19 @@ async fn a_chain_that_does_not_open_changes_nothing() {
 
 #[tokio::test]
 async fn a_turn_keeps_its_chain_and_all_engines_are_disposed_of() {
-    let (builder, gate) = waiting("swap.warm_ms = 0\n", CountingEngine::spec("held-0", ""));
-    let agent = TestAgent::with(builder).await;
-    agent
-        .runtime
-        .replace_engine(&[CountingEngine::spec("held-1", ""), scripted_engine::<0>("held", "")])
-        .await
-        .unwrap();
+    let (agent, gate) =
+        TestAgent::waiting("swap.warm_ms = 0\n", CountingEngine::spec("held-0", "")).await;
+    agent.replace(&[CountingEngine::spec("held-1", ""), scripted_engine::<0>("held", "")]).await;
     let turn = agent.runtime.send(&agent.session, "continue");
     let replace = async {
         soon(|| calls("held-1").contains(&"assemble 1".into())).await;
         agent
-            .runtime
-            .replace_engine(&[scripted_engine::<1>("held", ""), CountingEngine::spec("held-2", "")])
-            .await
-            .unwrap();
+            .replace(&[scripted_engine::<1>("held", ""), CountingEngine::spec("held-2", "")])
+            .await;
         gate.add_permits(1);
     };
     let (reply, ()) = tokio::join!(turn, replace);
-    assert_eq!(reply.unwrap().engine, "ledger+first", "it ends with the row it began with");
+    assert_eq!(reply.unwrap().engine, "ledger+first", "the turn keeps its chain");
     soon(|| calls("held-1").last().is_some_and(|last| last == "dispose")).await;
     gate.add_permits(1);
     assert_eq!(agent.send().await, "second+ledger");
@@ -119,17 +97,12 @@ async fn a_turn_keeps_its_chain_and_all_engines_are_disposed_of() {
 #[tokio::test]
 async fn a_turn_continues_with_the_current_engine_after_the_drain_time() {
     let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\n";
-    let (builder, gate) = waiting(settings, CountingEngine::spec("over-0", ""));
-    let agent = TestAgent::with(builder).await;
-    agent
-        .runtime
-        .replace_engine(&[CountingEngine::spec("over-1", ""), scripted_engine::<0>("over", "")])
-        .await
-        .unwrap();
+    let (agent, gate) = TestAgent::waiting(settings, CountingEngine::spec("over-0", "")).await;
+    agent.replace(&[CountingEngine::spec("over-1", ""), scripted_engine::<0>("over", "")]).await;
     let turn = agent.runtime.send(&agent.session, "continue");
     let replace = async {
         soon(|| calls("over-1").contains(&"assemble 1".into())).await;
-        agent.runtime.replace_engine(&CountingEngine::spec("over-2", "")).await.unwrap();
+        agent.replace(&CountingEngine::spec("over-2", "")).await;
         soon(|| calls("over-1").contains(&"dispose".into())).await;
         gate.add_permits(1);
     };
@@ -144,32 +117,32 @@ async fn the_bundled_engine_answers_a_cancelled_call_of_a_chain() {
     let agent = TestAgent::begin(settings, CountingEngine::spec("cut-0", "")).await;
     let chain =
         [CountingEngine::spec("cut-1", ""), scripted_engine::<0>("cut", "hangs in assemble")];
-    agent.runtime.replace_engine(&chain).await.unwrap();
+    agent.replace(&chain).await;
     let replace = async {
         soon(|| calls("cut-1").contains(&"assemble 1".into())).await;
-        agent.runtime.replace_engine(&CountingEngine::spec("cut-2", "")).await.unwrap();
+        agent.replace(&CountingEngine::spec("cut-2", "")).await;
     };
     let (engine, ()) = tokio::join!(agent.send(), replace);
     assert_eq!(engine, "legacy");
     assert_eq!(agent.send().await, "ledger");
-    let asked = scripted_engine::calls("cut");
-    let shaped = asked.iter().filter(|line| line.contains(" assembles within "));
-    assert_eq!(shaped.count(), 1, "called once and never again: {asked:#?}");
+    let calls = scripted_engine::calls("cut");
+    let assembled = calls.iter().filter(|line| line.contains(" assembles within "));
+    assert_eq!(assembled.count(), 1, "the call is not repeated: {calls:#?}");
 }
 
 #[tokio::test]
-async fn a_row_in_the_file_is_a_row_in_the_slot() {
+async fn a_chain_in_the_config_fills_the_slot() {
     let host = Host::with("mask", "").await;
-    let write = |row: &str| {
-        let text = format!("swap.watch_ms = 0\nplugins.slots.context_engine = {row}\n");
+    let write = |chain: &str| {
+        let text = format!("swap.watch_ms = 0\nplugins.slots.context_engine = {chain}\n");
         std::fs::write(path(&host.folder), text).unwrap();
     };
-    for (row, engine) in [
+    for (chain, engine) in [
         ("[\"mask\", \"legacy\"]", "mask+legacy"),
         ("[\"legacy\", \"mask\"]", "legacy+mask"),
         ("\"window\"", "window"),
     ] {
-        write(row);
+        write(chain);
         let change = host.agent.runtime.reload().await.unwrap().unwrap();
         assert_eq!(change.engine, engine);
         assert_eq!(host.agent.send().await, engine);
@@ -181,7 +154,7 @@ async fn a_row_in_the_file_is_a_row_in_the_slot() {
 }
 
 #[tokio::test]
-async fn a_row_may_be_a_canary() {
+async fn a_chain_may_be_a_canary() {
     let mut host = Host::with("mask", "").await;
     let canary = begin(&host, "window+legacy", "100%", &["requests <= 1"], 1);
     host.agent.runtime.reload().await.unwrap();

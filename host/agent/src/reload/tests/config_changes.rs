@@ -103,7 +103,7 @@ async fn an_invalid_change_is_reported_and_changes_nothing() {
 #[tokio::test]
 async fn a_manual_replacement_stays_until_the_file_names_another_engine() {
     let host = Host::with("mask", "").await;
-    host.agent.runtime.replace_engine(&EngineSpec::bundled("boundary", json!({}))).await.unwrap();
+    host.agent.replace(&EngineSpec::bundled("boundary", json!({}))).await;
     host.write("mask", "");
     assert_eq!(host.reload().await, Ok(None));
     assert_eq!(host.agent.send().await, "boundary");

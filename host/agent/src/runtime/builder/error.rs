@@ -10,20 +10,12 @@ use ctxhost_tools::ToolError;
 pub enum BuildError {
     /// A model name is malformed.
     #[error("{name:?} is not a model name; write it as `provider/id`")]
-    InvalidModel {
-        /// The name.
-        name: String,
-    },
+    InvalidModel { name: String },
     /// A model's provider is not configured.
     #[error(
         "no provider {provider:?} is configured for the model {model}; add a table [providers.{provider}] to ctxhost.toml"
     )]
-    NoProvider {
-        /// The provider.
-        provider: String,
-        /// The model.
-        model: String,
-    },
+    NoProvider { provider: String, model: String },
     /// A provider's client could not be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -43,10 +35,7 @@ pub enum BuildError {
     },
     /// The thread of the shadow engines could not be started.
     #[error("cannot start the thread of the shadow engines: {source}")]
-    Shadows {
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Shadows { source: std::io::Error },
     /// A tool of the program was rejected.
     #[error(transparent)]
     Tool(#[from] ToolError),

@@ -21,7 +21,7 @@ async fn a_failed_engine_is_skipped_and_named() {
         ]);
         assert_eq!(chain.configured_id(), "first+second+third");
         for _ in 0..2 {
-            let (staged, _) = shaped(&chain, &view(), BUDGET).await;
+            let (staged, _) = assemble(&chain, &view(), BUDGET).await;
             assert_eq!(staged.engine, "first+third", "{does}");
             assert_eq!(staged.version, "first 1.0.0 + third 1.0.0");
             let why = staged.fallback.unwrap();
@@ -38,7 +38,7 @@ async fn the_last_engine_is_checked_against_the_whole_session() {
         scripted_engine::<0>("last", "shortens"),
         scripted_engine::<1>("last", "invalid plan"),
     ]);
-    let (staged, _) = shaped(&chain, &view(), BUDGET).await;
+    let (staged, _) = assemble(&chain, &view(), BUDGET).await;
     assert_eq!(staged.engine, "first");
     assert!(staged.fallback.unwrap().starts_with("second failed in assemble: operation 0"));
 }
@@ -66,7 +66,7 @@ async fn a_released_engine_serves_again() {
         scripted_engine::<0>("lift", ""),
         scripted_engine::<1>("lift", "fails in assemble"),
     ]);
-    shaped(&chain, &view(), BUDGET).await;
+    assemble(&chain, &view(), BUDGET).await;
     let serving = chain.serving();
     assert_eq!(chain.release_quarantine().unwrap().id, "second");
     assert_eq!(chain.serving_info().id, "first+second");
@@ -79,7 +79,7 @@ async fn the_bundled_engine_serves_if_all_fail() {
     let chain =
         open_chain(&[scripted_engine::<0>("none", does), scripted_engine::<1>("none", does)]);
     for _ in 0..2 {
-        let (staged, _) = shaped(&chain, &view(), BUDGET).await;
+        let (staged, _) = assemble(&chain, &view(), BUDGET).await;
         assert_eq!(staged.engine, "legacy");
         let why = staged.fallback.unwrap();
         assert!(why.contains("first failed in") && why.contains("; second failed in"), "{why}");
@@ -118,16 +118,16 @@ async fn errors_for_the_caller_are_not_failures() {
     let engines =
         [scripted_engine::<0>("answer", "cannot fit"), scripted_engine::<1>("answer", "")];
     let both = open_chain(&engines);
-    let (staged, _) = shaped(&both, &view(), BUDGET).await;
+    let (staged, _) = assemble(&both, &view(), BUDGET).await;
     assert_eq!((staged.engine.as_str(), staged.fallback), ("second", None));
 }
 
 #[test]
 fn a_chain_is_validated_when_it_is_opened() {
-    let twice = [scripted_engine::<0>("row", ""), scripted_engine::<0>("row", "")];
+    let twice = [scripted_engine::<0>("chain", ""), scripted_engine::<0>("chain", "")];
     let error = open(&twice, OnEngineError::Fallback).expect_err("twice");
     assert!(matches!(error, SlotError::Chain(ChainSpecError::Duplicate { .. })), "{error}");
-    let many: Vec<EngineSpec> = vec![scripted_engine::<0>("row", ""); 5];
+    let many: Vec<EngineSpec> = vec![scripted_engine::<0>("chain", ""); 5];
     let error = open(&many, OnEngineError::Fallback).expect_err("five");
     assert!(matches!(error, SlotError::Chain(ChainSpecError::TooMany { engines: 5 })), "{error}");
 }

@@ -61,8 +61,8 @@ pub(super) async fn judged(
     chain.ask(EngineContext { transcript: view, assemble: Some(assemble) }, request(budget)).await
 }
 
-/// One request as the runtime shapes it: the engine's answer and the checked plan.
-pub(super) async fn shaped(
+/// One request as the runtime assembles it: the engine's answer and the checked plan.
+pub(super) async fn assemble(
     chain: &ActiveEngine,
     view: &Transcript,
     budget: u64,

@@ -6,7 +6,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use serde_json::json;
 
-use super::fixture::{open_chain, request, session, shaped};
+use super::fixture::{assemble, open_chain, request, session};
 use ctxhost_engine::{ActiveEngine, BUNDLED, EngineSpec};
 use ctxhost_invariants as invariants;
 
@@ -32,7 +32,7 @@ async fn shape(chain: &ActiveEngine, view: &Transcript, budget: u64) -> (String,
     let entries = 0..view.len() as u64;
     let events = IngestRequest { session: session(), entries, ..IngestRequest::default() };
     chain.ingest(view, events).await.unwrap();
-    let (staged, checked) = shaped(chain, view, budget).await;
+    let (staged, checked) = assemble(chain, view, budget).await;
     let engine = staged.engine;
     let violations = invariants::verify(view, &checked.items(view), u64::MAX);
     assert_eq!(violations, vec![], "{engine} at {budget}: {:#?}", request(budget));

@@ -18,7 +18,7 @@ async fn the_second_engine_reads_the_plan_of_the_first() {
         scripted_engine::<1>("reads", "sums up"),
     ]);
     let view = script().assistant(LONG).user("and?").finish().transcript();
-    let (staged, checked) = shaped(&chain, &view, BUDGET).await;
+    let (staged, checked) = assemble(&chain, &view, BUDGET).await;
     assert_eq!(staged.engine, "first+second");
     assert_eq!(staged.fallback, None);
     let log = calls("reads");
@@ -43,9 +43,9 @@ async fn an_engine_ingests_only_what_has_changed() {
         open_chain(&[scripted_engine::<0>("once", "shortens"), scripted_engine::<1>("once", "")]);
     let generated = script().finish();
     let mut log = generated.log();
-    shaped(&chain, &log.snapshot(), BUDGET).await;
+    assemble(&chain, &log.snapshot(), BUDGET).await;
     log.append(script().assistant("done").finish().entries[3].clone());
-    shaped(&chain, &log.snapshot(), BUDGET).await;
+    assemble(&chain, &log.snapshot(), BUDGET).await;
     let calls: Vec<String> =
         calls("once").into_iter().filter(|it| it.contains("ingests")).collect();
     assert_eq!(
@@ -63,7 +63,7 @@ async fn dropped_entries_name_their_engine() {
         scripted_engine::<0>("named", ""),
         scripted_engine::<1>("named", "drops the second"),
     ]);
-    let (_, checked) = shaped(&chain, &script().finish().transcript(), BUDGET).await;
+    let (_, checked) = assemble(&chain, &script().finish().transcript(), BUDGET).await;
     let dropped = checked.plan.ops.iter().find(|op| matches!(op.action, Action::Drop(_))).unwrap();
     assert_eq!(dropped.action, Action::Drop(1..2));
     assert_eq!(dropped.note, Some(PlanNote::new("second", "left out")));
@@ -77,7 +77,7 @@ async fn repairs_have_positions_of_the_session() {
         scripted_engine::<1>("mends", does[1]),
     ]);
     let view = Script::new().user("task").assistant("a").user("so?").finish().transcript();
-    let (staged, checked) = shaped(&chain, &view, BUDGET).await;
+    let (staged, checked) = assemble(&chain, &view, BUDGET).await;
     // The second engine saw 0 and 2, and left out the newest message of the user.
     assert_eq!(staged.repairs.len(), 1, "{:?}", staged.repairs);
     assert!(staged.repairs[0].to_string().contains("2..3"), "{}", staged.repairs[0]);
@@ -98,7 +98,7 @@ async fn each_engine_gets_the_end_of_a_turn_in_its_own_positions() {
         .bootstrap(&view, BootstrapRequest { session: session(), ..Default::default() })
         .await
         .unwrap();
-    shaped(&chain, &view, BUDGET).await;
+    assemble(&chain, &view, BUDGET).await;
     log.append(script().assistant("done").finish().entries[3].clone());
     let view = log.snapshot();
     let after = AfterTurnRequest { session: session(), entries: 2..4, ..Default::default() };
@@ -124,7 +124,7 @@ async fn the_last_stage_with_a_compaction_of_its_own_makes_it_over_the_session()
     ];
     let chain = open_chain(&engines);
     let view = script().assistant("done").finish().transcript();
-    shaped(&chain, &view, BUDGET).await;
+    assemble(&chain, &view, BUDGET).await;
     calls("compacts");
     let request =
         CompactRequest { session: session(), budget: BUDGET, ..CompactRequest::default() };
@@ -168,7 +168,7 @@ async fn tools_of_all_stages_are_offered_and_called_where_they_belong() {
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["shared", "first", "second"]);
     let view = script().finish().transcript();
-    shaped(&chain, &view, BUDGET).await;
+    assemble(&chain, &view, BUDGET).await;
     calls("tools");
     for name in ["shared", "second"] {
         let call = ToolCallRequest { session: session(), name: name.into(), ..Default::default() };

@@ -8,7 +8,7 @@ use crate::json::text as field_text;
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage, arguments_object};
 use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
 use crate::request::ModelRequest;
-use crate::turns::{Turn, TurnList};
+use crate::turns::{RoleTurn, TurnList};
 
 /// The most images in one request, the smallest limit of any model (A-19). The oldest are left out.
 const IMAGES_MAX: usize = 100;
@@ -23,7 +23,7 @@ const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/w
 const NO_TEXT: &str = "(no output)";
 
 /// One message.
-pub(super) type AnthropicMessage = Turn<AnthropicRole>;
+pub(super) type AnthropicMessage = RoleTurn<AnthropicRole>;
 
 /// The role of a message. Tool results have the role `user`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

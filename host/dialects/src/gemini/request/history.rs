@@ -7,7 +7,7 @@ use crate::json::text;
 use crate::message::{AssistantMessage, ChatBlock, arguments_object};
 use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
 use crate::request::ModelRequest;
-use crate::turns::{Turn, TurnList};
+use crate::turns::{RoleTurn, TurnList};
 
 /// The placeholder that Google accepts for a signature the history does not have (G-7).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -24,15 +24,15 @@ pub(super) enum TurnRole {
     Tools,
 }
 
-impl From<Turn<TurnRole>> for Value {
-    fn from(turn: Turn<TurnRole>) -> Value {
+impl From<RoleTurn<TurnRole>> for Value {
+    fn from(turn: RoleTurn<TurnRole>) -> Value {
         let role = if turn.role == TurnRole::Model { "model" } else { "user" };
         json!({ "role": role, "parts": turn.parts })
     }
 }
 
 /// The contents of a request.
-pub(super) fn contents(request: &ModelRequest) -> Vec<Turn<TurnRole>> {
+pub(super) fn contents(request: &ModelRequest) -> Vec<RoleTurn<TurnRole>> {
     let writer =
         PartWriter { model: path_name(&request.model), is_gemini_3: is_gemini_3(&request.model) };
     let mut turns = TurnList::new();
@@ -173,9 +173,9 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
 }
 
 /// Signs the first call of each step since the last user turn (G-7).
-fn sign_calls(turns: &mut [Turn<TurnRole>]) {
+fn sign_calls(turns: &mut [RoleTurn<TurnRole>]) {
     // A turn of images alone may belong to results. Signing a step too many is harmless.
-    let has_text = |turn: &Turn<TurnRole>| {
+    let has_text = |turn: &RoleTurn<TurnRole>| {
         turn.role == TurnRole::User && turn.parts.iter().any(|part| part.get("text").is_some())
     };
     let start = turns.iter().rposition(has_text).unwrap_or_default();

@@ -159,6 +159,7 @@ impl HostServices for HostProxy {
     }
 
     fn count_tokens(&self, _model: &str, text: &str) -> u64 {
+        // The host uses the same estimate for all models, so this needs no host call.
         tokens::estimate(text)
     }
 
@@ -215,6 +216,7 @@ impl HostServices for HostProxy {
     }
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
+        // Synchronous in the contract, so it has to block.
         match self.call_blocking(HostCall::PromptCache(session.clone())) {
             Ok(HostReply::Cache(cache)) => cache,
             _ => PromptCache::default(),

@@ -1,4 +1,4 @@
-//! A request that was too large and is shaped again.
+//! A request that the upstream rejected as too large and that is shaped again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,7 +18,7 @@ static COMPACTIONS: AtomicU32 = AtomicU32::new(0);
 /// How often it was asked for a plan.
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
-/// An engine that keeps all the first time; then it keeps the last three entries and would like to compact.
+/// An engine that keeps all entries at first, then only the last three, and requests a compaction.
 struct Eager;
 
 impl ContextEngine for Eager {
@@ -46,7 +46,7 @@ impl ContextEngine for Eager {
 }
 
 #[tokio::test]
-async fn it_is_known_to_be_in_the_middle_of_a_turn() {
+async fn a_retry_is_within_the_same_turn() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config::parse("c", "[models.m]\nwindow_tokens = 100000\n").unwrap();
     let spec = EngineSpec::linked::<Eager>(json!({}));
