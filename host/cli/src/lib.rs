@@ -62,7 +62,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 /// Context engines for LLM agents: compare, run and write them.
 #[derive(Debug, Parser)]
-#[command(name = "ctxhost", version = VERSION.as_str(), about, max_term_width = 100)]
+#[command(name = "ctxhost", version = VERSION.as_str(), max_term_width = 100)]
 struct CliArgs {
     /// Config file. By default the nearest ctxhost.toml, from the current folder upwards; commands
     /// that read a session then search from the session's folder upwards.
