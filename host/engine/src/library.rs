@@ -119,7 +119,7 @@ pub enum LoadError {
     },
     /// The id of its engine is invalid. Ids become parts of paths.
     #[error(
-        "{} calls its engine {id:?}, which is not a valid id; an id is lower-case letters, digits and hyphens, 64 at most, and does not begin with a hyphen",
+        "{} calls its engine {id:?}, which is not a valid id; an id has a-z, 0-9 and hyphens, 64 characters at most, and does not begin with a hyphen",
         path.display()
     )]
     BadId {

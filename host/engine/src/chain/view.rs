@@ -42,7 +42,7 @@ struct LinkViewCache {
 
 impl LinkViews {
     /// Takes the views of a session out of the cache, one for each engine; empty for a single
-    /// engine and where there is no session. Calls of one session do not overlap, so the caller has
+    /// engine and for a call without a session. Calls of one session do not overlap, so the caller has
     /// them exclusively. A call that is aborted loses them, and they are rebuilt.
     pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
         let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };

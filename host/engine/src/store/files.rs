@@ -88,7 +88,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, BlobError> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-/// Encodes a key as a file name: all but letters, digits, `-` and `_` becomes `%xx`.
+/// Encodes a key as a file name: all but alphanumerics, `-` and `_` becomes `%xx`.
 fn encode_name(key: &str) -> String {
     // No dot, so that keys cannot collide with temporary files or leave the folder.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

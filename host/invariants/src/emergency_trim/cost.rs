@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::shorten::{shorten, shorten_arguments};
 use crate::pairing;
 
-/// The name of this layer in notes.
+/// The name of this layer in notes of a plan.
 pub(super) const LAYER: &str = "emergency trim";
 
 /// The text of a shortened entry that contained only images.
