@@ -111,12 +111,9 @@ impl KnownItems {
         let from = self.items.get(before..=last)?;
         let answers = from.iter().filter(|known| known.is_from(ItemAuthor::Model)).count();
         let begins_alike = front == 0 || self.common_items(request) > 0;
-        let is_it = match has_summary {
-            true => answers >= 1,
-            // A client that drops the oldest items leaves no evidence of that, so more answers must
-            // match.
-            false => answers >= SAME_ANSWERS && begins_alike,
-        };
+        // A client that drops the oldest items without a summary leaves no evidence of that, so more answers must match.
+        let is_it =
+            if has_summary { answers >= 1 } else { answers >= SAME_ANSWERS && begins_alike };
         (is_it && before > front && front <= FRONT_ITEMS).then_some(same)
     }
 
@@ -213,18 +210,15 @@ impl KnownItems {
         let is_alike = |removed: &ItemTraits, added: &ItemTraits| {
             removed.essence == added.essence || removed.opening == added.opening
         };
-        Some(match is_answered {
-            // The removed items were answered. Items that a client adds after results and does not store
-            // may look like user text, so at least one item before them must remain.
-            true => {
-                let is_dropped = added_texts.is_empty() && from > self.answered_items();
-                are_results_kept && (have_same_texts(is_alike) || is_dropped)
-            }
-            false => {
-                is_unanswered
-                    || are_results_kept
-                        && have_same_texts(|removed, added| removed.essence == added.essence)
-            }
+        Some(if is_answered {
+            // Items that a client adds after results and does not store may look like user text, so at least one item
+            // before them must remain.
+            let is_dropped = added_texts.is_empty() && from > self.answered_items();
+            are_results_kept && (have_same_texts(is_alike) || is_dropped)
+        } else {
+            is_unanswered
+                || are_results_kept
+                    && have_same_texts(|removed, added| removed.essence == added.essence)
         })
     }
 }
