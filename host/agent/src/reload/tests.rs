@@ -286,7 +286,7 @@ async fn an_engine_whose_first_plan_is_rejected_is_rolled_back() {
 
 #[tokio::test]
 async fn an_engine_past_its_trial_is_not_rolled_back() {
-    let settings = "swap.proving_requests = 0\n";
+    let settings = "swap.trial_requests = 0\n";
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("before", "")).await;
     agent.replace(&CountingEngine::spec("after", "panic")).await;
     assert_eq!(agent.send().await, "legacy", "the bundled engine is the fallback");

@@ -28,7 +28,7 @@ impl EdgeMetrics {
         let help = "Conversations reloaded because gateway.conversations is too small";
         all.register("conversations_reloaded", help, read_again);
         let help = "Memory held by bodies";
-        all.register_with_unit("bodies", help, Unit::Bytes, body_bytes);
+        all.register_with_unit("buffered_bodies", help, Unit::Bytes, body_bytes);
         let help = "Requests rejected because of gateway.max_bodies_bytes";
         all.register("bodies_rejected", help, bodies_rejected);
         all.register("wrong_token", "Requests with a wrong token", wrong_tokens);
