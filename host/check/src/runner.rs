@@ -247,7 +247,7 @@ impl SuiteRunner<'_> {
         Ok(())
     }
 
-    /// Runs the cases second_run in other processes and compares the digests.
+    /// Runs the cases a second time in other processes and compares the digests.
     fn compare_with_another_run(
         &self,
         group: CheckGroup,

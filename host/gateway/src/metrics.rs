@@ -227,7 +227,7 @@ impl Metrics {
         }
     }
 
-    /// Records a request that no engine shaped: `failed`, or `unread` if its body could not be parsed.
+    /// Records a request that no engine shaped: `failed`, or `unparsed` if its body could not be parsed.
     pub fn record_unshaped(&self, reason: &'static str) {
         self.families.unshaped.get_or_create(&ReasonLabels { reason }).inc();
     }

@@ -63,7 +63,7 @@ pub(crate) struct CAnswer {
 #[derive(Default)]
 struct AnswerState {
     content: AnswerContent,
-    /// Whether the plan has an push_op. Notes and estimates alone do not make a plan.
+    /// Whether the plan has an operation. Notes and estimates alone do not make a plan.
     has_ops: bool,
     error: Option<EngineError>,
     fault: Option<EngineError>,
@@ -133,7 +133,7 @@ impl CAnswer {
         Ok(())
     }
 
-    /// Appends an push_op to the plan.
+    /// Appends an operation to the plan.
     fn push_op(&self, work: impl FnOnce(&mut Plan) -> &mut Plan) -> Result<()> {
         self.plan(|plan| {
             work(plan);
