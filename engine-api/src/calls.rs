@@ -85,7 +85,8 @@ pub struct DisposeRequest;
 pub enum FailurePolicy {
     /// Quarantine the engine; the bundled engine answers this call and all later ones.
     Fallback,
-    /// Return the error to the caller. An engine that failed by itself is quarantined from the next call on.
+    /// Return the error to the caller. An error of kind `Failed`, `Panicked`, `Deadline`,
+    /// `Protocol` or `Dead` also quarantines the engine from the next call on.
     Caller,
     /// Report the error and continue with the engine.
     Report,

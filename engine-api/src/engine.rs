@@ -25,8 +25,9 @@ pub struct Info {
     pub name: &'static str,
     /// Semantic version of the engine.
     pub version: &'static str,
-    /// The engine keeps every assembled plan within its budget by itself. The host calls `compact` only for
-    /// a manual compaction or after a provider's overflow.
+    /// The engine keeps every assembled plan within its budget by itself. The host does not call `compact`
+    /// because a plan is too large, only for the other reasons: manual, overflow, timeout, size, and
+    /// `compaction_wanted` of a plan.
     pub owns_compaction: bool,
     /// Host capabilities without which the engine cannot work; see [`capability`].
     pub requires: &'static [&'static str],
@@ -141,8 +142,8 @@ pub mod capability {
 /// |---|---|
 /// | `create` | the engine is not used: the bundled one serves, or opening fails, as configured with `on_engine_error` |
 /// | `bootstrap`, `ingest`, `assemble`, `after_turn`, `commit_turn`, `maintain`, `tools`, `on_subagent_ended` | quarantine: the bundled engine answers this call and all later ones, or the turn fails, as configured |
-/// | `compact` | the compaction is rejected and counted by the circuit breaker, without a fallback; after a panic, a timeout or an unreadable reply the engine is quarantined from the next call on |
-/// | `prepare_subagent_spawn` | the spawn is cancelled |
+/// | `compact` | the compaction is rejected and counted by the circuit breaker, without a fallback; an error of kind `Failed`, `Panicked`, `Deadline`, `Protocol` or `Dead` also quarantines the engine from the next call on. To decline a compaction, return [`Compaction::Nothing`] |
+/// | `prepare_subagent_spawn` | the spawn is cancelled; quarantine as for `compact` |
 /// | `call_tool` | the model reads the message as the tool's failure |
 /// | `status`, `rollback_subagent_spawn`, `dispose` | the error is logged |
 ///

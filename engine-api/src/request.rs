@@ -90,7 +90,7 @@ pub enum Trigger {
     Manual,
     /// The provider timed out with a nearly full window.
     Timeout,
-    /// The session file exceeded its size limit.
+    /// The live transcript exceeded the host's limit in bytes (`compaction.max_live_bytes`).
     Bytes,
     /// A trigger of a newer host.
     #[serde(other)]

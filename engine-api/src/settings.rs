@@ -1,7 +1,8 @@
 //! One definition for each setting: field, default, allowed values, unit and documentation.
 //!
 //! [`settings!`](crate::settings!) defines the struct of a config table and a constant `SETTINGS` that describes it.
-//! Documentation, error messages and the JSON Schema of the configuration are generated from it.
+//! For the host and the bundled engines, documentation, error messages and the JSON Schema of the configuration
+//! are generated from it.
 
 use std::fmt::Write;
 

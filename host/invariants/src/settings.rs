@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// `[law]`: the limits of the invariants. Everything else about them is fixed.
+    /// `[invariants]`: the limits of the invariants. Everything else about them is fixed.
     #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct InvariantSettings {

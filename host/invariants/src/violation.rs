@@ -86,7 +86,7 @@ pub enum PlanViolation {
     },
     /// The inserted text exceeds its share of the budget.
     #[error(
-        "the plan inserts {tokens} tokens of text, the limit is {limit_tokens} (law.inserted_text_max_share); shorten it"
+        "the plan inserts {tokens} tokens of text, the limit is {limit_tokens} (invariants.inserted_text_max_share); shorten it"
     )]
     InsertTooLarge {
         /// The inserted tokens.

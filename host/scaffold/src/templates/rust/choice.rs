@@ -2,7 +2,7 @@
 //! one line each, and the oldest turns are left out if that is not enough.
 //!
 //! ```text
-//!  conversation   task ── old turns ───────── older turns ──────── newest turns ──
+//!  conversation   task ── oldest turns ────── older turns ──────── newest turns ──
 //!  model reads    task                        [one line each]      newest turns
 //!                              up to half of the budget │ a quarter to a half of it
 //! ```
