@@ -122,8 +122,8 @@ fn a_library_without_metadata_or_symbol() {
 #[test]
 fn what_is_no_id_leads_out_of_no_folder() {
     refused_bytes(&patched("\nid=chaos\n", "\nid=../ab\n"), "calls its engine \"../ab\"");
-    refused_bytes(&patched("\nid=chaos\n", "\nid=-haos\n"), "which is no id");
-    refused_bytes(&patched("\nid=chaos\n", "\nid=Chaos\n"), "which is no id");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=-haos\n"), "which is not a valid id");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=Chaos\n"), "which is not a valid id");
 }
 
 /// What a config made of a name while nobody could read the file, and the file that stood there then.
