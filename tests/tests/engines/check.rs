@@ -151,11 +151,8 @@ fn state_that_is_lost_when_entries_are_told_again_is_caught() {
 
 #[test]
 fn secrets_in_summaries_and_in_stored_values_are_caught() {
-    let failure = caught(
-        "leaks",
-        CheckGroup::Security,
-        "of the session is in a text put in by a plan of compact",
-    );
+    let failure =
+        caught("leaks", CheckGroup::Security, "of the session is in an inserted text of compact");
     assert_eq!(failure.scenario, "secrets in a session");
     caught("leaks", CheckGroup::Security, "let tool output close the <summary>");
     caught("stores", CheckGroup::Security, "of the session is in the stored value \"said\"");
@@ -171,7 +168,7 @@ fn a_file_by_the_name_of_a_session_is_caught() {
 fn panics_bad_plans_and_greed_are_caught() {
     caught("panics", CheckGroup::Isolation, "the engine panicked: no idea what to do in assemble");
     caught("unordered", CheckGroup::Contract, "position 2 is already passed");
-    caught("greedy", CheckGroup::Isolation, "in one call; the limit is 5000");
+    caught("greedy", CheckGroup::Isolation, "made more than 5000 service calls");
 }
 
 #[test]
