@@ -1,4 +1,4 @@
-//! Tells the metadata block which compiler and target built it.
+//! Passes the compiler version and the target to the metadata block.
 
 use std::process::Command;
 

@@ -1,36 +1,33 @@
-/* ctxhost_engine.h: what a context engine for ctxhost looks like in C, and in whatever can speak C.
+/* ctxhost_engine.h: the contract of context engines for ctxhost, for C and languages with a C ABI.
  *
- * EXPERIMENTAL. The names and the rules below may still change with a minor of ctxhost; what has
- * shipped in `context_engine_c_v1` only grows at the end of its tables.
+ * EXPERIMENTAL. Names and rules may change with a minor version of ctxhost; released tables of
+ * `context_engine_c_v1` only grow at their end.
  *
- * An engine is a shared library with two things in it:
+ * An engine is a shared library that defines
  *
- *     CTXHOST_ENGINE_META("my-engine", "0.1.0")                   what it is, read without loading it
- *     const ctxhost_engine_v1 *context_engine_c_v1(void) { ... }  what it does
+ *     CTXHOST_ENGINE_META("my-engine", "0.1.0")                   metadata, read without loading it
+ *     const ctxhost_engine_v1 *context_engine_c_v1(void) { ... }  the table of its functions
  *
- * THE RULES
+ * RULES
  *
- *  1. Tables and requests begin with `struct_size`. They grow at their end alone. Whoever reads one
- *     that the other side wrote asks first whether a field is there: CTXHOST_HAS(table, field).
- *     Structs that are filled in with a `size` may grow as well; all others are frozen.
- *  2. Nothing is freed across the border. What the host passes (strings, requests, transcript,
- *     answer) is the host's and is valid until the function returns. What an engine answers is
- *     copied before the host's function returns.
- *  3. Strings are a pointer and a length, in UTF-8, and need no zero at their end. The host checks
- *     them: an answer that is not UTF-8 fails the call. Bytes of a blob are any bytes.
- *  4. Functions of an engine may block. The host calls each on a thread of its own that waits for
- *     nothing else. Calls of different sessions may come at the same time if the engine says
- *     CTXHOST_THREAD_SAFE; otherwise there is one call at a time for the whole engine, and a
- *     compaction that waits for a model makes every other session wait.
- *  5. Functions of the host may be called from any thread, until `dispose` returns. Services may
- *     block. After `dispose` each answers CTXHOST_E_DEAD. Threads of the engine end in `dispose`.
- *  6. A call that was given up goes on until it returns; its services answer CTXHOST_E_CANCELLED at
- *     once. Long loops ask `is_cancelled` now and then. A function that does not come back costs the
- *     engine its place, and its thread stays lost.
- *  7. No exception, longjmp or signal may leave a function of the engine. What would be a panic in
- *     Rust ends the process here, unless the host runs the engine in one of its own.
- *
- * An engine decides, the host does: it writes no file and calls no model by itself.
+ *  1. Tables and requests begin with `struct_size` and grow at their end only. Before reading a field
+ *     that was added later, test for it: CTXHOST_HAS(table, field). Structs that are written with a
+ *     `size` argument may grow as well; all others are frozen.
+ *  2. Memory is never freed by the other side. What the host passes (strings, requests, transcript,
+ *     answer) is valid until the engine's function returns. What an engine passes is copied before
+ *     the host's function returns.
+ *  3. Strings are a pointer and a length in UTF-8, not zero-terminated. The host validates them: an
+ *     answer that is not UTF-8 fails the call. Blobs are arbitrary bytes.
+ *  4. Functions of an engine may block. The host calls each on a thread of its own. With
+ *     CTXHOST_THREAD_SAFE, calls for different sessions run concurrently; otherwise the host makes one
+ *     call at a time, and a compaction that waits for a model delays every other session.
+ *  5. Functions of the host may be called from any thread until `dispose` returns, and may block.
+ *     Afterwards they return CTXHOST_E_DEAD. Threads of the engine must end in `dispose`.
+ *  6. A cancelled call runs until it returns; its services return CTXHOST_E_CANCELLED at once. Long
+ *     loops must poll `is_cancelled`. If a function does not return, the engine is quarantined and the
+ *     thread is lost.
+ *  7. No exception, longjmp or signal may leave a function of the engine. Faults end the process,
+ *     unless the host runs the engine in a process of its own.
  */
 #ifndef CTXHOST_ENGINE_H
 #define CTXHOST_ENGINE_H
@@ -44,33 +41,33 @@ extern "C" {
 
 /* ------------------------------------------------------------------ versions */
 
-/* Major of the engine ABI; the same for every language. */
+/* Major version of the engine ABI, for all languages. */
 #define CTXHOST_ABI_MAJOR 1u
 /* Version of the engine API that this header belongs to. */
 #define CTXHOST_API_VERSION "1.0.0"
-/* The minor in it. */
+/* Its minor version. */
 #define CTXHOST_API_MINOR "0"
 
-/* Whether a table of the other side reaches as far as a field. */
+/* Whether a table of the other side has a field. */
 #define CTXHOST_HAS(table, field) \
     ((table)->struct_size >= (size_t)((const char *)(&(table)->field + 1) - (const char *)(table)))
 
-/* ------------------------------------------------------------------ words */
+/* ------------------------------------------------------------------ basic types */
 
-/* 0, or the kind of an error. Any other number is an error of a kind that the host does not know. */
+/* 0, or an error kind. Unknown numbers are errors of an unknown kind. */
 typedef uint32_t ctxhost_status;
 
 #define CTXHOST_OK 0u
-#define CTXHOST_E_FAILED 1u           /* the engine could not do it */
+#define CTXHOST_E_FAILED 1u           /* the call failed */
 #define CTXHOST_E_CONFIG 2u           /* a setting is wrong; detail: {"key":"path.of.the.setting"} */
 #define CTXHOST_E_WINDOW_TOO_SMALL 3u /* the host tries the next model */
-#define CTXHOST_E_UNSUPPORTED 4u      /* not offered; the host takes its default */
-#define CTXHOST_E_CANNOT_FIT 5u       /* what must stay is larger than the budget */
+#define CTXHOST_E_UNSUPPORTED 4u      /* not implemented; the host uses its default */
+#define CTXHOST_E_CANNOT_FIT 5u       /* the pinned entries exceed the budget */
 #define CTXHOST_E_PANICKED 100u
-#define CTXHOST_E_CANCELLED 101u      /* the call was given up; no failure */
+#define CTXHOST_E_CANCELLED 101u      /* the call was cancelled; not a failure */
 #define CTXHOST_E_DEADLINE 102u
 #define CTXHOST_E_DEAD 103u           /* after dispose */
-#define CTXHOST_E_PROTOCOL 104u       /* the other side sent something that makes no sense */
+#define CTXHOST_E_PROTOCOL 104u       /* the other side sent invalid data */
 #define CTXHOST_E_MODEL_MISSING 200u  /* no model is configured */
 #define CTXHOST_E_MODEL_AUTH 201u
 #define CTXHOST_E_MODEL_DENIED 202u
@@ -82,24 +79,24 @@ typedef uint32_t ctxhost_status;
 #define CTXHOST_E_MODEL_TOOL_CALL 208u
 #define CTXHOST_E_MODEL_FAILED 209u
 #define CTXHOST_E_STORE 300u          /* the host's store failed */
-/* Answer of a host's function only: what was asked for is not there. Not a failure. */
+/* Returned by host functions only: the value does not exist. Not an error. */
 #define CTXHOST_ABSENT 900u
 
-/* A text: `len` bytes of UTF-8 at `ptr`, which may be NULL where `len` is 0. */
+/* A text: `len` bytes of UTF-8 at `ptr`, which may be NULL if `len` is 0. */
 typedef struct ctxhost_str {
     const char *ptr;
     size_t len;
 } ctxhost_str;
 
-/* A text of a literal, for initialisers: `ctxhost_str s = CTXHOST_STR("window");` */
+/* A text from a literal, for initialisers: `ctxhost_str s = CTXHOST_STR("window");` */
 #define CTXHOST_STR(literal) { (literal), sizeof(literal) - 1 }
 
-/* Takes one text from the host. The text is gone when this returns. `into` is the caller's own. */
+/* A callback that receives a text, valid until it returns. `into` is the argument of the caller. */
 typedef void (*ctxhost_sink)(void *into, ctxhost_str text);
 
-typedef struct ctxhost_host ctxhost_host;             /* the host's services; kept from create to dispose */
-typedef struct ctxhost_transcript ctxhost_transcript; /* a snapshot that never changes; for one call */
-typedef struct ctxhost_answer ctxhost_answer;         /* where one call puts its result; for one call */
+typedef struct ctxhost_host ctxhost_host;             /* the host's services; valid from create to dispose */
+typedef struct ctxhost_transcript ctxhost_transcript; /* an immutable snapshot; valid for one call */
+typedef struct ctxhost_answer ctxhost_answer;         /* the result of one call; valid for that call */
 
 /* ctxhost_entry.role, plan_insert */
 #define CTXHOST_ROLE_UNKNOWN 0u
@@ -108,7 +105,7 @@ typedef struct ctxhost_answer ctxhost_answer;         /* where one call puts its
 #define CTXHOST_ROLE_ASSISTANT 3u
 #define CTXHOST_ROLE_TOOL 4u
 
-/* ctxhost_entry.kind; an entry of a kind not listed here is opaque: keep it */
+/* ctxhost_entry.kind; treat an entry of an unknown kind as opaque and keep it */
 #define CTXHOST_KIND_UNKNOWN 0u
 #define CTXHOST_KIND_MESSAGE 1u
 #define CTXHOST_KIND_COMPACTION_SUMMARY 2u
@@ -118,25 +115,25 @@ typedef struct ctxhost_answer ctxhost_answer;         /* where one call puts its
 
 /* ctxhost_entry.flags */
 #define CTXHOST_FLAG_TOOL_CALLS 1u    /* calls at least one tool */
-#define CTXHOST_FLAG_IMAGES 2u        /* holds at least one image */
-#define CTXHOST_FLAG_ERROR 4u         /* the result of a tool that failed */
+#define CTXHOST_FLAG_IMAGES 2u        /* contains at least one image */
+#define CTXHOST_FLAG_ERROR 4u         /* the result of a failed tool */
 #define CTXHOST_FLAG_ABORTED 8u       /* was aborted or ended in an error */
-#define CTXHOST_FLAG_THINKING 16u     /* holds thinking: byte for byte, or not at all */
-#define CTXHOST_FLAG_ORPHAN 32u       /* a result without its call; never sent */
-#define CTXHOST_FLAG_SYNTHETIC 64u    /* written by an engine or by the host */
+#define CTXHOST_FLAG_THINKING 16u     /* contains thinking: keep it byte for byte or drop it */
+#define CTXHOST_FLAG_ORPHAN 32u       /* a result without its call; cannot be sent */
+#define CTXHOST_FLAG_SYNTHETIC 64u    /* written by an engine or the host */
 #define CTXHOST_FLAG_REPLACED 128u    /* its text was replaced by an earlier compaction */
-#define CTXHOST_FLAG_PINNED 256u      /* may never be dropped: system entries, the first task */
-#define CTXHOST_FLAG_HEARTBEAT 512u   /* a heartbeat, not the person */
-#define CTXHOST_FLAG_UNANSWERED 1024u /* has a call that no result answered so far */
-#define CTXHOST_FLAG_DISPLACED 2048u  /* a result that does not stand directly behind its call */
+#define CTXHOST_FLAG_PINNED 256u      /* must be kept: system entries, the first task */
+#define CTXHOST_FLAG_HEARTBEAT 512u   /* a heartbeat instead of the user */
+#define CTXHOST_FLAG_UNANSWERED 1024u /* has a call without a result */
+#define CTXHOST_FLAG_DISPLACED 2048u  /* a result that does not directly follow its call */
 
 /* ctxhost_compact_request.trigger */
 #define CTXHOST_TRIGGER_UNKNOWN 0u
-#define CTXHOST_TRIGGER_THRESHOLD 1u /* the next request would not fit */
-#define CTXHOST_TRIGGER_OVERFLOW 2u  /* the provider refused a request as too large */
-#define CTXHOST_TRIGGER_MANUAL 3u    /* a person asked for it */
-#define CTXHOST_TRIGGER_TIMEOUT 4u   /* the provider took too long over a nearly full window */
-#define CTXHOST_TRIGGER_BYTES 5u     /* the session file grew past its limit */
+#define CTXHOST_TRIGGER_THRESHOLD 1u /* the next request would exceed its budget */
+#define CTXHOST_TRIGGER_OVERFLOW 2u  /* the provider rejected a request as too large */
+#define CTXHOST_TRIGGER_MANUAL 3u    /* the user asked for it */
+#define CTXHOST_TRIGGER_TIMEOUT 4u   /* the provider timed out with a nearly full window */
+#define CTXHOST_TRIGGER_BYTES 5u     /* the session file exceeded its size limit */
 
 /* ctxhost_spawn_request.context_mode */
 #define CTXHOST_CONTEXT_ISOLATED 0u
@@ -162,68 +159,68 @@ typedef struct ctxhost_answer ctxhost_answer;         /* where one call puts its
 #define CTXHOST_PURPOSE_MEMORY_FLUSH 2u
 #define CTXHOST_PURPOSE_QUALITY 3u
 
-/* A time that is not known, in fields that hold one. */
+/* An unknown time. */
 #define CTXHOST_NO_TIME INT64_MIN
-/* A position that there is none of. */
+/* No position. */
 #define CTXHOST_NO_ENTRY UINT64_MAX
 
-/* ------------------------------------------------------------------ what is read */
+/* ------------------------------------------------------------------ data of the host */
 
 /* One entry of a transcript. */
 typedef struct ctxhost_entry {
-    uint64_t seq;           /* position in this snapshot, from 0 without gaps; plans name it */
+    uint64_t seq;           /* position in this snapshot, from 0 without gaps; plans refer to it */
     int64_t timestamp_ms;   /* milliseconds since 1970; 0 when unknown */
-    uint64_t frame;         /* nearest position at or before it where a cut separates no call from
-                               its result; a kept range may begin here if frame == seq */
+    uint64_t frame;         /* nearest position at or before it where a cut does not separate a call from
+                               its result; a kept range may start here if frame == seq */
     uint64_t tokens_before; /* tokens of all entries before it */
-    uint32_t tokens;        /* what it costs as the host counts, without margin */
+    uint32_t tokens;        /* the host's estimate, without margin */
     uint16_t flags;         /* CTXHOST_FLAG_* */
     uint8_t role;           /* CTXHOST_ROLE_* */
     uint8_t kind;           /* CTXHOST_KIND_* */
     ctxhost_str id;         /* in the session file; stable across compactions and restarts */
-    ctxhost_str parent_id;  /* the entry it follows; empty for the first */
-    ctxhost_str text;       /* all text blocks, joined by newlines; no thinking, no calls */
+    ctxhost_str parent_id;  /* the previous entry; empty for the first */
+    ctxhost_str text;       /* all text blocks, joined by newlines, without thinking and calls */
     ctxhost_str raw;        /* JSON of the message, Pi session v3 */
 } ctxhost_entry;
 
-/* A call of a tool, inside an assistant entry. */
+/* A tool call of an assistant entry. */
 typedef struct ctxhost_tool_call {
     ctxhost_str id;
     ctxhost_str name;
-    ctxhost_str arguments_json; /* an object; `{}` where there are none */
+    ctxhost_str arguments_json; /* an object; `{}` if there are none */
 } ctxhost_tool_call;
 
 /* The head of a tool entry. */
 typedef struct ctxhost_tool_result {
     ctxhost_str call_id; /* the call it answers */
-    ctxhost_str tool;    /* name of the tool; empty where the session does not say */
-    uint32_t is_error;   /* 1 where the tool failed */
+    ctxhost_str tool;    /* name of the tool; empty if unknown */
+    uint32_t is_error;   /* 1 if the tool failed */
     uint32_t reserved;
 } ctxhost_tool_result;
 
 /* The session of a call. */
 typedef struct ctxhost_session {
-    ctxhost_str id;  /* opaque, never a path */
-    ctxhost_str key; /* a name that outlives the file; empty where there is none */
+    ctxhost_str id;  /* opaque; do not use it as a path */
+    ctxhost_str key; /* a name that outlives the file; may be empty */
 } ctxhost_session;
 
-/* The model that will read the request. */
+/* The model of a request. */
 typedef struct ctxhost_model {
     ctxhost_str provider;
     ctxhost_str id;
     uint64_t window_tokens; /* the whole window, in provider tokens; 0 when unknown */
 } ctxhost_model;
 
-/* ------------------------------------------------------------------ what is asked */
+/* ------------------------------------------------------------------ requests */
 
-/* A session begins, or is opened again. */
+/* A session starts, or is reopened. */
 typedef struct ctxhost_bootstrap_request {
     size_t struct_size;
-    uint64_t call; /* names this call for is_cancelled, remaining_ms, progress and complete */
+    uint64_t call; /* id of this call for is_cancelled, remaining_ms, progress and complete */
     ctxhost_session session;
 } ctxhost_bootstrap_request;
 
-/* There are new entries: positions from <= seq < to. The same range may come again. */
+/* New entries: positions from <= seq < to. The same range may be repeated. */
 typedef struct ctxhost_ingest_request {
     size_t struct_size;
     uint64_t call;
@@ -234,13 +231,13 @@ typedef struct ctxhost_ingest_request {
     uint32_t reserved;
 } ctxhost_ingest_request;
 
-/* Choose what the model sees in the next request. */
+/* A request for the plan of the next model request. */
 typedef struct ctxhost_assemble_request {
     size_t struct_size;
     uint64_t call;
     ctxhost_session session;
-    uint64_t budget;          /* what the plan must fit into, in tokens as entries count them */
-    uint64_t reserve_tokens;  /* held free for the answer, in provider tokens */
+    uint64_t budget;          /* size limit of the plan, in estimated tokens */
+    uint64_t reserve_tokens;  /* reserve for the answer, in provider tokens */
     ctxhost_str prompt;       /* about to be answered; empty inside a tool loop */
     ctxhost_model model;
     const ctxhost_str *tools; /* names of the tools the model may call */
@@ -248,24 +245,24 @@ typedef struct ctxhost_assemble_request {
     int64_t now_ms;           /* the host's clock; recorded time in a replay */
 } ctxhost_assemble_request;
 
-/* Make the live transcript smaller, for good. */
+/* A request to shrink the live transcript. */
 typedef struct ctxhost_compact_request {
     size_t struct_size;
     uint64_t call;
     ctxhost_session session;
-    uint64_t budget;                 /* what the result must fall below */
+    uint64_t budget;                 /* size limit of the result, in estimated tokens */
     uint64_t reserve_tokens;
-    uint64_t current_tokens;         /* what the live transcript costs now */
+    uint64_t current_tokens;         /* current size of the live transcript */
     uint32_t trigger;                /* CTXHOST_TRIGGER_* */
     uint32_t force;                  /* 1: compact even below every threshold */
-    ctxhost_str custom_instructions; /* of a person: untrusted text; empty for none */
+    ctxhost_str custom_instructions; /* of the user: untrusted text; may be empty */
     ctxhost_model model;
-    uint32_t attempt;                /* 1, rising with each try that made too little progress */
+    uint32_t attempt;                /* 1, increasing with each attempt that made too little progress */
     uint32_t reserved;
     int64_t now_ms;
 } ctxhost_compact_request;
 
-/* A turn has ended well: its entries are from <= seq < to. */
+/* A turn succeeded: its entries are from <= seq < to. */
 typedef struct ctxhost_after_turn_request {
     size_t struct_size;
     uint64_t call;
@@ -273,13 +270,13 @@ typedef struct ctxhost_after_turn_request {
     uint64_t from;
     uint64_t to;
     uint64_t budget;
-    uint64_t provider_tokens; /* the provider's count of the last request; 0 when it did not say */
+    uint64_t provider_tokens; /* the provider's count of the last request; 0 if unknown */
     uint32_t is_heartbeat;
     uint32_t reserved;
     int64_t now_ms;
 } ctxhost_after_turn_request;
 
-/* A turn is final. Comes at least once; a repeat has the same key and must change nothing. */
+/* A turn is final. Sent at least once; a repeat has the same key and must change nothing. */
 typedef struct ctxhost_commit_turn_request {
     size_t struct_size;
     uint64_t call;
@@ -289,7 +286,7 @@ typedef struct ctxhost_commit_turn_request {
     uint64_t to;
 } ctxhost_commit_turn_request;
 
-/* There is time for housekeeping. */
+/* A request for background maintenance. */
 typedef struct ctxhost_maintain_request {
     size_t struct_size;
     uint64_t call;
@@ -303,12 +300,12 @@ typedef struct ctxhost_spawn_request {
     uint64_t call;
     ctxhost_session parent;
     ctxhost_session child;
-    uint64_t ttl_ms;       /* how long the preparation is worth keeping; 0 for ever */
+    uint64_t ttl_ms;       /* how long to keep the preparation; 0 for no limit */
     uint32_t context_mode; /* CTXHOST_CONTEXT_* */
     uint32_t reserved;
 } ctxhost_spawn_request;
 
-/* The spawn that was prepared failed: undo the preparation with this token. */
+/* A prepared spawn failed: undo the preparation with this token. */
 typedef struct ctxhost_rollback_request {
     size_t struct_size;
     uint64_t call;
@@ -333,31 +330,31 @@ typedef struct ctxhost_tool_request {
     ctxhost_str arguments_json;
 } ctxhost_tool_request;
 
-/* Ask a model for text. Written by the engine; zero what is not set. */
+/* A request for text from a model, written by the engine. Zero unused fields. */
 typedef struct ctxhost_completion {
     size_t struct_size;
     uint32_t purpose;           /* CTXHOST_PURPOSE_* */
-    uint32_t has_temperature;   /* 0: the model's own */
+    uint32_t has_temperature;   /* 0: the model's default */
     double temperature;         /* 0.0 to 2.0 */
-    uint64_t max_output_tokens; /* 0: the model's own */
+    uint64_t max_output_tokens; /* 0: the model's default */
     ctxhost_str model;          /* empty for the one configured for the purpose */
     ctxhost_str system;
     ctxhost_str prompt;
-    ctxhost_str session;        /* id of the session that `continuation` goes on from */
-    ctxhost_str continuation;   /* a shorter prompt for a model that has just read the conversation */
+    ctxhost_str session;        /* id of the session whose last request `continuation` extends */
+    ctxhost_str continuation;   /* a shorter prompt, appended to that cached request */
 } ctxhost_completion;
 
-/* What is known of the provider's prompt cache. */
+/* The state of the provider's prompt cache. */
 typedef struct ctxhost_prompt_cache {
     int64_t last_touch_ms; /* when the last request began; CTXHOST_NO_TIME before the first */
     int64_t expires_ms;    /* when the cached prefix expires; CTXHOST_NO_TIME when unknown */
     uint64_t read_tokens;  /* of the last request, in provider tokens */
     uint64_t write_tokens;
-    uint32_t broke;        /* 1: the last request lost a prefix that had been cached */
+    uint32_t broke;        /* 1: the last request lost a cached prefix */
     uint32_t reserved;
 } ctxhost_prompt_cache;
 
-/* One entry of the session beyond the live transcript. */
+/* An entry of the session's history. */
 typedef struct ctxhost_history_entry {
     size_t struct_size;
     ctxhost_str id;
@@ -367,15 +364,15 @@ typedef struct ctxhost_history_entry {
     uint64_t tokens;
 } ctxhost_history_entry;
 
-/* Takes one entry from the host. It is gone when this returns. */
+/* A callback that receives an entry, valid until it returns. */
 typedef void (*ctxhost_history_sink)(void *into, const ctxhost_history_entry *entry);
 
-/* ------------------------------------------------------------------ what the host offers */
+/* ------------------------------------------------------------------ functions of the host */
 
-/* Functions of the host. One table for the whole process, valid for ever.
+/* Functions of the host. The table is valid for the life of the process.
  *
- * Functions that answer a status tell what went wrong by its number; `last_error` has the sentence.
- * NULL for a handle or an `out` is CTXHOST_E_PROTOCOL, or 0 where a number is the answer.
+ * `last_error` has the message of a failed status. NULL for a handle or an `out` is CTXHOST_E_PROTOCOL,
+ * or 0 for functions that return a number.
  */
 typedef struct ctxhost_api_v1 {
     size_t struct_size;
@@ -384,64 +381,64 @@ typedef struct ctxhost_api_v1 {
 
     /* Number of entries. */
     uint64_t (*t_len)(const ctxhost_transcript *t);
-    /* Rises by one at each compaction; what was remembered by position is stale then. */
+    /* Increments at each compaction; stored positions are then stale. */
     uint64_t (*t_epoch)(const ctxhost_transcript *t);
-    /* Copies an entry's head: at most `size` bytes, which is sizeof *out. ABSENT past the end. */
+    /* Copies an entry: at most `size` bytes, which is sizeof *out. ABSENT past the end. */
     ctxhost_status (*t_entry)(const ctxhost_transcript *t, uint64_t seq, ctxhost_entry *out, size_t size);
-    /* Tokens of from <= seq < to. Two look-ups, whatever the length. */
+    /* Tokens of from <= seq < to, in constant time. */
     uint64_t (*t_tokens)(const ctxhost_transcript *t, uint64_t from, uint64_t to);
-    /* Nearest position at or before `seq` where a cut separates no call from its result. */
+    /* Nearest position at or before `seq` where a cut does not separate a call from its result. */
     uint64_t (*t_cut_at_or_before)(const ctxhost_transcript *t, uint64_t seq);
-    /* Nearest such position at or after `seq`; the length where only the end is left. */
+    /* Nearest such position at or after `seq`; the length if there is none. */
     uint64_t (*t_cut_at_or_after)(const ctxhost_transcript *t, uint64_t seq);
-    /* First such position from which the rest costs at most `budget` tokens. */
+    /* First such position from which the rest has at most `budget` tokens. */
     uint64_t (*t_tail_within)(const ctxhost_transcript *t, uint64_t budget);
-    /* Position of the person's newest message, or CTXHOST_NO_ENTRY. */
+    /* Position of the newest user message, or CTXHOST_NO_ENTRY. */
     uint64_t (*t_newest_user_message)(const ctxhost_transcript *t);
     /* The call number `index` of an assistant entry. ABSENT past the last. Parses the entry. */
     ctxhost_status (*t_tool_call)(const ctxhost_transcript *t, uint64_t seq, size_t index,
                                   ctxhost_tool_call *out, size_t size);
-    /* The head of a tool entry. ABSENT for every other role. Parses the entry. */
+    /* The head of a tool entry. ABSENT for other roles. Parses the entry. */
     ctxhost_status (*t_tool_result)(const ctxhost_transcript *t, uint64_t seq,
                                     ctxhost_tool_result *out, size_t size);
 
     /* -- the answer of a call: a plan, for assemble and compact -- */
 
-    /* Keep from <= seq < to. plan_keep(a, 0, 0) says a plan that keeps nothing. */
+    /* Keeps from <= seq < to. plan_keep(a, 0, 0) makes a plan that keeps nothing. */
     ctxhost_status (*plan_keep)(ctxhost_answer *a, uint64_t from, uint64_t to);
-    /* Keep an entry with other text; calls, ids and role stay, thinking goes. */
+    /* Keeps an entry with other text; keeps calls, ids and role, drops thinking. */
     ctxhost_status (*plan_replace_text)(ctxhost_answer *a, uint64_t seq, ctxhost_str text);
-    /* Keep an entry with other JSON of the same role and the same call ids. */
+    /* Keeps an entry with other JSON of the same role and the same call ids. */
     ctxhost_status (*plan_replace_raw)(ctxhost_answer *a, uint64_t seq, ctxhost_str raw);
-    /* Put in a message of USER or ASSISTANT that stands for from <= seq < to. */
+    /* Inserts a message of USER or ASSISTANT that replaces from <= seq < to. */
     ctxhost_status (*plan_insert)(ctxhost_answer *a, uint32_t role, ctxhost_str text, uint64_t from, uint64_t to);
-    /* Say that a range is left out on purpose; what no operation names is left out anyway. */
+    /* Leaves a range out explicitly; entries without an operation are left out anyway. */
     ctxhost_status (*plan_leave_out)(ctxhost_answer *a, uint64_t from, uint64_t to);
-    /* Explain the newest operation to people. */
+    /* Explains the last operation, for reports. */
     ctxhost_status (*plan_note)(ctxhost_answer *a, ctxhost_str layer, ctxhost_str detail);
-    /* What the engine believes the plan costs, in tokens; the host counts itself. */
+    /* The engine's estimate of the plan, in tokens; the host counts itself. */
     ctxhost_status (*plan_estimate)(ctxhost_answer *a, uint64_t tokens);
-    /* What is rare: a JSON object with system_prompt_addition, prompt_authority, projection_epoch,
+    /* Optional fields: a JSON object with system_prompt_addition, prompt_authority, projection_epoch,
      * compaction_wanted, notes, details. */
     ctxhost_status (*plan_extras)(ctxhost_answer *a, ctxhost_str json);
-    /* compact: let the host's bundled engine compact in this engine's place. */
+    /* compact: use the bundled engine. */
     ctxhost_status (*compact_delegate)(ctxhost_answer *a);
-    /* compact: there is nothing to compact, and why. */
+    /* compact: nothing to compact, with the reason. */
     ctxhost_status (*compact_nothing)(ctxhost_answer *a, ctxhost_str reason);
 
-    /* -- the answer of a call: everything else, once each -- */
+    /* -- the answer of a call: other results, once per call -- */
 
-    /* ingest, ingest_batch: entries taken in. bootstrap: entries taken over. */
+    /* ingest, ingest_batch: number of entries ingested. bootstrap: number imported. */
     ctxhost_status (*set_count)(ctxhost_answer *a, uint64_t count);
     /* call_tool: the result. prepare_subagent_spawn: the token. status: one line. */
     ctxhost_status (*set_text)(ctxhost_answer *a, ctxhost_str text);
-    /* The whole result as JSON of the Rust type: bootstrap {"imported","reason"}, commit_turn
+    /* The result as JSON of the Rust type: bootstrap {"imported","reason"}, commit_turn
      * "committed" or "duplicate", maintain {"changed","bytes_freed","reason"}, tools
      * [{"name","description","input_schema"}], call_tool {"text","is_error"}, status
      * {"summary","compactions","details"}, prepare_subagent_spawn {"token"}. */
     ctxhost_status (*set_result_json)(ctxhost_answer *a, ctxhost_str json);
-    /* Any call: it failed. One sentence that names the thing and says what to do; `detail_json` may
-     * be empty. Answers `kind`, for `return api->set_error(...)`. What was set before is dropped. */
+    /* Any call: an error with one sentence (what failed, what to do next); `detail_json` may be empty.
+     * Returns `kind`, for `return api->set_error(...)`. Discards earlier results. */
     ctxhost_status (*set_error)(ctxhost_answer *a, ctxhost_status kind, ctxhost_str message, ctxhost_str detail_json);
 
     /* -- services -- */
@@ -451,106 +448,106 @@ typedef struct ctxhost_api_v1 {
     /* 1 if the host has a capability: model.complete, kv, blob, history, prompt_cache,
      * compact.delegate, spawn. */
     uint32_t (*has_capability)(ctxhost_host *host, ctxhost_str name);
-    /* A line in the host's log. `fields_json` is an object or empty. */
+    /* Writes to the host's log. `fields_json` is an object or empty. */
     void (*log)(ctxhost_host *host, uint32_t level, ctxhost_str message, ctxhost_str fields_json);
     /* The host's clock, in milliseconds since 1970; recorded time in a replay. */
     int64_t (*now_ms)(ctxhost_host *host);
-    /* A clock that only rises, in nanoseconds. */
+    /* A monotonic clock, in nanoseconds. */
     uint64_t (*monotonic_ns)(ctxhost_host *host);
-    /* Tokens of a text for a model; an empty model means the active one. */
+    /* Tokens of a text for a model; an empty model is the active one. */
     uint64_t (*count_tokens)(ctxhost_host *host, ctxhost_str model, ctxhost_str text);
-    /* 1 once a call was given up. */
+    /* 1 if the call was cancelled. */
     uint32_t (*is_cancelled)(ctxhost_host *host, uint64_t call);
-    /* Milliseconds a call has left; negative where it has no deadline. */
+    /* Milliseconds until the deadline of a call; negative without one. */
     int64_t (*remaining_ms)(ctxhost_host *host, uint64_t call);
-    /* A sign of life, 0 to 1000; moves the deadline of a compaction. */
+    /* Reports progress, 0 to 1000; extends the deadline of a compaction. */
     void (*progress)(ctxhost_host *host, uint64_t call, uint32_t permille, ctxhost_str note);
-    /* Waits; CANCELLED when the call is given up meanwhile. */
+    /* Waits; CANCELLED if the call is cancelled meanwhile. */
     ctxhost_status (*sleep_ms)(ctxhost_host *host, uint64_t milliseconds);
-    /* Asks a model. The text goes to `sink`, once. */
+    /* Requests text from a model; passes it to `sink` once. */
     ctxhost_status (*complete)(ctxhost_host *host, uint64_t call, const ctxhost_completion *request,
                                ctxhost_sink sink, void *into);
-    /* The engine's own store, per engine id. Keys have 1 to 80 bytes. ABSENT for no value. */
+    /* The engine's store, scoped to the engine id. Keys have 1 to 80 bytes. ABSENT for no value. */
     ctxhost_status (*kv_get)(ctxhost_host *host, ctxhost_str key, ctxhost_sink sink, void *into);
     ctxhost_status (*kv_put)(ctxhost_host *host, ctxhost_str key, ctxhost_str value);
     ctxhost_status (*kv_delete)(ctxhost_host *host, ctxhost_str key);
-    /* The keys that begin with `prefix`, sorted, one by one. */
+    /* Passes the keys that begin with `prefix`, sorted, one at a time. */
     ctxhost_status (*kv_list)(ctxhost_host *host, ctxhost_str prefix, ctxhost_sink sink, void *into);
-    /* Stores bytes; their handle (64 hex digits) goes to `sink`. */
+    /* Stores bytes; passes their handle (64 hex digits) to `sink`. */
     ctxhost_status (*blob_put)(ctxhost_host *host, const void *bytes, size_t len, ctxhost_sink sink, void *into);
-    /* The bytes of a handle; here alone the text of `sink` is any bytes. ABSENT for none. */
+    /* Passes the bytes of a handle, not necessarily UTF-8. ABSENT for an unknown handle. */
     ctxhost_status (*blob_get)(ctxhost_host *host, ctxhost_str handle, ctxhost_sink sink, void *into);
-    /* Entries of a session after `after_id` (empty: from the beginning), oldest first, at most
-     * `limit` or 1,000. `more` becomes 1 if others follow. */
+    /* Passes entries of a session after `after_id` (empty: from the start), oldest first, at most
+     * `limit` or 1,000. Sets `more` to 1 if others follow. */
     ctxhost_status (*history)(ctxhost_host *host, ctxhost_session session, ctxhost_str after_id, uint64_t limit,
                               ctxhost_history_sink sink, void *into, uint32_t *more);
-    /* What is known of the provider's prompt cache for a session. */
+    /* The state of the provider's prompt cache for a session. */
     ctxhost_status (*prompt_cache)(ctxhost_host *host, ctxhost_str session_id, ctxhost_prompt_cache *out, size_t size);
-    /* compact: lets the bundled engine work the running compaction out and puts its answer here. */
+    /* compact: runs the bundled engine and sets its result as the answer. */
     ctxhost_status (*delegate_compact)(ctxhost_host *host, ctxhost_answer *a);
 
-    /* -- JSON, for engines that bring no parser: config, arguments, raw entries --
-     * `pointer` as in RFC 6901: "" is the whole, "/head" a member, "/list/0" an item.
-     * ABSENT where nothing is there, FAILED for another type, PROTOCOL for what is no JSON. */
+    /* -- JSON, for engines without a parser: config, arguments, raw entries --
+     * `pointer` as in RFC 6901: "" is the document, "/head" a member, "/list/0" an item.
+     * ABSENT if the value does not exist, FAILED for another type, PROTOCOL for invalid JSON. */
 
-    /* A number without a fraction. */
+    /* An integer. */
     ctxhost_status (*json_integer)(ctxhost_str json, ctxhost_str pointer, int64_t *out);
     /* Any number. */
     ctxhost_status (*json_number)(ctxhost_str json, ctxhost_str pointer, double *out);
-    /* A string without its quotes; anything else as its JSON. */
+    /* A string without its quotes; other values as JSON. */
     ctxhost_status (*json_text)(ctxhost_str json, ctxhost_str pointer, ctxhost_sink sink, void *into);
-    /* The names in an object, one by one. */
+    /* The keys of an object, one at a time. */
     ctxhost_status (*json_keys)(ctxhost_str json, ctxhost_str pointer, ctxhost_sink sink, void *into);
-    /* The other way: a text with its quotes and escapes. */
+    /* Converts a text to a JSON string. */
     ctxhost_status (*json_quote)(ctxhost_str text, ctxhost_sink sink, void *into);
 
-    /* Why the newest function of this table that failed on this thread did. ABSENT if none has. */
+    /* The message of the last failure on this thread. ABSENT if there was none. */
     ctxhost_status (*last_error)(ctxhost_sink sink, void *into);
 } ctxhost_api_v1;
 
-/* ------------------------------------------------------------------ what an engine is */
+/* ------------------------------------------------------------------ the engine */
 
 /* ctxhost_engine_v1.flags */
-#define CTXHOST_THREAD_SAFE 1u        /* calls of different sessions may come at the same time */
+#define CTXHOST_THREAD_SAFE 1u        /* calls for different sessions may run concurrently */
 #define CTXHOST_OWNS_COMPACTION 2u    /* keeps every plan within its budget by itself */
-#define CTXHOST_DELEGATES_COMPACTION 4u /* compact is NULL on purpose: the bundled engine compacts */
+#define CTXHOST_DELEGATES_COMPACTION 4u /* compact may be NULL: the bundled engine compacts */
 
-/* An engine. Must stay as it is while the process lives: make it static.
+/* An engine. Must not change while the process runs: make it static.
  *
- * Each function answers CTXHOST_OK or the kind of an error; `set_error` says more. A function
- * that is NULL takes the host's default, except create, assemble and compact. `engine` is what
- * create put into `*engine`, and may be NULL for an engine that keeps nothing.
+ * Each function returns CTXHOST_OK or an error kind; `set_error` adds a message. NULL selects the host's
+ * default, except for create, assemble and compact. `engine` is the value that create wrote to `*engine`;
+ * it may be NULL for a stateless engine.
  */
 typedef struct ctxhost_engine_v1 {
     size_t struct_size; /* sizeof(ctxhost_engine_v1) */
     uint32_t flags;     /* CTXHOST_THREAD_SAFE, ... */
     uint32_t reserved;  /* 0 */
     ctxhost_str id;     /* as in CTXHOST_ENGINE_META: ^[a-z0-9][a-z0-9-]{0,63}$ */
-    ctxhost_str name;   /* for people */
+    ctxhost_str name;   /* display name */
     ctxhost_str version;/* semantic; as in CTXHOST_ENGINE_META */
-    const ctxhost_str *needs; /* capabilities without which it cannot work */
+    const ctxhost_str *needs; /* required capabilities */
     size_t needs_len;
 
-    /* 1. Builds the engine. `config_json` is its own table of the config, `{}` where there is none.
-     *    CTXHOST_E_CONFIG for a setting that is wrong: the host shows its line. */
+    /* 1. Creates the engine. `config_json` is its table of the config, `{}` by default.
+     *    CTXHOST_E_CONFIG for a wrong setting: the host reports its line. */
     ctxhost_status (*create)(const ctxhost_api_v1 *api, ctxhost_host *host, ctxhost_str config_json,
                              void **engine, ctxhost_answer *a);
-    /* 2. Before every request: a plan. */
+    /* 2. Returns the plan of a request. */
     ctxhost_status (*assemble)(void *engine, const ctxhost_transcript *t,
                                const ctxhost_assemble_request *r, ctxhost_answer *a);
-    /* 3. When the plan does not fit, or somebody asks: a smaller plan, delegate, or nothing. */
+    /* 3. Shrinks the transcript: returns a smaller plan, delegates, or declines. */
     ctxhost_status (*compact)(void *engine, const ctxhost_transcript *t,
                               const ctxhost_compact_request *r, ctxhost_answer *a);
 
-    /* Everything below is optional. */
+    /* The following functions are optional. */
 
-    /* Lets go of everything: last, alone, once. Frees what create made. */
+    /* Releases all resources. Called once, when no other call runs. */
     void (*dispose)(void *engine);
     ctxhost_status (*bootstrap)(void *engine, const ctxhost_transcript *t,
                                 const ctxhost_bootstrap_request *r, ctxhost_answer *a);
     ctxhost_status (*ingest)(void *engine, const ctxhost_transcript *t,
                              const ctxhost_ingest_request *r, ctxhost_answer *a);
-    /* Many entries at once; NULL: ingest. */
+    /* Many entries at once; ingest if NULL. */
     ctxhost_status (*ingest_batch)(void *engine, const ctxhost_transcript *t,
                                    const ctxhost_ingest_request *r, ctxhost_answer *a);
     ctxhost_status (*after_turn)(void *engine, const ctxhost_transcript *t,
@@ -563,15 +560,15 @@ typedef struct ctxhost_engine_v1 {
                                              const ctxhost_spawn_request *r, ctxhost_answer *a);
     ctxhost_status (*rollback_subagent_spawn)(void *engine, const ctxhost_rollback_request *r, ctxhost_answer *a);
     ctxhost_status (*on_subagent_ended)(void *engine, const ctxhost_spawn_end *r, ctxhost_answer *a);
-    /* The tools it offers to the model of a session. */
+    /* The tools offered to the model of a session. */
     ctxhost_status (*tools)(void *engine, const ctxhost_session *session, ctxhost_answer *a);
     ctxhost_status (*call_tool)(void *engine, const ctxhost_transcript *t,
                                 const ctxhost_tool_request *r, ctxhost_answer *a);
-    /* What it says of itself to a person who asks. */
+    /* Counters for users. */
     ctxhost_status (*status)(void *engine, ctxhost_answer *a);
 } ctxhost_engine_v1;
 
-/* ------------------------------------------------------------------ what is exported */
+/* ------------------------------------------------------------------ exports */
 
 #if defined(_WIN32)
 #define CTXHOST_EXPORT __declspec(dllexport)
@@ -581,7 +578,7 @@ typedef struct ctxhost_engine_v1 {
 #define CTXHOST_EXPORT
 #endif
 
-/* The door of major 1. Defined by the engine; called once for each load. */
+/* The entry point of major version 1. Defined by the engine; called once for each load. */
 CTXHOST_EXPORT const ctxhost_engine_v1 *context_engine_c_v1(void);
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -614,7 +611,7 @@ CTXHOST_EXPORT const ctxhost_engine_v1 *context_engine_c_v1(void);
 #define CTXHOST_TARGET_OS "unknown"
 #endif
 
-/* Compilers that pretend to be another language's may say so before they include this. */
+/* Define this before including the header if the engine is written in another language. */
 #ifndef CTXHOST_LANGUAGE
 #ifdef __cplusplus
 #define CTXHOST_LANGUAGE "c++"
@@ -641,7 +638,7 @@ CTXHOST_EXPORT const ctxhost_engine_v1 *context_engine_c_v1(void);
 #define CTXHOST_META_BYTES 1024
 #define CTXHOST_META_TEXT_BYTES (CTXHOST_META_BYTES - 18)
 
-/* What a host reads out of the file before anything of it runs. */
+/* The metadata that a host reads from the file before any code of it runs. */
 typedef struct ctxhost_meta_block {
     unsigned char magic[16];
     unsigned char length[2]; /* of the text, little endian */
@@ -660,7 +657,7 @@ typedef struct ctxhost_meta_block {
     "\ncompiler=" CTXHOST_COMPILER "\ntarget=" CTXHOST_TARGET_ARCH "-" CTXHOST_TARGET_OS         \
     "\npointer=" CTXHOST_POINTER "\n"
 
-/* Once for each library, at the top level of one file: both arguments are string literals. */
+/* Use once for each library, at file scope, with string literals as arguments. */
 #ifdef __cplusplus
 #define CTXHOST_ENGINE_META(engine_id, engine_version)                                           \
     extern "C" {                                                                                 \
@@ -680,10 +677,10 @@ typedef struct ctxhost_meta_block {
          (unsigned char)((sizeof(CTXHOST_META_TEXT(engine_id, engine_version)) - 1) >> 8)},      \
         CTXHOST_META_TEXT(engine_id, engine_version)};
 
-/* ------------------------------------------------------------------ small help */
+/* ------------------------------------------------------------------ helpers */
 
-/* A place for one text of a sink. `len` becomes the length of the whole, even where `cap` bytes
- * were too few for it: compare the two. */
+/* A buffer for one text. `len` is set to the full length of the text: if it exceeds `cap`, the text was
+ * truncated. */
 typedef struct ctxhost_buffer {
     char *ptr;
     size_t cap;
@@ -698,7 +695,7 @@ static inline void ctxhost_into_buffer(void *into, ctxhost_str text) {
     buffer->len = text.len;
 }
 
-/* The text of a string that ends with a zero. */
+/* The text of a zero-terminated string. */
 static inline ctxhost_str ctxhost_text(const char *zero_terminated) {
     ctxhost_str text = {zero_terminated, 0};
     while (zero_terminated[text.len] != 0) text.len++;

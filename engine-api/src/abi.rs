@@ -1,14 +1,13 @@
-//! The border: everything that knows abi_stable, and every `unsafe` of this crate.
+//! The ABI between host and engine libraries: all uses of abi_stable and all `unsafe` of this crate.
 //!
-//! What crosses is described by the types in [`view`], [`engine`] and [`host`]; each has a plain
-//! counterpart that everybody else uses. The host half is in [`import`] and [`services`], the
-//! engine half in [`export`]; [`c`] is the door for engines that are not written in Rust. Authors
-//! and the rooms of the host see none of it.
+//! [`view`], [`engine`] and [`host`] define the types with a stable layout; each has a plain Rust
+//! counterpart outside this module. [`import`] and [`services`] are the host's half, [`export`] is the
+//! engine's half, and [`c`] loads engines written in C.
 
 #![allow(unsafe_code)]
 // The trait-object macro of abi_stable 0.11 expands to impls that newer compilers warn about.
 #![allow(non_local_definitions)]
-// What crosses is public to the macro of `export_engine!`, not to readers.
+// The types are public because `export_engine!` expands in other crates; users do not name them.
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 
 pub(crate) mod json;

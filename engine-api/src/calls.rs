@@ -1,4 +1,4 @@
-//! The calls of the contract as values, all of them made from one list.
+//! The calls of the contract as values, generated from one list.
 
 use std::ops::Range;
 
@@ -8,40 +8,40 @@ use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Compaction, Plan};
 use crate::request::*;
 
-/// The list of the calls, one row for each: `engine_calls! { make words }` expands to
-/// `make! { [words] rows }`.
+/// The list of calls, one row each: `engine_calls! { make args }` expands to `make! { [args] rows }`.
 ///
 /// ```text
 /// how method: Variant(Request) -> Reply, transcript[field] crosses(request => reply) { rules };
 /// ```
 ///
-/// * `how` is `awaited` for a call that is a future, `direct` for one that is a plain function, `last` for
-///   the one that ends an engine.
-/// * `transcript` names the field of the request that holds the session; empty where no transcript comes
-///   with the call.
-/// * `crosses` names the types of `AbiEngine`.
-/// * `call` and `entries` name those fields of the request, where it has them; `repeat` says whether it
-///   may be asked again when it is not known what became of the first time: it changes nothing, or the
-///   contract says that a repeat is harmless. `failure` is an [`FailurePolicy`], `limit` a field of the host's
-///   time limits.
+/// * `how` is `awaited` for an asynchronous call, `direct` for a synchronous one, `last` for `dispose`.
+/// * `transcript` is the field of the request with the session; empty for a call without a transcript.
+/// * `crosses` lists the types of `AbiEngine`.
+/// * `call` and `entries` are those fields of the request, if it has them. `repeat` states whether the host
+///   may retry a call whose outcome is unknown. `failure` is a [`FailurePolicy`], `limit` a field of the
+///   host's time limits.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! engine_calls {
-    ($make:ident $($words:tt)*) => { $make! { [$($words)*]
+    ($make:ident $($args:tt)*) => { $make! { [$($args)*]
         awaited bootstrap: Bootstrap(BootstrapRequest) -> BootstrapReply, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[true] failure[Fallback] limit[bootstrap_ms] };
         awaited ingest: Ingest(IngestRequest) -> IngestReply, transcript[session] crosses(AbiIngest => u64)
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[ingest_ms] };
         awaited assemble: Assemble(AssembleRequest) -> Plan, transcript[session] crosses(AbiAssemble => AbiPlan)
             { call[call] entries[] repeat[true] failure[Fallback] limit[assemble_ms] };
+        // Not repeated: a compaction may cost several model calls.
         awaited compact: Compact(CompactRequest) -> Compaction, transcript[session] crosses(RString => AbiPlan)
             { call[call] entries[] repeat[false] failure[Caller] limit[compact_ms] };
+        // Not repeated: unlike `commit_turn` it has no idempotency key.
         awaited after_turn: AfterTurn(AfterTurnRequest) -> (), transcript[session] crosses(RString => ())
             { call[call] entries[entries] repeat[false] failure[Fallback] limit[after_turn_ms] };
         awaited commit_turn: CommitTurn(CommitTurnRequest) -> CommitTurnReply, transcript[session] crosses(RString => RString)
             { call[call] entries[entries] repeat[true] failure[Fallback] limit[after_turn_ms] };
+        // Not repeated: the next turn calls it again anyway.
         awaited maintain: Maintain(MaintainRequest) -> MaintainReply, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Fallback] limit[maintain_ms] };
+        // Not repeated: each call may create a token that has to be rolled back.
         awaited prepare_subagent_spawn: PrepareSubagentSpawn(SubagentSpawnRequest) -> SubagentSpawnReply, transcript[parent] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Caller] limit[subagent_ms] };
         awaited rollback_subagent_spawn: RollbackSubagentSpawn(SubagentRollbackRequest) -> (), transcript[] crosses(RString => ())
@@ -50,6 +50,7 @@ macro_rules! engine_calls {
             { call[call] entries[] repeat[false] failure[Fallback] limit[subagent_ms] };
         direct tools: Tools(SessionRef) -> Vec<ToolSpec>, transcript[] crosses(RString => RString)
             { call[] entries[] repeat[true] failure[Fallback] limit[subagent_ms] };
+        // Not repeated: tools may have side effects. The model reads the failure.
         awaited call_tool: CallTool(ToolCallRequest) -> ToolAnswer, transcript[session] crosses(RString => RString)
             { call[call] entries[] repeat[false] failure[Report] limit[after_turn_ms] };
         direct status: Status(StatusRequest) -> EngineStatus, transcript[] crosses(() => RString)
@@ -59,47 +60,48 @@ macro_rules! engine_calls {
     } };
 }
 
-/// The first of several expressions, the others of which need not compile.
+/// Expands to the first of several expressions; the others need not compile.
 macro_rules! first {
     ($first:expr $(, $other:expr)*) => {
         $first
     };
 }
 
-/// The tokens behind the first one, which says only that they are wanted.
+/// Expands to the tokens after the first one, which only controls a repetition.
 macro_rules! when {
     ($wanted:ident $($tokens:tt)*) => { $($tokens)* };
 }
 
-/// What is asked of [`ContextEngine::status`](crate::ContextEngine::status): nothing more.
+/// The request of [`ContextEngine::status`](crate::ContextEngine::status), which has no arguments.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StatusRequest;
 
-/// What is asked of [`ContextEngine::dispose`](crate::ContextEngine::dispose): nothing more.
+/// The request of [`ContextEngine::dispose`](crate::ContextEngine::dispose), which has no arguments.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct DisposeRequest;
 
-/// Who answers a call that an engine failed.
+/// What the host does when an engine fails a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// The bundled engine, for this call and all later ones: the one that failed is in quarantine.
+    /// Quarantine the engine; the bundled engine answers this call and all later ones.
     Fallback,
-    /// Nobody: the error goes to the caller. An engine that broke is in quarantine from the next call on.
+    /// Return the error to the caller. An error of kind `Failed`, `Panicked`, `Deadline`,
+    /// `Protocol` or `Dead` also quarantines the engine from the next call on.
     Caller,
-    /// Nobody: the error is shown, and the engine goes on.
+    /// Report the error and continue with the engine.
     Report,
 }
 
 /// The request of one call of an engine.
 pub trait EngineRequest: Into<EngineCall> {
-    /// What the call answers.
+    /// The reply of the call.
     type Reply;
 
-    /// The answer out of the reply to this call.
+    /// Extracts the reply to this call.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] where it is the reply to another call.
+    /// [`ErrorKind::Protocol`] if it is the reply to another call.
     fn reply(reply: EngineReply) -> Result<Self::Reply>;
 }
 
@@ -108,7 +110,7 @@ macro_rules! values {
         transcript[$($session:ident)?] crosses $abi:tt
         { call[$($call:ident)?] entries[$($entries:ident)?] repeat[$repeat:literal]
           failure[$failure:ident] limit[$limit:ident] }; )*) => {
-        /// A call of an engine: its request, by the method that it is for.
+        /// A call of an engine: the method and its request.
         #[derive(Clone, Debug, Serialize, Deserialize)]
         pub enum EngineCall {
             $(
@@ -117,10 +119,10 @@ macro_rules! values {
             )*
         }
 
-        /// What an engine answered a call, by the same names.
+        /// The reply of an engine to a call.
         #[derive(Clone, Debug, Serialize, Deserialize)]
         pub enum EngineReply {
-            /// The engine was created. No call: it is what takes them from then on.
+            /// The engine was created. Creation has no entry in [`EngineCall`].
             Created,
             $(
                 #[doc = concat!("[`", stringify!($method), "`](crate::ContextEngine::", stringify!($method), ").")]
@@ -134,31 +136,32 @@ macro_rules! values {
                 match self { $( EngineCall::$variant(_) => stringify!($method), )* }
             }
 
-            /// The session whose transcript comes with the call; `None` where none does.
+            /// The session whose transcript the call receives, if any.
             pub const fn session(&self) -> Option<&SessionRef> {
                 match self {
+                    // The underscore: requests without the field do not use the binding.
                     $( EngineCall::$variant(_request) => first!($(Some(&_request.$session),)? None), )*
                 }
             }
 
-            /// Positions in the transcript that the call is about.
+            /// The positions of the entries that the call is about.
             pub const fn entries_mut(&mut self) -> Option<&mut Range<u64>> {
                 match self {
                     $( EngineCall::$variant(_request) => first!($(Some(&mut _request.$entries),)? None), )*
                 }
             }
 
-            /// Sets the number that services of the host know the call by.
+            /// Sets the id that identifies the call to services of the host.
             pub const fn set_id(&mut self, _id: CallId) {
                 match self { $( EngineCall::$variant(_request) => first!($(_request.$call = _id,)? ()), )* }
             }
 
-            /// Whether it may be asked again when it is not known what became of the first time.
+            /// Whether the host may retry the call when its outcome is unknown.
             pub const fn may_repeat(&self) -> bool {
                 match self { $( EngineCall::$variant(_) => $repeat, )* }
             }
 
-            /// Who answers it where the engine fails.
+            /// What the host does when the engine fails the call.
             pub const fn on_failure(&self) -> FailurePolicy {
                 match self { $( EngineCall::$variant(_) => FailurePolicy::$failure, )* }
             }
@@ -179,7 +182,7 @@ macro_rules! values {
                         EngineReply::$variant(reply) => Ok(reply),
                         _ => Err(EngineError::new(
                             ErrorKind::Protocol,
-                            concat!("the reply to another call came, not to ", stringify!($method)),
+                            concat!("the engine sent the reply to another call, not to ", stringify!($method)),
                         )),
                     }
                 }

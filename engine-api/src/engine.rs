@@ -1,4 +1,4 @@
-//! The contract: what a context engine is and when the host calls it.
+//! The contract of a context engine: the trait, its lifecycle and its limits.
 
 use std::future::Future;
 
@@ -14,26 +14,27 @@ use crate::transcript::Transcript;
 /// The longest id, in bytes.
 const ID_BYTES: usize = 64;
 
-/// What an engine is, known before it runs.
+/// The static description of an engine.
 ///
-/// A constant, so that the host reads it out of the library file without loading it.
+/// It is a constant so that the host can read it from the library file without loading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The one name: slot value, file name, metric label. `^[a-z0-9][a-z0-9-]{0,63}$`.
+    /// The id: slot value, file name, metric label. `^[a-z0-9][a-z0-9-]{0,63}$`.
     pub id: &'static str,
-    /// The name for people.
+    /// The display name.
     pub name: &'static str,
     /// Semantic version of the engine.
     pub version: &'static str,
-    /// The engine keeps every assembled plan within its budget by itself; the host does not ask it
-    /// to compact, except by hand or after a provider's overflow.
+    /// The engine keeps every assembled plan within its budget by itself. The host does not call `compact`
+    /// because a plan is too large, only for the other reasons: manual, overflow, timeout, size, and
+    /// `compaction_wanted` of a plan.
     pub owns_compaction: bool,
-    /// Names of host capabilities without which the engine cannot work; see [`capability`].
+    /// Host capabilities without which the engine cannot work; see [`capability`].
     pub requires: &'static [&'static str],
 }
 
-/// Whether a text is the id of an engine by the rule of [`Info::id`]. Ids become parts of paths, so what
-/// a library calls itself is held against the rule before it is used.
+/// Whether a text is a valid [`Info::id`]. Ids become parts of paths, so the host checks the id of a
+/// library before it uses it.
 pub fn is_engine_id(text: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let begins = text.bytes().next().is_some_and(word);
@@ -41,7 +42,7 @@ pub fn is_engine_id(text: &str) -> bool {
 }
 
 impl Info {
-    /// An engine that needs nothing and lets the host decide when to compact.
+    /// An engine without requirements that lets the host decide when to compact.
     pub const fn new(id: &'static str, name: &'static str, version: &'static str) -> Self {
         Info { id, name, version, owns_compaction: false, requires: &[] }
     }
@@ -61,7 +62,7 @@ impl Info {
     }
 }
 
-/// [`Info`] as it comes out of a loaded library.
+/// [`Info`] of a loaded library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EngineInfo {
@@ -89,7 +90,7 @@ impl From<Info> for EngineInfo {
     }
 }
 
-/// Names of what a host can do, for [`Info::requires`] and [`HostInfo`](crate::HostInfo).
+/// Names of host capabilities, for [`Info::requires`] and [`HostInfo`](crate::HostInfo).
 pub mod capability {
     /// [`Host::complete`](crate::Host::complete) reaches a model.
     pub const COMPLETE: &str = "model.complete";
@@ -97,7 +98,7 @@ pub mod capability {
     pub const KV: &str = "kv";
     /// The blob store.
     pub const BLOB: &str = "blob";
-    /// [`Host::history`](crate::Host::history) reads what compactions folded away.
+    /// [`Host::history`](crate::Host::history) reads entries that compactions removed.
     pub const HISTORY: &str = "history";
     /// [`Host::prompt_cache`](crate::Host::prompt_cache) has telemetry.
     pub const PROMPT_CACHE: &str = "prompt_cache";
@@ -108,78 +109,75 @@ pub mod capability {
     pub const SPAWN: &str = "spawn";
 }
 
-/// A strategy for what a model remembers.
+/// A strategy that selects what a model reads.
 ///
 /// # Lifecycle
 ///
-/// 1. The host reads [`INFO`](Self::INFO) out of the library, without running anything.
-/// 2. It loads the library and calls [`create`](Self::create) once, with the engine's own config.
-/// 3. When a session begins or is opened again: [`bootstrap`](Self::bootstrap).
-/// 4. For every new entry, or for several at once: [`ingest`](Self::ingest) or
+/// 1. The host reads [`INFO`](Self::INFO) from the library file without running it.
+/// 2. It loads the library and calls [`create`](Self::create) once, with the engine's config.
+/// 3. When a session starts or is reopened: [`bootstrap`](Self::bootstrap).
+/// 4. For each new entry or batch of entries: [`ingest`](Self::ingest) or
 ///    [`ingest_batch`](Self::ingest_batch).
-/// 5. Before every request to the model: [`assemble`](Self::assemble). The host checks the plan
-///    against its law and sends what it says.
-/// 6. When the plan does not fit, a provider overflows or a person asks: [`compact`](Self::compact).
-/// 7. When a turn has ended well: [`after_turn`](Self::after_turn), then
-///    [`commit_turn`](Self::commit_turn), then, in the background, [`maintain`](Self::maintain).
-/// 8. At the end: [`dispose`](Self::dispose), last and alone. Services answer
-///    [`ErrorKind::Dead`] from then on.
+/// 5. Before every request to the model: [`assemble`](Self::assemble). The host enforces its invariants on
+///    the plan and sends the result.
+/// 6. When the plan does not fit, a provider reports an overflow or the user asks:
+///    [`compact`](Self::compact).
+/// 7. After a successful turn: [`after_turn`](Self::after_turn), then [`commit_turn`](Self::commit_turn),
+///    then, in the background, [`maintain`](Self::maintain).
+/// 8. At the end: [`dispose`](Self::dispose), when no other call runs. Services answer
+///    [`ErrorKind::Dead`] afterwards.
 ///
 /// # Threads
 ///
 /// One engine serves all sessions. Calls for different sessions may run at the same time on any
-/// thread; calls for one session never overlap. A future may be polled from any thread. There is no
-/// tokio context inside a library: use [`Host::sleep`] and [`Host::spawn`].
+/// thread; calls for one session never overlap. A future may be polled from any thread. A library has no
+/// tokio context: use [`Host::sleep`] and [`Host::spawn`].
 ///
 /// # Errors and panics
 ///
-/// A panic is an error of kind [`ErrorKind::Panicked`], a late answer one of kind
-/// [`ErrorKind::Deadline`]. What an error does depends on the call:
+/// A panic is an error of kind [`ErrorKind::Panicked`], a timeout one of kind [`ErrorKind::Deadline`]. The
+/// effect of an error depends on the call:
 ///
-/// | call | what an error does |
+/// | call | effect of an error |
 /// |---|---|
-/// | `create` | the engine is not used: the bundled one serves, or opening fails, as the operator configured with `on_engine_error` |
+/// | `create` | the engine is not used: the bundled one serves, or opening fails, as configured with `on_engine_error` |
 /// | `bootstrap`, `ingest`, `assemble`, `after_turn`, `commit_turn`, `maintain`, `tools`, `on_subagent_ended` | quarantine: the bundled engine answers this call and all later ones, or the turn fails, as configured |
-/// | `compact` | the compaction is rejected and counted by the circuit breaker, nobody stands in; a panic, a deadline or nonsense is quarantine from the next call on |
-/// | `prepare_subagent_spawn` | the spawn does not happen |
+/// | `compact` | the compaction is rejected and counted by the circuit breaker, without a fallback; an error of kind `Failed`, `Panicked`, `Deadline`, `Protocol` or `Dead` also quarantines the engine from the next call on. To decline a compaction, return [`Compaction::Nothing`] |
+/// | `prepare_subagent_spawn` | the spawn is cancelled; quarantine as for `compact` |
 /// | `call_tool` | the model reads the message as the tool's failure |
-/// | `status`, `rollback_subagent_spawn`, `dispose` | it is logged or shown |
+/// | `status`, `rollback_subagent_spawn`, `dispose` | the error is logged |
 ///
-/// Of the second row three kinds are answers, not failures: [`ErrorKind::WindowTooSmall`] asks for the
-/// next model, [`ErrorKind::CannotFit`] and [`ErrorKind::Cancelled`] end the request and nobody is to
-/// blame. A plan that the host's law refuses counts like an error of `assemble`. Nothing an engine does
-/// can change or lose what is in the session.
+/// In the second row three kinds are not failures: [`ErrorKind::WindowTooSmall`] requests the next model,
+/// [`ErrorKind::CannotFit`] and [`ErrorKind::Cancelled`] end the request without quarantine. A plan that
+/// violates an invariant counts as an error of `assemble`. An engine cannot change or lose entries of the
+/// session.
 ///
-/// # Time
+/// # Time limits
 ///
-/// | call | limit by default |
+/// | call | default limit |
 /// |---|---|
 /// | `create`, `assemble` | 5 s |
 /// | `bootstrap` | 10 s |
 /// | `ingest`, `ingest_batch`, `tools`, `status`, sub-agent calls, `dispose` | 2 s |
 /// | `after_turn`, `commit_turn`, `maintain`, `call_tool` | 60 s |
-/// | `compact` | 300 s without [`Host::progress`], 900 s in all |
+/// | `compact` | 300 s without [`Host::progress`], 900 s in total |
 ///
-/// When a limit is over the host drops the future: an engine that awaits is gone at once. A loop that
-/// computes asks [`Host::is_cancelled`] now and then; one that does neither keeps its thread, and the
-/// host counts it as lost. `ingest` and `assemble` stand on the way of every request: what takes long
-/// belongs into `maintain`, `compact` or [`Host::spawn`].
+/// At the limit the host drops the future, which ends an engine that awaits. A long computation must poll
+/// [`Host::is_cancelled`]; otherwise it keeps its thread, which the host counts as lost. `ingest` and
+/// `assemble` delay every request: move slow work to `maintain`, `compact` or [`Host::spawn`].
 pub trait ContextEngine: Send + Sync + Sized + 'static {
-    /// What the engine is.
+    /// The description of the engine.
     const INFO: Info;
 
-    /// Builds the engine. `config` is the table `[plugins.entries.<id>.config]`, `{}` where there is
-    /// none.
+    /// Creates the engine. `config` is the table `[plugins.entries.<id>.config]`, `{}` by default.
     ///
     /// # Errors
     ///
-    /// [`EngineError::config`] for a setting that is wrong: the host shows its line. The engine is
-    /// then not used.
+    /// [`EngineError::config`] for a wrong setting: the host reports its line and does not use the engine.
     fn create(host: Host, config: Value) -> Result<Self>;
 
-    /// A session begins in this engine, or is opened again. May be called several times, also when the
-    /// engine takes over from another one in the middle of a session. What is in the transcript already
-    /// comes with [`ingest_batch`](Self::ingest_batch) directly afterwards.
+    /// A session starts, is reopened, or is taken over from another engine. May be called several times.
+    /// [`ingest_batch`](Self::ingest_batch) follows with the entries that exist already.
     fn bootstrap(
         &self,
         _transcript: Transcript,
@@ -188,8 +186,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(BootstrapReply::default()) }
     }
 
-    /// Takes note of new entries. The same range may come again after a restart or a lost answer, and must
-    /// then change nothing. An engine that works every plan out of the transcript needs none of it.
+    /// Receives new entries. The same range may be repeated after a restart or a lost reply and must then
+    /// change nothing. An engine that computes every plan from the transcript does not need it.
     fn ingest(
         &self,
         _transcript: Transcript,
@@ -198,8 +196,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(IngestReply::default()) }
     }
 
-    /// Takes note of many entries at once: the history of a session that is opened. By default
-    /// the same as [`ingest`](Self::ingest).
+    /// Receives many entries at once, such as the history of a reopened session. By default the same as
+    /// [`ingest`](Self::ingest).
     fn ingest_batch(
         &self,
         transcript: Transcript,
@@ -208,20 +206,19 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         self.ingest(transcript, request)
     }
 
-    /// Chooses what the model sees in the next request.
+    /// Selects what the model reads in the next request.
     ///
-    /// Called before every request: once per turn and again after each round of tools. What is left
-    /// out is only hidden; the session keeps it.
+    /// Called before every request: once per turn and again after each tool round. Entries that the plan
+    /// leaves out are hidden from this request only.
     ///
-    /// # What the host does with the answer
+    /// # What the host does with the plan
     ///
-    /// Refuses a plan with positions out of order or out of range, widens a cut that would separate
-    /// a call from its result, puts back what may never go (pinned entries, the newest user message,
-    /// the live tool round) and counts. Over `request.budget`, it asks for
-    /// [`compact`](Self::compact) and assembles again, three times at most. An engine with
-    /// [`owns_compaction`](Info::owns_compaction) is asked again with a smaller budget instead: by as much
-    /// as what was put back costs. What fits after none of this is shaped by the host's own last rung.
-    /// The table of refusals and repairs stands at [`Plan`].
+    /// It rejects positions out of order or range, widens a cut between a call and its result, reinserts
+    /// pinned entries, the newest user message and the live tool round, and counts tokens. Over
+    /// `request.budget`, it calls [`compact`](Self::compact) and `assemble` again, at most three times. An
+    /// engine with [`owns_compaction`](Info::owns_compaction) is called again with a budget reduced by the
+    /// cost of the reinserted entries instead. If the plan still does not fit, the host's emergency trim
+    /// shapes the request. [`Plan`] lists rejections and repairs.
     ///
     /// # Errors
     ///
@@ -232,26 +229,24 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         request: AssembleRequest,
     ) -> impl Future<Output = Result<Plan>> + Send;
 
-    /// Makes the live transcript smaller, for good.
+    /// Shrinks the live transcript permanently.
     ///
-    /// The plan is applied as a new epoch and recorded in the session, which keeps every entry. It
-    /// counts only if the measured size falls below `request.budget` by the host's margin (5 % of it unless
-    /// the operator says otherwise); one that grows or hardly helps is rejected, and three of those in a row
-    /// stop all compactions for ten minutes. Write a summary as [`Role::User`](crate::Role::User) with
-    /// [`Plan::insert`] and let it cover what it stands for.
-    /// There is no default: an engine that has no compaction of its own answers
-    /// [`Compaction::Delegate`].
+    /// The plan starts a new epoch and is recorded in the session, which keeps every entry. The host rejects
+    /// it unless the measured size is below `request.budget` by a margin (5 % by default); three rejections in
+    /// a row stop all compactions for ten minutes. Insert a summary as [`Role::User`](crate::Role::User) with
+    /// [`Plan::insert`] and the range that it covers.
+    /// This method has no default: return [`Compaction::Delegate`] to use the bundled engine.
     ///
     /// # Errors
     ///
-    /// Any error leaves the session as it was and goes to whoever asked for the compaction.
+    /// Any error leaves the session unchanged and is returned to the caller of the compaction.
     fn compact(
         &self,
         transcript: Transcript,
         request: CompactRequest,
     ) -> impl Future<Output = Result<Compaction>> + Send;
 
-    /// A turn has ended well. Not called after an error or an abort.
+    /// A turn succeeded. Not called after an error or an abort.
     fn after_turn(
         &self,
         _transcript: Transcript,
@@ -260,7 +255,7 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// A turn is final. Comes at least once for each turn: a repeat has the same
+    /// A turn is final. Called at least once for each turn: a repeat has the same
     /// [`advancement_key`](CommitTurnRequest::advancement_key) and must change nothing.
     fn commit_turn(
         &self,
@@ -270,8 +265,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(CommitTurnReply::Committed) }
     }
 
-    /// There is time for housekeeping: the answer is out and nobody waits. Runs in the background, one at
-    /// a time for each session, and may be given up for the next turn.
+    /// Background maintenance after the answer was sent. One call at a time for each session; the next turn
+    /// may cancel it.
     fn maintain(
         &self,
         _transcript: Transcript,
@@ -280,7 +275,7 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(MaintainReply::default()) }
     }
 
-    /// A sub-agent is about to start. `transcript` is the parent's.
+    /// A sub-agent is about to start. `transcript` is that of the parent.
     ///
     /// # Errors
     ///
@@ -293,7 +288,7 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(SubagentSpawnReply::default()) }
     }
 
-    /// The spawn that was prepared failed; undo the preparation.
+    /// A prepared spawn failed: undo the preparation.
     fn rollback_subagent_spawn(
         &self,
         _request: SubagentRollbackRequest,
@@ -309,9 +304,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// The tools this engine offers to the model of a session, for instance to look up what a
-    /// compaction folded away. Asked before requests; the operator's `tools.allow` and `tools.deny` decide
-    /// which of them the model is shown.
+    /// The tools this engine offers to the model of a session, such as a search over compacted entries.
+    /// Called before requests; the settings `tools.allow` and `tools.deny` filter them.
     fn tools(&self, _session: SessionRef) -> Vec<ToolSpec> {
         Vec::new()
     }
@@ -326,13 +320,13 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Err(EngineError::new(ErrorKind::Unsupported, message)) }
     }
 
-    /// What the engine says of itself to a person who asks. A look at counters, not work.
+    /// Counters for users. Must return quickly.
     fn status(&self) -> EngineStatus {
         EngineStatus::default()
     }
 
-    /// Lets go of everything. Called once, last and alone, with 2 seconds to spare. What must be kept has
-    /// been kept before: a process that is killed calls nothing.
+    /// Releases all resources. Called once, when no other call runs, with a limit of 2 s. Do not rely on it
+    /// to save state: a killed process does not call it.
     fn dispose(&self) -> impl Future<Output = ()> + Send {
         async {}
     }

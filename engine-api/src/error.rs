@@ -1,4 +1,4 @@
-//! What can go wrong on either side of the border, as kinds the other side acts on.
+//! Errors of engines and of host services, with kinds that the other side acts on.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,25 +6,25 @@ use serde_json::Value;
 /// The result of every call of an engine and of every service of the host.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// An error that crosses the border: a kind to act on, a sentence to show, details to log.
+/// An error of a call or service: a kind to act on, a message to show, details to log.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct EngineError {
     /// What the other side should do about it.
     pub kind: ErrorKind,
-    /// One lower-case sentence that names the thing and says what to do next.
+    /// One lower-case sentence: what failed and what to do next.
     pub message: String,
-    /// Machine-readable details; `null` where there are none.
+    /// Machine-readable details, or `null`.
     pub detail: Value,
 }
 
 impl EngineError {
-    /// An error of a kind, with its sentence.
+    /// An error of a kind with a message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         EngineError { kind, message: message.into(), detail: Value::Null }
     }
 
-    /// [`ErrorKind::Failed`]: the engine could not do it.
+    /// [`ErrorKind::Failed`]: the call failed.
     pub fn failed(message: impl Into<String>) -> Self {
         EngineError::new(ErrorKind::Failed, message)
     }
@@ -32,6 +32,7 @@ impl EngineError {
     /// [`ErrorKind::Config`]: a setting is wrong. `key` is its dotted path below the engine's table.
     pub fn config(key: impl Into<String>, message: impl Into<String>) -> Self {
         let mut error = EngineError::new(ErrorKind::Config, message);
+        // The host looks up file and line by this key.
         error.detail = serde_json::json!({ "key": key.into() });
         error
     }
@@ -44,21 +45,21 @@ impl EngineError {
     }
 }
 
-/// Makes the enum and both ways of its numbers, so that the two can never disagree.
+/// Defines the enum and both conversions of its numbers from one list.
 macro_rules! error_kinds {
     ($( $(#[$doc:meta])* $name:ident = $code:literal, )*) => {
-        /// The kinds of error. Numbers are part of the ABI; an unknown one reads as `Other`.
+        /// The kinds of error. Numbers are part of the ABI; an unknown number becomes `Other`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(from = "u32", into = "u32")]
         #[non_exhaustive]
         pub enum ErrorKind {
             $( $(#[$doc])* $name, )*
-            /// A kind that a newer side sent.
+            /// A kind of a newer version.
             Other(u32),
         }
 
         impl ErrorKind {
-            /// The number that crosses.
+            /// The number in the ABI.
             pub const fn code(self) -> u32 {
                 match self {
                     $( ErrorKind::$name => $code, )*
@@ -90,44 +91,44 @@ impl From<ErrorKind> for u32 {
 }
 
 error_kinds! {
-    /// The engine could not do it. The host quarantines the engine or fails, as configured.
+    /// The call failed. The host quarantines the engine or fails the turn, as configured.
     Failed = 1,
-    /// A setting is wrong. The host names the file and the line.
+    /// A setting is wrong. The host reports file and line.
     Config = 2,
     /// The window of the model is too small to work in. The host tries the next model.
     WindowTooSmall = 3,
-    /// The call is not offered. The host takes its default.
+    /// The call is not implemented. The host uses its default.
     Unsupported = 4,
-    /// What must stay does not fit into the budget. The request ends with the engine's sentence, and the
-    /// engine is not blamed. Rarely worth it: a plan of what must stay lets the host make room.
+    /// The pinned entries exceed the budget. The request ends with the engine's message, without quarantine.
+    /// Rarely useful: the host can trim a plan of the pinned entries.
     CannotFit = 5,
-    /// A panic was stopped at the border. The engine is quarantined.
+    /// A panic was caught. The engine is quarantined.
     Panicked = 100,
     /// The call was cancelled. Not a failure.
     Cancelled = 101,
-    /// The call took longer than its deadline.
+    /// The call exceeded its time limit.
     Deadline = 102,
-    /// The host has disposed of the engine; no service answers any more.
+    /// The host has disposed of the engine; services are revoked.
     Dead = 103,
     /// The other side sent something that does not parse.
     Protocol = 104,
     /// No model is configured for this purpose.
     ModelMissing = 200,
-    /// The model's provider refused the key.
+    /// The model's provider rejected the key.
     ModelAuth = 201,
     /// The host's policy does not allow this model or purpose.
     ModelDenied = 202,
     /// The model took too long.
     ModelTimeout = 203,
-    /// The model answered nothing.
+    /// The model returned no text.
     ModelEmpty = 204,
-    /// The answer was cut at its length limit.
+    /// The answer was truncated at its length limit.
     ModelLength = 205,
-    /// The provider throttles.
+    /// The provider limits the request rate.
     ModelRateLimited = 206,
-    /// The request did not fit the model's window.
+    /// The request exceeds the model's window.
     ModelOverflow = 207,
-    /// The model answered with a tool call where text was asked for.
+    /// The model returned a tool call instead of text.
     ModelToolCall = 208,
     /// Any other failure of the provider.
     ModelFailed = 209,

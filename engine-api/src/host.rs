@@ -1,4 +1,4 @@
-//! What an engine may ask of the host: a model, storage, counting, history, time, a log.
+//! The services of the host for an engine: model, storage, token counts, history, clock, log.
 
 use std::future::Future;
 
@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use crate::abi::guard;
 use crate::abi::host::{HostObj, from_abi};
-use crate::abi::json::{Crosses, from_json, to_json};
+use crate::abi::json::{AbiCodec, from_json, to_json};
 use crate::error::Result;
 use crate::plan::Compaction;
 use crate::request::{CallId, CompactRequest, SessionRef};
 
-/// How important a log line is.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Something failed.
     Error = 1,
-    /// Something is not as it should be.
+    /// Something is wrong but handled.
     Warn = 2,
-    /// Worth knowing.
+    /// Normal operation.
     Info = 3,
-    /// For whoever looks for a fault.
+    /// Details for debugging.
     Debug = 4,
     /// Everything.
     Trace = 5,
 }
 
-/// What the host is.
+/// Version and capabilities of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostInfo {
@@ -35,11 +35,11 @@ pub struct HostInfo {
     pub api_version: String,
     /// Version of the host.
     pub host_version: String,
-    /// What it can do; see [`capability`](crate::capability).
+    /// The capabilities; see [`capability`](crate::capability).
     pub capabilities: Vec<String>,
 }
 
-/// What a completion is for. The host picks model, limits and policy by it.
+/// The purpose of a completion. The host selects model, limits and policy by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -48,52 +48,52 @@ pub enum Purpose {
     Summary,
     /// Notes written before a compaction.
     MemoryFlush,
-    /// A judgement of the engine's own work.
+    /// An evaluation of the engine's own output.
     Quality,
     /// Anything else.
     #[serde(other)]
     Other,
 }
 
-/// Ask a model for text. The host holds the key, redacts secrets and enforces its policy.
+/// A request for text from a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompletionRequest {
-    /// What it is for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// A model by name; empty for the one configured for the purpose.
+    /// The name of a model; empty for the one configured for the purpose.
     pub model: String,
     /// Instructions.
     pub system: String,
-    /// The text to work on.
+    /// The user message.
     pub prompt: String,
-    /// Upper limit of the answer, in provider tokens; 0 for the model's own.
+    /// Upper limit of the answer, in provider tokens; 0 for the model's default.
     pub max_output_tokens: u64,
-    /// 0.0 … 2.0; `None` for the model's own.
+    /// 0.0 … 2.0; `None` for the model's default.
     pub temperature: Option<f64>,
-    /// The session whose last request [`continuation`](Self::continuation) goes on from, by its id.
+    /// The id of the session whose last request [`continuation`](Self::continuation) extends.
     pub session: String,
-    /// A shorter prompt for a model that has just read the conversation: where the host's model is the
-    /// session's own, this is said behind what it read last, which its provider has in its cache, and
-    /// `system` and `prompt` are left out. Empty for none; never relied on.
+    /// A shorter prompt that extends the last request of the session. If the selected model is that of the
+    /// session, the host appends this text to the cached request and omits `system` and `prompt`. Empty for
+    /// none; the host may ignore it.
     pub continuation: String,
 }
 
-/// What a model answered.
+/// The text that a model returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completion {
     /// The text, never blank.
     pub text: String,
-    /// Which model it was.
+    /// The name of the model.
     pub model: String,
-    /// Tokens of the prompt as the provider counted them; 0 when it did not say.
+    /// Tokens of the prompt as counted by the provider; 0 if unknown.
     pub input_tokens: u64,
-    /// Tokens of the answer as the provider counted them; 0 when it did not say.
+    /// Tokens of the answer as counted by the provider; 0 if unknown.
     pub output_tokens: u64,
 }
 
-/// Read what is in the session beyond the live transcript.
+/// A request for entries of the session, including those outside of the live transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryRequest {
@@ -101,7 +101,7 @@ pub struct HistoryRequest {
     pub session: SessionRef,
     /// Start after this entry; empty for the beginning.
     pub after_id: String,
-    /// At most so many entries; the host caps it at 1,000.
+    /// The maximum number of entries; the host limits it to 1,000.
     pub limit: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct HistoryEntry {
     pub text: String,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
-    /// What it costs, without margin.
+    /// Its tokens, without margin.
     pub tokens: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct HistoryPage {
     pub more: bool,
 }
 
-/// What is known of the provider's prompt cache for a session.
+/// The state of the provider's prompt cache for a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PromptCache {
@@ -147,7 +147,7 @@ pub struct PromptCache {
     pub broke: bool,
 }
 
-/// A handle on the host. Cloning is cheap; it may be kept in threads and tasks of the engine.
+/// A handle to the host. Cloning is cheap; threads and tasks of the engine may keep one.
 ///
 /// After [`dispose`](crate::ContextEngine::dispose) every service answers
 /// [`ErrorKind::Dead`](crate::ErrorKind::Dead).
@@ -161,14 +161,15 @@ impl Host {
         Host { object }
     }
 
-    /// A handle on services that stand on this side of the border already.
+    /// A handle to services in the same process, for tests.
     #[cfg(feature = "testing")]
     pub(crate) fn from_services(services: std::sync::Arc<dyn crate::border::HostServices>) -> Self {
         Host::new(crate::abi::services::RevocableServices::new(services).into_object())
     }
 
-    /// What the host is and what it can do.
+    /// Version and capabilities of the host.
     pub fn info(&self) -> HostInfo {
+        // Revoked services answer an empty string: no capabilities.
         from_json(self.object.0.host_info().as_str()).unwrap_or_default()
     }
 
@@ -181,6 +182,8 @@ impl Host {
     pub fn log_fields(&self, level: LogLevel, message: &str, fields: &Value) {
         let fields = if fields.is_null() { String::new() } else { fields.to_string() };
         let fields = fields.as_str().into();
+        // Always the same target: a library cannot know the module of its caller. Tracing events
+        // have theirs in the fields.
         self.object.0.log(level as u8, "engine".into(), message.into(), fields);
     }
 
@@ -189,100 +192,101 @@ impl Host {
         self.object.0.now_ms()
     }
 
-    /// A clock that never goes back, in nanoseconds.
+    /// A monotonic clock, in nanoseconds.
     pub fn monotonic_ns(&self) -> u64 {
         self.object.0.monotonic_ns()
     }
 
-    /// Counts a text as the host counts entries, without margin. An empty model is the session's.
+    /// Counts the tokens of a text as the host counts entries, without margin. An empty model is the session's.
     pub fn count_tokens(&self, model: &str, text: &str) -> u64 {
         self.object.0.count_tokens(model.into(), text.into())
     }
 
-    /// Whether the host has given the call up. Loops of an engine should look now and then.
+    /// Whether the host has cancelled the call. Long computations must poll it.
     pub fn is_cancelled(&self, call: CallId) -> bool {
         self.object.0.is_cancelled(call.0)
     }
 
-    /// Milliseconds the call still has; `None` for a call without a deadline.
+    /// Milliseconds until the deadline of the call; `None` for a call without one.
     pub fn remaining_ms(&self, call: CallId) -> Option<u64> {
+        // Negative stands for no deadline in the ABI.
         u64::try_from(self.object.0.remaining_ms(call.0)).ok()
     }
 
-    /// Reports progress, from 0 to 1,000 permille, which also moves the deadline of a compaction.
+    /// Reports progress, from 0 to 1,000 permille. It extends the deadline of a compaction.
     pub fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.object.0.progress(call.0, permille, note.into());
     }
 
-    /// Asks a model for text. The host picks the model by purpose, holds the key, replaces secrets on both
-    /// ways and retries what is worth it: an engine has no use for an HTTP client or a retry loop. Needs
-    /// [`capability::COMPLETE`](crate::capability::COMPLETE); always have a way without it.
+    /// Requests text from a model. The host selects the model by purpose, holds the key, redacts secrets in
+    /// both directions and retries transient errors. Needs
+    /// [`capability::COMPLETE`](crate::capability::COMPLETE); implement a fallback without a model.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ModelMissing`](crate::ErrorKind::ModelMissing) where none is configured, and
-    /// the other `Model…` kinds.
+    /// [`ErrorKind::ModelMissing`](crate::ErrorKind::ModelMissing) if none is configured, and the other
+    /// `Model…` kinds.
     pub async fn complete(&self, call: CallId, request: CompletionRequest) -> Result<Completion> {
         let answer = self.object.0.complete(call.0, to_json(&request));
         from_json(from_abi(answer.await)?.as_str())
     }
 
-    /// Reads a value of this engine's own store; `None` where there is none.
+    /// Reads a value of this engine's store; `None` if the key does not exist.
     ///
-    /// The store belongs to the engine's id: no other engine sees it, and it is there again after a
-    /// restart and for the next version. A replay begins with an empty one. Keys have 1 to 80 bytes; put the
-    /// session's id into those that belong to a session. Values are text, such as JSON.
+    /// The store is scoped to the engine's id and survives restarts and new versions of the engine. A replay
+    /// starts with an empty one. Keys have 1 to 80 bytes; include the session's id in those that belong to a
+    /// session. Values are text, such as JSON.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) for a key of another length or a store that fails, here
-    /// and in the three calls below.
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) for a key of invalid length or a failure of the store,
+    /// here and in the three methods below.
     pub async fn kv_get(&self, key: &str) -> Result<Option<String>> {
         let value = from_abi(self.object.0.kv_get(key.into()).await)?;
         Ok(value.into_option().map(|value| value.into_string()))
     }
 
-    /// Writes a value of this engine's own store. Durable when the future is ready.
+    /// Writes a value of this engine's store. Durable when the future completes.
     pub async fn kv_put(&self, key: &str, value: &str) -> Result<()> {
         from_abi(self.object.0.kv_put(key.into(), value.into()).await)
     }
 
-    /// Removes a value of this engine's own store; one that is not there is no error.
+    /// Removes a value of this engine's store; a missing key is not an error.
     pub async fn kv_delete(&self, key: &str) -> Result<()> {
         from_abi(self.object.0.kv_delete(key.into()).await)
     }
 
-    /// Lists the keys of this engine's own store that begin with `prefix`, sorted.
+    /// Lists the keys of this engine's store that begin with `prefix`, sorted.
     pub async fn kv_list(&self, prefix: &str) -> Result<Vec<String>> {
         let keys = from_abi(self.object.0.kv_list(prefix.into()).await)?;
         Ok(keys.into_iter().map(|key| key.into_string()).collect())
     }
 
-    /// Stores bytes and answers their handle: 64 hex digits of their SHA-256. They lie with the session of
-    /// the running call. `ctxhost gc` clears away what no file of the host names any more, so put the handle
-    /// into a text or into a value of the store.
+    /// Stores bytes with the session of the running call and returns their handle, the SHA-256 in hex.
+    /// `ctxhost gc` deletes blobs that no file of the host references, so write the handle to a text or to a
+    /// value of the store.
     pub async fn blob_put(&self, bytes: Vec<u8>) -> Result<String> {
         Ok(from_abi(self.object.0.blob_put(bytes.into()).await)?.into_string())
     }
 
-    /// Reads the bytes of a handle; `None` where nothing has it.
+    /// Reads the bytes of a handle; `None` if the handle is unknown.
     pub async fn blob_get(&self, handle: &str) -> Result<Option<Vec<u8>>> {
         let bytes = from_abi(self.object.0.blob_get(handle.into()).await)?;
         Ok(bytes.into_option().map(|bytes| bytes.into_vec()))
     }
 
-    /// Waits, without holding a thread. There is no tokio in a library: use this one.
+    /// Waits without blocking a thread. Timers of tokio do not work in a library.
     pub async fn sleep(&self, milliseconds: u64) {
         self.object.0.sleep(milliseconds).await;
     }
 
-    /// Runs a task in the background. The host tracks it and cancels it at dispose. To be called inside of
-    /// a call; from a thread of the engine's own it is refused, with a line in the log.
+    /// Runs a background task until it ends or the engine is disposed. Only available inside a call; on a
+    /// thread of the engine's own the task is dropped and the host logs it.
     pub fn spawn(&self, session: &SessionRef, task: impl Future<Output = ()> + Send + 'static) {
         self.object.0.spawn(session.id.as_str().into(), guard::background_task(task));
     }
 
-    /// Reads the session beyond the live transcript: every entry that was ever in it, folded away or not.
+    /// Reads all entries of the session, including those that compactions removed from the live transcript.
     ///
     /// # Errors
     ///
@@ -292,29 +296,27 @@ impl Host {
         from_json(from_abi(self.object.0.history(to_json(&request)).await)?.as_str())
     }
 
-    /// What is known of the provider's prompt cache for a session.
+    /// The state of the provider's prompt cache for a session.
     pub fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
         let known = self.object.0.prompt_cache(session.id.as_str().into());
         from_json(known.as_str()).unwrap_or_default()
     }
 
-    /// Lets the host's bundled engine work out a compaction of the running call's transcript.
+    /// Computes a compaction of the running call's transcript with the bundled engine.
     ///
-    /// For an engine that wants to look at the result or to delegate some sessions only; one that
-    /// always delegates answers [`Compaction::Delegate`]. To be asked for inside of `compact`, with the
-    /// call of its request.
+    /// Use it to inspect or modify the result; otherwise return [`Compaction::Delegate`]. Only available
+    /// inside `compact`, with the call id of its request.
     ///
     /// # Errors
     ///
-    /// Those of the bundled engine, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there
-    /// is none.
+    /// Those of the bundled engine, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) without one.
     pub async fn delegate_compact(
         &self,
         call: CallId,
         request: CompactRequest,
     ) -> Result<Compaction> {
         let answer = self.object.0.delegate_compact(call.0, to_json(&request));
-        Crosses::decode(from_abi(answer.await)?)
+        AbiCodec::decode(from_abi(answer.await)?)
     }
 }
 

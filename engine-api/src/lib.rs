@@ -1,6 +1,6 @@
-//! What a context engine for ctxhost implements, and nothing else.
+//! The API for context engines of ctxhost.
 //!
-//! An engine is a type that implements [`ContextEngine`] in plain `async fn`s, and one line:
+//! An engine is a type that implements [`ContextEngine`], exported with one macro:
 //!
 //! ```no_run
 //! use ctxhost_engine_api::*;
@@ -30,15 +30,15 @@
 //! // In a crate of type `cdylib`: export_engine!(Newest);
 //! ```
 //!
-//! # From nothing to a loaded engine
+//! # Getting started
 //!
-//! `ctxhost new my-engine` writes a crate with all of this in it. By hand it is:
+//! `ctxhost new my-engine` writes a crate with all of this. By hand:
 //!
-//! 1. A crate of its own, with two things in its `Cargo.toml`:
+//! 1. Create a crate with this in its `Cargo.toml`:
 //!
 //!    ```toml
 //!    [lib]
-//!    crate-type = ["cdylib"]       # and "rlib", so that files in tests/ can link it
+//!    crate-type = ["cdylib"]       # add "rlib" so that files in tests/ can link it
 //!
 //!    [dependencies]
 //!    ctxhost-engine-api = "1.0"
@@ -47,46 +47,44 @@
 //!    ctxhost-engine-api = { version = "1.0", features = ["testing"] }
 //!    ```
 //!
-//! 2. A type that implements [`ContextEngine`], and [`export_engine!`] once. Profiles keep
-//!    `panic = "unwind"`, which is cargo's default.
-//! 3. `cargo test` with the contract suite of [`testing`](https://docs.rs/ctxhost-engine-api) in it, then
-//!    `ctxhost check target/release/libmy_engine.so`: every rule, each test in a process of its own.
-//! 4. `ctxhost dev`: at every change built, loaded, replayed and held against the bundled engine.
-//! 5. `ctxhost install` and `ctxhost use my-engine`.
+//! 2. Implement [`ContextEngine`] and call [`export_engine!`] once. Keep `panic = "unwind"`, cargo's default.
+//! 3. Run the contract suite of [`testing`](https://docs.rs/ctxhost-engine-api) in `cargo test`, then
+//!    `ctxhost check target/release/libmy_engine.so`, which runs each case in a separate process.
+//! 4. Run `ctxhost dev`, which rebuilds at every change and compares a replay with the bundled engine.
+//! 5. Run `ctxhost install` and `ctxhost use my-engine`.
 //!
 //! # Tokens and budgets
 //!
-//! There are two sorts of tokens. *Provider tokens* are what a provider counts and windows are made of.
-//! *Tokens as entries count them* are the host's estimate by script ([`transcript::tokens`]), without
-//! any margin: [`Entry::tokens`], [`Transcript::tokens`], every `budget` and every size of a plan. The host
-//! turns a window into a budget once (less the reserve for the answer, less system prompt and tools,
-//! divided by its safety margin), so an engine adds up entries, compares with `budget` and adds no
-//! margin of its own. A field that holds provider tokens says so.
+//! There are two units. *Provider tokens* are counted by a provider; windows are in provider tokens.
+//! *Estimated tokens* are the host's estimate by script ([`transcript::tokens`]), without a margin:
+//! [`Entry::tokens`], [`Transcript::tokens`], every `budget` and every size of a plan. The host converts a
+//! window to a budget (minus the reserve for the answer, system prompt and tools, divided by its safety
+//! margin), so an engine compares sums of entries with `budget` and adds no margin. Fields in provider
+//! tokens are documented as such.
 //!
-//! # What stands where
+//! # Modules
 //!
-//! * [`transcript`] – what an engine reads,
-//! * [`ContextEngine`] – when it is called; the lifecycle and the thread model are told there,
-//! * [`request`] – what goes into each call and comes out,
-//! * [`Plan`] – its answer,
-//! * [`Host`] – what it may ask for,
-//! * [`EngineError`] – what can go wrong,
-//! * [`testing`](https://docs.rs/ctxhost-engine-api) – feature `testing`: the contract suite and a scripted host.
+//! * [`transcript`] – the conversation as an engine reads it,
+//! * [`ContextEngine`] – the calls, their lifecycle and thread model,
+//! * [`request`] – requests and replies of the calls,
+//! * [`Plan`] – the result of `assemble` and `compact`,
+//! * [`Host`] – the services of the host,
+//! * [`EngineError`] – errors,
+//! * [`testing`](https://docs.rs/ctxhost-engine-api) – the contract suite and a scripted host (feature `testing`).
 //!
-//! An engine need not be written in Rust: `include/ctxhost_engine.h` of this crate is the same contract
-//! for C and C++, experimental so far, and `docs/engines/c.md` of the project tells how to use it.
+//! Engines in C and C++ use `include/ctxhost_engine.h` of this crate (experimental); see `docs/engines/c.md` of
+//! the project.
 //!
 //! # State
 //!
-//! The simplest engine keeps nothing and works every plan out anew: the transcript knows token sums and
-//! safe cuts, so that costs microseconds. One that remembers does so by session
-//! ([`SessionRef::id`]), forgets positions when [`Transcript::epoch`] has changed, and puts what must
-//! survive a restart, or the next build of the engine, into [`Host::kv_put`].
+//! The simplest engine is stateless and computes every plan from the transcript, which takes microseconds:
+//! token sums and safe cuts are precomputed. A stateful one keys its state by [`SessionRef::id`], discards
+//! positions when [`Transcript::epoch`] changes, and stores durable state with [`Host::kv_put`].
 //!
 //! # Versions
 //!
-//! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs
-//! in a host built with any other 1.x: what the older side does not know has a default.
+//! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs in a host
+//! built with any other 1.x: additions have defaults for the older side.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
@@ -124,7 +122,7 @@ pub use transcript::{
 
 pub use serde_json;
 
-/// The host's half of the border. For hosts and test kits; engines have no use for it.
+/// The host's half of the ABI, for hosts and tests. Engines do not need it.
 pub mod border {
     #[cfg(feature = "testing")]
     pub use crate::abi::c::layout_check;
@@ -141,7 +139,7 @@ pub mod border {
     pub use crate::engine::is_engine_id;
 }
 
-/// What `export_engine!` expands to. Not for use by hand.
+/// Items used by the expansion of `export_engine!`.
 #[doc(hidden)]
 pub mod __border {
     pub use crate::abi::export::{LibHeader, header};

@@ -1,12 +1,12 @@
-//! The answer of an engine: which entries the model sees, in which form.
+//! Plans: which entries the model reads, and in which form.
 //!
-//! A plan names entries by position and never carries the transcript itself. What no operation
-//! names is left out; nothing is deleted anywhere. Operations stand in rising order:
+//! A plan refers to entries by position and does not contain the transcript. Entries that no operation
+//! names are left out of the request, not deleted. Operations are in ascending order:
 //!
 //! ```text
 //!  transcript   0 1 2 3 4 5 6 7 8 9
 //!  plan         keep 0..1 · insert(User, "summary", covers 1..6) · keep 6..8 · replace_text 8 · keep 9..10
-//!  model sees   0 [summary] 6 7 8' 9
+//!  model reads  0 [summary] 6 7 8' 9
 //! ```
 
 use std::ops::Range;
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use crate::transcript::Role;
 
-/// Which part of an engine did something, and what; shown to people, never sent to a model.
+/// An explanation of an operation for reports; never sent to a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanNote {
     /// The layer or rule, in lower case: `pruning`, `tool-result guard`, `window`.
     #[serde(default)]
     pub layer: String,
-    /// What it did, as a fragment: `12,408 → 4,000 chars`.
+    /// The effect, as a fragment: `12,408 → 4,000 chars`.
     #[serde(default)]
     pub detail: String,
 }
@@ -37,53 +37,54 @@ impl PlanNote {
 /// One operation of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Why, for people.
+    /// The explanation for reports.
     pub note: Option<PlanNote>,
 }
 
-/// What an operation does.
+/// The action of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Action {
-    /// Keep the entries of a range as they are.
+    /// Keeps the entries of a range unchanged.
     Keep(Range<u64>),
-    /// Keep an entry with other text. Calls, ids and role stay; thinking goes.
+    /// Keeps an entry with other text. Calls, ids and role are kept; thinking is dropped.
     ReplaceText {
         /// Position of the entry.
         seq: u64,
-        /// The text in place of its text blocks.
+        /// The text that replaces its text blocks.
         text: String,
     },
-    /// Keep an entry with other JSON of the same role and the same call ids.
+    /// Keeps an entry with other JSON of the same role and the same call ids.
     ReplaceRaw {
         /// Position of the entry.
         seq: u64,
         /// The JSON of the whole message.
         raw: String,
     },
-    /// Put in a message of the engine's own. The host marks it synthetic.
+    /// Inserts a message of the engine. The host marks it synthetic.
     Insert {
-        /// `User` or `Assistant`; anything else is refused.
+        /// `User` or `Assistant`; other roles are rejected.
         role: Role,
         /// Its text.
         text: String,
-        /// The positions it stands for; `a..a` where it stands for none.
+        /// The positions it replaces; `a..a` for none.
         covers: Range<u64>,
     },
-    /// Leave entries out. Only for the statistics: what is not kept is left out anyway.
+    /// Leaves entries out explicitly, for statistics; entries without an operation are left out anyway.
     Drop(Range<u64>),
-    /// An operation of a newer engine. The host refuses the plan.
+    /// An operation of a newer engine. The host rejects the plan.
     Unknown(u32),
 }
 
 impl Action {
-    /// The positions that the operation speaks about.
+    /// The positions that the operation refers to.
     pub fn range(&self) -> Range<u64> {
         match self {
             Action::Keep(range) | Action::Drop(range) => range.clone(),
             Action::ReplaceText { seq, .. } | Action::ReplaceRaw { seq, .. } => {
+                // Saturates: `seq` comes from the engine and is checked later.
                 *seq..seq.saturating_add(1)
             }
             Action::Insert { covers, .. } => covers.clone(),
@@ -92,64 +93,63 @@ impl Action {
     }
 }
 
-/// Whose token count the host's check before the request trusts.
+/// Which token count the host compares with the budget before a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptAuthority {
-    /// The assembled prompt alone decides.
+    /// That of the assembled prompt.
     #[default]
     Assembled,
-    /// The larger of the assembled prompt and the whole live transcript decides.
+    /// The larger of the assembled prompt and the whole live transcript.
     PreassemblyMayOverflow,
 }
 
-/// What is rare about a plan and may grow within the major.
+/// Optional fields of a plan; new ones may be added within the major version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanExtras {
-    /// Text that the host puts in front of the system prompt of this request.
+    /// Text that the host prepends to the system prompt of this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt_addition: Option<String>,
-    /// Whose token count is trusted.
+    /// Which token count is compared with the budget.
     pub prompt_authority: PromptAuthority,
-    /// Rises when the projection begins anew, so that a caching backend knows when to resend.
+    /// Increases when the projection restarts, so that a caching backend knows when to resend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub projection_epoch: Option<u64>,
-    /// Why the engine wants a compaction first, although the plan fits. The host asks it to compact
-    /// once and assembles again; where that made no progress, the plan is sent as it is.
+    /// Why the engine wants a compaction although the plan fits. The host calls `compact` once and assembles
+    /// again; without progress it sends the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_wanted: Option<String>,
-    /// What the engine did that no single operation shows.
+    /// Explanations that do not belong to a single operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<PlanNote>,
-    /// Kept in the session beside a compaction, as JSON: file lists, counts, what a reader of the session
-    /// wants to know of it. It is no store: what the engine wants back it keeps with `Host::kv_put`.
+    /// JSON recorded with a compaction in the session, such as file lists and counts, for readers of the
+    /// session. The engine does not get it back; use `Host::kv_put` for state.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub details: Value,
 }
 
-/// Which entries the model sees, in which form.
+/// Which entries the model reads, and in which form.
 ///
-/// # What the host makes of it
+/// # Invariants
 ///
-/// Refused, as if the call had failed:
+/// The host rejects a plan, as if the call had failed, that has
 ///
-/// * positions out of order, past the end, twice; a range that ends before it starts; an operation of an
-///   unknown kind,
-/// * an insertion by anybody but user and assistant, or one without any text,
-/// * a rewrite that is no message, speaks in another role, has other call ids, or changes thinking
-///   instead of keeping it to the byte or leaving all of it out,
-/// * more words of the engine's own than half of the budget.
+/// * positions out of order, past the end or repeated, a reversed range, or an unknown operation,
+/// * an insertion with a role other than user and assistant, or an empty one,
+/// * a rewrite that is not a message, changes the role or the call ids, or alters thinking instead of
+///   keeping it byte for byte or dropping it,
+/// * more inserted and replaced text than half of the budget.
 ///
-/// Mended, and counted as a repair for everybody to see:
+/// The host repairs, and counts as a repair,
 ///
-/// * a cut between a call and its results is widened ([`Entry::frame`](crate::Entry::frame) says where none is),
-/// * what must stay is put back: pinned entries, the newest message of the person, the live tool round,
-/// * words of a pinned entry or of the newest message of the person that were replaced come back, unless
-///   that entry alone takes more than half of the budget.
+/// * a cut between a call and its results ([`Entry::frame`](crate::Entry::frame) marks safe cuts),
+/// * missing pinned entries, the newest user message, and the live tool round,
+/// * replaced text of a pinned entry or of the newest user message, unless that entry alone takes more
+///   than half of the budget.
 ///
-/// A plan that needs neither reaches the model as it is. What no operation names is hidden from this
-/// request (`assemble`) or folded away for good (`compact`); the session keeps all of it.
+/// Other plans are sent unchanged. Entries that no operation names are left out of this request
+/// (`assemble`) or of the live transcript (`compact`); the session keeps them.
 ///
 /// ```
 /// use ctxhost_engine_api::{Plan, Role};
@@ -162,27 +162,29 @@ pub struct PlanExtras {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The operations, in rising order of position, without overlap.
+    /// The operations, in ascending order of position, without overlap.
     pub ops: Vec<Op>,
-    /// What the engine believes the result costs, in tokens without margin. The host counts itself.
+    /// The engine's estimate of the result, in tokens without margin. Informational: the host counts itself.
     pub estimated_tokens: u64,
-    /// What is rare.
+    /// Optional fields.
     pub extras: PlanExtras,
 }
 
 impl Plan {
-    /// A plan that keeps everything of a transcript of `len` entries.
+    /// A plan that keeps all entries of a transcript of `len` entries.
     pub fn keep_all(len: usize) -> Self {
         let mut plan = Plan::default();
         plan.keep(0..len as u64);
         plan
     }
 
-    /// Keeps a range; an empty one adds nothing, a neighbour of the last kept range is joined to it.
+    /// Keeps a range. An empty range adds nothing; a range adjacent to the last one is merged with it.
     pub fn keep(&mut self, range: Range<u64>) -> &mut Self {
         if range.is_empty() {
             return self;
         }
+        // Engines often keep entry by entry; merging keeps plans small. A range with a note is not
+        // extended, because the note would then explain entries it was not written for.
         if let Some(Op { action: Action::Keep(last), note: None }) = self.ops.last_mut()
             && last.end == range.start
         {
@@ -202,17 +204,17 @@ impl Plan {
         self.push(Action::ReplaceRaw { seq, raw: raw.into() })
     }
 
-    /// Puts in a message of the engine's own that stands for `covers`.
+    /// Inserts a message of the engine that replaces the positions in `covers`.
     pub fn insert(&mut self, role: Role, text: impl Into<String>, covers: Range<u64>) -> &mut Self {
         self.push(Action::Insert { role, text: text.into(), covers })
     }
 
-    /// Says that a range is left out on purpose, so that reports can name the reason.
+    /// Leaves a range out explicitly, so that reports can name the reason.
     pub fn leave_out(&mut self, range: Range<u64>) -> &mut Self {
         if range.is_empty() { self } else { self.push(Action::Drop(range)) }
     }
 
-    /// Explains the newest operation.
+    /// Explains the last operation.
     pub fn note(&mut self, layer: impl Into<String>, detail: impl Into<String>) -> &mut Self {
         if let Some(op) = self.ops.last_mut() {
             op.note = Some(PlanNote::new(layer, detail));
@@ -226,17 +228,17 @@ impl Plan {
     }
 }
 
-/// What `compact` decided.
+/// The result of `compact`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Compaction {
-    /// Apply this plan to the live transcript as a new epoch. It must make it smaller: a plan that keeps
-    /// everything is answered as [`Nothing`](Self::Nothing).
+    /// Apply this plan to the live transcript as a new epoch. It must shrink the transcript; return
+    /// [`Nothing`](Self::Nothing) instead of a plan that keeps everything.
     Plan(Plan),
-    /// Let the host's bundled engine compact in this engine's place.
+    /// Use the bundled engine for this compaction.
     Delegate,
-    /// There is nothing to compact. Said plainly, this is no failure; repeated, it opens the breaker.
+    /// Nothing to compact. Not a failure, but repeated results open the circuit breaker.
     Nothing {
-        /// Why, as a fragment.
+        /// The reason, as a fragment.
         reason: String,
     },
 }

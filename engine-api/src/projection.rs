@@ -1,4 +1,4 @@
-//! What a plan makes of a transcript: the items a model would see, borrowed from both.
+//! Projections: the items a model reads when a plan is applied to a transcript, borrowed from both.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,30 @@ use crate::transcript::{Entry, Flags, Message, Role, Transcript, tokens};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PlanItem<'a> {
-    /// An entry as it is.
+    /// An unchanged entry.
     Kept(Entry<'a>),
     /// An entry with other text.
     ReplacedText {
         /// The entry.
         entry: Entry<'a>,
-        /// Its text now.
+        /// The new text.
         text: &'a str,
     },
     /// An entry with other JSON.
     ReplacedRaw {
         /// The entry.
         entry: Entry<'a>,
-        /// Its JSON now.
+        /// The new JSON.
         raw: &'a str,
     },
     /// A message of an engine.
     Inserted {
-        /// Who seems to speak.
+        /// The role.
         role: Role,
         /// The text.
         text: &'a str,
     },
-    /// The result of a call that never got one, put in by the host.
+    /// A synthetic result, inserted by the host for a call without one.
     MissingResult {
         /// The id of the call.
         call_id: Cow<'a, str>,
@@ -42,12 +42,12 @@ pub enum PlanItem<'a> {
 }
 
 impl<'a> PlanItem<'a> {
-    /// The text of every [`MissingResult`](Self::MissingResult); always the same, so that a repair
-    /// never moves a cached prefix.
+    /// The text of every [`MissingResult`](Self::MissingResult).
+    // Constant, so that the repair does not change a cached prefix between requests.
     pub const MISSING_RESULT: &'static str =
         "[ctxhost] this tool call has no result in the session; it was interrupted";
 
-    /// Who speaks.
+    /// The role.
     pub fn role(&self) -> Role {
         match self {
             PlanItem::Kept(entry)
@@ -58,7 +58,7 @@ impl<'a> PlanItem<'a> {
         }
     }
 
-    /// The entry it comes from.
+    /// The entry it is based on.
     pub fn entry(&self) -> Option<Entry<'a>> {
         match self {
             PlanItem::Kept(entry)
@@ -80,12 +80,12 @@ impl<'a> PlanItem<'a> {
         }
     }
 
-    /// What it costs, in tokens without margin.
+    /// Its tokens, without margin.
     pub fn tokens(&self) -> u64 {
         match self {
             PlanItem::Kept(entry) => entry.tokens(),
             PlanItem::ReplacedText { entry, text } => {
-                // Calls stay when the text of an assistant message is replaced; images and thinking go.
+                // Replacing the text of an assistant message keeps its calls and drops images and thinking.
                 let calls = entry.tool_calls();
                 let call_tokens = |call: &crate::ToolCall<'_>| {
                     tokens::estimate(&call.name) + tokens::estimate(&call.arguments)
@@ -105,9 +105,9 @@ impl<'a> PlanItem<'a> {
 }
 
 impl Plan {
-    /// The items that the plan makes of `transcript`, in order, without any repair.
+    /// Applies the plan to `transcript` without repairs and returns the items in order.
     ///
-    /// Positions past the end are left out; the host's law refuses such a plan before it gets here.
+    /// Positions past the end are skipped; the host rejects such a plan earlier.
     pub fn project<'a>(&'a self, transcript: &'a Transcript) -> Vec<PlanItem<'a>> {
         let mut items = Vec::new();
         for op in &self.ops {
@@ -128,6 +128,7 @@ impl Plan {
                 Action::Insert { role, text, .. } => {
                     items.push(PlanItem::Inserted { role: *role, text })
                 }
+                // Plans with unknown operations are rejected before; here they have no effect.
                 Action::Drop(_) | Action::Unknown(_) => {}
             }
         }

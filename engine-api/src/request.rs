@@ -1,26 +1,26 @@
-//! What goes into each call and what comes out, with a unit on every number.
+//! Requests and replies of the calls.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Names one running call, for progress, cancellation and deadlines.
+/// The id of a running call, for progress, cancellation and deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub u64);
 
-/// The session a call is about.
+/// The session of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRef {
-    /// The id in the session file. Opaque: never a path.
+    /// The id in the session file. Opaque; do not use it as a path.
     pub id: String,
-    /// A name that outlives the file, such as `agent:main`; empty where the embedder gives none.
+    /// A name that outlives the file, such as `agent:main`; empty if unset.
     pub key: String,
 }
 
-/// The model that will read the request.
+/// The model of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelRef {
@@ -32,7 +32,7 @@ pub struct ModelRef {
     pub window_tokens: u64,
 }
 
-/// New entries to take note of.
+/// New entries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IngestRequest {
@@ -40,21 +40,21 @@ pub struct IngestRequest {
     pub call: CallId,
     /// Its session.
     pub session: SessionRef,
-    /// Positions of the new entries in the transcript that comes with the call.
+    /// Positions of the new entries in the transcript of the call.
     pub entries: Range<u64>,
-    /// Whether they belong to a heartbeat, not to the person's conversation.
+    /// Whether they belong to a heartbeat instead of the user's conversation.
     pub is_heartbeat: bool,
 }
 
-/// What became of the new entries.
+/// The reply to [`IngestRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IngestReply {
-    /// How many were taken in; a repeat or a no-op counts 0.
+    /// Number of entries ingested; 0 for a repeat or a no-op.
     pub entries: u64,
 }
 
-/// Choose what the model sees in the next request.
+/// A request for the plan of the next model request.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AssembleRequest {
@@ -62,10 +62,10 @@ pub struct AssembleRequest {
     pub call: CallId,
     /// Its session.
     pub session: SessionRef,
-    /// What the plan must fit into, in tokens as entries count them: window less reserve, system
-    /// prompt and tools, with the host's safety margin already taken off.
+    /// The size limit of the plan, in estimated tokens: window minus reserve, system prompt and tools, with the
+    /// host's safety margin applied.
     pub budget: u64,
-    /// What is held free for the answer, in provider tokens.
+    /// The reserve for the answer, in provider tokens.
     pub reserve_tokens: u64,
     /// The prompt that is about to be answered; empty inside a tool loop.
     pub prompt: String,
@@ -77,20 +77,20 @@ pub struct AssembleRequest {
     pub now_ms: i64,
 }
 
-/// Why a compaction is wanted.
+/// Why a compaction was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// The next request would not fit its budget.
+    /// The next request would exceed its budget.
     #[default]
     Threshold,
-    /// The provider refused a request as too large.
+    /// The provider rejected a request as too large.
     Overflow,
-    /// A person asked for it.
+    /// The user asked for it.
     Manual,
-    /// The provider took too long over a nearly full window.
+    /// The provider timed out with a nearly full window.
     Timeout,
-    /// The session file grew past its limit.
+    /// The live transcript exceeded the host's limit in bytes (`compaction.max_live_bytes`).
     Bytes,
     /// A trigger of a newer host.
     #[serde(other)]
@@ -98,7 +98,7 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// The word used in reports and in the session file.
+    /// The name in reports and in the session file.
     pub const fn name(self) -> &'static str {
         match self {
             Trigger::Threshold => "threshold",
@@ -111,7 +111,7 @@ impl Trigger {
     }
 }
 
-/// Make the live transcript smaller.
+/// A request to shrink the live transcript.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompactRequest {
@@ -119,27 +119,27 @@ pub struct CompactRequest {
     pub call: CallId,
     /// Its session.
     pub session: SessionRef,
-    /// What the result must fall below, in tokens as entries count them.
+    /// The size limit of the result, in estimated tokens.
     pub budget: u64,
-    /// What is held free for the answer, in provider tokens.
+    /// The reserve for the answer, in provider tokens.
     pub reserve_tokens: u64,
-    /// What the live transcript costs now, in tokens as entries count them.
+    /// The current size of the live transcript, in estimated tokens.
     pub current_tokens: u64,
-    /// Why.
+    /// The cause.
     pub trigger: Trigger,
     /// Compact even below every threshold.
     pub force: bool,
-    /// What a person asked the summary to look after. Untrusted text.
+    /// The user's instructions for the summary. Untrusted text.
     pub custom_instructions: Option<String>,
     /// The model of the session.
     pub model: ModelRef,
-    /// 1 for the first try at this pressure, rising with each that made too little progress.
+    /// 1 for the first attempt; increases with each attempt that made too little progress.
     pub attempt: u32,
     /// The host's clock, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
-/// A session begins, or is opened again, in this engine.
+/// A session starts, or is reopened, in this engine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BootstrapRequest {
@@ -149,17 +149,17 @@ pub struct BootstrapRequest {
     pub session: SessionRef,
 }
 
-/// What bootstrap took over.
+/// The reply to [`BootstrapRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BootstrapReply {
-    /// Entries taken over from the transcript.
+    /// Number of entries imported from the transcript.
     pub imported: u64,
-    /// Why not, where nothing was.
+    /// The reason if nothing was imported.
     pub reason: Option<String>,
 }
 
-/// A turn has ended well.
+/// A turn succeeded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AfterTurnRequest {
@@ -169,17 +169,17 @@ pub struct AfterTurnRequest {
     pub session: SessionRef,
     /// Positions of the turn's entries.
     pub entries: Range<u64>,
-    /// The budget of the turn, in tokens as entries count them.
+    /// The budget of the turn, in estimated tokens.
     pub budget: u64,
     /// Whether the turn was a heartbeat.
     pub is_heartbeat: bool,
-    /// What the provider counted for the turn's last request; 0 when it did not say.
+    /// The provider's token count of the turn's last request; 0 if unknown.
     pub provider_tokens: u64,
     /// The host's clock, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
-/// A turn is final. Comes at least once; the key makes a repeat recognisable.
+/// A turn is final. Sent at least once; the key identifies repeats.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitTurnRequest {
@@ -187,24 +187,24 @@ pub struct CommitTurnRequest {
     pub call: CallId,
     /// Its session.
     pub session: SessionRef,
-    /// The same for every repeat of the same turn, different for every other turn.
+    /// The idempotency key of the turn.
     pub advancement_key: String,
     /// Positions from the user's message to the final answer.
     pub entries: Range<u64>,
 }
 
-/// Whether a commit was the first of its key.
+/// The reply to [`CommitTurnRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommitTurnReply {
-    /// Taken in now.
+    /// The first commit of this key.
     #[default]
     Committed,
-    /// Already taken in.
+    /// A repeat.
     Duplicate,
 }
 
-/// There is time for housekeeping.
+/// A request for background maintenance.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MaintainRequest {
@@ -216,23 +216,23 @@ pub struct MaintainRequest {
     pub reason: String,
 }
 
-/// What housekeeping did.
+/// The reply to [`MaintainRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MaintainReply {
     /// Whether anything changed.
     pub changed: bool,
-    /// Bytes of the engine's own storage that were freed.
+    /// Bytes freed in the engine's storage.
     pub bytes_freed: u64,
-    /// Why nothing changed, or what did.
+    /// What changed, or why nothing did.
     pub reason: Option<String>,
 }
 
-/// How much of its parent a sub-agent sees.
+/// How much of its parent's transcript a sub-agent reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextMode {
-    /// Nothing but its task.
+    /// Its task only.
     #[default]
     Isolated,
     /// A copy of the parent's transcript.
@@ -249,17 +249,17 @@ pub struct SubagentSpawnRequest {
     pub parent: SessionRef,
     /// The child's session.
     pub child: SessionRef,
-    /// What the child sees.
+    /// How much of the parent's transcript the child reads.
     pub context_mode: ContextMode,
-    /// How long the preparation is worth keeping, in milliseconds; 0 for ever.
+    /// How long to keep the preparation, in milliseconds; 0 for no limit.
     pub ttl_ms: u64,
 }
 
-/// What a spawn prepared. Empty where nothing needs to be rolled back.
+/// The reply to [`SubagentSpawnRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubagentSpawnReply {
-    /// Handed back to `rollback_subagent_spawn` when the spawn fails.
+    /// Passed to `rollback_subagent_spawn` if the spawn fails; empty if there is nothing to roll back.
     pub token: String,
 }
 
@@ -269,7 +269,7 @@ pub struct SubagentSpawnReply {
 pub struct SubagentRollbackRequest {
     /// This call.
     pub call: CallId,
-    /// What the preparation answered.
+    /// The token of the preparation.
     pub token: String,
 }
 
@@ -282,9 +282,9 @@ pub enum SubagentEnd {
     Completed,
     /// It was deleted.
     Deleted,
-    /// It was swept up after its time.
+    /// It was removed after its time limit.
     Swept,
-    /// The parent let go of it.
+    /// The parent released it.
     Released,
     /// An end of a newer host.
     #[serde(other)]
@@ -299,7 +299,7 @@ pub struct SubagentEndedRequest {
     pub call: CallId,
     /// The child's session.
     pub child: SessionRef,
-    /// How.
+    /// The cause.
     pub reason: SubagentEnd,
 }
 
@@ -329,24 +329,24 @@ pub struct ToolCallRequest {
     pub arguments: Value,
 }
 
-/// What an engine's tool answered.
+/// The result of an engine's tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolAnswer {
-    /// The text of the result.
+    /// The text for the model.
     pub text: String,
-    /// Whether it is a failure.
+    /// Whether the tool failed.
     pub is_error: bool,
 }
 
-/// What an engine says of itself.
+/// Counters of an engine, for users.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EngineStatus {
-    /// One line for a person; empty where there is nothing to say.
+    /// One line of text; may be empty.
     pub summary: String,
-    /// Compactions the engine made by itself.
+    /// Number of compactions the engine made.
     pub compactions: u64,
-    /// Whatever else is worth a look.
+    /// Further values as JSON.
     pub details: Value,
 }

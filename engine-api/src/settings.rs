@@ -1,30 +1,31 @@
-//! One definition for each setting: its field, default, allowed values, unit and reason in one place.
+//! One definition for each setting: field, default, allowed values, unit and documentation.
 //!
-//! [`settings!`](crate::settings!) makes a struct of a table of settings. The struct's `SETTINGS` describe it, so that
-//! documents, explanations and the JSON Schema of a configuration file are derived and never written again.
+//! [`settings!`](crate::settings!) defines the struct of a config table and a constant `SETTINGS` that describes it.
+//! For the host and the bundled engines, documentation, error messages and the JSON Schema of the configuration
+//! are generated from it.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One setting of a table, or a table in it.
+/// A setting, or a nested table.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The name of its field.
     pub name: &'static str,
-    /// What it may be.
+    /// The kind of value.
     pub kind: SettingKind,
-    /// The unit of a number; empty where there is none.
+    /// The unit of a number; may be empty.
     pub unit: &'static str,
-    /// Its value where it is not written, null for none; `None` where it has to be written.
+    /// The default value, null for an unset one; `None` for a required setting.
     pub default: Option<fn() -> Value>,
     /// The documentation of the field.
     #[doc(hidden)]
     pub text: &'static str,
 }
 
-/// What a setting may be.
+/// The kind of value of a setting.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SettingKind {
@@ -40,7 +41,7 @@ pub enum SettingKind {
     Url,
     /// A SHA-256 in hex.
     Digest,
-    /// A length of time: a text such as `"5m"`, or a number of minutes.
+    /// A duration: a text such as `"5m"`, or a number of minutes.
     Duration,
     /// A list of texts.
     List,
@@ -58,37 +59,36 @@ pub enum SettingKind {
     AtLeast(f64),
     /// A number above 0, at most 1.
     Share,
-    /// A table of texts under names of the user's.
+    /// A table of texts with names chosen by the user.
     Texts,
-    /// A table of providers or addresses under names of the user's.
+    /// A table of providers or addresses with names chosen by the user.
     Upstreams,
-    /// The id of an engine, or a list of them; anything else is no mistake and counts as not written.
+    /// The id of an engine, or a list of ids; other values count as unset.
     Slot,
-    /// A table that its reader describes elsewhere.
+    /// A table that is described elsewhere.
     Foreign,
     /// A table of settings.
     Table(&'static [Setting]),
-    /// A table of such tables, each under a name of the user's.
+    /// A table of such tables with names chosen by the user.
     Tables(&'static [Setting]),
 }
 
 impl Setting {
-    /// What it does, and why its default is what it is: a clause that begins small and ends without a full stop, to
-    /// follow a colon or to fill the cell of a table.
+    /// Its documentation as a clause, for the cell of a table: lower case at the start, without a full stop.
     pub fn reason(&self) -> String {
         let text = self.text.trim();
         let text = text.strip_suffix('.').unwrap_or(text);
-        let mut letters = text.chars();
-        match (letters.next(), letters.next()) {
-            // An abbreviation stays as it is.
+        let mut chars = text.chars();
+        match (chars.next(), chars.next()) {
+            // Keeps abbreviations: two capitals in a row.
             (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
-                first.to_lowercase().chain(second).chain(letters).collect()
+                first.to_lowercase().chain(second).chain(chars).collect()
             }
             _ => text.to_owned(),
         }
     }
 
-    /// What is expected of its value, to follow "must be".
+    /// The expected value, as a phrase after "must be".
     pub fn expectation(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -130,6 +130,7 @@ impl Setting {
                 "a table of providers or addresses, such as { anthropic = \"https://...\" }"
             }
             SettingKind::Slot => "the id of an engine, a list of them, or `none`",
+            // Tables are described by their own settings.
             SettingKind::Foreign | SettingKind::Table(_) | SettingKind::Tables(_) => "a table",
         });
         Ok(())
@@ -137,7 +138,7 @@ impl Setting {
 }
 
 impl SettingKind {
-    /// Whether a number may be here; `false` for what is no number.
+    /// Whether a number is within the bounds; `false` for kinds that are not numbers.
     pub fn allows_number(self, number: f64) -> bool {
         match self {
             SettingKind::Whole(least) => number >= least as f64,
@@ -150,32 +151,32 @@ impl SettingKind {
     }
 }
 
-/// A default as JSON. Every setting is read from a file and so has a form in it.
+/// A default as JSON.
 #[doc(hidden)]
 pub fn to_json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Makes a struct of a table of settings, each written once:
-/// `name: Type = default, SettingKind, "unit";` below its reason as a doc comment.
+/// Defines the struct of a config table. Each setting is
+/// `name: Type = default, Kind, "unit";` after its documentation as a doc comment.
 ///
-/// The struct has a `Default` and the constant `SETTINGS`, a slice of [`Setting`](crate::settings::Setting). A struct with
-/// fields that have to be written is marked `required`. It has no `Default`, and the defaults of its other fields are
-/// functions of a module `default`, for `#[serde(default = "default::name")]`. A field without
-/// [`SettingKind`](crate::settings::SettingKind) is no setting.
+/// The struct has a `Default` and the constant `SETTINGS`, a slice of [`Setting`](crate::settings::Setting). A struct
+/// with required settings is marked `required`: it has no `Default`, and the defaults of its other fields are functions
+/// of a module `default`, for `#[serde(default = "default::name")]`. A field without a
+/// [`SettingKind`](crate::settings::SettingKind) is not a setting.
 ///
 /// ```
 /// ctxhost_engine_api::settings! {
-///     /// What is up to the operator.
+///     /// Settings of the engine.
 ///     #[derive(Debug)]
 ///     pub struct Settings {
-///         /// How many turns stay: enough to go on with.
+///         /// How many turns are kept: enough to continue.
 ///         pub turns: u64 = 3, Whole(1), "turns";
 ///     }
 /// }
 /// assert_eq!(Settings::default().turns, 3);
 /// assert_eq!(Settings::SETTINGS[0].expectation(), "a whole number of turns, at least 1");
-/// assert_eq!(Settings::SETTINGS[0].reason(), "how many turns stay: enough to go on with");
+/// assert_eq!(Settings::SETTINGS[0].reason(), "how many turns are kept: enough to continue");
 /// ```
 #[macro_export]
 macro_rules! settings {
@@ -227,7 +228,7 @@ macro_rules! settings {
             }
         }
 
-        /// The values of settings that are not written.
+        /// The default values.
         mod default {
             #[allow(unused_imports)]
             use super::*;
@@ -240,7 +241,7 @@ macro_rules! settings {
     };
 }
 
-/// The struct of a table and its description.
+/// Defines the struct of a table and its description.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_table {
@@ -255,7 +256,7 @@ macro_rules! __settings_table {
         }
     ) => {
         $(#[$($meta)*])*
-        // The text is written for people who configure; brackets and addresses in it are no links.
+        // The text is documentation for users; brackets and addresses in it are not rustdoc links.
         #[allow(rustdoc::broken_intra_doc_links, rustdoc::bare_urls, rustdoc::invalid_html_tags)]
         $vis struct $table {
             $($(#[$($attribute)*])* $field_vis $name: $type,)*
@@ -278,7 +279,7 @@ macro_rules! __settings_table {
     };
 }
 
-/// A function of the default as JSON, where there is one.
+/// A function that returns the default as JSON, if there is one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_default {
@@ -286,6 +287,7 @@ macro_rules! __settings_default {
         None
     };
     ($type:ty, [$default:expr]) => {
+        // A function instead of a value: defaults such as `String` cannot be built in a constant.
         Some(|| {
             let value: $type = $default;
             $crate::settings::to_json(&value)
@@ -293,7 +295,7 @@ macro_rules! __settings_default {
     };
 }
 
-/// The lines of a doc comment as one text; other attributes are left out.
+/// Joins the lines of a doc comment; skips other attributes.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_text {

@@ -1,11 +1,11 @@
-//! What tests of engines and of hosts need: a scripted host, small transcripts, the contract suite.
+//! Test support for engines and hosts: a scripted host, transcript builders, the contract suite.
 //!
 //! ```no_run
-//! # use ctxhost_engine_api::{border::EngineDoor, ContextEngine};
+//! # use ctxhost_engine_api::{border::EngineFactory, ContextEngine};
 //! # fn check<MyEngine: ContextEngine>() {
 //! use ctxhost_engine_api::testing::{ContractOptions, contract};
 //!
-//! let report = contract(EngineDoor::linked::<MyEngine>(), &ContractOptions::default());
+//! let report = contract(EngineFactory::linked::<MyEngine>(), &ContractOptions::default());
 //! assert!(report.passed(), "{report}");
 //! # }
 //! ```
@@ -22,8 +22,8 @@ pub use contract::{
 };
 pub use host::{LogLine, ScriptedHost};
 
-/// What [`generate`] is made of, in the version that its strategies belong to. An engine's property
-/// tests take it from here and need no dependency of their own.
+/// The version of proptest that the strategies of [`generate`] use, re-exported so that engines need no
+/// dependency of their own.
 pub use proptest;
 
 pub use crate::abi::wait::{block_on, block_on_within};

@@ -1,8 +1,7 @@
-//! The one model of a conversation: entries in context order, read by engines through a borrowed view.
+//! The transcript: the entries of a conversation in context order.
 //!
-//! The host owns the transcript. An engine receives a [`Transcript`], a cheap handle on a snapshot
-//! that never changes, and reads [`Entry`] values out of it. Nothing is copied on the way and
-//! nothing is parsed until an engine asks for [`Entry::message`].
+//! The host owns the transcript. An engine receives a [`Transcript`], a cheap handle to an immutable
+//! snapshot, and reads borrowed [`Entry`] values. Entries are parsed on demand by [`Entry::message`].
 
 pub mod log;
 pub mod message;
@@ -17,24 +16,24 @@ use serde::{Deserialize, Serialize};
 use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, TranscriptObj, TranscriptSnapshot};
 pub use message::{ContentBlock, Message, ToolCall, ToolResult};
 
-/// Who speaks in an entry.
+/// The author of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
-    /// Instructions of the host or of the operator.
+    /// Instructions of the host or the operator.
     System,
-    /// The person, or text that reaches the model in the person's place (summaries, notes).
+    /// The user, or text that is sent as user text (summaries, notes).
     User,
     /// The model.
     Assistant,
     /// The result of one tool call.
     Tool,
-    /// A role of a newer host. Treat such an entry as opaque and keep it.
+    /// A role of a newer host. Treat the entry as opaque and keep it.
     Unknown,
 }
 
 impl Role {
-    /// The number that stands for the role in the ABI.
+    /// The number of the role in the ABI.
     pub const fn code(self) -> u8 {
         match self {
             Role::System => 1,
@@ -45,7 +44,7 @@ impl Role {
         }
     }
 
-    /// The role that a number of the ABI stands for; any unknown number is [`Role::Unknown`].
+    /// The role of a number in the ABI; [`Role::Unknown`] for an unknown number.
     pub const fn from_code(code: u8) -> Role {
         match code {
             1 => Role::System,
@@ -56,7 +55,7 @@ impl Role {
         }
     }
 
-    /// The lower-case name used in logs and reports.
+    /// The lower-case name for logs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Role::System => "system",
@@ -68,26 +67,26 @@ impl Role {
     }
 }
 
-/// What sort of entry this is, beside who speaks in it.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// An ordinary message of a person, a model or a tool.
+    /// A message of the user, the model or a tool.
     Message,
-    /// The summary that a compaction left behind; it stands for the entries it replaced.
+    /// The summary of a compaction, which replaces earlier entries.
     CompactionSummary,
-    /// The summary of a branch that was left.
+    /// The summary of an abandoned branch.
     BranchSummary,
-    /// A message that an extension of the agent put in.
+    /// A message of an extension of the agent.
     Custom,
-    /// A shell command that the person ran, with its output.
+    /// A shell command that the user ran, with its output.
     Bash,
-    /// A kind of a newer host. Treat such an entry as opaque and keep it.
+    /// A kind of a newer host. Treat the entry as opaque and keep it.
     Unknown,
 }
 
 impl EntryKind {
-    /// The number that stands for the kind in the ABI.
+    /// The number of the kind in the ABI.
     pub const fn code(self) -> u8 {
         match self {
             EntryKind::Message => 1,
@@ -112,35 +111,35 @@ impl EntryKind {
     }
 }
 
-/// Facts about an entry that the host worked out once, when it was appended.
+/// Properties of an entry, computed by the host when it was appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u16);
 
 impl Flags {
     /// An assistant message that calls at least one tool.
     pub const TOOL_CALLS: Flags = Flags(1);
-    /// Holds at least one image.
+    /// Contains at least one image.
     pub const IMAGES: Flags = Flags(1 << 1);
     /// A tool result that reports a failure.
     pub const ERROR: Flags = Flags(1 << 2);
     /// An assistant message that was aborted or ended in an error.
     pub const ABORTED: Flags = Flags(1 << 3);
-    /// Holds thinking blocks; these are sent byte for byte or not at all.
+    /// Contains thinking blocks, which must be sent byte for byte or dropped.
     pub const THINKING: Flags = Flags(1 << 4);
-    /// A tool result whose call is not in the transcript; it can never be sent.
+    /// A tool result whose call is not in the transcript; it cannot be sent.
     pub const ORPHAN: Flags = Flags(1 << 5);
-    /// Written by an engine or by the host, not by the person, the model or a tool.
+    /// Written by an engine or the host.
     pub const SYNTHETIC: Flags = Flags(1 << 6);
-    /// Its text was replaced by an earlier compaction; the original stays in the session.
+    /// Its text was replaced by an earlier compaction; the session keeps the original.
     pub const REPLACED: Flags = Flags(1 << 7);
-    /// Pinned by the host: system entries and the first task. A plan may never drop it.
+    /// Pinned by the host: system entries and the first task. A plan must keep it.
     pub const PINNED: Flags = Flags(1 << 8);
-    /// A message of a heartbeat, not of the person.
+    /// A message of a heartbeat instead of the user.
     pub const HEARTBEAT: Flags = Flags(1 << 9);
 
-    /// An assistant message with at least one call that no result has answered so far.
+    /// An assistant message with at least one call without a result.
     pub const UNANSWERED: Flags = Flags(1 << 10);
-    /// A tool result that does not stand directly behind its call's other results.
+    /// A tool result that does not directly follow its call or the call's other results.
     pub const DISPLACED: Flags = Flags(1 << 11);
 
     /// Whether every bit of `other` is set.
@@ -161,7 +160,7 @@ impl Flags {
     }
 }
 
-/// One entry of a transcript, borrowed from the host's snapshot.
+/// An entry of a transcript, borrowed from the snapshot.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     raw: &'a AbiEntry<'a>,
@@ -172,49 +171,49 @@ impl<'a> Entry<'a> {
         Entry { raw }
     }
 
-    /// Position in this snapshot, from 0 without gaps. Plans name entries by it.
+    /// Position in this snapshot, from 0 without gaps. Plans refer to it.
     pub fn seq(&self) -> u64 {
         self.raw.seq
     }
 
-    /// When it was written, in milliseconds since 1970; 0 when the session does not say.
+    /// Its time, in milliseconds since 1970; 0 if unknown.
     pub fn timestamp_ms(&self) -> i64 {
         self.raw.ts_ms
     }
 
-    /// What it costs, in tokens as the host counts them for the active model, without any margin.
+    /// Its tokens, as estimated by the host for the active model, without a margin.
     pub fn tokens(&self) -> u64 {
         u64::from(self.raw.tokens)
     }
 
-    /// The tokens of all entries before this one. With it a budget is found by binary search.
+    /// The tokens of all entries before this one; allows a binary search for a budget.
     pub fn tokens_before(&self) -> u64 {
         self.raw.tokens_before
     }
 
-    /// The nearest position at or before this entry where a cut separates no call from its result.
+    /// The nearest position at or before this entry where a cut does not separate a call from its result.
     ///
-    /// An entry that may begin a kept range has `frame() == seq()`.
+    /// A kept range may start at entries with `frame() == seq()`.
     pub fn frame(&self) -> u64 {
         self.raw.frame
     }
 
-    /// Whether a kept range may begin here without separating a call from its result.
+    /// Whether a kept range may start here without separating a call from its result.
     pub fn is_cut_point(&self) -> bool {
         self.raw.frame == self.raw.seq
     }
 
-    /// Who speaks.
+    /// The author.
     pub fn role(&self) -> Role {
         Role::from_code(self.raw.role)
     }
 
-    /// What sort of entry it is.
+    /// The kind of the entry.
     pub fn kind(&self) -> EntryKind {
         EntryKind::from_code(self.raw.kind)
     }
 
-    /// The facts the host worked out at append.
+    /// Properties computed by the host.
     pub fn flags(&self) -> Flags {
         Flags(self.raw.flags)
     }
@@ -224,8 +223,9 @@ impl<'a> Entry<'a> {
         self.flags().contains(flag)
     }
 
-    /// Whether this is a message of the person: not a summary, a note or a heartbeat.
+    /// Whether this is a message of the user, not a summary, a note or a heartbeat.
     pub fn is_user_message(&self) -> bool {
+        // Summaries and notes have the role `User` as well, because providers offer no other one.
         self.role() == Role::User
             && self.kind() == EntryKind::Message
             && !self.has(Flags::HEARTBEAT)
@@ -236,12 +236,12 @@ impl<'a> Entry<'a> {
         self.raw.id.as_str()
     }
 
-    /// The id of the entry it follows in the session file; empty for the first.
+    /// The id of the previous entry in the session file; empty for the first.
     pub fn parent_id(&self) -> &'a str {
         self.raw.parent.as_str()
     }
 
-    /// The text of all text blocks, joined by newlines. Thinking and calls are not in it.
+    /// The text of all text blocks, joined by newlines, without thinking and calls.
     pub fn text(&self) -> &'a str {
         self.raw.text.as_str()
     }
@@ -251,19 +251,19 @@ impl<'a> Entry<'a> {
         self.raw.raw.as_str()
     }
 
-    /// Parses [`raw`](Self::raw) into blocks. Costs one pass over it; nothing is cached.
+    /// Parses [`raw`](Self::raw) into blocks. The result is not cached.
     ///
-    /// An entry whose JSON is not a message yields one text block with [`text`](Self::text).
+    /// An entry whose JSON is not a message becomes one text block with [`text`](Self::text).
     pub fn message(&self) -> Message<'a> {
         Message::parse(self.raw(), self.text())
     }
 
-    /// The calls of an assistant message, in order. Empty, without parsing, where there are none.
+    /// The calls of an assistant message, in order. Parses only entries that have calls.
     pub fn tool_calls(&self) -> Vec<ToolCall<'a>> {
         if self.has(Flags::TOOL_CALLS) { self.message().tool_calls() } else { Vec::new() }
     }
 
-    /// The head of a tool result; `None`, without parsing, for every other role.
+    /// The head of a tool result; `None` for other roles, without parsing.
     pub fn tool_result(&self) -> Option<ToolResult<'a>> {
         if self.role() == Role::Tool { self.message().tool_result() } else { None }
     }
@@ -281,11 +281,10 @@ impl std::fmt::Debug for Entry<'_> {
     }
 }
 
-/// A snapshot of the live transcript of one session: what the model could see, oldest first.
+/// An immutable snapshot of the live transcript of one session, oldest entry first. Cloning is cheap.
 ///
-/// After a compaction the live transcript begins anew with the summary, and [`epoch`](Self::epoch)
-/// has risen; ids of entries stay, positions do not. Older history is reached with
-/// [`Host::history`](crate::Host::history). Cloning is cheap; the snapshot never changes.
+/// A compaction starts a new live transcript with the summary and increments [`epoch`](Self::epoch).
+/// Entry ids are stable, positions are not. [`Host::history`](crate::Host::history) reads removed entries.
 #[derive(Clone)]
 pub struct Transcript {
     object: TranscriptObj,
@@ -294,6 +293,7 @@ pub struct Transcript {
 
 impl Transcript {
     pub(crate) fn new(object: TranscriptObj) -> Self {
+        // Cached, because every call of the object crosses the ABI.
         let len = object.len();
         Transcript { object, len }
     }
@@ -302,7 +302,7 @@ impl Transcript {
         self.object
     }
 
-    /// A transcript without entries, for calls that come without one.
+    /// A transcript without entries, for calls that have none.
     pub fn empty() -> Self {
         Transcript::new(TranscriptSnapshot::new(Vec::new(), 0, 0).into_object())
     }
@@ -317,7 +317,7 @@ impl Transcript {
         self.len == 0
     }
 
-    /// Rises by one at each compaction. An index kept over positions is stale when this changed.
+    /// Increments at each compaction. Stored positions are stale when this changes.
     pub fn epoch(&self) -> u64 {
         self.object.epoch()
     }
@@ -329,7 +329,7 @@ impl Transcript {
         chunk.get(at % CHUNK_ENTRIES).map(Entry::new)
     }
 
-    /// The newest entry.
+    /// The last entry.
     pub fn last(&self) -> Option<Entry<'_>> {
         self.get((self.len as u64).checked_sub(1)?)
     }
@@ -339,10 +339,11 @@ impl Transcript {
         self.range(0..self.len as u64)
     }
 
-    /// The entries of a range, oldest first; the part of the range past the end is left out.
+    /// The entries of a range, oldest first; positions past the end are skipped.
     pub fn range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = Entry<'_>> {
         let end = range.end.min(self.len as u64);
         let start = range.start.min(end);
+        // Whole chunks at a time: one ABI call for each 1,024 entries.
         let chunks = (start as usize / CHUNK_ENTRIES)..(end as usize).div_ceil(CHUNK_ENTRIES);
         chunks.flat_map(move |k| {
             let first = (k * CHUNK_ENTRIES) as u64;
@@ -353,7 +354,7 @@ impl Transcript {
         })
     }
 
-    /// The tokens of a range, without any margin: two look-ups, whatever the length.
+    /// The tokens of a range, without a margin. Constant time.
     pub fn tokens(&self, range: Range<u64>) -> u64 {
         self.tokens_until(range.end).saturating_sub(self.tokens_until(range.start))
     }
@@ -363,24 +364,24 @@ impl Transcript {
         self.tokens_until(self.len as u64)
     }
 
-    /// The nearest position at or before `seq` where a cut separates no call from its result.
-    ///
-    /// Past the end it answers the length.
+    /// The nearest position at or before `seq` where a cut does not separate a call from its result; the
+    /// length past the end.
     pub fn cut_at_or_before(&self, seq: u64) -> u64 {
         self.get(seq).map_or(self.len as u64, |entry| entry.frame())
     }
 
-    /// The nearest position at or after `seq` where a cut separates no call from its result.
-    ///
-    /// Answers the length where nothing but the end is left.
+    /// The nearest position at or after `seq` where a cut does not separate a call from its result; the
+    /// length if there is none.
     pub fn cut_at_or_after(&self, seq: u64) -> u64 {
         self.range(seq..self.len as u64)
             .find(Entry::is_cut_point)
             .map_or(self.len as u64, |entry| entry.seq())
     }
 
-    /// The first cut point from which the rest costs at most `budget` tokens; the length if none.
+    /// The first cut point from which the rest has at most `budget` tokens; the length if none.
     pub fn tail_within(&self, budget: u64) -> u64 {
+        // A binary search over the token sums, then forward to a safe cut: going back would exceed
+        // the budget.
         let floor = self.total_tokens().saturating_sub(budget);
         let (mut low, mut high) = (0, self.len as u64);
         while low < high {
@@ -390,7 +391,7 @@ impl Transcript {
         self.cut_at_or_after(low)
     }
 
-    /// The newest message of the person, `None` in a transcript without one.
+    /// The newest user message, if any.
     pub fn newest_user_message(&self) -> Option<Entry<'_>> {
         self.iter().rev().find(Entry::is_user_message)
     }
@@ -398,6 +399,7 @@ impl Transcript {
     fn tokens_until(&self, seq: u64) -> u64 {
         match self.get(seq) {
             Some(entry) => entry.tokens_before(),
+            // Positions past the end count as the end, so that `tokens` accepts any range.
             None => self.last().map_or(0, |entry| entry.tokens_before() + entry.tokens()),
         }
     }

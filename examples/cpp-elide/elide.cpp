@@ -1,8 +1,8 @@
-// A context engine for ctxhost in C++17: old tool results become one line each, calls and answers
-// stay. Where that is not enough, the oldest turns go as well.
+// A context engine for ctxhost in C++17: replaces old tool results by one line each, and leaves out the oldest
+// turns if that is not enough.
 //
-// The pattern to copy: state lives in a class, the functions of the table are five lines around it,
-// and `guarded` lets no exception out.
+// The state is in a class; the functions of the table call its methods through `guarded`, which catches all
+// exceptions.
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr char ID[] = "cpp-elide";
 
-// Results that stay as they are. Default 5: what the work at hand still looks at.
+// Newest results that are kept. Default 5: the ones the current work still uses.
 constexpr std::int64_t KEEP_RESULTS = 5;
-// Results up to this many bytes are cheaper than the line that would stand for them. Default 200.
+// Results up to this size are kept, in bytes. Default 200: about the size of the line that replaces them.
 constexpr std::size_t SMALL_BYTES = 200;
 
 ctxhost_str text(const std::string &s) { return {s.data(), s.size()}; }
@@ -29,12 +29,12 @@ struct ConfigError : std::runtime_error {
     ConfigError(std::string k, const std::string &sentence) : std::runtime_error(sentence), key(std::move(k)) {}
 };
 
-// What one entry looks like in the plan, and what it costs there.
-struct Shown {
+// An entry in the plan and its tokens there.
+struct PlannedEntry {
     ctxhost_entry entry;
     std::uint64_t tokens;
-    std::string line;  // empty: as it is
-    bool stays;        // pinned, or the person's newest message: the host would put it back
+    std::string line;  // replaces the text; empty: unchanged
+    bool pinned;       // pinned, or the newest user message: the host would reinsert it
 };
 
 class Elide {
@@ -43,15 +43,15 @@ public:
         const std::string key = "/keep_results";
         const ctxhost_status read = api_->json_integer(config, text(key), &keep_results_);
         if ((read != CTXHOST_OK && read != CTXHOST_ABSENT) || keep_results_ < 0)
-            throw ConfigError("keep_results", "keep_results is no number from 0 on");
+            throw ConfigError("keep_results", "keep_results must be a number from 0");
     }
 
     void assemble(const ctxhost_transcript *t, const ctxhost_assemble_request &r, ctxhost_answer *a) {
-        std::vector<Shown> shown = elided(t, r.model.id);
+        std::vector<PlannedEntry> shown = elided(t, r.model.id);
         const std::size_t first = first_that_fits(t, shown, r.budget);
         for (std::size_t at = 0; at < shown.size(); at++) {
-            const Shown &s = shown[at];
-            if (at < first && !s.stays) continue;
+            const PlannedEntry &s = shown[at];
+            if (at < first && !s.pinned) continue;
             if (s.line.empty()) {
                 api_->plan_keep(a, at, at + 1);
                 continue;
@@ -60,22 +60,22 @@ public:
             api_->plan_replace_text(a, at, text(s.line));
             api_->plan_note(a, ctxhost_text("elide"), text(std::to_string(s.entry.text.len) + " bytes -> one line"));
         }
-        api_->plan_keep(a, 0, 0);  // a plan, even where nothing was kept
+        api_->plan_keep(a, 0, 0);  // makes the answer a plan even if nothing was kept
     }
 
     std::string status() const { return std::to_string(elided_) + " results shown as one line so far"; }
 
 private:
-    // Every entry as it would be shown: results older than the newest few as a line.
-    std::vector<Shown> elided(const ctxhost_transcript *t, ctxhost_str model) const {
-        std::vector<Shown> shown(static_cast<std::size_t>(api_->t_len(t)));
-        const std::uint64_t asked = api_->t_newest_user_message(t);
+    // All entries, with results older than the newest few replaced by a line.
+    std::vector<PlannedEntry> elided(const ctxhost_transcript *t, ctxhost_str model) const {
+        std::vector<PlannedEntry> shown(static_cast<std::size_t>(api_->t_len(t)));
+        const std::uint64_t newest_user = api_->t_newest_user_message(t);
         std::int64_t newer = 0;
         for (std::size_t at = shown.size(); at-- > 0;) {
-            Shown &s = shown[at];
+            PlannedEntry &s = shown[at];
             api_->t_entry(t, at, &s.entry, sizeof s.entry);
             s.tokens = s.entry.tokens;
-            s.stays = (s.entry.flags & CTXHOST_FLAG_PINNED) != 0 || at == asked;
+            s.pinned = (s.entry.flags & CTXHOST_FLAG_PINNED) != 0 || at == newest_user;
             if (s.entry.role != CTXHOST_ROLE_TOOL || newer++ < keep_results_ || s.entry.text.len <= SMALL_BYTES) continue;
             ctxhost_tool_result head{};
             api_->t_tool_result(t, at, &head, sizeof head);
@@ -86,21 +86,21 @@ private:
         return shown;
     }
 
-    // The first entry from which everything fits, with what stays before it.
-    std::size_t first_that_fits(const ctxhost_transcript *t, const std::vector<Shown> &shown, std::uint64_t budget) const {
+    // The first entry from which everything fits, together with the pinned entries before it.
+    std::size_t first_that_fits(const ctxhost_transcript *t, const std::vector<PlannedEntry> &shown, std::uint64_t budget) const {
         if (shown.empty()) return 0;
         std::uint64_t cost = 0;
-        for (const Shown &s : shown)
-            if (s.stays) cost += s.tokens;
+        for (const PlannedEntry &s : shown)
+            if (s.pinned) cost += s.tokens;
         std::size_t first = shown.size();
         while (first > 0) {
-            const Shown &s = shown[first - 1];
-            const std::uint64_t more = s.stays ? 0 : s.tokens;
+            const PlannedEntry &s = shown[first - 1];
+            const std::uint64_t more = s.pinned ? 0 : s.tokens;
             if (more > budget || cost > budget - more) break;
             cost += more;
             first--;
         }
-        // The newest frame stays even where it does not fit; the host then makes room.
+        // The newest frame is kept even if it does not fit; the host then trims the request.
         const std::uint64_t newest = shown.back().entry.frame;
         return static_cast<std::size_t>(std::min(api_->t_cut_at_or_after(t, first), newest));
     }
@@ -122,7 +122,7 @@ ctxhost_status guarded(const ctxhost_api_v1 *api, ctxhost_answer *a, Work work) 
     } catch (const std::exception &error) {
         return api->set_error(a, CTXHOST_E_FAILED, ctxhost_text(error.what()), ctxhost_str{});
     } catch (...) {
-        return api->set_error(a, CTXHOST_E_FAILED, ctxhost_text("an exception of no known type"), ctxhost_str{});
+        return api->set_error(a, CTXHOST_E_FAILED, ctxhost_text("unknown exception"), ctxhost_str{});
     }
 }
 
@@ -148,7 +148,7 @@ void dispose(void *engine) noexcept { delete static_cast<Elide *>(engine); }
 ctxhost_engine_v1 table() {
     ctxhost_engine_v1 engine{};
     engine.struct_size = sizeof engine;
-    engine.flags = CTXHOST_DELEGATES_COMPACTION;  // not thread-safe: it counts
+    engine.flags = CTXHOST_DELEGATES_COMPACTION;  // not thread-safe: it has a counter
     engine.id = ctxhost_text(ID);
     engine.name = ctxhost_text("Old results as one line, in C++");
     engine.version = ctxhost_text("0.1.0");

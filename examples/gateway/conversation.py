@@ -1,11 +1,10 @@
-"""A long talk with a model through the official SDK. It reads OPENAI_BASE_URL and OPENAI_API_KEY, and knows nothing
-of ctxhost."""
+"""A long conversation with a model through the official SDK, configured by OPENAI_BASE_URL and OPENAI_API_KEY."""
 
 from openai import OpenAI
 
 TURNS = 80
 LINES_PER_TURN = 770
-# A rule of thumb, for the figures below alone.
+# An estimate, used for the printed figures only.
 CHARS_PER_TOKEN = 4
 
 client = OpenAI()
@@ -14,12 +13,12 @@ longest = 0
 
 
 def page(turn):
-    """One page of a log: every line is another one."""
+    """One page of a log with distinct lines."""
     lines = (f"{turn:02}:{line:03} crane {line % 7} lifted {turn * line % 900} kg to floor {line % 40}." for line in range(LINES_PER_TURN))
     return "\n".join(lines)
 
 
-def said_tokens():
+def sent_tokens():
     return sum(len(message["content"]) for message in messages) // CHARS_PER_TOKEN
 
 
@@ -34,6 +33,6 @@ for turn in range(TURNS):
             read_tokens = chunk.usage.prompt_tokens
     messages.append({"role": "assistant", "content": answer})
     longest = max(longest, read_tokens)
-    print(f"turn {turn + 1:3}   said so far {said_tokens():7,} tokens   the model read {read_tokens:6,}", flush=True)
+    print(f"turn {turn + 1:3}   history {sent_tokens():7,} tokens   the model read {read_tokens:6,}", flush=True)
 
-print(f"{TURNS} turns without an error: {said_tokens():,} tokens said, the longest request had {longest:,}")
+print(f"{TURNS} turns without an error: {sent_tokens():,} tokens in the history, the longest request had {longest:,}")

@@ -1,4 +1,4 @@
-//! Compresses the recorded demo sessions that the program carries: as they stand they would be a megabyte of it.
+//! Compresses the demo sessions embedded in the program, which would take a megabyte uncompressed.
 
 use std::path::Path;
 use std::{env, fs, io};

@@ -1,8 +1,8 @@
-//! Keeps the conversations of LLM agents inside their windows, with an engine that the user picks.
+//! Keeps the conversations of LLM agents inside their context windows, with pluggable engines.
 //!
-//! A program that asks its model itself uses [`Context`]: [`open_context`], `append`, `prepare`, `record_usage`. One that
-//! wants turns, tools and failover as well uses [`Runtime`]. Each crate behind this one is public by itself;
-//! `tests/tests/architecture.rs` says which may know which.
+//! A program that calls its model itself uses [`Context`]: [`open_context`], `append`, `prepare`,
+//! `record_usage`. One that also wants turns, tools and failover uses [`Runtime`]. The crates behind
+//! this facade are public; `tests/tests/architecture` checks their dependencies.
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! The doorbell: a worker of an engine, or else parse, run, exit code.
+//! The binary: a sandbox process if it was started as one, else the command line.
 
 use std::process::ExitCode;
 

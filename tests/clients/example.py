@@ -56,7 +56,7 @@ def run(binaries, python):
 
 def judged(said, tally):
     """The script counts by a rule of thumb that is on the safe side of the provider's own tokens."""
-    end = re.search(r"turns without an error: ([\d,]+) tokens said, the longest request had ([\d,]+)", said)
+    end = re.search(r"turns without an error: ([\d,]+) tokens in the history, the longest request had ([\d,]+)", said)
     if end is None:
         return "it did not come to its end", [said[-2000:]]
     tokens, longest = (int(figure.replace(",", "")) for figure in end.groups())

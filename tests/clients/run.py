@@ -72,7 +72,7 @@ def faults_of(run, provider, gateway, told_window, window=WINDOW):
         (counts.get("compaction.applied", 0) > 0, f"the engine compacted nothing: {counts}"),
         (counts.get("saved_tokens", 0) > 0, "nothing was saved"),
         (counts.get("fallback", 0) == 0, f"another engine stood in {counts.get('fallback')} times"),
-        (counts.get("illegal_output", 0) == 0, f"the law refused {counts.get('illegal_output')} plans"),
+        (counts.get("rejected_plans", 0) == 0, f"the law refused {counts.get('rejected_plans')} plans"),
     )
 
 

@@ -1,16 +1,14 @@
-//! The C door: engines behind `include/ctxhost_engine.h`, as the same object that every other
-//! engine is.
+//! Loads engines written against `include/ctxhost_engine.h` as the same object as Rust engines.
 //!
 //! ```text
-//!  symbol ─► admit: table checked ─► engine: AbiEngine ─► call: a thread ─► instance ─► C
-//!                                                                              ▲ requests
-//!            services, json ◄──── tables::API ◄──── what C calls ──────────────┤ reading
-//!                                                                              └ answer
+//!  symbol ─► validate: checked table ─► engine: AbiEngine ─► call: a thread ─► instance ─► C
+//!                                                                                 ▲ requests
+//!               services, json ◄──── tables::API ◄──── functions that C calls ────┤ view
+//!                                                                                 └ answer
 //! ```
 //!
-//! Every promise that C code makes to us stands as a rule at the head of that header. What a C
-//! engine gets wrong within those rules is a typed error; what it gets wrong against them is
-//! undefined, as anywhere in C.
+//! The head of that header lists the rules for C code. A mistake within the rules is a typed error; a
+//! violation of the rules is undefined behaviour.
 
 mod layout;
 mod structs;
@@ -37,5 +35,5 @@ pub mod layout_check;
 pub use threads::{ThreadInit, set_thread_init};
 pub use validate::C_ROOT_SYMBOL;
 
-/// The header itself, for whoever hands it out.
+/// The text of the header, for the scaffold.
 pub const C_HEADER: &str = include_str!("../../include/ctxhost_engine.h");

@@ -1,4 +1,4 @@
-//! The engine as it crosses: the object, its hot requests, the plan, and the module that makes it.
+//! ABI types of the engine: the object, its frequent requests, and the root module.
 
 use abi_stable::StableAbi;
 use abi_stable::library::RootModule;
@@ -9,7 +9,7 @@ use abi_stable::std_types::{RArc, RResult, RString, RVec};
 use async_ffi::FfiFuture;
 
 use super::host::{AbiError, AbiFuture, AbiHost_TO};
-use super::json::Crosses;
+use super::json::AbiCodec;
 use super::plan::AbiPlan;
 use super::view::AbiTranscript_TO;
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(crate) type AbiServices = AbiHost_TO<RArc<()>>;
 /// The raw engine handle.
 pub(crate) type AbiEngineObj = AbiEngine_TO<RArc<()>>;
 
-/// The engine as it crosses. Hot calls are typed, cold ones carry JSON of `request.rs`.
+/// The ABI of an engine. Frequent calls are typed, rare ones pass requests as JSON.
 #[sabi_trait]
 pub trait AbiEngine: Send + Sync + 'static {
     fn bootstrap(&self, view: AbiView, request_json: RString) -> AbiFuture<RString>;
@@ -41,10 +41,10 @@ pub trait AbiEngine: Send + Sync + 'static {
     fn status(&self) -> RResult<RString, AbiError>;
     #[sabi(last_prefix_field)]
     fn dispose(&self) -> FfiFuture<()>;
-    // ABI growth: a call of a later minor stands here, with a default body that degrades safely.
+    // ABI growth: a call of a later minor goes here, with a default body that degrades safely.
 }
 
-/// What a library exports.
+/// The root module that a library exports.
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = EngineModuleRef, prefix_fields = EngineModulePrefix)))]
@@ -52,7 +52,7 @@ pub trait AbiEngine: Send + Sync + 'static {
 pub struct EngineModule {
     /// `EngineInfo` as JSON.
     pub info: extern "C" fn() -> RString,
-    /// Builds the one engine of the library from the host's services and its config as JSON.
+    /// Creates the engine from the host's services and its config as JSON.
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(AbiServices, RString) -> RResult<AbiEngineObj, AbiError>,
 }
@@ -64,7 +64,7 @@ impl RootModule for EngineModuleRef {
     const VERSION_STRINGS: VersionStrings = package_version_strings!();
 }
 
-/// New entries, as they cross. Frozen within the major.
+/// The ABI of [`IngestRequest`]. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiIngest {
@@ -75,10 +75,11 @@ pub struct AbiIngest {
     flags: u64,
     session_id: RString,
     session_key: RString,
+    // Reserved for fields of later minors: the struct itself must not change.
     ext_json: RString,
 }
 
-/// An assemble request, as it crosses. Frozen within the major.
+/// The ABI of [`AssembleRequest`]. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiAssemble {
@@ -98,12 +99,13 @@ pub struct AbiAssemble {
 
 const HEARTBEAT: u64 = 1;
 
-impl Crosses<AbiIngest> for IngestRequest {
+impl AbiCodec<AbiIngest> for IngestRequest {
     fn encode(self) -> AbiIngest {
         AbiIngest {
             call: self.call.0,
             from: self.entries.start,
             to: self.entries.end,
+            // Bits, so that later flags do not change the layout.
             flags: if self.is_heartbeat { HEARTBEAT } else { 0 },
             session_id: self.session.id.into(),
             session_key: self.session.key.into(),
@@ -121,7 +123,7 @@ impl Crosses<AbiIngest> for IngestRequest {
     }
 }
 
-impl Crosses<u64> for IngestReply {
+impl AbiCodec<u64> for IngestReply {
     fn encode(self) -> u64 {
         self.entries
     }
@@ -131,7 +133,7 @@ impl Crosses<u64> for IngestReply {
     }
 }
 
-impl Crosses<AbiAssemble> for AssembleRequest {
+impl AbiCodec<AbiAssemble> for AssembleRequest {
     fn encode(self) -> AbiAssemble {
         AbiAssemble {
             call: self.call.0,

@@ -1,4 +1,4 @@
-//! Panics stop here: in calls, in every poll, and in the drop of futures, engines and payloads.
+//! Catches panics in calls, in polls, and in the drop of futures, engines and panic payloads.
 
 use std::any::Any;
 use std::future::Future;
@@ -10,22 +10,21 @@ use async_ffi::{FfiFuture, FutureExt as _};
 
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// Runs `work`; a panic becomes an error that keeps the panic's message.
-pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T> {
+/// Runs `work`; a panic becomes an error with the panic's message.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(into_error)
 }
 
-/// Makes a future whose polls and drops never unwind.
-pub(crate) fn guarded<T>(
+/// Wraps a future so that neither polls nor drops unwind.
+pub(crate) fn guard_panics<T>(
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> PanicGuard<T> {
     PanicGuard { future: Some(Box::pin(future)) }
 }
 
-/// Makes a background task that crosses. A panic ends the task alone; the hook of its library has
-/// logged it by then.
+/// Wraps a background task. A panic ends the task only; the panic hook of its library logs it.
 pub(crate) fn background_task(future: impl Future<Output = ()> + Send + 'static) -> FfiFuture<()> {
-    let work = guarded(async {
+    let work = guard_panics(async {
         future.await;
         Ok(())
     });
@@ -44,7 +43,7 @@ pub(crate) struct PanicGuard<T> {
 impl<T> PanicGuard<T> {
     fn discard(&mut self) -> Result<()> {
         let future = self.future.take();
-        catch(move || drop(future))
+        catch_panic(move || drop(future))
     }
 }
 
@@ -52,16 +51,17 @@ impl<T> Future for PanicGuard<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        // An error instead of a panic: this code runs below the guard and must not unwind.
         let Some(future) = self.future.as_mut() else {
-            let message = "polled again after it had finished";
+            let message = "the future was polled after completion";
             return Poll::Ready(Err(EngineError::new(ErrorKind::Protocol, message)));
         };
-        let answer = match catch(|| future.as_mut().poll(context)) {
+        let answer = match catch_panic(|| future.as_mut().poll(context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(answer)) => answer,
             Err(panicked) => Err(panicked),
         };
-        // The future is dropped under guard at once, not wherever its holder happens to drop it.
+        // Dropped here, where a panic of its drop is caught, and not where its owner happens to drop it.
         Poll::Ready(self.discard().and(answer))
     }
 }
@@ -77,7 +77,8 @@ fn into_error(payload: Box<dyn Any + Send>) -> EngineError {
         Some(text) => (*text).to_owned(),
         None => payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "no message".into()),
     };
-    // A payload may panic in its own drop. That second payload is leaked: there is no third chance.
+    // A payload may panic in its own drop. The payload of that second panic is leaked, since dropping it
+    // could panic again.
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn keeps_the_message_of_a_panicking_poll() {
-        let mut future = guarded::<()>(async { panic!("at {}", 7) });
+        let mut future = guard_panics::<()>(async { panic!("at {}", 7) });
         match poll_once(&mut future) {
             Poll::Ready(Err(error)) => assert_eq!(error.message, "panicked: at 7"),
             other => panic!("{other:?}"),
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn stops_a_bomb_in_the_drop_at_completion() {
         let bomb = Bomb;
-        let mut future = guarded(async move {
+        let mut future = guard_panics(async move {
             let _held = &bomb;
             Ok(1)
         });
@@ -129,17 +130,17 @@ mod tests {
     #[test]
     fn stops_a_bomb_in_an_early_drop_and_in_a_payload() {
         let bomb = Bomb;
-        drop(guarded(async move {
+        drop(guard_panics(async move {
             let _held = &bomb;
             std::future::pending::<Result<()>>().await
         }));
-        let mut future = guarded::<()>(async { std::panic::panic_any(Bomb) });
+        let mut future = guard_panics::<()>(async { std::panic::panic_any(Bomb) });
         assert_eq!(kind_of(poll_once(&mut future)), ErrorKind::Panicked);
     }
 
     #[test]
     fn answers_a_poll_after_the_end() {
-        let mut future = guarded(async { Ok(1) });
+        let mut future = guard_panics(async { Ok(1) });
         assert!(matches!(poll_once(&mut future), Poll::Ready(Ok(1))));
         assert_eq!(kind_of(poll_once(&mut future)), ErrorKind::Protocol);
     }

@@ -1,4 +1,4 @@
-//! The host's services as they cross, and the conversions both sides share.
+//! ABI types of the host's services and of errors.
 
 use abi_stable::StableAbi;
 use abi_stable::sabi_trait;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::plan::AbiPlan;
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// An error as it crosses. Frozen within the major.
+/// The ABI of [`EngineError`]. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiError {
@@ -18,10 +18,10 @@ pub struct AbiError {
     pub(crate) detail_json: RString,
 }
 
-/// What every call that may wait answers with.
+/// The result of an asynchronous call.
 pub(crate) type AbiFuture<T> = FfiFuture<RResult<T, AbiError>>;
 
-/// The services as they cross. Methods after the marker came with later minors.
+/// The ABI of the host's services. Methods after the marker were added in later minors.
 #[sabi_trait]
 pub trait AbiHost: Send + Sync + 'static {
     fn host_info(&self) -> RString;
@@ -46,10 +46,10 @@ pub trait AbiHost: Send + Sync + 'static {
     fn delegate_compact(&self, call: u64, request_json: RString) -> AbiFuture<AbiPlan>;
     #[sabi(last_prefix_field)]
     fn spawn(&self, session_id: RString, task: FfiFuture<()>);
-    // ABI growth: a service of a later minor stands here, with a default body that degrades safely.
+    // ABI growth: a service of a later minor goes here, with a default body that degrades safely.
 }
 
-/// A shared handle on the services.
+/// A shared handle to the services.
 pub(crate) struct HostObj(pub(crate) AbiHost_TO<RArc<()>>);
 
 impl Clone for HostObj {

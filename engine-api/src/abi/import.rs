@@ -1,4 +1,4 @@
-//! The host's half: a linked or loaded engine behind plain calls.
+//! The host's half of the ABI: creates linked and loaded engines and calls them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::c::validate::{EngineTable, load_table};
 use super::engine::{AbiEngineObj, EngineModuleRef};
-use super::guard::{catch, guarded};
+use super::guard::{catch_panic, guard_panics};
 use super::host::from_abi;
-use super::json::{Crosses, from_json, to_json};
+use super::json::{AbiCodec, from_json, to_json};
 use super::services::{HostServices, RevocableServices};
 use super::validate::{ValidateError, root_module};
 use crate::calls::{DisposeRequest, EngineCall, EngineReply, StatusRequest};
@@ -19,13 +19,13 @@ use crate::plan::{Compaction, Plan};
 use crate::request::*;
 use crate::transcript::Transcript;
 
-/// An engine that can be created: linked into the host or admitted from a library.
+/// Creates an engine that is linked into the host or loaded from a library.
 #[derive(Clone, Copy)]
 pub struct EngineFactory {
     source: FactorySource,
 }
 
-/// In which language one speaks behind a door.
+/// The module of a Rust engine or the table of a C engine.
 #[derive(Clone, Copy)]
 enum FactorySource {
     Rust(EngineModuleRef),
@@ -33,53 +33,55 @@ enum FactorySource {
 }
 
 impl EngineFactory {
-    /// The door of an engine that is linked into the host: the same code path as a loaded one.
+    /// A factory for an engine that is linked into the host. It runs the same code as for a loaded one.
     pub fn linked<E: ContextEngine>() -> EngineFactory {
         EngineFactory { source: FactorySource::Rust(super::export::module::<E>()) }
     }
 
-    /// Checks the header at `symbol` and lets the library in.
+    /// Checks the header at `symbol`.
     ///
     /// Layouts are compared in both directions: an engine may be older or newer than the host by
-    /// any minor, as long as one of the two is an extension of the other.
+    /// any minor, as long as one layout extends the other.
     ///
     /// # Errors
     ///
-    /// [`ValidateError`]; nothing of the engine has run then, except its library's constructors.
+    /// [`ValidateError`]. No code of the engine has run then, except its library's constructors.
     ///
     /// # Safety
     ///
-    /// `symbol` is the address of [`ROOT_SYMBOL`](crate::border::ROOT_SYMBOL) in a library that is never unloaded, and the
-    /// library was built by `export_engine!` or is no engine library at all.
+    /// `symbol` is the address of [`ROOT_SYMBOL`](crate::border::ROOT_SYMBOL) in a library that is never unloaded,
+    /// and the library was built by `export_engine!` or is not an engine library.
     pub unsafe fn from_symbol(symbol: *const ()) -> Result<EngineFactory, ValidateError> {
-        // SAFETY: the caller promises what `root_module` asks for.
+        // SAFETY: the caller promises what `root_module` requires.
         let module = unsafe { root_module(symbol)? };
         Ok(EngineFactory { source: FactorySource::Rust(module) })
     }
 
-    /// Asks the function at `symbol` for its table, checks that and lets the library in.
+    /// Calls the function at `symbol` and checks the table it returns.
     ///
     /// # Errors
     ///
-    /// [`ValidateError`]; nothing of the engine has run then, except its library's constructors and
-    /// the function itself.
+    /// [`ValidateError`]. No code of the engine has run then, except its library's constructors and the
+    /// function itself.
     ///
     /// # Safety
     ///
     /// `symbol` is the address of [`C_ROOT_SYMBOL`](crate::border::C_ROOT_SYMBOL) in a library that is
     /// never unloaded, and the library keeps the rules of `ctxhost_engine.h`.
     pub unsafe fn from_c_symbol(symbol: *const ()) -> Result<EngineFactory, ValidateError> {
-        // SAFETY: the caller promises what `load_table` asks for.
+        // SAFETY: the caller promises what `load_table` requires.
         let checked = unsafe { load_table(symbol)? };
         Ok(EngineFactory { source: FactorySource::C(checked) })
     }
 
-    /// What the engine says it is.
+    /// The engine's id, name, version and requirements.
     pub fn info(&self) -> Result<EngineInfo> {
         match self.source {
             FactorySource::Rust(module) => {
                 let info = module.info();
-                from_json(catch(|| info())?.as_str())
+                // Called each time instead of cached: the contract suite checks that it is
+                // constant.
+                from_json(catch_panic(|| info())?.as_str())
             }
             FactorySource::C(checked) => Ok(checked.info().clone()),
         }
@@ -89,30 +91,32 @@ impl EngineFactory {
     ///
     /// # Errors
     ///
-    /// Whatever the engine's `create` answers, and [`ErrorKind::Panicked`](crate::ErrorKind).
+    /// The error of the engine's `create`, or [`ErrorKind::Panicked`](crate::ErrorKind).
     pub fn create(&self, services: Arc<dyn HostServices>, config: &Value) -> Result<EngineHandle> {
         let leash = RevocableServices::new(services);
         let config = to_json(config);
         let engine = match self.source {
             FactorySource::Rust(module) => {
                 let (object, create) = (leash.clone().into_object().0, module.create());
-                from_abi(catch(|| create(object, config))?)?
+                from_abi(catch_panic(|| create(object, config))?)?
             }
             FactorySource::C(checked) => {
                 super::c::engine::create(checked, leash.clone(), config.as_str())?
             }
         };
+        // The handle keeps the services to revoke them while the engine may still hold the object.
         Ok(EngineHandle { engine: Arc::new(engine), services: leash })
     }
 }
 
 impl std::fmt::Debug for EngineFactory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EngineDoor")
+        f.write_str("EngineFactory")
     }
 }
 
-/// A live engine. Cloning shares it; every future owns what it needs and may be dropped to cancel.
+/// A handle to a running engine. Clones share it. Every future owns its arguments and is cancelled by
+/// dropping it.
 #[derive(Clone)]
 pub struct EngineHandle {
     engine: Arc<AbiEngineObj>,
@@ -127,40 +131,40 @@ impl EngineHandle {
         request: IngestRequest,
     ) -> impl Future<Output = Result<IngestReply>> + Send + 'static {
         let engine = self.engine.clone();
-        guarded(async move {
+        guard_panics(async move {
             let reply = engine.ingest_batch(view.into_object().0, request.encode());
-            Crosses::decode(from_abi(reply.await)?)
+            AbiCodec::decode(from_abi(reply.await)?)
         })
     }
 
     /// Calls [`ContextEngine::tools`].
     pub fn tools(&self, session: &SessionRef) -> Result<Vec<ToolSpec>> {
-        let answer = catch(|| self.engine.tools(to_json(session)))?;
+        let answer = catch_panic(|| self.engine.tools(to_json(session)))?;
         from_json(from_abi(answer)?.as_str())
     }
 
     /// Calls [`ContextEngine::status`].
     pub fn status(&self) -> Result<EngineStatus> {
-        let answer = catch(|| self.engine.status())?;
+        let answer = catch_panic(|| self.engine.status())?;
         from_json(from_abi(answer)?.as_str())
     }
 
     /// Calls [`ContextEngine::dispose`].
     pub fn dispose(&self) -> impl Future<Output = Result<()>> + Send + 'static {
         let engine = self.engine.clone();
-        guarded(async move {
+        guard_panics(async move {
             engine.dispose().await;
             Ok(())
         })
     }
 
-    /// Takes the services away: whatever the engine still runs, it reaches the host no more.
+    /// Revokes the services: code of the engine that still runs can no longer reach the host.
     pub fn revoke(&self) {
         self.services.revoke();
     }
 }
 
-/// The typed method of a call; of those that are no plain futures it stands above.
+/// The typed method of an asynchronous call; the others are written above.
 macro_rules! method {
     (awaited $method:ident($request:ident) -> $reply:ty, $($session:ident)?) => {
         #[doc = concat!("Calls [`ContextEngine::", stringify!($method), "`].")]
@@ -170,11 +174,12 @@ macro_rules! method {
             request: $request,
         ) -> impl Future<Output = Result<$reply>> + Send + 'static {
             let engine = self.engine.clone();
-            // The call begins at the first poll, on the thread that polls, and not before.
-            guarded(async move {
+            // The call starts at the first poll: the engine must run on the thread that polls, and a
+            // future that is never polled must not reach the engine.
+            guard_panics(async move {
                 let request = request.encode();
                 let reply = engine.$method($(when!($session view.into_object().0),)? request);
-                Crosses::decode(from_abi(reply.await)?)
+                AbiCodec::decode(from_abi(reply.await)?)
             })
         }
     };
@@ -205,7 +210,7 @@ macro_rules! calls {
         impl EngineHandle {
             $( method! { $how $method($request) -> $reply, $($session)? } )*
 
-            /// Makes a call; several new entries at once are an `ingest_batch`.
+            /// Makes a call; an `ingest` of several entries becomes an `ingest_batch`.
             pub fn call(
                 &self,
                 view: Transcript,

@@ -1,4 +1,4 @@
-//! What crosses as something else than it is: cold requests and answers as JSON, hot ones as structs.
+//! Conversion of requests and replies to their ABI types: JSON for rare calls, structs for frequent ones.
 
 use abi_stable::std_types::RString;
 use serde::Serialize;
@@ -6,25 +6,26 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// The JSON of a cold request or answer. Our own types always have one.
+/// Serialises a request or reply. The types of this crate cannot fail to serialise.
 pub(crate) fn to_json(value: &impl Serialize) -> RString {
+    // Serialisation fails only for maps with non-string keys, which these types do not have.
     serde_json::to_string(value).unwrap_or_default().into()
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| {
-        EngineError::new(ErrorKind::Protocol, format!("the other side sent bad JSON: {error}"))
+        EngineError::new(ErrorKind::Protocol, format!("the other side sent invalid JSON: {error}"))
     })
 }
 
-/// A request or an answer that crosses as an `Abi`.
-pub(crate) trait Crosses<Abi>: Sized {
+/// A request or reply that is passed as an `Abi`.
+pub(crate) trait AbiCodec<Abi>: Sized {
     fn encode(self) -> Abi;
     fn decode(abi: Abi) -> Result<Self>;
 }
 
-/// Whatever has JSON crosses as JSON, where the border asks for that.
-impl<T: Serialize + DeserializeOwned> Crosses<RString> for T {
+/// Serde types are passed as JSON where the ABI type is a string.
+impl<T: Serialize + DeserializeOwned> AbiCodec<RString> for T {
     fn encode(self) -> RString {
         to_json(&self)
     }
@@ -34,7 +35,7 @@ impl<T: Serialize + DeserializeOwned> Crosses<RString> for T {
     }
 }
 
-impl Crosses<()> for () {
+impl AbiCodec<()> for () {
     fn encode(self) {}
 
     fn decode((): ()) -> Result<()> {

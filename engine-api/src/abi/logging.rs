@@ -1,4 +1,4 @@
-//! `tracing` events of a loaded engine, sent to the host's log.
+//! Sends `tracing` events of a loaded engine to the host's log.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,13 @@ use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Level, Metadata, Subscriber};
 
-use super::guard::catch;
+use super::guard::catch_panic;
 use crate::host::{Host, LogLevel};
 
-/// Makes the forwarder this library's subscriber; a second call changes nothing.
+/// Sets the global subscriber of this library; a second call has no effect.
 pub(crate) fn install_subscriber(host: Host) {
     let _ =
+        // Fails if the engine installed its own subscriber, which then has priority.
         tracing_core::dispatcher::set_global_default(tracing_core::Dispatch::new(LogSubscriber {
             host,
         }));
@@ -24,6 +25,7 @@ struct LogSubscriber {
 
 impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // Each event crosses the ABI as JSON, which is too expensive for TRACE.
         *metadata.level() <= Level::DEBUG
     }
 
@@ -33,12 +35,14 @@ impl Subscriber for LogSubscriber {
         let target = event.metadata().target();
         fields.others.insert("target".into(), target.into());
         let level = level(*event.metadata().level());
-        let _ =
-            catch(|| self.host.log_fields(level, &fields.message, &Value::Object(fields.others)));
+        let _ = catch_panic(|| {
+            self.host.log_fields(level, &fields.message, &Value::Object(fields.others))
+        });
     }
 
-    // Spans carry no text of their own; events are enough for a log line.
+    // Spans are ignored: log lines are made from events only.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // Never used, but ids must not be zero.
         Id::from_u64(1)
     }
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -1,10 +1,10 @@
-//! The metadata block: what a library says of itself to a host that only reads its file.
+//! The metadata block, which a host reads from a library file before loading it.
 //!
 //! ```text
 //!  16 bytes   magic
 //!   2 bytes   length of the text, little endian
 //!   n bytes   lines of `key=value`: abi_major, abi_minor, id, version, api, rustc, target, pointer, panic
-//!             behind a C door: door, language, compiler instead of rustc and panic
+//!             C engines: door=c, language, compiler instead of rustc and panic
 //!   rest      zero, up to 1,024 bytes in all
 //! ```
 
@@ -13,10 +13,10 @@ use crate::engine::Info;
 /// Size of the block.
 pub const META_BYTES: usize = 1024;
 
-/// What the block begins with. Kept in two halves, so that a host's own file does not match.
+/// The magic bytes, in two halves, so that a search in the host's own binary does not find them.
 const MAGIC_HALVES: (&[u8; 8], &[u8; 8]) = (b"CTXHOST\x01", b"ENGMETA\n");
 
-/// The major of the ABI; part of the symbol's name.
+/// The major version of the ABI; part of the symbol's name.
 pub const ABI_MAJOR: u32 = 1;
 
 const API_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -25,24 +25,24 @@ const RUSTC: &str = env!("CTXHOST_RUSTC_VERSION");
 const TARGET: &str = env!("CTXHOST_TARGET");
 const POINTER: &str = if cfg!(target_pointer_width = "64") { "64" } else { "32" };
 
-/// The way into a library, which says how one speaks behind it.
+/// The kind of entry point that a library exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// The header of `export_engine!`, compared layout by layout.
+    /// The header of `export_engine!`, whose layouts are compared.
     #[default]
     Rust,
-    /// The table of `ctxhost_engine.h`, which C and whatever speaks C can fill in.
+    /// The table of `ctxhost_engine.h`, for C and languages with a C ABI.
     C,
 }
 
-/// What a library's metadata block says.
+/// The content of a metadata block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineMetadata {
-    /// The way in.
+    /// The kind of entry point.
     pub entry_point: EntryPoint,
-    /// Major of the ABI it was built for.
+    /// Major version of the ABI it was built for.
     pub abi_major: u32,
-    /// Minor of the engine API it was built with.
+    /// Minor version of the engine API it was built with.
     pub abi_minor: u32,
     /// The engine's id.
     pub id: String,
@@ -50,20 +50,20 @@ pub struct EngineMetadata {
     pub version: String,
     /// Full version of the engine API.
     pub api: String,
-    /// The compiler, by name behind a Rust door, by version behind a C door.
+    /// The compiler: the output of `rustc --version`, or the version macro of a C compiler.
     pub rustc: String,
-    /// The target triple; behind a C door, which knows none, architecture and system.
+    /// The target triple; for C engines architecture and system.
     pub target: String,
     /// Bits of a pointer.
     pub pointer: u32,
-    /// `unwind` or `abort`; empty behind a C door, where there is neither.
+    /// `unwind` or `abort`; empty for C engines.
     pub panic: String,
-    /// The language it was written in; `rust` where it does not say.
+    /// The language it was written in; `rust` if the block has none.
     pub language: String,
 }
 
 impl EngineMetadata {
-    /// What a library built here and now would say, without an engine's id and version.
+    /// The metadata of a library built by this compiler for this target, without id and version.
     pub fn current() -> EngineMetadata {
         EngineMetadata {
             abi_major: ABI_MAJOR,
@@ -78,7 +78,7 @@ impl EngineMetadata {
         }
     }
 
-    /// The same for a library with a C door.
+    /// The same for a C library.
     pub fn current_c() -> EngineMetadata {
         let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
         EngineMetadata {
@@ -89,21 +89,20 @@ impl EngineMetadata {
         }
     }
 
-    /// The majors it was built for: of the ABI, and of the engine API, whose layouts are of the same major.
+    /// The major versions of the ABI and of the engine API; both must match the host's.
     pub fn majors(&self) -> Vec<u32> {
+        // Layouts are those of the API crate, so its major version has to match as well.
         let api = self.api.split('.').next().and_then(|major| major.parse().ok());
         [Some(self.abi_major), api].into_iter().flatten().collect()
     }
 
-    /// Whether nothing at the border can stop what goes wrong in this library: memory is its own
-    /// affair and there is no panic to catch. A process of its own is the default place for such an
-    /// engine.
+    /// Whether the engine should run in its own process by default: faults of C code cannot be caught.
     pub fn needs_process(&self) -> bool {
         self.entry_point == EntryPoint::C
     }
 }
 
-/// The sixteen bytes to look for.
+/// The magic bytes at the start of a block.
 pub fn metadata_magic() -> [u8; 16] {
     let mut magic = [0; 16];
     let (first, second) = MAGIC_HALVES;
@@ -111,15 +110,17 @@ pub fn metadata_magic() -> [u8; 16] {
     magic
 }
 
-/// Reads the block that begins at the start of `bytes`; `None` when it is no valid block.
+/// Reads the block at the start of `bytes`; `None` if it is invalid.
 pub fn decode_meta(bytes: &[u8]) -> Option<EngineMetadata> {
+    // The bytes are untrusted: every access is checked, since the host reads them before any
+    // policy.
     let rest = bytes.strip_prefix(&metadata_magic())?;
     let (length, rest) = rest.split_first_chunk::<2>()?;
     let text = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
     let mut meta = EngineMetadata { language: "rust".into(), ..EngineMetadata::default() };
     for line in std::str::from_utf8(text).ok()?.lines() {
         let (key, value) = line.split_once('=')?;
-        // What it says is shown to people before they trust it: it must not draw on their screen.
+        // Users see these values before they trust the library: control characters could alter the terminal.
         if value.contains(char::is_control) {
             return None;
         }
@@ -129,21 +130,23 @@ pub fn decode_meta(bytes: &[u8]) -> Option<EngineMetadata> {
             "id" => meta.id = value.into(),
             "version" => meta.version = value.into(),
             "api" => meta.api = value.into(),
+            // The host could not call an entry point of an unknown kind, so the block is invalid.
             "door" => meta.entry_point = if value == "c" { EntryPoint::C } else { return None },
             "language" => meta.language = value.into(),
             "rustc" | "compiler" => meta.rustc = value.into(),
             "target" => meta.target = value.into(),
             "pointer" => meta.pointer = value.parse().ok()?,
             "panic" => meta.panic = value.into(),
-            // A newer engine may say more.
+            // Unknown keys are skipped, so that newer engines can add some.
             _ => {}
         }
     }
     Some(meta)
 }
 
-/// Writes the block at compile time. A text too long for it does not compile.
+/// Writes the block at compile time. A text that does not fit is a compile error.
 pub const fn encode_meta(info: &Info, panic: &str) -> [u8; META_BYTES] {
+    // Text starts after magic and length, which `finish` writes when the length is known.
     let mut block = MetadataWriter { bytes: [0; META_BYTES], at: 18 };
     block.line("abi_major=", "1");
     block.line("abi_minor=", API_MINOR);
@@ -169,7 +172,7 @@ impl MetadataWriter {
         self.text(b"\n");
     }
 
-    // Runs at compile time: an index past the end is a compile error, not a panic.
+    // Evaluated at compile time only: an index past the end is a compile error, not a panic.
     #[allow(clippy::indexing_slicing)]
     const fn text(&mut self, text: &[u8]) {
         let mut i = 0;
@@ -213,6 +216,6 @@ mod tests {
         assert_eq!(decode_meta(&block[..40]), None);
         assert_eq!(decode_meta(&block[1..]), None);
         let painted = encode_meta(&Info::new("a", "A", "1.0.0\x1b[2K\rsigner me"), "unwind");
-        assert_eq!(decode_meta(&painted), None, "what moves the cursor is no version");
+        assert_eq!(decode_meta(&painted), None, "control characters are rejected");
     }
 }

@@ -1,15 +1,15 @@
-//! The plan as it crosses: operations with numbers for kinds, extras as JSON.
+//! ABI types of plans: operations with numeric kinds, extras as JSON.
 
 use abi_stable::StableAbi;
 use abi_stable::std_types::{RString, RVec};
 use serde::{Deserialize, Serialize};
 
-use super::json::{Crosses, from_json, to_json};
+use super::json::{AbiCodec, from_json, to_json};
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Action, Compaction, Op, Plan, PlanExtras, PlanNote};
 use crate::transcript::Role;
 
-/// One operation of a plan, as it crosses. Frozen within the major; kinds are numbers.
+/// The ABI of [`Op`]. Frozen within the major version; new operations get new kind numbers.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiOp {
@@ -22,7 +22,7 @@ pub struct AbiOp {
     ext_json: RString,
 }
 
-/// A plan, as it crosses. Frozen within the major.
+/// The ABI of [`Plan`]. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiPlan {
@@ -38,7 +38,7 @@ const REPLACE_RAW: u32 = 3;
 const INSERT: u32 = 4;
 const DROP: u32 = 5;
 
-/// The extras of a plan with what `compact` says beside it.
+/// The extras of a plan and the outcome of `compact`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct WireExtras {
@@ -51,7 +51,7 @@ struct WireExtras {
     reason: String,
 }
 
-impl Crosses<AbiPlan> for Plan {
+impl AbiCodec<AbiPlan> for Plan {
     fn encode(self) -> AbiPlan {
         let wire = WireExtras { extras: self.extras, ..WireExtras::default() };
         AbiPlan {
@@ -66,7 +66,7 @@ impl Crosses<AbiPlan> for Plan {
     }
 }
 
-impl Crosses<AbiPlan> for Compaction {
+impl AbiCodec<AbiPlan> for Compaction {
     fn encode(self) -> AbiPlan {
         let (outcome, reason) = match self {
             Compaction::Plan(plan) => return plan.encode(),
@@ -85,7 +85,7 @@ impl Crosses<AbiPlan> for Compaction {
             "nothing" => Ok(Compaction::Nothing { reason }),
             other => Err(EngineError::new(
                 ErrorKind::Protocol,
-                format!("compact answered the unknown outcome {other:?}"),
+                format!("compact returned the unknown outcome {other:?}"),
             )),
         }
     }
@@ -104,6 +104,7 @@ impl AbiPlan {
 }
 
 fn encode_extras(wire: &WireExtras) -> RString {
+    // Most plans have no extras. An empty string saves serialising and parsing in every `assemble`.
     if *wire == WireExtras::default() { RString::new() } else { to_json(wire) }
 }
 
@@ -116,6 +117,7 @@ impl From<Op> for AbiOp {
             Action::ReplaceRaw { raw, .. } => (REPLACE_RAW, Role::Unknown, raw),
             Action::Insert { role, text, .. } => (INSERT, role, text),
             Action::Drop(_) => (DROP, Role::Unknown, String::new()),
+            // Passed on unchanged, so that the host rejects the plan and names the kind.
             Action::Unknown(kind) => (kind, Role::Unknown, String::new()),
         };
         AbiOp {
@@ -132,6 +134,7 @@ impl From<Op> for AbiOp {
 impl From<AbiOp> for Op {
     fn from(raw: AbiOp) -> Self {
         let text = raw.text.into_string();
+        // Not validated here: the host's invariants report invalid ranges with their position.
         let range = raw.a..raw.b;
         let action = match raw.kind {
             KEEP => Action::Keep(range),
@@ -141,7 +144,7 @@ impl From<AbiOp> for Op {
             DROP => Action::Drop(range),
             other => Action::Unknown(other),
         };
-        // A note is for people only: one that does not parse is no reason to refuse the plan.
+        // Notes are informational: one that does not parse must not fail the plan.
         let note = from_json::<PlanNote>(raw.ext_json.as_str()).ok();
         Op { action, note }
     }

@@ -1,4 +1,4 @@
-//! The services of a host behind the object that crosses: guarded, and revocable at any time.
+//! Wraps the host's services for the ABI: catches panics, and can revoke them at any time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use abi_stable::std_types::{RArc, ROption, RStr, RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde_json::Value;
 
-use super::guard::{catch, guarded};
+use super::guard::{catch_panic, guard_panics};
 use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, to_abi};
-use super::json::{Crosses, from_json, to_json};
+use super::json::{AbiCodec, from_json, to_json};
 use super::plan::AbiPlan;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
@@ -20,15 +20,15 @@ use crate::host::{
 use crate::plan::Compaction;
 use crate::request::{CallId, CompactRequest, SessionRef};
 
-/// A future that a service answers with.
+/// The future of a service.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a host offers to one engine. Calls may come from any thread; a panic in one becomes an
-/// error of that call.
+/// The services a host offers to one engine. Calls may come from any thread; a panic becomes an error of
+/// the call.
 pub trait HostServices: Send + Sync + 'static {
     /// See [`Host::info`](crate::Host::info).
     fn info(&self) -> HostInfo;
-    /// See [`Host::log`](crate::Host::log). `target` is the engine's module where it is known.
+    /// See [`Host::log`](crate::Host::log). `target` is the engine's module, if known.
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value);
     /// See [`Host::now_ms`](crate::Host::now_ms).
     fn now_ms(&self) -> i64;
@@ -72,8 +72,8 @@ pub trait HostServices: Send + Sync + 'static {
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>);
 }
 
-/// The services on a leash: after [`revoke`](Self::revoke) every one answers
-/// [`ErrorKind::Dead`], although the engine may still hold the object.
+/// Services that can be revoked: afterwards every call answers [`ErrorKind::Dead`], although the engine
+/// may still hold the object.
 #[derive(Clone)]
 pub(crate) struct RevocableServices {
     inner: Arc<RwLock<Option<Arc<dyn HostServices>>>>,
@@ -84,12 +84,13 @@ impl RevocableServices {
         RevocableServices { inner: Arc::new(RwLock::new(Some(services))) }
     }
 
-    /// The object that crosses. Clones of these services keep the leash.
+    /// Converts to the ABI object. Clones kept by the caller can still revoke it.
     pub(crate) fn into_object(self) -> HostObj {
         HostObj(AbiHost_TO::from_ptr(RArc::new(self), TD_Opaque))
     }
 
     pub(crate) fn revoke(&self) {
+        // A poisoned lock must not prevent the revocation.
         *self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
@@ -101,26 +102,23 @@ impl RevocableServices {
     }
 
     fn call_or<T>(&self, or: T, work: impl FnOnce(&dyn HostServices) -> T) -> T {
-        let asked = self.get().and_then(|live| catch(|| work(live.as_ref())));
-        asked.unwrap_or(or)
+        let result = self.get().and_then(|services| catch_panic(|| work(services.as_ref())));
+        result.unwrap_or(or)
     }
 
     fn call_async<T: Send + 'static, A: Send + 'static>(
         &self,
-        begin: impl FnOnce(&dyn HostServices) -> Result<BoxFuture<Result<T>>> + Send + 'static,
+        start: impl FnOnce(&dyn HostServices) -> Result<BoxFuture<Result<T>>> + Send + 'static,
         convert: impl FnOnce(T) -> A + Send + 'static,
     ) -> AbiFuture<A> {
         let services = self.clone();
-        let call = guarded(async move {
-            let future = begin(services.get()?.as_ref())?;
+        let call = guard_panics(async move {
+            // Inside the future: services may be revoked between the call and its first poll.
+            let future = start(services.get()?.as_ref())?;
             Ok(convert(future.await?))
         });
         async move { to_abi(call.await) }.into_ffi()
     }
-}
-
-fn call(id: u64) -> CallId {
-    CallId(id)
 }
 
 fn session(id: &str) -> SessionRef {
@@ -162,21 +160,23 @@ impl AbiHost for RevocableServices {
     }
 
     fn is_cancelled(&self, id: u64) -> bool {
-        self.call_or(true, |host| host.is_cancelled(call(id)))
+        // Revoked or panicking services count as cancelled, so that the engine stops.
+        self.call_or(true, |host| host.is_cancelled(CallId(id)))
     }
 
     fn remaining_ms(&self, id: u64) -> i64 {
-        let remaining = self.call_or(Some(0), |host| host.remaining_ms(call(id)));
+        // No time left instead of no deadline, for the same reason.
+        let remaining = self.call_or(Some(0), |host| host.remaining_ms(CallId(id)));
         remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
     }
 
     fn progress(&self, id: u64, permille: u32, note: RStr<'_>) {
-        self.call_or((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
+        self.call_or((), |host| host.progress(CallId(id), permille.min(1000), note.as_str()));
     }
 
     fn complete(&self, id: u64, request: RString) -> AbiFuture<RString> {
         self.call_async(
-            move |host| Ok(host.complete(call(id), from_json(request.as_str())?)),
+            move |host| Ok(host.complete(CallId(id), from_json(request.as_str())?)),
             |completion| to_json(&completion),
         )
     }
@@ -219,13 +219,13 @@ impl AbiHost for RevocableServices {
 
     fn sleep(&self, milliseconds: u64) -> FfiFuture<()> {
         let services = self.clone();
-        let nap = guarded(async move {
-            let nap = services.get()?.sleep(milliseconds);
-            nap.await;
+        let sleep = guard_panics(async move {
+            let sleep = services.get()?.sleep(milliseconds);
+            sleep.await;
             Ok(())
         });
         async move {
-            let _ = nap.await;
+            let _ = sleep.await;
         }
         .into_ffi()
     }
@@ -246,12 +246,13 @@ impl AbiHost for RevocableServices {
 
     fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
         self.call_async(
-            move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
-            Crosses::encode,
+            move |host| Ok(host.delegate_compact(CallId(id), from_json(request.as_str())?)),
+            AbiCodec::encode,
         )
     }
 
     fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
+        // A revoked host drops the task, which cancels it.
         self.call_or((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
     }
 }

@@ -1,4 +1,4 @@
-//! The door check: a symbol of a library becomes an engine module, if the layouts of both sides agree.
+//! Turns the root symbol of a library into an engine module after comparing the layouts of both sides.
 
 use abi_stable::StableAbi;
 use abi_stable::abi_stability::abi_checking::{
@@ -11,47 +11,47 @@ use abi_stable::type_layout::TypeLayout;
 use super::engine::EngineModuleRef;
 use super::metadata::ABI_MAJOR;
 
-/// The symbol that a library of this major exports.
+/// The symbol that a library of this major version exports.
 pub const ROOT_SYMBOL: &str = "CONTEXT_ENGINE_ROOT_V1";
 
-/// Why a symbol of a library was not let in.
+/// Why the symbol of a library was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
     /// The symbol is not what `export_engine!` makes.
-    #[error("its symbol {ROOT_SYMBOL} is not the header of an engine ({reason})")]
+    #[error("its symbol {ROOT_SYMBOL} is not an engine header ({reason})")]
     NotAHeader {
         /// What is wrong with it.
         reason: String,
     },
     /// Neither side's layout is an extension of the other's.
     #[error(
-        "it does not fit this host; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x ({reason})"
+        "its ABI is incompatible with this host; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x ({reason})"
     )]
     Incompatible {
-        /// The first difference, in one line.
+        /// The first difference, on one line.
         reason: String,
-        /// The whole report; tens of kilobytes, for the debug log alone.
+        /// The complete report: tens of kilobytes, for the debug log.
         report: String,
     },
-    /// The table of a C library is not what the header describes.
-    #[error("its table is none of ctxhost_engine.h ({reason})")]
+    /// The table of a C library does not match the header.
+    #[error("its table does not match ctxhost_engine.h ({reason})")]
     BadTable {
         /// What is wrong with it.
         reason: String,
     },
-    /// The library's own root function failed.
+    /// The library's root function failed.
     #[error("its root function failed ({reason})")]
     RootFailed {
-        /// What it said.
+        /// The message of the failure.
         reason: String,
     },
 }
 
-/// The module behind the header at `symbol`, after both layouts were compared.
+/// Returns the module of the header at `symbol` after comparing both layouts.
 ///
 /// # Safety
 ///
-/// As for [`EngineDoor::admit`](super::import::EngineDoor::admit).
+/// As for [`EngineFactory::from_symbol`](super::import::EngineFactory::from_symbol).
 pub(super) unsafe fn root_module(symbol: *const ()) -> Result<EngineModuleRef, ValidateError> {
     if symbol.is_null() {
         return Err(ValidateError::NotAHeader { reason: "its address is null".into() });
@@ -71,22 +71,23 @@ pub(super) unsafe fn root_module(symbol: *const ()) -> Result<EngineModuleRef, V
         .map_err(|error| ValidateError::RootFailed { reason: first_error_line(&error.to_string()) })
 }
 
-/// Passes if either side is an extension of the other: an engine may be older or newer by any minor.
+/// Accepts the header if either layout extends the other: an engine may be older or newer by any minor.
 fn compare_layouts(header: &LibHeader) -> Result<(), ValidateError> {
     let no_layout = || ValidateError::NotAHeader { reason: "it carries no layout".into() };
     let (ours, theirs) = (EngineModuleRef::LAYOUT, header.layout().ok_or_else(no_layout)?);
     let Err(as_newer) = check(ours, theirs) else { return Ok(()) };
     let Err(as_older) = check(theirs, ours) else { return Ok(()) };
     let (here, there) = (EngineModuleRef::VERSION_STRINGS, header.version_strings());
-    // The direction that the versions promised is the one whose failure explains something.
+    // Both directions failed. Only the direction in which the versions promise compatibility explains why.
     let report = if minor(there) < minor(here) { as_older } else { as_newer };
     let reason = format!("API {there} here {here}: {}", first_error_line(&report));
     Err(ValidateError::Incompatible { reason, report })
 }
 
-/// One direction. A map for each check: abi_stable's own serves libraries that hand objects to each
-/// other, and would measure every later engine of the process by the first older one.
+/// Checks one direction.
 fn check(expected: &'static TypeLayout, found: &'static TypeLayout) -> Result<(), String> {
+    // Fresh globals for each check: abi_stable's process-wide ones remember the first layout they saw, and
+    // would compare every later engine with the first older one.
     check_layout_compatibility_with_globals(expected, found, &CheckingGlobals::new())
         .map_err(|errors| errors.to_string())
 }
@@ -95,13 +96,13 @@ fn minor(version: VersionStrings) -> Option<(u32, u32)> {
     version.parsed().map(|version| (version.major, version.minor)).ok()
 }
 
-/// Characters of such a report that a person is shown.
+/// Maximum length of the reason shown to users, in characters.
 const SENTENCE_CHARS: usize = 280;
 
-/// Lines after `Error:` that say what was expected and what was found.
+/// Lines after `Error:` that contain the expected and the actual layout.
 const HELPFUL_LINES: usize = 5;
 
-/// The lines that help follow the first `Error:` of a report that may be 200 kB long.
+/// Extracts the lines after the first `Error:`; the whole report can be 200 kB long.
 fn first_error_line(report: &str) -> String {
     let mut lines = report.lines().map(str::trim).skip_while(|line| !line.starts_with("Error:"));
     let named = lines.by_ref().take(HELPFUL_LINES).collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! The transcript as it crosses: a frozen entry, chunks of entries, a read-only object.
+//! ABI types of transcripts: entries, chunks of entries, a read-only snapshot.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use abi_stable::sabi_trait;
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RArc, RSlice, RStr};
 
-/// Entries per chunk. Part of the ABI: an engine finds entry `i` in chunk `i / CHUNK_ENTRIES`.
+/// Entries per chunk. Part of the ABI: entry `i` is in chunk `i / CHUNK_ENTRIES`.
 pub(crate) const CHUNK_ENTRIES: usize = 1024;
 
-/// One entry as it crosses. Frozen within the major.
+/// The ABI of an entry. Frozen within the major version.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct AbiEntry<'a> {
@@ -28,7 +28,7 @@ pub struct AbiEntry<'a> {
     pub(crate) raw: RStr<'a>,
 }
 
-/// A read-only snapshot as it crosses.
+/// The ABI of a read-only snapshot.
 #[sabi_trait]
 pub trait AbiTranscript: Send + Sync + 'static {
     fn len(&self) -> usize;
@@ -38,7 +38,7 @@ pub trait AbiTranscript: Send + Sync + 'static {
     fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>>;
 }
 
-/// A shared handle on a snapshot, owned by whoever holds it and freed by the side that made it.
+/// A shared handle to a snapshot. The side that created the snapshot frees it.
 pub(crate) struct TranscriptObj(pub(crate) AbiTranscript_TO<RArc<()>>);
 
 impl TranscriptObj {
@@ -68,19 +68,19 @@ pub(crate) struct EntryTexts {
     pub(crate) raw: Box<str>,
 }
 
-/// Up to [`CHUNK_ENTRIES`] entries beside the strings they borrow.
+/// Up to [`CHUNK_ENTRIES`] entries with the strings they borrow.
 #[derive(Clone, Default)]
 pub(crate) struct EntryChunk {
-    // Each `'static` below is a lie that never leaves this type: the strings live in `texts`, which
-    // holds them as long as their entry is here, or in `view`, which never changes, and `entries()` shortens
-    // the lifetime to that of the chunk.
+    // `'static` is wrong outside of this type: the strings live in `texts`, which holds them as long as
+    // their entry, or in `view`, which never changes. `entries()` shortens the lifetime to that of the
+    // chunk.
     entries: Vec<AbiEntry<'static>>,
     texts: Vec<Arc<EntryTexts>>,
-    /// The view whose entries some of these repeat, for as long as they borrow its strings.
+    /// The base view from which some of the entries borrow their strings.
     view: Option<TranscriptObj>,
 }
 
-/// The numbers of an entry that is being appended.
+/// The numeric fields of an entry.
 pub(crate) struct EntryHead {
     pub(crate) seq: u64,
     pub(crate) ts_ms: i64,
@@ -93,7 +93,7 @@ pub(crate) struct EntryHead {
 }
 
 impl EntryHead {
-    /// The whole entry: these numbers beside id, parent, text and JSON.
+    /// Adds id, parent, text and JSON.
     fn with(self, [id, parent, text, raw]: [&str; 4]) -> AbiEntry<'static> {
         AbiEntry {
             seq: self.seq,
@@ -113,19 +113,21 @@ impl EntryHead {
 }
 
 impl EntryChunk {
-    /// An empty chunk that may repeat entries of a view.
+    /// An empty chunk that may borrow entries of a view.
     pub(crate) fn with_base(view: TranscriptObj) -> EntryChunk {
         EntryChunk { view: Some(view), ..EntryChunk::default() }
     }
 
     pub(crate) fn push(&mut self, head: EntryHead, texts: Arc<EntryTexts>) {
         self.entries.push(head.with([&*texts.id, &*texts.parent, &*texts.text, &*texts.raw]));
+        // After its entry: see `outlive` for the order that keeps the borrowed strings valid.
         self.texts.push(texts);
     }
 
-    /// Repeats the strings of an entry of the view that this chunk is over, and copies none of them.
-    /// Does nothing where there is no such entry.
+    /// Appends an entry that borrows the strings of an entry of the base view. Does nothing if the base has
+    /// no such entry.
     pub(crate) fn push_from_base(&mut self, head: EntryHead, seq: u64) {
+        // Missing entries are ignored: the caller checks positions, and this type must not panic.
         let Some(view) = &self.view else { return };
         let Ok(at) = usize::try_from(seq) else { return };
         let chunk = view.chunk(at / CHUNK_ENTRIES).as_slice();
@@ -146,9 +148,10 @@ impl EntryChunk {
         self.entries.len()
     }
 
-    /// Lets go of all entries from `len` on, then of their strings.
+    /// Drops all entries from `len` on, then their strings.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.entries.truncate(len);
+        // After the entries that borrow them.
         self.texts.truncate(len);
     }
 
@@ -166,17 +169,16 @@ impl EntryChunk {
 }
 
 fn outlive(text: &str) -> RStr<'static> {
-    // SAFETY: `EntryChunk::push` and `EntryChunk::push_from_base` are the only callers. The first keeps the
-    // `Arc<EntryTexts>` that owns this text in `texts` for as long as the entry is in `entries`, and
-    // `EntryChunk::truncate` takes both away in that order; texts stand there in the order of their entries and
-    // are no more than those, so none goes before its entry. A boxed str never moves. The second reads the
-    // text out of the snapshot in `view`, which is set once, when the chunk is made, and whose strings are
-    // valid while a handle on it lives. Clones of a chunk clone both; and `entries()` hands the text out
-    // for no longer than the chunk is borrowed.
+    // SAFETY: only `EntryChunk::push` and `push_from_base` call this. `push` stores the `Arc<EntryTexts>` that
+    // owns the text in `texts` for as long as the entry is in `entries`: `truncate` removes both in that order,
+    // and `texts` has the order of its entries and is never longer, so no text is dropped before its entry. A
+    // boxed str does not move. `push_from_base` reads the text from the snapshot in `view`, which is set once,
+    // at creation, and whose strings are valid while a handle to it exists. Clones of a chunk clone both, and
+    // `entries()` limits the lifetime to the borrow of the chunk.
     unsafe { RStr::from_raw_parts(text.as_ptr(), text.len()) }
 }
 
-/// A snapshot of a log: its chunks as they were, shared with it.
+/// A snapshot of a log that shares its chunks.
 pub(crate) struct TranscriptSnapshot {
     chunks: Vec<Arc<EntryChunk>>,
     len: usize,
@@ -204,8 +206,8 @@ impl AbiTranscript for TranscriptSnapshot {
 
     fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>> {
         let entries = self.chunks.get(k).map_or(&[][..], |chunk| chunk.entries());
-        // The tail chunk may have grown since the snapshot was taken only as a copy of its own, so
-        // what is here is what was here; the cut guards the length all the same.
+        // The log copies a shared tail chunk before it appends, so this chunk has not grown. The limit makes
+        // that independent of the log.
         let here = self.len.saturating_sub(k.saturating_mul(CHUNK_ENTRIES)).min(entries.len());
         RSlice::from_slice(entries.get(..here).unwrap_or(&[]))
     }

@@ -1,4 +1,4 @@
-//! Waiting for a future on a thread, without any runtime.
+//! Blocks a thread on a future without an async runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Waits for a future on this thread, without any runtime.
+/// Blocks this thread on a future.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = unpark_waker();
@@ -15,26 +15,28 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return answer;
         }
+        // May wake spuriously; the loop polls again.
         std::thread::park();
     }
 }
 
-/// Waits for a future on this thread, but no longer than `limit`; `None` when it takes longer.
+/// Blocks this thread on a future for at most `limit`; `None` on a timeout.
 ///
-/// The limit is looked at between two polls: a poll that never returns is waited for.
+/// The limit is checked between polls only, so a poll that does not return blocks for longer.
 pub fn block_on_within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = unpark_waker();
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(answer);
         }
-        std::thread::park_timeout(limit.checked_sub(begun.elapsed())?);
+        // `None` once the limit has passed. Parking may also end early, so the loop polls again.
+        std::thread::park_timeout(limit.checked_sub(start.elapsed())?);
     }
 }
 
-/// A waker that unparks the thread that made it.
+/// A waker that unparks the current thread.
 pub(crate) fn unpark_waker() -> Waker {
     Waker::from(Arc::new(UnparkWaker(std::thread::current())))
 }

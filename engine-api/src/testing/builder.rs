@@ -1,25 +1,25 @@
-//! Small transcripts in the shape of Pi session v3, entry by entry and always the same.
+//! Builds small transcripts in the format of Pi session v3, deterministically.
 
 use serde_json::{Value, json};
 
 use crate::transcript::log::{NewEntry, TranscriptLog};
 use crate::transcript::{EntryKind, Flags, Message, Role, Transcript, tokens};
 
-/// When the first entry was written, in milliseconds since 1970; each later one is a second younger.
+/// Timestamp of the first entry, in milliseconds since 1970; each later one is one second newer.
 const FIRST_MS: i64 = 1_767_225_600_000;
 
 /// One transparent pixel, base64.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// A conversation that is being told: a log with words for the usual entries.
+/// A transcript log with a method for each usual kind of entry.
 ///
 /// ```
-/// use ctxhost_engine_api::testing::Conversation;
+/// use ctxhost_engine_api::testing::TranscriptBuilder;
 ///
-/// let mut talk = Conversation::new();
-/// talk.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
-/// talk.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
-/// assert_eq!(talk.transcript().len(), 4);
+/// let mut builder = TranscriptBuilder::new();
+/// builder.user("list the files").calls(&[("c1", "ls", r#"{"path":"."}"#)]);
+/// builder.result("c1", "ls", "a.rs").assistant("There is one file: a.rs");
+/// assert_eq!(builder.transcript().len(), 4);
 /// ```
 #[derive(Debug, Default)]
 pub struct TranscriptBuilder {
@@ -29,17 +29,17 @@ pub struct TranscriptBuilder {
 }
 
 impl TranscriptBuilder {
-    /// An empty conversation of epoch 0.
+    /// An empty transcript of epoch 0.
     pub fn new() -> Self {
         TranscriptBuilder::default()
     }
 
-    /// An empty conversation as it stands after `epoch` compactions.
+    /// An empty transcript of an epoch, as after `epoch` compactions.
     pub fn with_epoch(epoch: u64) -> Self {
         TranscriptBuilder { log: TranscriptLog::new(epoch), ..TranscriptBuilder::default() }
     }
 
-    /// A snapshot of what was told so far.
+    /// A snapshot of the entries so far.
     pub fn transcript(&self) -> Transcript {
         self.log.snapshot()
     }
@@ -49,18 +49,18 @@ impl TranscriptBuilder {
         self.log.len() as u64
     }
 
-    /// Whether nothing was told yet.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Instructions, pinned as a host pins them.
+    /// Appends instructions, pinned as by a host.
     pub fn system(&mut self, text: &str) -> &mut Self {
         let message = json!({ "role": "system", "content": text });
         self.message(Role::System, Flags::PINNED, text, &message)
     }
 
-    /// The person speaks. The first message is the task, pinned as a host pins it.
+    /// Appends a user message. The first is the task, pinned as by a host.
     pub fn user(&mut self, text: &str) -> &mut Self {
         let pin = if self.has_task { Flags::default() } else { Flags::PINNED };
         self.has_task = true;
@@ -68,29 +68,30 @@ impl TranscriptBuilder {
         self.message(Role::User, pin, text, &message)
     }
 
-    /// The person shows an image.
+    /// Appends a user message with an image.
     pub fn image(&mut self, text: &str) -> &mut Self {
         let image = json!({ "type": "image", "data": PIXEL, "mimeType": "image/png" });
         let message = json!({ "role": "user", "content": [text_block(text), image] });
         self.message(Role::User, Flags::IMAGES, text, &message)
     }
 
-    /// The model answers with text.
+    /// Appends an assistant message with text.
     pub fn assistant(&mut self, text: &str) -> &mut Self {
         let message = assistant_message(json!([text_block(text)]), "stop");
         self.message(Role::Assistant, Flags::default(), text, &message)
     }
 
-    /// The model thinks, then answers with text.
+    /// Appends an assistant message with thinking and text.
     pub fn thinking(&mut self, thought: &str, text: &str) -> &mut Self {
         let thought = json!({ "type": "thinking", "thinking": thought, "thinkingSignature": "s" });
         let message = assistant_message(json!([thought, text_block(text)]), "stop");
         self.message(Role::Assistant, Flags::THINKING, text, &message)
     }
 
-    /// The model calls tools: `(call id, tool, arguments as JSON)` for each.
+    /// Appends an assistant message with tool calls: `(call id, tool, arguments as JSON)` for each.
     pub fn calls(&mut self, calls: &[(&str, &str, &str)]) -> &mut Self {
         let block = |&(id, name, arguments): &(&str, &str, &str)| {
+            // Callers may pass an empty text for a call without arguments.
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
             json!({ "type": "toolCall", "id": id, "name": name, "arguments": arguments })
         };
@@ -101,17 +102,17 @@ impl TranscriptBuilder {
         self.push(entry)
     }
 
-    /// A tool answers.
+    /// Appends a tool result.
     pub fn result(&mut self, call_id: &str, tool: &str, text: &str) -> &mut Self {
         self.tool_result(call_id, tool, text, Flags::default())
     }
 
-    /// A tool fails.
+    /// Appends a tool result that is an error.
     pub fn failure(&mut self, call_id: &str, tool: &str, text: &str) -> &mut Self {
         self.tool_result(call_id, tool, text, Flags::ERROR)
     }
 
-    /// The summary that a compaction left behind.
+    /// Appends the summary of a compaction.
     pub fn summary(&mut self, text: &str) -> &mut Self {
         let raw = json!({ "type": "compaction", "summary": text, "firstKeptEntryId": "" });
         let mut entry = self.next(Role::User, Flags::SYNTHETIC, text, &raw);
@@ -119,7 +120,7 @@ impl TranscriptBuilder {
         self.push(entry)
     }
 
-    /// Appends an entry as it is.
+    /// Appends an entry.
     pub fn push(&mut self, entry: NewEntry) -> &mut Self {
         self.last_id.clone_from(&entry.id);
         self.log.append(entry);
@@ -144,17 +145,19 @@ impl TranscriptBuilder {
         self.push(entry)
     }
 
-    /// The next entry, with its id, its time and its tokens worked out.
+    /// The next entry, with its id, time and tokens.
     fn next(&self, role: Role, flags: Flags, text: &str, json: &Value) -> NewEntry {
         let at = self.log.len();
         let raw = json.to_string();
         NewEntry {
+            // Ids of different epochs differ, as in a real session.
             id: format!("{:02x}{at:06x}", self.log.epoch() & 0xff),
             parent_id: self.last_id.clone(),
             timestamp_ms: FIRST_MS + at as i64 * 1_000,
             role,
             kind: EntryKind::Message,
             flags,
+            // Counted from the JSON like in a host, so that budgets in tests are realistic.
             tokens: tokens::message(&Message::parse(&raw, text)),
             text: text.to_owned(),
             raw,
@@ -183,13 +186,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_read_back_as_they_were_told() {
-        let mut talk = TranscriptBuilder::new();
-        talk.system("be brief").user("look").image("at this");
-        talk.calls(&[("c1", "read", r#"{"path":"a"}"#), ("c2", "ls", "{}")]);
-        talk.result("c1", "read", "text").failure("c2", "ls", "no such folder");
-        talk.thinking("hm", "done").summary("so far");
-        let transcript = talk.transcript();
+    fn entries_read_back_as_appended() {
+        let mut builder = TranscriptBuilder::new();
+        builder.system("be brief").user("look").image("at this");
+        builder.calls(&[("c1", "read", r#"{"path":"a"}"#), ("c2", "ls", "{}")]);
+        builder.result("c1", "read", "text").failure("c2", "ls", "no such folder");
+        builder.thinking("hm", "done").summary("so far");
+        let transcript = builder.transcript();
 
         let calls = transcript.get(3).unwrap().tool_calls();
         let ids: Vec<_> = calls.iter().map(|call| (call.id.as_ref(), call.name.as_ref())).collect();

@@ -1,6 +1,4 @@
-//! The contract suite: what every engine keeps to, linked or loaded, asked through its door.
-//!
-//! It asks the engine alone. What the host's law repairs or refuses in a plan is the law's own test.
+//! The contract suite: tests the contract on any engine, linked or loaded.
 
 mod assemble;
 mod cases;
@@ -20,20 +18,20 @@ use serde_json::{Value, json};
 pub use faults::plan_fault;
 pub use report::{CheckOutcome, ContractCheck, ContractReport};
 
-use crate::abi::guard::catch;
+use crate::abi::guard::catch_panic;
 use crate::border::EngineFactory;
 
-/// What the suite must know of an engine to run it.
+/// Parameters of the suite.
 #[derive(Clone, Debug)]
 pub struct ContractOptions {
-    /// The config the engine is created with; `{}` unless it cannot be created without settings.
+    /// The config of the engine; `{}` unless it has required settings.
     pub config: Value,
-    /// What the model answers each time; `None` for a host without a model.
+    /// The text that the model returns; `None` for a host without a model.
     pub completion: Option<String>,
-    /// How long one call may take before it counts as hanging. 60 s, because the suite also runs
-    /// unoptimised, on busy machines, over five megabytes.
+    /// Time limit of one call. 60 s: the suite also runs unoptimised, on busy machines, with a tool result
+    /// of 5 MB.
     pub call_limit: Duration,
-    /// Told the name of each check before it begins, for whoever must know where a process died.
+    /// Called with the name of each check before it starts, so that a caller knows where a process died.
     pub on_check: fn(&str),
 }
 
@@ -48,9 +46,10 @@ impl Default for ContractOptions {
     }
 }
 
-/// Runs the whole suite on the engine behind `door`.
-pub fn contract(door: EngineFactory, options: &ContractOptions) -> ContractReport {
-    let mut suite = ContractSuite { door, options, checks: Vec::new() };
+/// Runs the suite on the engine of `factory`.
+pub fn contract(factory: EngineFactory, options: &ContractOptions) -> ContractReport {
+    let mut suite = ContractSuite { factory, options, checks: Vec::new() };
+    // In the order of the lifecycle: a failure in an early group explains those in later ones.
     creation::run(&mut suite);
     assemble::run(&mut suite);
     compact::run(&mut suite);
@@ -58,17 +57,17 @@ pub fn contract(door: EngineFactory, options: &ContractOptions) -> ContractRepor
     ContractReport { checks: suite.checks }
 }
 
-/// `Err` says what is wrong.
+/// `Err` has the reason of the failure.
 type ContractVerdict = Result<(), String>;
 
 struct ContractSuite<'a> {
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &'a ContractOptions,
     checks: Vec<ContractCheck>,
 }
 
 impl ContractSuite<'_> {
-    /// Runs one check. What panics past the engine's own guards has failed, too.
+    /// Runs one check. A panic fails it.
     fn check(
         &mut self,
         name: impl Into<String>,
@@ -77,7 +76,7 @@ impl ContractSuite<'_> {
     ) {
         let name = name.into();
         (self.options.on_check)(&name);
-        let verdict = catch(|| body(self.door, self.options));
+        let verdict = catch_panic(|| body(self.factory, self.options));
         let outcome = match verdict.unwrap_or_else(|panicked| Err(panicked.message)) {
             Ok(()) => CheckOutcome::Ok,
             Err(message) => CheckOutcome::Failed(message),

@@ -1,8 +1,8 @@
-//! Generated transcripts and plans: the shapes that break context engines, small and shrinkable.
+//! Strategies for transcripts and plans that break context engines.
 //!
-//! A transcript is told as a list of [`ScriptPart`]s and written by a [`Script`], so that a failing case
-//! shrinks scene by scene and every part of an entry (JSON, text, calls, flags, tokens) agrees with
-//! the others. The plans are hostile: most of what they ask for is against the law.
+//! A transcript is a list of [`ScriptPart`]s written by a [`Script`], so that a failing case shrinks part
+//! by part and the fields of an entry (JSON, text, calls, flags, tokens) are consistent. Most plans are
+//! invalid.
 
 mod parts;
 mod plans;
@@ -18,10 +18,10 @@ pub use parts::{ScriptPart, script_parts, texts};
 pub use plans::{plans, plans_for};
 pub use script::{Script, rewrite_raw};
 
-/// Scenes in one generated transcript, at most: enough for every pair of shapes to meet.
+/// Maximum number of parts in a generated transcript: enough for every pair of shapes to meet.
 const SCENES_MAX: usize = 12;
 
-/// A transcript that was made up for a test.
+/// A generated transcript.
 #[derive(Clone, Debug, Default)]
 pub struct GeneratedTranscript {
     /// Its entries, oldest first.
@@ -44,8 +44,8 @@ impl GeneratedTranscript {
     }
 }
 
-/// Any conversation: system entries, images, heartbeats, parallel and displaced and lost results,
-/// orphans, aborted turns, reused call ids, empty texts, CJK and emoji; the empty one among them.
+/// Any conversation: system entries, images, heartbeats, parallel, displaced and lost results, orphans,
+/// aborted turns, reused call ids, empty texts, CJK and emoji, and the empty conversation.
 pub fn transcripts() -> impl Strategy<Value = GeneratedTranscript> {
     vec(script_parts(), 0..=SCENES_MAX).prop_map(|scenes| {
         let mut script = Script::new();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_tells_every_flag() {
+    fn the_script_sets_every_flag() {
         let generated = Script::new()
             .system("rules")
             .user("task")

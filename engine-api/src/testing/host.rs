@@ -1,4 +1,4 @@
-//! A host that does what a test told it before: services out of memory, answers out of a queue.
+//! A scripted host for tests: services in memory, model answers from a queue.
 
 mod background;
 mod services;
@@ -21,13 +21,13 @@ use crate::host::{
 use crate::plan::Compaction;
 use crate::request::CallId;
 
-/// What the clock shows at first, in milliseconds since 1970.
+/// Initial time of the clock, in milliseconds since 1970.
 const START_MS: i64 = 1_767_225_600_000;
 
-/// How many entries a page of the history holds at most, as [`HistoryRequest::limit`] promises.
+/// Maximum number of entries in a page of the history, as documented at [`HistoryRequest::limit`].
 const HISTORY_PAGE_ENTRIES: usize = 1_000;
 
-/// Everything a host can do.
+/// All capabilities.
 const ALL_CAPABILITIES: [&str; 7] = [
     capability::COMPLETE,
     capability::KV,
@@ -41,20 +41,20 @@ const ALL_CAPABILITIES: [&str; 7] = [
 /// A line that an engine logged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
-    /// How important.
+    /// The severity.
     pub level: LogLevel,
-    /// The module it comes from, as far as it is known.
+    /// The module, if known.
     pub target: String,
-    /// The line.
+    /// The message.
     pub message: String,
-    /// Its fields; `null` where there are none.
+    /// Its fields, or `null`.
     pub fields: Value,
 }
 
-/// A host in memory. Clones share everything, so that a test keeps one and hands the other out.
+/// A host in memory. Clones share their state, so a test can keep one and pass the other to the engine.
 ///
-/// It can do everything, has no model answer in store, and its clock stands still until it is set
-/// or an engine sleeps. Handles of blobs look like a SHA-256 and are none.
+/// By default it has all capabilities and no model answers. Its clock is fixed until it is set or an
+/// engine sleeps. Blob handles look like SHA-256 digests but are not.
 #[derive(Clone, Default)]
 pub struct ScriptedHost {
     state: Arc<Mutex<ScriptedState>>,
@@ -69,7 +69,7 @@ struct ScriptedState {
     blobs: HashMap<String, Vec<u8>>,
     completions: VecDeque<Result<Completion>>,
     default_answer: Option<Completion>,
-    asked: Vec<CompletionRequest>,
+    requests: Vec<CompletionRequest>,
     log: Vec<LogLine>,
     progress: Vec<(CallId, u32, String)>,
     cancelled: HashSet<CallId>,
@@ -93,14 +93,16 @@ impl Default for ScriptedState {
             blobs: HashMap::new(),
             completions: VecDeque::new(),
             default_answer: None,
-            asked: Vec::new(),
+            requests: Vec::new(),
             log: Vec::new(),
             progress: Vec::new(),
             cancelled: HashSet::new(),
             remaining_ms: HashMap::new(),
             history: Vec::new(),
             prompt_cache: PromptCache::default(),
-            delegate: Ok(Compaction::Nothing { reason: "the scripted host has no plan".into() }),
+            delegate: Ok(Compaction::Nothing {
+                reason: "the scripted host has no compaction".into(),
+            }),
             runs_tasks: false,
             tasks: Vec::new(),
             stopped: Arc::default(),
@@ -109,22 +111,22 @@ impl Default for ScriptedState {
 }
 
 impl ScriptedHost {
-    /// A host that can do everything.
+    /// A host with all capabilities.
     pub fn new() -> Self {
         ScriptedHost::default()
     }
 
-    /// The handle that an engine would be given.
+    /// The handle for an engine.
     pub fn handle(&self) -> Host {
         Host::from_services(Arc::new(self.clone()))
     }
 
-    /// Sets what the host can do; services behind what is missing refuse.
+    /// Sets the capabilities; services of missing ones fail with `Unsupported`.
     pub fn set_capabilities(&self, names: &[&str]) {
         self.state().capabilities = names.iter().map(|&name| name.into()).collect();
     }
 
-    /// Fails every request to the services behind a capability. For models, see [`script`](Self::script).
+    /// Makes the services of a capability fail. For models, see [`script`](Self::script).
     pub fn fail(&self, capability: &str, error: EngineError) {
         self.state().failing.insert(capability.into(), error);
     }
@@ -134,7 +136,7 @@ impl ScriptedHost {
         self.state().now_ms = now_ms;
     }
 
-    /// Queues a text as the model's next answer.
+    /// Queues a text as the next model answer.
     pub fn answer(&self, text: impl Into<String>) {
         let completion = Completion { text: text.into(), ..Completion::default() };
         self.script(Ok(completion));
@@ -142,20 +144,20 @@ impl ScriptedHost {
 
     /// Queues the next outcome of [`Host::complete`](crate::Host::complete).
     ///
-    /// With none left, the answer is [`ErrorKind::ModelMissing`].
+    /// With an empty queue and no default answer, the result is [`ErrorKind::ModelMissing`].
     pub fn script(&self, outcome: Result<Completion>) {
         self.state().completions.push_back(outcome);
     }
 
-    /// What the model answers whenever the queue is empty.
+    /// Sets the default answer of the model, used when the queue is empty.
     pub fn answer_always(&self, text: impl Into<String>) {
         let completion = Completion { text: text.into(), ..Completion::default() };
         self.state().default_answer = Some(completion);
     }
 
-    /// What engines asked the model so far.
+    /// The requests to the model so far.
     pub fn completion_requests(&self) -> Vec<CompletionRequest> {
-        self.state().asked.clone()
+        self.state().requests.clone()
     }
 
     /// The lines logged so far.
@@ -168,44 +170,44 @@ impl ScriptedHost {
         self.state().progress.clone()
     }
 
-    /// The key-value store as it is now.
+    /// The current content of the key-value store.
     pub fn kv(&self) -> BTreeMap<String, String> {
         self.state().kv.clone()
     }
 
-    /// Gives a call up.
+    /// Cancels a call.
     pub fn cancel(&self, call: CallId) {
         self.state().cancelled.insert(call);
     }
 
-    /// Gives a call a deadline.
+    /// Sets the remaining time of a call.
     pub fn set_remaining_ms(&self, call: CallId, remaining_ms: u64) {
         self.state().remaining_ms.insert(call, remaining_ms);
     }
 
-    /// Sets what [`Host::history`](crate::Host::history) pages through, oldest first.
+    /// Sets the entries of [`Host::history`](crate::Host::history), oldest first.
     pub fn set_history(&self, entries: Vec<HistoryEntry>) {
         self.state().history = entries;
     }
 
-    /// Sets what is known of the prompt cache, for every session.
+    /// Sets the state of the prompt cache, for every session.
     pub fn set_prompt_cache(&self, known: PromptCache) {
         self.state().prompt_cache = known;
     }
 
-    /// Sets what [`Host::delegate_compact`](crate::Host::delegate_compact) answers.
+    /// Sets the result of [`Host::delegate_compact`](crate::Host::delegate_compact).
     pub fn set_delegate(&self, outcome: Result<Compaction>) {
         self.state().delegate = outcome;
     }
 
-    /// Runs every task that is spawned from now on, each on a thread of its own.
+    /// Runs tasks that are spawned from now on, each on its own thread.
     ///
-    /// Without this, tasks are kept until [`run_tasks`](Self::run_tasks).
+    /// By default tasks are kept until [`run_tasks`](Self::run_tasks).
     pub fn run_tasks_on_threads(&self) {
         self.state().runs_tasks = true;
     }
 
-    /// Runs the kept tasks to their end, in order, and answers how many there were.
+    /// Runs the kept tasks to completion, in order, and returns their number.
     pub fn run_tasks(&self) -> usize {
         let tasks = std::mem::take(&mut self.state().tasks);
         let count = tasks.len();
@@ -213,10 +215,11 @@ impl ScriptedHost {
         count
     }
 
-    /// Cancels every task: kept ones are dropped, running ones after the poll they are in.
+    /// Cancels all tasks: kept ones are dropped at once, running ones after their current poll.
     pub fn stop_tasks(&self) {
         let dropped = {
             let mut state = self.state();
+            // Never reset: a stopped host stays stopped, like a disposed engine.
             state.stopped.store(true, Ordering::Release);
             std::mem::take(&mut state.tasks)
         };
@@ -228,7 +231,7 @@ impl ScriptedHost {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers at once what `work` makes of the state, if the host has the capability.
+    /// Returns the result of `work`, if the host has the capability.
     fn serve<T: Send + 'static>(
         &self,
         capability: &str,
@@ -240,7 +243,7 @@ impl ScriptedHost {
             (true, Some(error)) => Err(error.clone()),
             (false, _) => Err(EngineError::new(
                 ErrorKind::Unsupported,
-                format!("the scripted host was told not to offer {capability}"),
+                format!("the scripted host does not have the capability {capability}"),
             )),
         };
         Box::pin(std::future::ready(answer))
@@ -253,10 +256,12 @@ impl ScriptedState {
     }
 
     fn complete(&mut self, request: CompletionRequest) -> Result<Completion> {
-        self.asked.push(request);
-        let next = match self.offers(capability::COMPLETE) {
-            true => self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok)),
-            false => None,
+        // Recorded even if it fails, for assertions on unexpected requests.
+        self.requests.push(request);
+        let next = if self.offers(capability::COMPLETE) {
+            self.completions.pop_front().or_else(|| self.default_answer.clone().map(Ok))
+        } else {
+            None
         };
         let missing = || EngineError::new(ErrorKind::ModelMissing, "no scripted answer is left");
         next.unwrap_or_else(|| Err(missing()))

@@ -1,7 +1,7 @@
-//! The host's side of a transcript: an append-only log that knows, at append, what every turn needs.
+//! The append-only log behind transcripts, on the host's side.
 //!
-//! Token sums and pairing state are kept up entry by entry, so that a turn costs what is new plus
-//! what is kept and never a walk over the history.
+//! Token sums and the pairing of calls with results are updated at each append, so that the cost of a turn
+//! does not grow with the history.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::abi::view::{
     AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
 };
 
-/// An entry that is about to be appended.
+/// An entry to append.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
     /// The id in the session file.
     pub id: String,
-    /// The id of the entry it follows; empty for the first.
+    /// The id of the previous entry; empty for the first.
     pub parent_id: String,
     /// Milliseconds since 1970; 0 when unknown.
     pub timestamp_ms: i64,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What sort of entry it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// What the writer knows of it. `ORPHAN` is worked out by the log.
+    /// Flags known to the writer; the log adds those of calls and results.
     pub flags: Flags,
-    /// What it costs, without margin.
+    /// Its tokens, without margin.
     pub tokens: u64,
     /// The text of its text blocks.
     pub text: String,
@@ -45,9 +45,9 @@ pub struct TranscriptLog {
     len: usize,
     tokens: u64,
     chunks: Vec<Arc<EntryChunk>>,
-    /// Calls without a result so far: call id to the position of the assistant message.
+    /// Calls without a result: call id to position of the assistant message.
     open_calls: HashMap<String, u64>,
-    /// Assistant messages with such calls: position to how many.
+    /// Number of calls without a result, by position of the assistant message.
     unanswered: HashMap<u64, usize>,
 }
 
@@ -67,7 +67,7 @@ impl TranscriptLog {
         self.len == 0
     }
 
-    /// The epoch this log belongs to.
+    /// The epoch of this log.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -77,15 +77,17 @@ impl TranscriptLog {
         self.tokens
     }
 
-    /// Appends an entry and answers its position.
+    /// Appends an entry and returns its position.
     pub fn append(&mut self, entry: NewEntry) -> u64 {
         let seq = self.len as u64;
+        // Removes the call: a second result with the same id is an orphan.
         let answered = entry.answers.as_ref().and_then(|call| self.open_calls.remove(call));
         let mut flags = entry.flags;
         let mut frame = seq;
         match answered {
             Some(assistant) => {
                 frame = self.frame_of(assistant);
+                // Providers require results directly after their calls; the flag marks exceptions.
                 if !self.follows_its_call(assistant, seq) {
                     flags = flags.with(Flags::DISPLACED);
                 }
@@ -98,8 +100,10 @@ impl TranscriptLog {
         if !entry.calls.is_empty() {
             flags = flags.with(Flags::TOOL_CALLS).with(Flags::UNANSWERED);
             self.unanswered.insert(seq, entry.calls.len());
+            // A reused call id refers to its newest call, as for providers.
             self.open_calls.extend(entry.calls.into_iter().map(|call| (call, seq)));
         }
+        // 32 bits in the ABI, enough for an entry of 16 GB.
         let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
         let head = EntryHead {
             seq,
@@ -123,7 +127,7 @@ impl TranscriptLog {
         seq
     }
 
-    /// A snapshot of all entries so far; costs one pointer for each thousand of them.
+    /// A snapshot of all entries. Copies one pointer per chunk of 1,024 entries.
     pub fn snapshot(&self) -> Transcript {
         let snapshot = TranscriptSnapshot::new(self.chunks.clone(), self.len, self.epoch);
         Transcript::new(snapshot.into_object())
@@ -132,7 +136,7 @@ impl TranscriptLog {
     fn push(&mut self, head: EntryHead, texts: EntryTexts) {
         let texts = Arc::new(texts);
         match self.chunks.last_mut().filter(|chunk| !chunk.is_full()) {
-            // A snapshot that is still held keeps the chunk as it was; this makes a copy of it.
+            // Copies the chunk if a snapshot still shares it, so that snapshots never change.
             Some(chunk) => Arc::make_mut(chunk).push(head, texts),
             None => {
                 let mut chunk = EntryChunk::default();
@@ -155,13 +159,13 @@ impl TranscriptLog {
         self.entry(seq).map_or(seq, |entry| entry.frame)
     }
 
-    /// Whether nothing but results stands between the assistant message and its new result.
+    /// Whether there are only results between the assistant message and its new result.
     fn follows_its_call(&self, assistant: u64, result: u64) -> bool {
         let is_result = |seq| self.entry(seq).is_some_and(|e| e.role == Role::Tool.code());
         (assistant + 1..result).all(is_result)
     }
 
-    /// One call of the assistant message has its result now.
+    /// Records the result of one call of an assistant message.
     fn answer(&mut self, assistant: u64) {
         let Some(open) = self.unanswered.get_mut(&assistant) else { return };
         *open -= 1;
@@ -175,10 +179,10 @@ impl TranscriptLog {
         }
     }
 
-    /// Makes every entry before `end` that stands after the call part of the call's frame.
-    ///
-    /// Stops at the first entry that already is: all before it were joined with it.
+    /// Adds the entries between the call and `end` to the call's frame.
     fn join_frame(&mut self, frame: u64, end: u64) {
+        // Backwards, up to the first entry of the frame: earlier ones were joined with it before. A
+        // turn with many results would be quadratic otherwise.
         for seq in (frame..end).rev() {
             if self.frame_of(seq) <= frame {
                 break;

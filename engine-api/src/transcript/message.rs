@@ -1,4 +1,4 @@
-//! Messages parsed on demand: blocks, tool calls and results borrowed from an entry's JSON.
+//! Parses messages on demand: blocks, tool calls and results, borrowed from an entry's JSON.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 pub enum ContentBlock<'a> {
     /// Plain text.
     Text(Cow<'a, str>),
-    /// The model's thinking. The signature binds it to its exact bytes.
+    /// The model's thinking. The signature covers its exact bytes.
     Thinking {
-        /// The thinking itself; may be empty when the provider redacted it.
+        /// The text; may be empty if the provider redacted it.
         text: Cow<'a, str>,
         /// The provider's signature.
         signature: Option<Cow<'a, str>>,
@@ -28,7 +28,7 @@ pub enum ContentBlock<'a> {
         /// The image, base64.
         data: Cow<'a, str>,
     },
-    /// A block of a type this version does not know, as JSON.
+    /// A block of an unknown type, as JSON.
     Other(Cow<'a, str>),
 }
 
@@ -39,17 +39,17 @@ pub struct ToolCall<'a> {
     pub id: Cow<'a, str>,
     /// The tool's name.
     pub name: Cow<'a, str>,
-    /// The arguments as JSON text; `{}` where the call has none.
+    /// The arguments as JSON text; `{}` if the call has none.
     pub arguments: Cow<'a, str>,
 }
 
 impl ToolCall<'_> {
-    /// The arguments parsed; `null` where they are not JSON.
+    /// The parsed arguments; `null` if they are not JSON.
     pub fn arguments_value(&self) -> Value {
         serde_json::from_str(&self.arguments).unwrap_or(Value::Null)
     }
 
-    /// A string argument by name, the first that is there.
+    /// The first of the named arguments that is a string.
     pub fn string_argument(&self, names: &[&str]) -> Option<String> {
         let value = self.arguments_value();
         names.iter().find_map(|name| value.get(name)?.as_str().map(str::to_owned))
@@ -61,7 +61,7 @@ impl ToolCall<'_> {
 pub struct ToolResult<'a> {
     /// The id of the call it answers.
     pub call_id: Cow<'a, str>,
-    /// The tool's name; empty where the session does not say.
+    /// The tool's name; empty if unknown.
     pub tool: Cow<'a, str>,
     /// Whether the tool failed.
     pub is_error: bool,
@@ -80,7 +80,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses the JSON of a message; what is no message becomes one text block of `fallback`.
+    /// Parses the JSON of a message; other input becomes one text block with `fallback`.
     pub fn parse(raw: &'a str, fallback: &'a str) -> Message<'a> {
         let Ok(wire) = serde_json::from_str::<MessageJson<'a>>(raw) else {
             return Message::plain(fallback);
@@ -93,6 +93,8 @@ impl<'a> Message<'a> {
         });
         let blocks = match wire.content {
             Some(content) => blocks_of(content.get()),
+            // Entries such as shell commands have no content, but the host rendered a text for
+            // them.
             None => vec![ContentBlock::Text(Cow::Borrowed(fallback))],
         };
         Message { role: role.0, blocks, stop_reason: wire.stop_reason.map(|s| s.0), result }
@@ -104,12 +106,12 @@ impl<'a> Message<'a> {
         self.blocks.into_iter().filter_map(call).collect()
     }
 
-    /// The head of the result, where this message is one.
+    /// The head of the result, if this message is one.
     pub fn tool_result(self) -> Option<ToolResult<'a>> {
         self.result
     }
 
-    /// The text blocks joined by newlines: what [`Entry::text`](crate::Entry::text) holds.
+    /// The text blocks joined by newlines, as in [`Entry::text`](crate::Entry::text).
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             ContentBlock::Text(text) => Some(text.as_ref()),
@@ -128,7 +130,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A newtype, because serde borrows through `Cow` only where the attribute can stand.
+// A newtype because `Option<Cow<str>>` always deserialises to an owned string: serde accepts the `borrow`
+// attribute on a `Cow` field, but not inside an `Option`.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -172,6 +175,7 @@ struct ContentBlockJson<'a> {
 }
 
 fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
+    // Content is a plain string in some messages, otherwise a list of blocks.
     if let Ok(BorrowedText(text)) = serde_json::from_str(content) {
         return vec![ContentBlock::Text(text)];
     }
@@ -180,6 +184,7 @@ fn blocks_of(content: &str) -> Vec<ContentBlock<'_>> {
 }
 
 fn block_of(raw: &str) -> ContentBlock<'_> {
+    // Unknown blocks keep their JSON, so that they can be sent back unchanged.
     let other = ContentBlock::Other(Cow::Borrowed(raw));
     let Ok(wire) = serde_json::from_str::<ContentBlockJson<'_>>(raw) else { return other };
     let or_empty =

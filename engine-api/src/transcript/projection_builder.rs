@@ -1,8 +1,7 @@
-//! A projection as a transcript of its own: what an engine reads that stands behind another one.
+//! Builds the transcript that the next engine of a chain reads: the projection of the previous one's plan.
 //!
-//! Entries that the projection keeps are not copied: the new view borrows their strings from the one
-//! below it and holds that for as long. Calls and results keep their frames, as every lawful plan
-//! keeps them whole, so nothing is parsed.
+//! Kept entries are not copied: the new transcript borrows their strings from the base transcript and holds a
+//! handle to it. Valid plans keep calls and results together, so frames are carried over without parsing.
 
 use std::sync::Arc;
 
@@ -10,11 +9,11 @@ use super::log::NewEntry;
 use super::{Entry, Flags, Role, Transcript};
 use crate::abi::view::{CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot};
 
-/// What the log works out about calls and results; it holds for an entry in whatever words.
+/// Flags of calls and results, which do not depend on the text of an entry.
 const PAIRING: Flags =
     Flags::TOOL_CALLS.with(Flags::ORPHAN).with(Flags::UNANSWERED).with(Flags::DISPLACED);
 
-/// An entry in other words than those of the view below, made once and shown by many views.
+/// A replaced or inserted entry that several projections share.
 #[derive(Clone, Debug)]
 pub struct SharedEntry {
     timestamp_ms: i64,
@@ -55,23 +54,23 @@ impl From<NewEntry> for SharedEntry {
     }
 }
 
-/// A view in the making, from the first item of a projection to the last.
+/// Builds a transcript from the items of a projection, in order.
 pub struct ProjectionBuilder {
     base: Transcript,
     epoch: u64,
     chunks: Vec<EntryChunk>,
     len: u64,
     tokens: u64,
-    /// The frame that the newest entry of the base belongs to: its position there and here.
+    /// The frame of the last entry taken from the base: its position in the base and in the projection.
     frame: Option<(u64, u64)>,
-    /// Entries put in since then.
+    /// Number of entries inserted since then.
     inserted: u64,
-    /// Whether something was put in between the entries of that frame.
+    /// Whether entries were inserted inside that frame.
     is_broken: bool,
 }
 
 impl ProjectionBuilder {
-    /// An empty view over another one.
+    /// An empty projection of a transcript.
     pub fn new(base: &Transcript, epoch: u64) -> ProjectionBuilder {
         ProjectionBuilder {
             base: base.clone(),
@@ -85,8 +84,9 @@ impl ProjectionBuilder {
         }
     }
 
-    /// Shows an entry as it is below. Positions rise; one past the end shows nothing.
+    /// Appends an entry of the base. Positions must ascend; those past the end are ignored.
     pub fn keep(&mut self, seq: u64) {
+        // A clone of the handle, so that the entry does not borrow `self`.
         let base = self.base.clone();
         let Some(entry) = base.get(seq) else { return };
         let tokens = u32::try_from(entry.tokens()).unwrap_or(u32::MAX);
@@ -94,17 +94,18 @@ impl ProjectionBuilder {
         self.push(tokens, |chunk| chunk.push_from_base(head, seq));
     }
 
-    /// Shows an entry in other words, of the same role and with the same calls.
+    /// Appends an entry of the base with other text, the same role and the same calls.
     pub fn replace(&mut self, seq: u64, entry: &SharedEntry) {
         let base = self.base.clone();
         let Some(below) = base.get(seq) else { return };
+        // Pairing does not depend on the text, so it is that of the base.
         let pairing = below.flags().0 & PAIRING.0;
         let flags = entry.flags.without(PAIRING).with(Flags(pairing));
         let head = self.head(&below, entry.timestamp_ms, entry.tokens, flags);
         self.push(entry.tokens, |chunk| chunk.push(head, entry.texts.clone()));
     }
 
-    /// Puts in an entry that is not below.
+    /// Appends an entry that is not in the base.
     pub fn insert(&mut self, entry: &SharedEntry) {
         let head = EntryHead {
             seq: self.len,
@@ -120,7 +121,7 @@ impl ProjectionBuilder {
         self.inserted += 1;
     }
 
-    /// The finished view.
+    /// Returns the transcript.
     pub fn finish(self) -> Transcript {
         let chunks = self.chunks.into_iter().map(Arc::new).collect();
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
@@ -141,9 +142,10 @@ impl ProjectionBuilder {
         }
     }
 
-    /// The frame here of an entry below, and what has become of its pairing.
+    /// The frame of an entry of the base in the projection, and additional flags.
     fn place(&mut self, below: &Entry<'_>) -> (u64, Flags) {
         let is_result = below.role() == Role::Tool;
+        // Insertions belong to a frame only if an entry of that frame follows them.
         let inserted = std::mem::take(&mut self.inserted);
         if let Some((_, frame)) = self.frame.filter(|(of, _)| *of == below.frame()) {
             (self.len - inserted..self.len).for_each(|seq| self.join(seq, frame));
@@ -153,7 +155,7 @@ impl ProjectionBuilder {
         }
         self.frame = Some((below.frame(), self.len));
         self.is_broken = false;
-        // No lawful plan leaves a call out and keeps its result.
+        // Valid plans never keep a result without its call; this marks those of an invalid one.
         let has_lost_its_call = is_result && !below.is_cut_point();
         (self.len, if has_lost_its_call { Flags::ORPHAN } else { Flags::default() })
     }
@@ -165,9 +167,11 @@ impl ProjectionBuilder {
         }
     }
 
-    /// Puts one more entry into the chunk that has room for it.
+    /// Appends an entry to the last chunk, or to a new one if it is full.
     fn push(&mut self, tokens: u32, put: impl FnOnce(&mut EntryChunk)) {
         if self.chunks.last().is_none_or(EntryChunk::is_full) {
+            // Every chunk holds the base, because its entries may borrow from it after this builder
+            // is gone.
             self.chunks.push(EntryChunk::with_base(self.base.clone().into_object()));
         }
         self.chunks.last_mut().map(put);

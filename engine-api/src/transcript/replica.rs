@@ -1,10 +1,7 @@
-//! A transcript on the other side of a wire: what is new since it was last sent, and the copy that
-//! takes that in.
+//! Replicates a transcript to another process: the changes since the last snapshot, and the replica.
 //!
-//! The one side holds the snapshot it sent last and asks [`diff`]. Snapshots of one log share
-//! their entries, so what did not change is found by looking at addresses, not at texts. The other
-//! side keeps a [`TranscriptReplica`], which is told numbers as the log worked them out and works nothing out
-//! itself: a copy can never disagree with its original.
+//! The sender keeps the last snapshot and computes [`diff`]. The receiver keeps a [`TranscriptReplica`], which
+//! copies all derived values, such as frames and token sums, and therefore cannot disagree with the log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,16 +13,16 @@ use crate::abi::view::{
     AbiEntry, CHUNK_ENTRIES, EntryChunk, EntryHead, EntryTexts, TranscriptSnapshot,
 };
 
-/// What of an older snapshot stays in a newer one.
+/// The changes from an older snapshot to a newer one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptDiff {
-    /// The first so many entries stay; everything behind them is sent anew.
+    /// Number of entries at the start that are kept; later ones are sent again.
     pub kept: u64,
-    /// Entries among them whose frame or flags changed: a call that was answered since, for instance.
+    /// Kept entries whose frame or flags changed, such as a call that got its result.
     pub patches: Vec<EntryPatch>,
 }
 
-/// What can change of an entry that is already there.
+/// A change of an existing entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryPatch {
     /// Its position.
@@ -36,7 +33,7 @@ pub struct EntryPatch {
     pub flags: u16,
 }
 
-/// One entry, as it is sent. Its texts are borrowed where the wire holds them unescaped.
+/// The wire format of an entry. Texts are borrowed from JSON where they need no unescaping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaEntry<'a> {
     /// Milliseconds since 1970.
@@ -86,33 +83,33 @@ impl<'a> From<Entry<'a>> for ReplicaEntry<'a> {
     }
 }
 
-/// What of `old` stays in `new`. Costs what changed, and a look at each thousand entries that did not.
+/// Computes the changes from `old` to `new`. The cost grows with the changes and the number of chunks.
 ///
-/// Two snapshots need not be of one log, nor of one epoch: entries are the same where all that is
-/// fixed about them is.
+/// The snapshots may belong to different logs and epochs.
 pub fn diff(old: &Transcript, new: &Transcript) -> TranscriptDiff {
-    let mut difference = TranscriptDiff::default();
+    let mut changes = TranscriptDiff::default();
     let shared = old.len().min(new.len());
     for k in 0..shared.div_ceil(CHUNK_ENTRIES) {
         let (was, is) = (old.object.chunk(k), new.object.chunk(k));
         let (was, is) = (was.as_slice(), is.as_slice());
         let both = was.len().min(is.len());
+        // Snapshots of one log share their chunks, so equal addresses mean equal entries.
         if std::ptr::eq(was.as_ptr(), is.as_ptr()) {
-            difference.kept += both as u64;
+            changes.kept += both as u64;
             continue;
         }
         for (was, is) in was.iter().zip(is) {
             if !is_same(was, is) {
-                return difference;
+                return changes;
             }
             if (was.frame, was.flags) != (is.frame, is.flags) {
-                let mark = EntryPatch { seq: difference.kept, frame: is.frame, flags: is.flags };
-                difference.patches.push(mark);
+                let mark = EntryPatch { seq: changes.kept, frame: is.frame, flags: is.flags };
+                changes.patches.push(mark);
             }
-            difference.kept += 1;
+            changes.kept += 1;
         }
     }
-    difference
+    changes
 }
 
 fn is_same(was: &AbiEntry<'_>, is: &AbiEntry<'_>) -> bool {
@@ -122,12 +119,13 @@ fn is_same(was: &AbiEntry<'_>, is: &AbiEntry<'_>) -> bool {
     let texts = [(was.id, is.id), (was.parent, is.parent), (was.text, is.text), (was.raw, is.raw)];
     numbers(was) == numbers(is)
         && texts.iter().all(|(was, is)| {
+            // Projections borrow strings of their base: comparing addresses avoids comparing texts.
             let is_shared = std::ptr::eq(was.as_ptr(), is.as_ptr()) && was.len() == is.len();
             is_shared || was.as_str() == is.as_str()
         })
 }
 
-/// A copy of a transcript that lies elsewhere.
+/// A copy of a transcript of another process.
 #[derive(Default)]
 pub struct TranscriptReplica {
     chunks: Vec<Arc<EntryChunk>>,
@@ -153,6 +151,7 @@ impl TranscriptReplica {
     /// Keeps the first `kept` entries only.
     pub fn keep(&mut self, kept: u64) {
         self.len = usize::try_from(kept).unwrap_or(usize::MAX).min(self.len);
+        // Whole chunks first; snapshots that share them keep their own references.
         self.chunks.truncate(self.len.div_ceil(CHUNK_ENTRIES));
         let rest = self.len % CHUNK_ENTRIES;
         if let Some(last) = self.chunks.last_mut().filter(|chunk| rest > 0 && chunk.len() > rest) {
@@ -160,7 +159,7 @@ impl TranscriptReplica {
         }
     }
 
-    /// Takes in what changed of an entry; one that is not there is nobody's.
+    /// Applies a change of an entry; ignores unknown positions.
     pub fn patch(&mut self, mark: EntryPatch) {
         let at = usize::try_from(mark.seq).unwrap_or(usize::MAX);
         if let Some(chunk) = self.chunks.get_mut(at / CHUNK_ENTRIES) {
@@ -196,7 +195,7 @@ impl TranscriptReplica {
         self.len += 1;
     }
 
-    /// What it holds now, as the transcript of an epoch.
+    /// A snapshot of the current content as the transcript of an epoch.
     pub fn snapshot(&self, epoch: u64) -> Transcript {
         Transcript::new(TranscriptSnapshot::new(self.chunks.clone(), self.len, epoch).into_object())
     }
@@ -217,15 +216,15 @@ mod tests {
     use crate::testing::generate::transcripts;
     use crate::transcript::log::TranscriptLog;
 
-    /// Brings a mirror that shows `old` to show `new`, and answers how many entries that took.
+    /// Updates a replica from `old` to `new` and returns the number of entries sent.
     fn follow(mirror: &mut TranscriptReplica, old: &Transcript, new: &Transcript) -> u64 {
-        let difference = diff(old, new);
-        mirror.keep(difference.kept);
-        difference.patches.iter().for_each(|mark| mirror.patch(*mark));
-        for entry in new.range(difference.kept..new.len() as u64) {
+        let changes = diff(old, new);
+        mirror.keep(changes.kept);
+        changes.patches.iter().for_each(|mark| mirror.patch(*mark));
+        for entry in new.range(changes.kept..new.len() as u64) {
             mirror.append(ReplicaEntry::from(entry));
         }
-        new.len() as u64 - difference.kept
+        new.len() as u64 - changes.kept
     }
 
     fn nothing() -> Transcript {
@@ -272,19 +271,19 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_sent_of_a_long_transcript() {
-        let mut talk = TranscriptBuilder::new();
+        let mut builder = TranscriptBuilder::new();
         let long = CHUNK_ENTRIES as u64 * 2 + 100;
-        while talk.len() < long {
-            talk.user("and then?").assistant("this");
+        while builder.len() < long {
+            builder.user("and then?").assistant("this");
         }
-        let before = talk.transcript();
+        let before = builder.transcript();
         let mut mirror = TranscriptReplica::new();
         assert_eq!(follow(&mut mirror, &nothing(), &before), long);
-        talk.calls(&[("c", "ls", "{}")]);
-        let called = talk.transcript();
+        builder.calls(&[("c", "ls", "{}")]);
+        let called = builder.transcript();
         assert_eq!(follow(&mut mirror, &before, &called), 1);
-        talk.result("c", "ls", "a.rs");
-        let answered = talk.transcript();
+        builder.result("c", "ls", "a.rs");
+        let answered = builder.transcript();
         assert_eq!(diff(&called, &answered).patches.len(), 1, "the call is answered now");
         assert_eq!(follow(&mut mirror, &called, &answered), 1);
         assert_eq!(rows(&mirror.snapshot(0)), rows(&answered));
@@ -292,14 +291,14 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_a_mirror_never_changes() {
-        let mut talk = TranscriptBuilder::new();
-        talk.user("one").assistant("two");
-        let (mut mirror, told) = (TranscriptReplica::new(), talk.transcript());
-        follow(&mut mirror, &nothing(), &told);
+        let mut builder = TranscriptBuilder::new();
+        builder.user("one").assistant("two");
+        let (mut mirror, original) = (TranscriptReplica::new(), builder.transcript());
+        follow(&mut mirror, &nothing(), &original);
         let held = mirror.snapshot(0);
         mirror.keep(1);
         mirror.patch(EntryPatch { seq: 0, frame: 0, flags: 9 });
-        assert_eq!(rows(&held), rows(&told));
+        assert_eq!(rows(&held), rows(&original));
         assert_eq!(mirror.snapshot(0).len(), 1);
     }
 }

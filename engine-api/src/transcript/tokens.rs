@@ -1,14 +1,13 @@
-//! Token estimates by script: characters weighted by how tokenizers treat their block, four to a token.
+//! Token estimates: characters weighted by Unicode block, four weighted characters to a token.
 //!
-//! The weights follow OpenClaw 2026.9.6 (facts, section 4.2). An estimate carries no safety margin;
-//! the host applies its margin once, when it turns a window into a budget.
+//! Estimates have no safety margin; the host applies one when it converts a window to a budget.
 
 use super::message::{ContentBlock, Message};
 
-/// What one image costs.
+/// The tokens of one image.
 pub const IMAGE_TOKENS: u64 = 2_000;
 
-/// Weighted characters that make one token.
+/// Weighted characters per token.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
 /// The tokens of a text.
@@ -22,7 +21,7 @@ pub fn estimate(text: &str) -> u64 {
     weighted_chars(text).div_ceil(CHARS_PER_TOKEN)
 }
 
-/// The weighted characters of a text: 1 for each UTF-16 unit, more for scripts that cost more.
+/// The weighted characters of a text: 1 for each UTF-16 unit, more for some scripts.
 ///
 /// ```
 /// # use ctxhost_engine_api::transcript::tokens::weighted_chars;
@@ -31,6 +30,7 @@ pub fn estimate(text: &str) -> u64 {
 /// assert_eq!(weighted_chars("\u{1F600}"), 2);
 /// ```
 pub fn weighted_chars(text: &str) -> u64 {
+    // Most texts are ASCII, for which the vectorised check replaces a lookup for each character.
     if text.is_ascii() {
         return text.len() as u64;
     }
@@ -57,6 +57,7 @@ pub fn message(message: &Message<'_>) -> u64 {
 
 /// The weight of one character, in weighted characters.
 pub fn char_weight(character: char) -> u64 {
+    // The ranges and weights are those of OpenClaw 2026.9.6, so that budgets agree with its sessions.
     let code = character as u32;
     match code {
         0..=0xB6 | 0xB8..=0x10FF => 1,
@@ -77,6 +78,7 @@ pub fn char_weight(character: char) -> u64 {
         | 0x1F200..=0x1F2FF
         | 0x20000..=0x2FA1F
         | 0x30000..=0x3347F => 16,
+        // UTF-16 units, because the original counts JavaScript strings.
         _ => character.len_utf16() as u64,
     }
 }

@@ -1,58 +1,62 @@
-//! What becomes of compactions in a row: the breaker that stops them, and the sign of thrashing.
+//! Tracks compactions of a session: a circuit breaker for failures, and detection of thrashing.
 
 use ctxhost_engine_api::{Entry, EntryKind, Role, Transcript};
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 
-/// A window that is full again after so few answers was not helped. 3, the published figure.
+/// A window that is full again after at most this many answers was not helped.
+// 3 is the published value of the agent that this engine follows.
 const THRASH_ANSWERS: u64 = 3;
-/// So many times in a row make a pattern. 3, the published figure.
+/// Repetitions that count as thrashing. 3 is the published value.
 const THRASH_TIMES: u32 = 3;
 
-/// The compactions that were tried in one session.
+/// The compactions tried in one session.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionAttempts {
     circuit: CircuitBreaker,
-    /// The epoch for which a plan was made whose fate is not known yet.
+    /// Epoch of a plan whose outcome is unknown.
     tried_epoch: Option<u64>,
-    /// Answers of the model that the newest plan kept.
+    /// Number of answers that the newest plan kept.
     kept_answers: Option<u64>,
     refills: u32,
 }
 
 impl CompactionAttempts {
-    /// Looks at what became of the newest plan: a new epoch says that it was applied.
+    /// Records the outcome of the newest plan: a new epoch means that the host applied it.
     pub(crate) fn record_outcome(&mut self, transcript: &Transcript) {
         match self.tried_epoch.take() {
+            // The host does not report the outcome, so the epoch is the only evidence.
             Some(epoch) if transcript.epoch() > epoch => self.circuit.record_success(),
             Some(_) => self.record_failure(),
             None => {}
         }
     }
 
-    /// A plan goes to the host, which may still refuse it.
+    /// Records a plan that the host may still refuse.
     pub(crate) fn record_plan(&mut self, transcript: &Transcript, kept_answers: u64) {
         self.tried_epoch = Some(transcript.epoch());
         self.kept_answers = Some(kept_answers);
     }
 
-    /// A compaction ended in an error.
+    /// Records a compaction that failed.
     pub(crate) fn record_failure(&mut self) {
+        // The breaker has no cooldown, so the time does not matter.
         self.circuit.record_failure(0);
     }
 
-    /// Why no compaction is made; `None` while the breaker is closed.
+    /// The reason not to compact; `None` while the breaker is closed.
     pub(crate) fn open_reason(&self, limit: u32) -> Option<String> {
-        // No time closes it.
+        // Only a success closes the breaker, never time.
         self.circuit.open_ms(0, limit, u64::MAX)?;
         let failures = self.circuit.failures();
         Some(format!(
-            "{failures} compactions failed in a row; one by hand that works closes the breaker"
+            "{failures} compactions failed in a row (breaker_failures); a successful manual compaction closes the breaker"
         ))
     }
 
-    /// Whether the window has been full again soon after each of the last compactions; to be asked
-    /// once before each, after [`record_outcome`](Self::settle).
+    /// Whether the window filled up again soon after each of the last compactions. Call once per
+    /// compaction, after [`record_outcome`](Self::record_outcome).
     pub(crate) fn is_thrashing(&mut self, transcript: &Transcript) -> bool {
+        // After a failed compaction the window is full for another reason.
         let Some(kept) = self.kept_answers.take().filter(|_| self.circuit.failures() == 0) else {
             return false;
         };
@@ -62,7 +66,7 @@ impl CompactionAttempts {
     }
 }
 
-/// The model's own messages from a position on.
+/// Counts the model's messages from a position on.
 pub(crate) fn count_answers(transcript: &Transcript, from: u64) -> u64 {
     let entries = transcript.range(from..transcript.len() as u64);
     let is_answer =

@@ -1,4 +1,4 @@
-//! The compact boundary: what is folded, and what stands in its place.
+//! The layout of a compact boundary: the replaced history and the messages inserted for it.
 //!
 //! ```text
 //!  before   task ──────────── history ────────────  last turn
@@ -21,7 +21,7 @@ use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::Settings;
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "boundary";
 
 const OPENING: &str =
@@ -29,19 +29,20 @@ const OPENING: &str =
 const GO_ON: &str = "Go on with the work where it stopped. Do not ask again what the summary answers, and do not speak of it.";
 const ACKNOWLEDGEMENT: &str = "I have read the summary and go on from there.";
 
-/// No summary is squeezed below this, in weighted characters: nine headings and the task.
+/// Lower bound of a summary, in weighted characters: nine headings and the task.
 const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// Less history than this share of transcript or budget is not worth a boundary: half of it is won at
-/// the least, and the host refuses what wins less than 0.05.
+/// Minimum history as a share of transcript or budget.
+// A summary takes at most half of it, and the host refuses a compaction that saves less than 0.05.
 const LEAST_FOLD_SHARE: f64 = 0.1;
-/// What stands around the summary, in tokens: the fixed sentences, the envelope, two entry ids.
+/// Size of the text around the summary, in tokens: fixed sentences, envelope, two entry ids.
 const FRAME_TOKENS: u64 = 200;
-/// Share of the budget that all inserted text may take: a little below the half that the host allows.
+/// Maximum share of the budget for inserted text.
+// The host refuses more than half; the rest allows for different estimates.
 const INSERT_SHARE: f64 = 0.45;
-/// How often the last turn is halved before only its newest frame is left.
+/// Halvings of the last turn before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// How large things may be in one try.
+/// The sizes that one attempt aims at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundaryTarget {
     pub(crate) threshold_tokens: u64,
@@ -49,75 +50,80 @@ pub(crate) struct BoundaryTarget {
     pub(crate) attempt: u32,
 }
 
-/// A decision: what is folded and how much room there is for what stands in its place.
+/// The replaced history and the room for the messages that replace it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundaryLayout {
     pub(crate) fold: HistoryFold,
-    /// Where the part that stays word for word begins.
+    /// Start of the part that stays word for word.
     pub(crate) tail: u64,
-    /// What the summary may take, in weighted characters.
+    /// Limit of the summary, in weighted characters.
     pub(crate) summary_chars: u64,
-    /// What the summary repeats letter for letter, and what that may take.
+    /// Ledger of the summary, and its limits.
     pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
-    /// What everything that is put in may take, in tokens.
+    /// Limit of all inserted text, in tokens.
     pub(crate) room_tokens: u64,
 }
 
-/// Whether an inserted message is the acknowledgement or the attachments of an earlier boundary.
+/// Whether a message is the acknowledgement or the attachments of an earlier boundary.
 pub(crate) fn is_boundary_message(text: &str) -> bool {
     text == ACKNOWLEDGEMENT || text.starts_with(LEAD_IN)
 }
 
-/// What a layout is drawn from.
+/// Chooses a layout from its inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayoutPlanner<'a> {
     pub(crate) transcript: &'a Transcript,
     pub(crate) previews: &'a ResultPreviews,
     pub(crate) settings: &'a Settings,
-    pub(crate) aim: BoundaryTarget,
+    pub(crate) target: BoundaryTarget,
 }
 
 impl LayoutPlanner<'_> {
-    /// Chooses the fold that keeps the most of the last turn and ends below the threshold; `None`
-    /// where nothing worth it is left between what must stay, or what must stay leaves no room.
+    /// The layout with the most of the last turn that stays below the threshold; `None` if too
+    /// little can be replaced or no room is left.
     pub(crate) fn choose(&self) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, aim, settings, .. } = self;
-        let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
-        let limit_tokens = limit_tokens >> aim.attempt.saturating_sub(1).min(u64::BITS - 1);
+        let LayoutPlanner { transcript, target, settings, .. } = self;
+        let limit_tokens = share_of(target.base_tokens(), settings.last_turn_share);
+        // Each further attempt keeps half as much of the last turn.
+        let limit_tokens = limit_tokens >> target.attempt.saturating_sub(1).min(u64::BITS - 1);
         let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
         let mut starts = turns.chain([trailing_frame(transcript)]);
-        starts.find_map(|tail| self.fold_at(tail, aim.base_tokens()))
+        // The first layout that fits keeps the most.
+        starts.find_map(|tail| self.layout_at(tail, target.base_tokens()))
     }
 
-    /// The fold that folds the most, though what must stay takes more than the threshold: it ends
-    /// below the budget at least. For a host that asks because the request does not fit.
+    /// The layout that replaces the most. It may exceed the threshold but not the budget; for a
+    /// host whose request does not fit.
     pub(crate) fn choose_smallest(&self) -> Option<BoundaryLayout> {
-        self.fold_at(trailing_frame(self.transcript), self.aim.budget_tokens)
+        self.layout_at(trailing_frame(self.transcript), self.target.budget_tokens)
     }
 
-    fn fold_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
-        let LayoutPlanner { transcript, aim, settings, .. } = self;
+    fn layout_at(&self, tail: u64, whole_tokens: u64) -> Option<BoundaryLayout> {
+        let LayoutPlanner { transcript, target, settings, .. } = self;
         let fold = HistoryFold::anchored_at_largest(
             transcript,
             gaps(&protected_before(transcript, tail), tail),
         );
         let before_tokens = transcript.total_tokens();
-        if fold.tokens() < share_of(before_tokens.min(aim.budget_tokens), LEAST_FOLD_SHARE) {
+        // Too little to be worth a summary and the loss of the cached prefix.
+        if fold.tokens() < share_of(before_tokens.min(target.budget_tokens), LEAST_FOLD_SHARE) {
             return None;
         }
+        // Entries in the tail may be shown as previews, which cost less than the entries.
         let shown_less = self.previews.rewrites().saved_tokens(tail..transcript.len() as u64);
         let kept_tokens = before_tokens - fold.tokens() - shown_less;
-        let room_tokens = share_of(whole_tokens, aim.target_share())
+        let room_tokens = share_of(whole_tokens, target.target_share())
             .saturating_sub(kept_tokens)
-            .min(share_of(aim.budget_tokens, INSERT_SHARE))
-            // What earlier summaries took may be taken again, and half of what is new.
+            .min(share_of(target.budget_tokens, INSERT_SHARE))
+            // At most the size of earlier summaries and half of the new entries, so that the
+            // transcript shrinks.
             .min(fold.tokens() - fold.new_tokens(transcript) / 2);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
-        let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
+        let wanted_chars = share_of(target.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
         let ledger = SummaryLedger::new(transcript, fold.gaps());
-        let limits = LedgerLimits::new(aim.budget_tokens, &settings.room);
+        let limits = LedgerLimits::new(target.budget_tokens, &settings.room);
         let ledger_limits =
             ledger.fit_limits(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
         let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
@@ -128,30 +134,29 @@ impl LayoutPlanner<'_> {
     }
 }
 
-/// Where the last turn begins, or its newest part where the turn is longer than the limit. A turn
-/// that is only a question brings along the one before it: an answer needs what it refers to. Where
-/// nobody asked, the turn is the newest frame.
+/// Start of the last turn, or of its newest part if it exceeds the limit.
 fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let len = transcript.len() as u64;
-    let is_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
-    let turns = if is_question { 2 } else { 1 };
+    // A question alone refers to the turn before it, so the answer needs both.
+    let ends_with_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
+    let turns = if ends_with_question { 2 } else { 1 };
     let start = transcript.cut_at_or_before(recent_turns_start(transcript, 0..len, turns));
     start.max(tail_start(transcript, limit_tokens)).min(trailing_frame(transcript))
 }
 
 impl BoundaryTarget {
-    /// What shares are taken of.
+    /// The size that shares refer to.
     pub(crate) fn base_tokens(&self) -> u64 {
         self.threshold_tokens.min(self.budget_tokens)
     }
 
-    /// What the tool results of one round may take.
+    /// Limit of the tool results of one round.
     pub(crate) fn preview_tokens(&self, settings: &Settings) -> u64 {
         share_of(self.base_tokens(), settings.preview_share)
     }
 
-    /// The share of a size that this try stays below. The host asks for 0.95 of the budget; each
-    /// further try has found that its count and ours disagree.
+    /// The share of a size that this attempt stays below. The host requires 0.95 of the budget; a
+    /// further attempt means that its count and ours differ.
     fn target_share(&self) -> f64 {
         match self.attempt {
             0 | 1 => 0.9,
@@ -161,21 +166,21 @@ impl BoundaryTarget {
     }
 }
 
-/// What the summary message and the acknowledgement cost, in tokens.
+/// Size of the summary message and the acknowledgement, in tokens.
 pub(crate) fn message_tokens(message: &str) -> u64 {
     estimate(message) + estimate(ACKNOWLEDGEMENT)
 }
 
-/// The message that stands for the fold.
+/// The message that replaces the history.
 pub(crate) fn summary_message(
     transcript: &Transcript,
     session: &SessionRef,
     fold: &HistoryFold,
-    story: &WrittenSummary,
+    summary: &WrittenSummary,
     has_history: bool,
 ) -> String {
-    let provenance = Provenance { entries: fold.entries(), writer: &story.writer };
-    let mut parts = vec![OPENING.to_owned(), wrap_summary(&story.text, &provenance)];
+    let provenance = Provenance { entries: fold.entries(), writer: &summary.writer };
+    let mut parts = vec![OPENING.to_owned(), wrap_summary(&summary.text, &provenance)];
     let first = fold.gaps().first().and_then(|gap| transcript.get(gap.start));
     let last = fold.gaps().last().and_then(|gap| transcript.get(gap.end - 1));
     if let Some((first, last)) = first.zip(last).filter(|_| has_history) {
@@ -203,7 +208,7 @@ pub(crate) fn build_plan(
     fold.plan(transcript, LAYER, keep, |plan, gap| {
         let end = gap.end;
         plan.insert(Role::User, message, gap).note(LAYER, fold.describe(message, writer));
-        // Two messages of the model in a row are no conversation: what follows speaks for itself.
+        // Two consecutive assistant messages are not a valid dialogue in every dialect.
         let next_is_model = transcript.get(end).is_some_and(|e| e.role() == Role::Assistant);
         if attachments.is_some() || !next_is_model {
             plan.insert(Role::Assistant, ACKNOWLEDGEMENT, end..end).note(LAYER, "acknowledged");
@@ -234,27 +239,27 @@ mod tests {
         talk
     }
 
-    fn aim(tokens: u64) -> BoundaryTarget {
+    fn target(tokens: u64) -> BoundaryTarget {
         BoundaryTarget { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
     }
 
-    fn drawn(
+    fn planned(
         talk: &TranscriptBuilder,
-        aim: BoundaryTarget,
-        draw: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
+        target: BoundaryTarget,
+        plan: fn(&LayoutPlanner<'_>) -> Option<BoundaryLayout>,
     ) -> Option<BoundaryLayout> {
         let (previews, settings) = (&ResultPreviews::default(), &Settings::default());
-        draw(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, aim })
+        plan(&LayoutPlanner { transcript: &talk.transcript(), previews, settings, target })
     }
 
-    fn chosen(talk: &TranscriptBuilder, aim: BoundaryTarget) -> Option<BoundaryLayout> {
-        drawn(talk, aim, |drawing| drawing.choose())
+    fn chosen(talk: &TranscriptBuilder, target: BoundaryTarget) -> Option<BoundaryLayout> {
+        planned(talk, target, |planner| planner.choose())
     }
 
     #[test]
     fn the_last_turn_stays_whole_and_the_task_stays() {
         let talk = turns(10, 4);
-        let layout = chosen(&talk, aim(4_000)).unwrap();
+        let layout = chosen(&talk, target(4_000)).unwrap();
         assert_eq!((layout.tail, layout.fold.gaps()), (90, &[1..90][..]));
     }
 
@@ -262,7 +267,7 @@ mod tests {
     fn a_question_alone_brings_the_turn_before_it() {
         let mut talk = turns(10, 4);
         talk.user("yes, do it");
-        assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 90);
+        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 90);
     }
 
     #[test]
@@ -274,29 +279,29 @@ mod tests {
             let id = format!("r{round}");
             talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"text ".repeat(80));
         }
-        let BoundaryLayout { fold, tail, .. } = chosen(&talk, aim(4_000)).unwrap();
+        let BoundaryLayout { fold, tail, .. } = chosen(&talk, target(4_000)).unwrap();
         assert_eq!(fold.gaps(), [1..question, question + 1..tail]);
         assert!(talk.transcript().get(tail).unwrap().is_cut_point());
         assert!(talk.transcript().tokens(tail..talk.len()) <= 1_200);
     }
 
     #[test]
-    fn calls_without_a_result_stay_though_a_lost_result_follows_and_nobody_asked() {
+    fn calls_without_a_result_stay_before_a_lost_result() {
         let mut talk = TranscriptBuilder::new();
         (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
-        talk.calls(&[("open", "read", "{}")]).result("nobody", "read", "lost");
-        assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 40);
-        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..aim(4_000) }).unwrap().tail, 40);
+        talk.calls(&[("open", "read", "{}")]).result("unknown", "read", "lost");
+        assert_eq!(chosen(&talk, target(4_000)).unwrap().tail, 40);
+        assert_eq!(chosen(&talk, BoundaryTarget { attempt: 3, ..target(4_000) }).unwrap().tail, 40);
     }
 
     #[test]
     fn what_must_stay_may_leave_no_room() {
         let mut talk = turns(10, 4);
         talk.user(&"a long paste ".repeat(1_000));
-        assert!(chosen(&talk, aim(3_500)).is_none());
-        let aim = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
-        assert!(chosen(&talk, aim).is_none());
-        let layout = drawn(&talk, aim, |drawing| drawing.choose_smallest());
+        assert!(chosen(&talk, target(3_500)).is_none());
+        let target = BoundaryTarget { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
+        assert!(chosen(&talk, target).is_none());
+        let layout = planned(&talk, target, |planner| planner.choose_smallest());
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }
 

@@ -1,12 +1,12 @@
-//! The `boundary` engine: a threshold, and behind it a compact boundary.
+//! The `boundary` engine: a threshold, and a summary of everything before the last turn.
 //!
 //! ```text
-//!  assemble   everything, old tool results cleared where that is free; says when the threshold is passed
+//!  assemble   everything; clears old tool results if no cached prefix is lost; reports the threshold
 //!  compact    task · [summary] [acknowledgement] [attachments] · last turn
 //! ```
 //!
 //! The summary comes from running notes, else from a model, else from the conversation's own
-//! sentences. The host applies it; its budget stands above every threshold.
+//! sentences. The host applies it; its budget is above every threshold.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,7 +39,7 @@ use ctxhost_engine_api::*;
 use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::notes::RunningNotes;
 use ctxhost_engine_kit::previews::ResultPreviews;
-use ctxhost_engine_kit::sliding_window::SessionMap;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 use ctxhost_engine_kit::subagents::SubAgents;
 use ctxhost_engine_kit::summary::SummaryOutline;
@@ -63,7 +63,7 @@ pub struct BoundaryEngine {
     compactions: CompactionCounter,
 }
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 struct BoundarySession {
     previews: ResultPreviews,
@@ -76,6 +76,7 @@ impl ContextEngine for BoundaryEngine {
         Info::new("boundary", "Threshold and compact boundary", env!("CARGO_PKG_VERSION"));
 
     fn create(host: Host, config: Value) -> Result<Self> {
+        // The only setting from the environment, as in the agent that this engine follows.
         let percent = std::env::var(PERCENT_VARIABLE).ok();
         let settings = Settings::parse(&config, percent.as_deref())?;
         Ok(BoundaryEngine {
@@ -88,7 +89,7 @@ impl ContextEngine for BoundaryEngine {
         })
     }
 
-    /// Takes up the running notes where an earlier process left them.
+    /// Loads the running notes of an earlier process.
     async fn bootstrap(
         &self,
         transcript: Transcript,
@@ -106,10 +107,11 @@ impl ContextEngine for BoundaryEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let expires_ms = self.host.prompt_cache(&request.session).expires_ms;
+        // An unknown expiry counts as warm: clearing could then cost a cached prefix.
         let is_cold = expires_ms.is_some_and(|at_ms| request.now_ms >= at_ms);
-        let aim = self.aim(&RequestBudget::from(&request), 1);
-        Ok(self.sessions.with_session(&request.session, |memory| {
-            memory.assemble(&transcript, &aim, is_cold, &self.settings)
+        let target = self.target(&RequestBudget::from(&request), 1);
+        Ok(self.sessions.with_session(&request.session, |session| {
+            session.assemble(&transcript, &target, is_cold, &self.settings)
         }))
     }
 
@@ -159,13 +161,14 @@ impl BoundarySession {
     fn assemble(
         &mut self,
         transcript: &Transcript,
-        aim: &BoundaryTarget,
+        target: &BoundaryTarget,
         is_cold: bool,
         settings: &Settings,
     ) -> Plan {
-        let threshold_tokens = aim.threshold_tokens;
-        self.previews.follow(transcript, aim.preview_tokens(settings));
+        let threshold_tokens = target.threshold_tokens;
+        self.previews.follow(transcript, target.preview_tokens(settings));
         self.micro.follow(transcript, &settings.micro);
+        // Measured before clearing: the decision depends on what is shown now.
         let mut shown = self.micro.replacements(transcript, &self.previews);
         let shown_tokens = shown.shown_tokens(transcript);
         if self.micro.clear_old(shown_tokens, threshold_tokens, is_cold, &settings.micro) {
@@ -175,9 +178,11 @@ impl BoundarySession {
         let may_compact = settings.compaction
             && settings.auto_compaction
             && self.attempts.open_reason(settings.breaker_failures).is_none();
-        let drawing = LayoutPlanner { transcript, previews: &self.previews, settings, aim: *aim };
+        let planner =
+            LayoutPlanner { transcript, previews: &self.previews, settings, target: *target };
         let is_full = plan.estimated_tokens > threshold_tokens;
-        if may_compact && is_full && drawing.choose().is_some() {
+        // A request that cannot be met would be repeated in every turn.
+        if may_compact && is_full && planner.choose().is_some() {
             request_compaction(&mut plan, "over the threshold", threshold_tokens);
         }
         plan
@@ -185,14 +190,15 @@ impl BoundarySession {
 }
 
 impl BoundaryEngine {
-    fn aim(&self, room: &RequestBudget, attempt: u32) -> BoundaryTarget {
+    fn target(&self, room: &RequestBudget, attempt: u32) -> BoundaryTarget {
         let threshold_tokens = threshold_tokens(room, &self.settings.threshold);
         BoundaryTarget { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
     }
 
-    /// Brings the running notes up to date and answers how many entries are new in them.
+    /// Updates the running notes and returns the number of new entries.
     fn update_notes(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
-        let tell = |told: &mut SummaryOutline, range| notes::append_range(told, transcript, range);
-        self.notes.follow(transcript, session, tell)
+        let append =
+            |notes: &mut SummaryOutline, range| notes::append_range(notes, transcript, range);
+        self.notes.follow(transcript, session, append)
     }
 }

@@ -1,49 +1,49 @@
-//! Micro-compaction: old tool results become one line each, for nothing but a look at the clock.
+//! Micro-compaction: replaces old tool results by one line each, without a model.
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::previews::ResultPreviews;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementMap};
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::MicroSettings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "micro-compaction";
 
 const CLEARED: &str = "[old tool result cleared]";
 
-/// The tool results of one session. The first `cleared` of them are cleared for good, so that the
-/// same prefix is sent byte for byte until more must go.
+/// The tool results of one session. The first `cleared` of them stay cleared, so that the prefix is
+/// stable.
 #[derive(Debug, Default)]
 pub(crate) struct MicroCompaction {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     results: Vec<ClearableResult>,
     cleared: usize,
-    /// How many results stand before the newest frame: those of the live round are never cleared.
-    settled: usize,
+    /// Number of results before the newest frame; results of the live round are never cleared.
+    before_newest: usize,
 }
 
 #[derive(Debug)]
 struct ClearableResult {
     seq: u64,
-    /// What clearing it wins; 0 for one that is too short.
+    /// Tokens saved by clearing it; 0 if it is too short.
     saving_tokens: u64,
 }
 
 impl MicroCompaction {
-    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript, settings: &MicroSettings) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
             self.results.clear();
             self.cleared = 0;
         }
         for entry in transcript.range(new).filter(|entry| entry.role() == Role::Tool) {
-            // Images count: they are the largest results there are.
+            // Images count: they are the largest results.
             let chars = entry.tokens() * CHARS_PER_TOKEN;
             let is_long = chars > settings.over_chars && !entry.has(Flags::ORPHAN);
             let whole_saving = entry.tokens().saturating_sub(estimate(CLEARED));
@@ -51,11 +51,11 @@ impl MicroCompaction {
             self.results.push(ClearableResult { seq: entry.seq(), saving_tokens });
         }
         let newest_frame = trailing_frame(transcript);
-        self.settled = self.results.partition_point(|result| result.seq < newest_frame);
+        self.before_newest = self.results.partition_point(|result| result.seq < newest_frame);
     }
 
-    /// Clears what is old when that costs no cached prefix, or when the window fills up. Answers
-    /// whether anything was.
+    /// Clears old results if no cached prefix is lost or the window fills up. Returns whether it
+    /// did.
     pub(crate) fn clear_old(
         &mut self,
         shown_tokens: u64,
@@ -63,33 +63,37 @@ impl MicroCompaction {
         is_cold: bool,
         settings: &MicroSettings,
     ) -> bool {
-        let old = self.results.len().saturating_sub(settings.keep_results).min(self.settled);
+        // Results of the live round are never old, however many there are.
+        let old = self.results.len().saturating_sub(settings.keep_results).min(self.before_newest);
+        // A warm cache is given up only for a saving that pays for it.
         let is_pressed = shown_tokens > share_of(threshold_tokens, settings.pressure_share);
         let newly = self.results.get(self.cleared..old).unwrap_or(&[]);
         let least_tokens = share_of(threshold_tokens, settings.min_saving_share);
-        let pays = newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
-        let clears = settings.enabled && old > self.cleared && (is_cold || (is_pressed && pays));
+        let is_worth_it =
+            newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
+        let clears =
+            settings.enabled && old > self.cleared && (is_cold || (is_pressed && is_worth_it));
         if clears {
             self.cleared = old;
         }
         clears
     }
 
-    /// Everything that is shown as something else: previews, and a line for each cleared result.
+    /// All replacements: previews and cleared results.
     pub(crate) fn replacements(
         &self,
         transcript: &Transcript,
         previews: &ResultPreviews,
     ) -> ReplacementMap {
-        let mut shown = previews.rewrites().clone();
+        let mut replacements = previews.rewrites().clone();
         let cleared = self.results.iter().take(self.cleared);
         for result in cleared.filter(|result| result.saving_tokens > 0) {
             let detail = format!("{} tokens cleared", group_thousands(result.saving_tokens));
             if let Some(entry) = transcript.get(result.seq) {
-                shown.insert(&entry, EntryReplacement::from_text(CLEARED, LAYER, detail));
+                replacements.insert(&entry, Replacement::from_text(CLEARED, LAYER, detail));
             }
         }
-        shown
+        replacements
     }
 }
 
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_begins_anew() {
+    fn a_new_epoch_starts_over() {
         let mut micro = MicroCompaction::default();
         assert_eq!(cleared(&mut micro, &reads(9), true), 4);
         let mut next = TranscriptBuilder::with_epoch(1);

@@ -1,4 +1,4 @@
-//! What a conversation said, entry by entry, under the nine headings and without a model.
+//! Notes of a conversation under the nine headings, taken entry by entry without a model.
 
 use std::ops::Range;
 
@@ -15,24 +15,25 @@ use crate::sections::{
     self, CURRENT, ERRORS, FILES, MESSAGES, NEXT, REQUEST, TEMPLATE, from_five_sections,
 };
 
-/// One line, in weighted characters.
+/// Length of a line, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// The task and the work at hand, in weighted characters: they must be understood alone.
+/// Length of the task and the current work, in weighted characters.
+// They are the only lines that must be understood without the others.
 const LONG_LINE_CHARS: u64 = 600;
 
-/// The notes of one stretch alone, with what earlier summaries in it say.
+/// The notes of one range, including its earlier summaries.
 pub(crate) fn notes_from_range(transcript: &Transcript, range: Range<u64>) -> SummaryOutline {
     let mut outline = SummaryOutline::default();
     append_range(&mut outline, transcript, range);
     outline
 }
 
-/// What earlier compactions left in a stretch, as they wrote it.
+/// The summaries of earlier compactions in a range.
 pub(crate) fn earlier_notes(transcript: &Transcript, range: Range<u64>) -> Vec<String> {
     earlier_summaries(transcript, &[range]).filter(|text| !is_boundary_message(text)).collect()
 }
 
-/// Takes a stretch into notes.
+/// Appends a range to notes.
 pub(crate) fn append_range(
     outline: &mut SummaryOutline,
     transcript: &Transcript,
@@ -41,23 +42,24 @@ pub(crate) fn append_range(
     for summary in earlier_notes(transcript, range.clone()) {
         TEMPLATE.append(outline, &sections::parse(&summary));
     }
-    let passages = message_excerpts(transcript, std::slice::from_ref(&range));
-    for passage in &passages {
-        match (passage.role, one_line(&passage.text)) {
+    let excerpts = message_excerpts(transcript, std::slice::from_ref(&range));
+    for excerpt in &excerpts {
+        match (excerpt.role, one_line(&excerpt.text)) {
             (ExcerptRole::Tool, _) => {}
             (_, line) if line.is_empty() => {}
             (ExcerptRole::User, line) => append_user_message(outline, &line),
-            (ExcerptRole::Assistant, line) => append_answer(outline, &line, passage.calls_tools),
+            (ExcerptRole::Assistant, line) => append_answer(outline, &line, excerpt.calls_tools),
         }
     }
-    let worked = from_five_sections(extract_sections(&passages))
+    let new_sections = from_five_sections(extract_sections(&excerpts))
         .with_lines(FILES, FileLedger::from_range(transcript, range.clone()).lines())
         .with_lines(ERRORS, errors(transcript, range));
-    TEMPLATE.append(outline, &worked);
+    TEMPLATE.append(outline, &new_sections);
 }
 
 fn append_user_message(outline: &mut SummaryOutline, line: &str) {
     let ask = || clip(line, LONG_LINE_CHARS).into_owned();
+    // The first request is the task; later ones are messages.
     let is_task = outline.lines(REQUEST).is_empty();
     let message = SummaryOutline::default()
         .with_lines(REQUEST, is_task.then(ask))
@@ -66,7 +68,7 @@ fn append_user_message(outline: &mut SummaryOutline, line: &str) {
     TEMPLATE.append(outline, &message);
 }
 
-/// An answer without calls is final: nothing waits any more.
+/// An answer without calls is final, so no request is pending.
 fn append_answer(outline: &mut SummaryOutline, line: &str, calls_tools: bool) {
     if !calls_tools {
         outline.clear(NEXT);
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nine_sections_hold_what_was_said_and_done() {
+    fn the_nine_sections_hold_messages_and_work() {
         let talk = talk();
         let outline = notes_from_range(&talk.transcript(), 0..talk.len());
         for (heading, lines) in [
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_summaries_are_taken_up_and_what_stands_beside_them_is_not() {
+    fn earlier_summaries_are_merged_without_their_surroundings() {
         let mut talk = TranscriptBuilder::with_epoch(7);
         talk.summary("## Decisions\n- use axum");
         talk.summary("I have read the summary and go on from there.").user("go on");

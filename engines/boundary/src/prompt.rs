@@ -1,4 +1,4 @@
-//! What a model is asked when it writes a summary under the nine headings.
+//! The prompt for a summary under the nine headings.
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
@@ -10,7 +10,7 @@ use ctxhost_engine_kit::prompt::{
 use crate::sections::TEMPLATE;
 use crate::summary::BoundarySummariser;
 
-/// What people and model say stands whole; of results and arguments their ends.
+/// User and assistant text is quoted whole, results and arguments in part.
 const EXCERPTS: ExcerptLimits =
     ExcerptLimits { message_chars: u64::MAX, result_chars: 2_000, argument_chars: 400 };
 
@@ -19,10 +19,10 @@ const RULES: &str = "First think it through inside <analysis> tags: go through t
 const CARRY_OVER: &str =
     "The notes tell what came before the conversation. Carry over what still holds.";
 
-/// Asks for the summary of groups, with notes of what came before them; `missing` is what the last
-/// answer lacked.
+/// Requests the summary of groups, with notes of earlier history. `missing` are the sections that
+/// the last answer lacked.
 pub(crate) fn summary_request(
-    desk: &BoundarySummariser<'_>,
+    summariser: &BoundarySummariser<'_>,
     groups: &[MessageGroup],
     earlier: &str,
     missing: &[&str],
@@ -32,15 +32,16 @@ pub(crate) fn summary_request(
         prompt.add_data("earlier-notes", earlier).add_text(CARRY_OVER);
     }
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
-    prompt.add_data("conversation", &render_conversation(desk.transcript, &ranges, &EXCERPTS));
+    prompt
+        .add_data("conversation", &render_conversation(summariser.transcript, &ranges, &EXCERPTS));
     prompt
         .add_text(RULES)
         .add_text(prompt::RULES)
         .add_text(TEMPLATE.headings().collect::<Vec<_>>().join("\n"));
-    // Three words take about four tokens.
-    let words = desk.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
+    // Three words are about four tokens.
+    let words = summariser.layout.summary_chars / CHARS_PER_TOKEN * 3 / 4;
     prompt.add_text(format!("The summary takes at most {words} words."));
-    let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
+    let focus = summariser.request.custom_instructions.as_deref().unwrap_or("");
     prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     if !missing.is_empty() {
         let names = missing.join(", ");
@@ -48,5 +49,5 @@ pub(crate) fn summary_request(
             "The last answer was refused because these sections were missing: {names}."
         ));
     }
-    prompt.to_request(&desk.settings.model, desk.request.reserve_tokens)
+    prompt.to_request(&summariser.settings.model, summariser.request.reserve_tokens)
 }

@@ -1,29 +1,29 @@
-//! The nine sections of a summary, and how their lines age.
+//! The nine sections of a summary and their retention.
 
 use ctxhost_engine_kit::summary::{
     self, LineRetention, SectionSpec, SummaryOutline, SummaryTemplate,
 };
 
-/// The task, then the person's rules.
+/// The task, then the user's rules.
 pub(crate) const REQUEST: &str = "Primary request and intent";
-/// Names that must be exact.
+/// Exact names.
 pub(crate) const CONCEPTS: &str = "Key technical concepts";
 /// `changed src/main.rs`, `read src/lib.rs`.
 pub(crate) const FILES: &str = "Files and code";
-/// What tools failed with.
+/// Failures of tools.
 pub(crate) const ERRORS: &str = "Errors and fixes";
-/// What was decided and done.
+/// Decisions and completed work.
 pub(crate) const SOLUTIONS: &str = "Problem solving";
-/// What the person said.
+/// User messages.
 pub(crate) const MESSAGES: &str = "All user messages";
-/// What is left to do.
+/// Open tasks.
 pub(crate) const PENDING: &str = "Pending tasks";
-/// The model's last words.
+/// The model's last message.
 pub(crate) const CURRENT: &str = "Current work";
-/// Requests that nobody has answered.
+/// Unanswered requests.
 pub(crate) const NEXT: &str = "Next step";
 
-/// The sections, in the order a summary shows them.
+/// The sections in order.
 pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
     section(REQUEST, MAX_LINES, LineRetention::KeepFirst),
     section(CONCEPTS, MAX_LINES, LineRetention::OldestFirst),
@@ -36,18 +36,18 @@ pub(crate) const TEMPLATE: SummaryTemplate = SummaryTemplate(&[
     section(NEXT, MAX_OPEN, LineRetention::DropLast),
 ]);
 
-/// Lines of the longest memories: files, what was solved, and what the person said.
+/// Maximum lines of files, solutions and messages.
 const MAX_TOLD_LINES: usize = 24;
-/// Lines of the other sections.
+/// Maximum lines of the other sections.
 const MAX_LINES: usize = 12;
-/// Requests that wait at the same time.
+/// Maximum pending requests.
 const MAX_OPEN: usize = 3;
 
 const fn section(heading: &'static str, max_lines: usize, ages: LineRetention) -> SectionSpec {
     SectionSpec { heading, max_lines, retention: ages }
 }
 
-/// Reads a summary of these headings; one of other headings by what the kit makes of it.
+/// Parses a summary with these headings; other headings are mapped from the five standard sections.
 pub(crate) fn parse(text: &str) -> SummaryOutline {
     TEMPLATE.parse(text).unwrap_or_else(|| {
         let five = summary::SummarySections::parse(text);
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str) -> SummaryOutline {
     })
 }
 
-/// What five sections say under nine headings, without the requests in them.
+/// Maps five sections to nine, without the pending requests.
 pub(crate) fn from_five_sections(five: summary::SummarySections) -> SummaryOutline {
     SummaryOutline::default()
         .with_lines(REQUEST, five.constraints)

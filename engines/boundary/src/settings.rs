@@ -7,46 +7,46 @@ use ctxhost_engine_kit::budget::RoomSettings;
 use ctxhost_engine_kit::settings::{check_ranges, parse, setting_error};
 use serde::{Deserialize, Serialize};
 
-/// The environment variable that goes before `threshold.percent`.
+/// The environment variable that overrides `threshold.percent`.
 pub const PERCENT_VARIABLE: &str = "CTXHOST_BOUNDARY_PERCENT";
 
 ctxhost_engine_api::settings! {
-    /// What is up to the operator.
+    /// Settings of the engine.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Whether anything is ever compacted. Without it the host's last rung shapes what no
-        /// longer fits.
+        /// Whether the engine compacts at all. Without it the host's emergency trim handles a
+        /// request that does not fit.
         pub compaction: bool = true, Flag;
-        /// Whether the engine compacts without being asked by a person.
+        /// Whether the engine compacts without a user's request.
         pub auto_compaction: bool = true, Flag;
-        /// Whether running notes are tried as the summary before a model is asked: they are there
-        /// already and cost nothing. False lets the configured model write every summary.
+        /// Whether running notes are used as the summary before a model is called: they exist
+        /// already and cost nothing. With false the configured model writes every summary.
         pub session_memory: bool = true, Flag;
-        /// The model that writes summaries, by name; empty for the host's choice.
+        /// Name of the model that writes summaries; empty for the host's choice.
         pub model: String = String::new(), AnyText;
-        /// The whole summary: nine sections of some lines each.
+        /// Size of the whole summary: nine sections of a few lines.
         pub summary_chars: u64 = 16_000, Whole(0), "weighted characters";
         /// The same as a share of the threshold; the smaller of the two counts.
         pub summary_share: f64 = 0.2, Number(0.0, 1.0), "share";
         /// Share of the threshold up to which the last turn stays word for word; of a longer one
         /// its newest part stays. With summary and attachments about half is free afterwards.
         pub last_turn_share: f64 = 0.3, Number(0.0, 1.0), "share";
-        /// Share of the threshold that the tool results of one round may take; of longer ones head
-        /// and important tail are shown. What must stay then always leaves room to compact.
+        /// Share of the threshold for the tool results of one round; of longer ones head and
+        /// important tail are shown. The protected entries then always leave room to compact.
         pub preview_share: f64 = 0.5, Number(0.0, 1.0), "share";
-        /// Compactions that fail in a row until no more are made on the engine's own account: the
-        /// third is no accident.
+        /// Failed compactions in a row after which automatic ones stop: a third failure is not an
+        /// accident.
         pub breaker_failures: u32 = 3, Whole(0), "failures in a row";
         /// When compactions begin.
         pub threshold: ThresholdSettings = ThresholdSettings::default(),
             Table(ThresholdSettings::SETTINGS);
-        /// What a summary repeats letter for letter.
+        /// Limits of the ledger of a summary.
         pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
-        /// What is put back after a compaction.
+        /// Attachments after a compaction.
         pub attachments: AttachmentSettings = AttachmentSettings::default(),
             Table(AttachmentSettings::SETTINGS);
-        /// What old tool results become between compactions.
+        /// Treatment of old tool results between compactions.
         pub micro: MicroSettings = MicroSettings::default(), Table(MicroSettings::SETTINGS);
     }
 }
@@ -56,52 +56,52 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ThresholdSettings {
-        /// Held free for the answer.
+        /// Reserved for the answer.
         pub output_tokens: u64 = 16_000, Whole(0), "provider tokens";
-        /// Held free beside it, so that the compaction's own request still fits.
+        /// Reserved in addition, so that the compaction's own request fits.
         pub buffer_tokens: u64 = 13_000, Whole(0), "provider tokens";
-        /// Percent of the window in place of the rule of output and buffer; 0 for the rule. The
-        /// variable `CTXHOST_BOUNDARY_PERCENT` goes before it.
+        /// Percent of the window instead of the rule of output and buffer; 0 for the rule. The
+        /// variable `CTXHOST_BOUNDARY_PERCENT` overrides it.
         pub percent: u64 = 0, Between(0, 100), "percent";
-        /// Percent of the window below which the rule never falls: in a small window output and
-        /// buffer would take more than half, and half of it is compacted twice as often.
+        /// Minimum of the rule in percent of the window: in a small window output and buffer would
+        /// take more than half, and compactions would be twice as frequent.
         pub min_percent: u64 = 65, Between(0, 100), "percent";
     }
 }
 
 ctxhost_engine_api::settings! {
-    /// What is put back after a compaction.
+    /// Attachments after a compaction.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct AttachmentSettings {
-        /// How many of the files that were read last.
+        /// Number of files, most recently read first.
         pub files: usize = 5, Whole(0), "files";
-        /// How many skills.
+        /// Number of skills.
         pub skills: usize = 3, Whole(0), "skills";
-        /// One file, skill or plan: the part to go on with; the rest is one call away.
+        /// Size of one file, skill or plan: enough to continue; the rest is one call away.
         pub item_chars: u64 = 4_000, Whole(0), "weighted characters";
-        /// All of them as a share of the threshold; 0 puts nothing back.
+        /// All attachments as a share of the threshold; 0 for none.
         pub total_share: f64 = 0.15, Number(0.0, 1.0), "share";
     }
 }
 
 ctxhost_engine_api::settings! {
-    /// What old tool results become between compactions.
+    /// Treatment of old tool results between compactions.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct MicroSettings {
-        /// Whether old results are cleared at all.
+        /// Whether old results are cleared.
         pub enabled: bool = true, Flag;
-        /// How many of the newest results stay.
+        /// Number of newest results that stay.
         pub keep_results: usize = 5, Whole(0), "results";
-        /// A longer result is cleared when it is old: shorter ones are mostly answers to a question
-        /// and not worth a look-up.
+        /// A longer old result is cleared: shorter ones are mostly answers to a question and not
+        /// worth a second call.
         pub over_chars: u64 = 2_000, Whole(0), "weighted characters";
-        /// Share of the threshold from which results are cleared though the provider's cache is
+        /// Share of the threshold from which results are cleared although the provider's cache is
         /// warm.
         pub pressure_share: f64 = 0.6, Number(0.0, 1.0), "share";
-        /// Share of the threshold that such a clearing must win: less is not worth the cached
-        /// prefix that it moves.
+        /// Minimum share of the threshold that such a clearing saves: less is not worth the cached
+        /// prefix it invalidates.
         pub min_saving_share: f64 = 0.05, Number(0.0, 1.0), "share";
     }
 }
@@ -114,13 +114,14 @@ impl AttachmentSettings {
 }
 
 impl Settings {
-    /// Reads the engine's table; `percent` is what the environment says of it.
+    /// Parses the engine's table; `percent` is the value of the environment variable.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
+    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a wrong key or value.
     pub fn parse(config: &Value, percent: Option<&str>) -> Result<Settings> {
         let mut settings: Settings = parse(config)?;
+        // An empty variable is treated as unset.
         if let Some(text) = percent.map(str::trim).filter(|text| !text.is_empty()) {
             let wrong = |_| {
                 let message = format!("is {text:?} in {PERCENT_VARIABLE}; set a whole number");

@@ -1,4 +1,4 @@
-//! Who writes the summary: the running notes, a model, or the conversation's own sentences.
+//! Writes the summary of a boundary: from running notes, with a model, or extractively.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{CompactRequest, EngineError, EntryKind, Host, Result, Transcript};
@@ -13,10 +13,10 @@ use crate::sections::{self, TEMPLATE};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
-/// Tries after an answer without its sections.
+/// Retries after an answer without all sections.
 const SECTION_TRIES: u32 = 1;
 
-/// What one summary is written from.
+/// Inputs of one summary.
 #[derive(Clone, Copy)]
 pub(crate) struct BoundarySummariser<'a> {
     pub(crate) host: &'a Host,
@@ -27,67 +27,70 @@ pub(crate) struct BoundarySummariser<'a> {
 }
 
 impl BoundarySummariser<'_> {
-    /// Tells the fold: from `running` notes where they fit, else by a model, else without one.
+    /// Writes the summary: from `running` notes if they fit, else with a model, else extractively.
     pub(crate) async fn summarise(
         &self,
         running: Option<SummaryOutline>,
     ) -> Result<WrittenSummary> {
+        // Notes that do not fit are not cut if a model can write a shorter summary.
         let whole = running.as_ref().map(|outline| TEMPLATE.render(outline));
         if let Some(text) = whole.filter(|text| weighted_chars(text) <= self.layout.summary_chars) {
             return Ok(WrittenSummary::new(text, "running notes"));
         }
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         if has_model(self.host) {
-            match attempt(self.host, self.by_model()).await? {
-                Ok(story) => return Ok(story),
-                Err(error) => said.push(failure_note(&error)),
+            match attempt(self.host, self.with_model()).await? {
+                Ok(summary) => return Ok(summary),
+                Err(error) => notes.push(failure_note(&error)),
             }
         }
         let extracted = || notes::notes_from_range(self.transcript, 0..self.layout.tail);
-        let text = self.fitted(running.unwrap_or_else(extracted));
-        Ok(WrittenSummary { notes: said, ..WrittenSummary::new(text, EXTRACTIVE) })
+        let text = self.fit_template(running.unwrap_or_else(extracted));
+        Ok(WrittenSummary { notes, ..WrittenSummary::new(text, EXTRACTIVE) })
     }
 
-    fn fitted(&self, mut outline: SummaryOutline) -> String {
+    fn fit_template(&self, mut outline: SummaryOutline) -> String {
         TEMPLATE.fit(&mut outline, self.layout.summary_chars);
         TEMPLATE.render(&outline)
     }
 
-    async fn by_model(&self) -> Result<WrittenSummary> {
-        let all = self.told_groups();
+    async fn with_model(&self) -> Result<WrittenSummary> {
+        let all = self.summarisable_groups();
         let mut rest = all.as_slice();
         let mut missing = Vec::new();
         for _ in 0..=SECTION_TRIES {
             self.host.progress(self.request.call, 0, "asking for the summary");
             let request = |groups: &[MessageGroup]| {
-                let earlier = self.earlier(groups, all.len() - groups.len());
-                prompt::summary_request(self, groups, &earlier, &missing)
+                let earlier_notes = self.earlier_notes(groups, all.len() - groups.len());
+                prompt::summary_request(self, groups, &earlier_notes, &missing)
             };
-            let (story, told) =
+            let (summary, shown) =
                 request_summary_dropping_oldest(self.host, self.request.call, rest, request)
                     .await?;
-            rest = told;
-            missing = TEMPLATE.missing_headings(&story.text);
+            // The next try starts with the groups that fitted.
+            rest = shown;
+            missing = TEMPLATE.missing_headings(&summary.text);
             if missing.is_empty() {
-                return Ok(self.finished(story, all.len() - rest.len()));
+                return Ok(self.complete(summary, all.len() - rest.len()));
             }
         }
         let names = missing.join(", ");
         Err(EngineError::failed(format!("the model's summary lacks its sections: {names}")))
     }
 
-    /// The frames before the tail that are no earlier boundary; what stays among them is part of the
-    /// story.
-    fn told_groups(&self) -> Vec<MessageGroup> {
+    /// The groups before the tail except earlier summaries. Kept entries among them are included
+    /// for context.
+    fn summarisable_groups(&self) -> Vec<MessageGroup> {
         let history = 0..self.layout.tail;
         let mut groups = message_groups(self.transcript, std::slice::from_ref(&history));
+        // A summary is always alone in its group.
         let kind = |group: &MessageGroup| Some(self.transcript.get(group.range.start)?.kind());
         groups.retain(|group| kind(group) != Some(EntryKind::CompactionSummary));
         groups
     }
 
-    /// What the model is not shown: earlier summaries, and notes of the groups that were dropped.
-    fn earlier(&self, shown: &[MessageGroup], dropped: usize) -> String {
+    /// History that the prompt does not quote: earlier summaries, and notes of dropped groups.
+    fn earlier_notes(&self, shown: &[MessageGroup], dropped: usize) -> String {
         match shown.first().filter(|_| dropped > 0) {
             Some(first) => {
                 TEMPLATE.render(&notes::notes_from_range(self.transcript, 0..first.range.start))
@@ -96,14 +99,14 @@ impl BoundarySummariser<'_> {
         }
     }
 
-    fn finished(&self, mut story: WrittenSummary, dropped: usize) -> WrittenSummary {
-        if weighted_chars(&story.text) > self.layout.summary_chars {
-            // A plain cut would take the end, which is where the work goes on.
-            story.text = self.fitted(sections::parse(&story.text));
+    fn complete(&self, mut summary: WrittenSummary, dropped: usize) -> WrittenSummary {
+        if weighted_chars(&summary.text) > self.layout.summary_chars {
+            // A plain cut would remove the end, which has the current work.
+            summary.text = self.fit_template(sections::parse(&summary.text));
         }
         let note =
             || format!("the {dropped} oldest groups did not fit the summariser; their notes did");
-        story.notes.extend((dropped > 0).then(note));
-        story
+        summary.notes.extend((dropped > 0).then(note));
+        summary
     }
 }

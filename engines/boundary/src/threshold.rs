@@ -1,6 +1,4 @@
-//! When the window is full: the published rule, in the tokens that entries are counted in.
-//!
-//! The rule speaks of provider tokens, a request of a budget that the host has made of them:
+//! The compaction threshold: the published rule, converted to the host's token estimates.
 //!
 //! ```text
 //!  provider tokens   0 ───────────────── threshold ── buffer, output ── window
@@ -11,15 +9,15 @@ use ctxhost_engine_kit::budget::RequestBudget;
 
 use crate::settings::ThresholdSettings;
 
-/// The size from which a transcript is compacted, in tokens as entries count them: the smaller of
-/// the rule and the host's budget.
-///
-/// The budget stands for the window without the reserve, so the rule takes the same share of it as
-/// of those. System prompt and tools are in the budget already; what they take moves the answer by
-/// less than a hundredth of the window. An unknown window leaves the budget alone.
+/// The size from which a transcript is compacted, in estimated tokens: the smaller of the rule and
+/// the host's budget.
 pub(crate) fn threshold_tokens(room: &RequestBudget, settings: &ThresholdSettings) -> u64 {
+    // The budget corresponds to the window without the reserve, so the rule takes the same share of
+    // it. What system prompt and tools take changes the result by less than a hundredth of the
+    // window.
     let usable_tokens = room.window_tokens.saturating_sub(room.reserve_tokens);
     let rule_tokens = provider_tokens(room.window_tokens, settings);
+    // Also for an unknown window, where both are 0.
     if rule_tokens >= usable_tokens {
         return room.budget_tokens;
     }
@@ -27,13 +25,14 @@ pub(crate) fn threshold_tokens(room: &RequestBudget, settings: &ThresholdSetting
     (room.budget_tokens as f64 * share) as u64
 }
 
-/// The rule itself, in provider tokens.
+/// The rule in provider tokens.
 fn provider_tokens(window_tokens: u64, settings: &ThresholdSettings) -> u64 {
     let percent_of = |percent: u64| (window_tokens as f64 * percent as f64 / 100.0) as u64;
     if settings.percent > 0 {
         return percent_of(settings.percent);
     }
     let held_free = settings.output_tokens.saturating_add(settings.buffer_tokens);
+    // In a small window output and buffer would take more than half.
     window_tokens.saturating_sub(held_free).max(percent_of(settings.min_percent))
 }
 

@@ -1,4 +1,4 @@
-//! One compaction: cut, told, and answered as a plan that is smaller.
+//! Runs one compaction: cut, summary, plan.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use ctxhost_engine_kit::budget::RequestBudget;
 use ctxhost_engine_kit::caps::{keep_with_cut_results, result_cap_chars};
 use ctxhost_engine_kit::cuts::gaps;
 use ctxhost_engine_kit::ledger::append_ledger;
-use ctxhost_engine_kit::replacement::EntryReplacement;
+use ctxhost_engine_kit::replacement::Replacement;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::summariser::{WrittenSummary, attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 use ctxhost_engine_kit::text::{TextLimit, group_thousands, truncate};
@@ -23,7 +23,7 @@ use crate::cut::{self, MiddleCut};
 use crate::settings::Settings;
 use crate::{HeadTailSession, LAYER, summary};
 
-/// What one compaction works with.
+/// Inputs of one compaction.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadTailCompaction<'a> {
     pub(crate) host: &'a Host,
@@ -34,34 +34,36 @@ pub(crate) struct HeadTailCompaction<'a> {
 }
 
 impl HeadTailCompaction<'_> {
-    /// Works with the session's cooldowns; never over an `await`.
+    /// Runs `work` on the session's cooldowns; never across an `await`.
     fn cooldowns<T>(&self, work: impl FnOnce(&mut Cooldowns) -> T) -> T {
         self.sessions.with_session(&self.request.session, |memory| work(&mut memory.cooldowns))
     }
 }
 
-/// Works out a compaction.
-pub(crate) async fn compact(desk: &HeadTailCompaction<'_>) -> Result<Compaction> {
-    let HeadTailCompaction { settings, request, transcript, .. } = *desk;
+/// Compacts, unless a cooldown is running.
+pub(crate) async fn compact(inputs: &HeadTailCompaction<'_>) -> Result<Compaction> {
+    let HeadTailCompaction { settings, request, transcript, .. } = *inputs;
     let now_ms = request.now_ms;
-    let resting = desk.cooldowns(|cooldowns| {
+    let cooldown = inputs.cooldowns(|cooldowns| {
+        // A user who asks for a compaction wants it now, whatever failed before.
         if request.force || request.trigger == Trigger::Manual {
             cooldowns.reset();
         }
         cooldowns.backoff_reason(now_ms, settings)
     });
-    if let Some(reason) = resting {
-        desk.host.log(LogLevel::Warn, &reason);
+    if let Some(reason) = cooldown {
+        inputs.host.log(LogLevel::Warn, &reason);
         return Ok(Compaction::Nothing { reason });
     }
     let cut = cut::choose_cut(transcript, &RequestBudget::from(request), request.attempt, settings);
     let before_tokens = transcript.total_tokens();
     let plan = match &cut {
-        Some(cut) => Some(build_plan(desk, cut).await?),
+        Some(cut) => Some(build_plan(inputs, cut).await?),
         None => None,
     };
+    // No plan counts as a compaction that saved nothing, or the request would be repeated.
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
-    desk.cooldowns(|cooldowns| {
+    inputs.cooldowns(|cooldowns| {
         cooldowns.record_saving(before_tokens, after_tokens, now_ms, settings)
     });
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
@@ -71,20 +73,17 @@ pub(crate) async fn compact(desk: &HeadTailCompaction<'_>) -> Result<Compaction>
 }
 
 /// The plan of a cut, with its summary.
-async fn build_plan(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Plan> {
-    let story = match cut.middle.is_empty() {
-        true => WrittenSummary::default(),
-        false => {
-            let story = write_summary(desk, cut).await?;
-            WrittenSummary {
-                text: append_ledger(&story.text, &cut.ledger, cut.ledger_limits),
-                ..story
-            }
-        }
-    };
-    let transcript = desk.transcript;
+async fn build_plan(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Plan> {
+    let mut summary = WrittenSummary::default();
+    // Without a middle the compaction only cuts results.
+    if !cut.middle.is_empty() {
+        summary = write_summary(inputs, cut).await?;
+        summary.text = append_ledger(&summary.text, &cut.ledger, cut.ledger_limits);
+    }
+    let transcript = inputs.transcript;
+    // Results are cut to what the target size of the summary leaves.
     let added_tokens = cut.summary_tokens + cut.ledger_tokens;
-    let limit_tokens = target_tokens(desk).saturating_sub(added_tokens);
+    let limit_tokens = target_tokens(inputs).saturating_sub(added_tokens);
     let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
     let cap_chars = result_cap_chars(transcript, kept, limit_tokens);
     let keep = |plan: &mut Plan, range: Range<u64>| match cap_chars {
@@ -93,60 +92,62 @@ async fn build_plan(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<Pl
         }
         None => _ = plan.keep(range),
     };
-    let provenance = Provenance { entries: cut.middle.entries(), writer: &story.writer };
+    let provenance = Provenance { entries: cut.middle.entries(), writer: &summary.writer };
     let mut plan = cut.middle.plan(transcript, LAYER, keep, |plan, gap| {
-        let text = wrap_summary(&story.text, &provenance);
-        let detail = cut.middle.describe(&text, &story.writer);
+        let text = wrap_summary(&summary.text, &provenance);
+        let detail = cut.middle.describe(&text, &summary.writer);
         plan.insert(Role::User, text, gap).note(LAYER, detail);
     });
     plan.extras.details = cut.middle.details(transcript);
-    plan.extras.notes.extend(story.notes.iter().map(|note| PlanNote::new(LAYER, note)));
+    plan.extras.notes.extend(summary.notes.iter().map(|note| PlanNote::new(LAYER, note)));
     Ok(plan)
 }
 
-/// The summary of a cut: a model's where one may be asked, else the conversation's own.
-async fn write_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<WrittenSummary> {
-    let HeadTailCompaction { host, settings, request, .. } = *desk;
-    let may_ask = desk.cooldowns(|cooldowns| cooldowns.may_ask_model(request.now_ms, settings));
+/// The summary of a cut, by a model if allowed, else extractive.
+async fn write_summary(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> Result<WrittenSummary> {
+    let HeadTailCompaction { host, settings, request, .. } = *inputs;
+    let may_ask = inputs.cooldowns(|cooldowns| cooldowns.may_ask_model(request.now_ms, settings));
     if !may_ask || !settings.use_model || !has_model(host) {
-        return Ok(summary::extractive_summary(desk, cut));
+        return Ok(summary::extractive_summary(inputs, cut));
     }
-    let answer = attempt(host, summary::model_summary(desk, cut, room_tokens(desk, cut))).await?;
-    desk.cooldowns(|cooldowns| cooldowns.record_model(answer.is_err(), request.now_ms));
+    let answer =
+        attempt(host, summary::model_summary(inputs, cut, room_tokens(inputs, cut))).await?;
+    inputs.cooldowns(|cooldowns| cooldowns.record_model(answer.is_err(), request.now_ms));
     match answer {
         Err(error) if settings.abort_on_summary_failure => Err(EngineError::new(
             error.kind,
-            format!("{error}; the history is kept, as abort_on_summary_failure asks"),
+            format!("{error}; the history is kept (abort_on_summary_failure)"),
         )),
         Err(error) => {
             let notes = vec![failure_note(&error)];
-            Ok(WrittenSummary { notes, ..summary::extractive_summary(desk, cut) })
+            Ok(WrittenSummary { notes, ..summary::extractive_summary(inputs, cut) })
         }
-        told => told,
+        summary => summary,
     }
 }
 
-fn target_tokens(desk: &HeadTailCompaction<'_>) -> u64 {
-    share_of(desk.request.budget, desk.settings.target_share)
+fn target_tokens(inputs: &HeadTailCompaction<'_>) -> u64 {
+    share_of(inputs.request.budget, inputs.settings.target_share)
 }
 
-/// What a summary may take at most: more than it should, as long as everything still fits.
-fn room_tokens(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
-    let most = share_of(desk.request.budget, desk.settings.summary_budget_share);
-    let free = target_tokens(desk).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
-    most.min(free).min(desk.settings.summary_max_tokens).max(cut.summary_tokens)
+/// Upper limit of a summary: above its target size if everything still fits.
+fn room_tokens(inputs: &HeadTailCompaction<'_>, cut: &MiddleCut) -> u64 {
+    let most = share_of(inputs.request.budget, inputs.settings.summary_budget_share);
+    let free = target_tokens(inputs).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
+    most.min(free).min(inputs.settings.summary_max_tokens).max(cut.summary_tokens)
 }
 
-/// A result of the newest frame, where not even that fits.
-fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<EntryReplacement> {
+/// Cuts a result of the newest frame, if not even that fits.
+fn cut_result(entry: &Entry<'_>, cap_chars: u64) -> Option<Replacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let limit = TextLimit { min_keep_chars: cap_chars / 4, ..TextLimit::with_max_chars(cap_chars) };
+    let limit = TextLimit::with_max_chars(cap_chars).keeping(cap_chars / 4);
     let notice = |count| format!("\n[{} characters left out]", group_thousands(count));
     let text = match entry.text().trim() {
+        // The host refuses an empty result.
         "" => "[an image was left out]".into(),
         text => truncate(text, limit, notice),
     };
-    Some(EntryReplacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
+    Some(Replacement::from_text(text, LAYER, format!("cut to {cap_chars} chars")))
 }

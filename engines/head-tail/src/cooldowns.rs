@@ -1,30 +1,30 @@
-//! When not to try: a model that has just failed, compactions that have just not helped.
+//! Cooldowns after failed model calls and after compactions that saved too little.
 //!
-//! Time is the request's, so that a replay waits where the session did.
+//! The caller passes the request's time, so that replays are deterministic.
 
 use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 use ctxhost_engine_kit::settings::share_of;
 
 use crate::settings::Settings;
 
-/// So many compactions in a row that saved too little are no accident.
+/// Compactions in a row that saved too little before a cooldown starts.
 const MAX_WEAK: u32 = 2;
 
-/// What is left alone for a while in one session.
+/// The cooldowns of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Cooldowns {
     model: CircuitBreaker,
-    /// Of compactions, where one that saves too little is a failure.
+    /// Counts compactions that saved too little.
     saving: CircuitBreaker,
 }
 
 impl Cooldowns {
-    /// Whether a model may be asked.
+    /// Whether a model may be called.
     pub(crate) fn may_ask_model(&self, now_ms: i64, settings: &Settings) -> bool {
         self.model.open_ms(now_ms, 1, settings.cooldown_ms).is_none()
     }
 
-    /// A model was asked for a summary.
+    /// Records the outcome of a model call.
     pub(crate) fn record_model(&mut self, failed: bool, now_ms: i64) {
         if failed {
             self.model.record_failure(now_ms);
@@ -33,7 +33,7 @@ impl Cooldowns {
         }
     }
 
-    /// Why nothing is compacted now; `None` where it may be tried.
+    /// The reason not to compact; `None` if it is allowed.
     pub(crate) fn backoff_reason(&self, now_ms: i64, settings: &Settings) -> Option<String> {
         let wait_ms = self.saving.open_ms(now_ms, MAX_WEAK, settings.cooldown_ms)?;
         Some(format!(
@@ -44,7 +44,8 @@ impl Cooldowns {
         ))
     }
 
-    /// A compaction was worked out. After the rest a single weak one is enough to rest again.
+    /// Records the saving of a compaction. After a cooldown one weak compaction starts the next
+    /// one.
     pub(crate) fn record_saving(
         &mut self,
         before_tokens: u64,
@@ -60,7 +61,7 @@ impl Cooldowns {
         }
     }
 
-    /// A person asked: everything may be tried again.
+    /// Ends all cooldowns: a user requested a compaction.
     pub(crate) fn reset(&mut self) {
         *self = Cooldowns::default();
     }
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn two_weak_compactions_in_a_row_rest_and_say_so() {
+    fn two_weak_compactions_in_a_row_start_a_cooldown() {
         let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
         cooldowns.record_saving(1_000, 950, 0, &settings);
         assert_eq!(cooldowns.backoff_reason(0, &settings), None);

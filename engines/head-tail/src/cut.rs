@@ -1,4 +1,4 @@
-//! Where the middle lies: behind the head, before the tail, around what must stay.
+//! Chooses the middle to summarise: after the head, before the tail, around protected entries.
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
@@ -10,25 +10,25 @@ use ctxhost_engine_kit::settings::share_of;
 
 use crate::settings::Settings;
 
-/// Less than this in no summary yet is not worth telling, in tokens.
+/// Minimum tokens of new entries that are worth a summary.
 const LEAST_MIDDLE_TOKENS: u64 = 500;
-/// How often the tail is halved before only the newest frame is left of it.
+/// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// A decision: what stays, what is told, and how much room the telling has.
+/// A chosen middle and the room for its summary.
 #[derive(Clone, Debug)]
 pub(crate) struct MiddleCut {
-    /// What is told; empty where nothing is worth it. Its summary stands where the last of it was:
-    /// it may tell of the newest request.
+    /// The history to summarise; may be empty. The summary is inserted in its last gap, because it
+    /// may refer to the newest request.
     pub(crate) middle: HistoryFold,
-    /// What stays, in tokens.
+    /// Size of the kept entries, in tokens.
     pub(crate) kept_tokens: u64,
-    /// What the summary should take with its envelope and without its ledger, in tokens.
+    /// Target size of the summary with envelope and without ledger, in tokens.
     pub(crate) summary_tokens: u64,
-    /// What it repeats letter for letter, and what that may take.
+    /// Ledger of the summary, and its limits.
     pub(crate) ledger: SummaryLedger,
     pub(crate) ledger_limits: LedgerLimits,
-    /// What it takes at most, in tokens.
+    /// Maximum size of the ledger, in tokens.
     pub(crate) ledger_tokens: u64,
 }
 
@@ -36,17 +36,19 @@ impl MiddleCut {
     fn at(transcript: &Transcript, tail: u64, goal: &CutGoal<'_>) -> MiddleCut {
         let mut kept = cuts::protected_before(transcript, tail);
         let head = head_end(transcript, goal);
+        // Ranges inside the head would overlap it.
         kept.retain(|range| range.end > head);
         kept.insert(0, 0..head.min(tail));
         let mut middle = HistoryFold::anchored_at_last(transcript, cuts::gaps(&kept, tail));
+        // Rewriting an earlier summary for a few new entries is not worth it.
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
             middle = HistoryFold::default();
         }
         let summary_tokens = goal.summary_tokens(middle.tokens());
         let ledger = SummaryLedger::new(transcript, middle.gaps());
         let limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
-        // What earlier summaries took may be taken again; of what is new less than half, so that every
-        // summary makes the transcript smaller.
+        // Earlier summaries may be replaced by the same size, new entries by less than half, so
+        // that every compaction shrinks the transcript.
         let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
         let most_tokens = (middle.tokens() + carried_tokens) / 2;
         let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
@@ -56,13 +58,13 @@ impl MiddleCut {
         MiddleCut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
     }
 
-    /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
+    /// Size of the transcript afterwards if the summary meets its target, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
         self.kept_tokens + self.summary_tokens + self.ledger_tokens
     }
 }
 
-/// What a compaction is to reach.
+/// The limits of a compaction.
 struct CutGoal<'a> {
     settings: &'a Settings,
     trigger_tokens: u64,
@@ -70,8 +72,7 @@ struct CutGoal<'a> {
 }
 
 impl CutGoal<'_> {
-    /// A share of what is told, within its limits; never more than half of it, so that every
-    /// summary makes the transcript smaller.
+    /// Target size of a summary: a share of the middle within limits, and at most half of it.
     fn summary_tokens(&self, middle_tokens: u64) -> u64 {
         let Settings { summary_share, summary_min_tokens, summary_max_tokens, .. } = *self.settings;
         share_of(middle_tokens, summary_share)
@@ -81,9 +82,9 @@ impl CutGoal<'_> {
     }
 }
 
-/// Chooses the longest tail with which everything falls below trigger and target, in tokens. In a
-/// repeated try the tail is shorter from the start. `None` where nothing presses and no middle is
-/// worth a summary.
+/// Chooses the longest tail with which the transcript falls below trigger and target. Later
+/// attempts start with a shorter tail. `None` if the transcript fits and no middle is worth a
+/// summary.
 pub(crate) fn choose_cut(
     transcript: &Transcript,
     room: &RequestBudget,
@@ -94,8 +95,10 @@ pub(crate) fn choose_cut(
     let goal = CutGoal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
     let aim_tokens = target_tokens.min(trigger_tokens);
+    // A repeated attempt means that the last result was too large.
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
+        // The minimum of messages holds only while there is room.
         let messages = if halving == 0 { settings.tail_messages } else { 0 };
         let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
         let cut = MiddleCut::at(transcript, tail, &goal);
@@ -103,14 +106,15 @@ pub(crate) fn choose_cut(
             return Some(cut);
         }
     }
+    // Last resort: only the newest frame is kept.
     let is_pressed = transcript.total_tokens() > aim_tokens;
     let tail = cuts::trailing_frame(transcript);
     let cut = is_pressed.then(|| MiddleCut::at(transcript, tail, &goal))?;
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
 }
 
-/// Where the tail begins: its share of the trigger, a frame more where that ends in the middle of
-/// one, back to the person's newest request where that is near, and `messages` at the least.
+/// Start of the tail: its share of the trigger, extended to a whole frame, to a nearby newest
+/// request, and to at least `messages`.
 pub(crate) fn tail_start(
     transcript: &Transcript,
     trigger_tokens: u64,
@@ -118,20 +122,22 @@ pub(crate) fn tail_start(
     settings: &Settings,
 ) -> u64 {
     let tail_tokens = share_of(trigger_tokens, settings.tail_share);
+    // The tail may grow to end at a whole frame, but not without limit.
     let overrun_tokens = share_of(tail_tokens, settings.tail_overrun);
     let earliest = cuts::tail_start(transcript, overrun_tokens);
     let within = cuts::tail_start(transcript, tail_tokens);
     let whole = within.checked_sub(1).map_or(0, |seq| transcript.cut_at_or_before(seq));
     let tail = whole.max(earliest);
     let newest = transcript.newest_user_message().map_or(tail, |entry| entry.frame());
+    // A tail that starts just behind the newest request would lose what it answers.
     let tail = if newest >= earliest { tail.min(newest) } else { tail };
     let few = (transcript.len() as u64).saturating_sub(messages);
     tail.min(transcript.cut_at_or_before(few))
 }
 
-/// Where the first messages end, as far as they fit their share and no compaction has been.
+/// End of the head: the first messages that fit their share, before any compaction.
 fn head_end(transcript: &Transcript, goal: &CutGoal<'_>) -> u64 {
-    // Kept for ever, the first steps would outlive the decisions that replaced them.
+    // Kept permanently, the first steps would outlive the decisions that replaced them.
     if transcript.iter().any(|entry| entry.kind() == EntryKind::CompactionSummary) {
         return 0;
     }
@@ -141,6 +147,7 @@ fn head_end(transcript: &Transcript, goal: &CutGoal<'_>) -> u64 {
         let next = transcript.cut_at_or_after(end + 1);
         for entry in transcript.range(end..next) {
             messages += u64::from(entry.role() != Role::System);
+            // Pinned entries stay in any case, so they do not use up the share.
             spent_tokens += if entry.has(Flags::PINNED) { 0 } else { entry.tokens() };
         }
         if spent_tokens > limit_tokens {
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_lies_between_head_and_tail() {
+    fn the_middle_is_between_head_and_tail() {
         let cut = chosen(&session(40), 20_000, 1).unwrap();
         // Head: system, task, plan, and the first round to make three messages. Tail: 4,000 tokens
         // and the frame they begin in.

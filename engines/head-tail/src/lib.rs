@@ -1,15 +1,14 @@
-//! The `head-tail` engine: the first and the newest messages stay, old output is pruned, and only
-//! then is the middle told in a structured summary that each compaction brings up to date.
+//! The `head-tail` engine: keeps the first and newest messages, prunes old output, then summarises
+//! the middle.
 //!
 //! ```text
-//!  half of the window is full
-//!     assemble   prune ── still above? ──▶ a compaction is wanted
+//!  above half of the window
+//!     assemble   prune ── still above? ──▶ request a compaction
 //!     compact    head │ ░░░░░░ middle ░░░░░░ │ tail
-//!                head │ [summary]            │ tail     the next summary takes this one up
+//!                head │ [summary]            │ tail     updated by the next compaction
 //! ```
 //!
-//! What cannot help is not repeated: a model that failed rests, and so does a compaction that twice
-//! saved next to nothing.
+//! Cooldowns stop repeated failures: of a model, and of compactions that saved too little.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,8 +38,8 @@ use ctxhost_engine_api::{
     PlanNote, Result, Transcript,
 };
 use ctxhost_engine_kit::budget::RequestBudget;
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::status::{CompactionCounter, request_compaction};
 
 use compaction::HeadTailCompaction;
@@ -48,7 +47,7 @@ use cooldowns::Cooldowns;
 use prune::SessionPruning;
 use settings::Settings;
 
-/// The layer that notes about compactions name.
+/// Layer name in plan notes.
 const LAYER: &str = "head-tail";
 
 /// The engine.
@@ -60,7 +59,7 @@ pub struct HeadTailEngine {
     compactions: CompactionCounter,
 }
 
-/// What the engine knows of one session. A restart forgets it: what was pruned is then decided anew.
+/// Engine state of one session; rebuilt after a restart.
 #[derive(Debug, Default)]
 struct HeadTailSession {
     pruned: SessionPruning,
@@ -81,19 +80,19 @@ impl ContextEngine for HeadTailEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let plan =
-            |memory: &mut HeadTailSession| memory.plan(&transcript, &request, &self.settings);
+            |session: &mut HeadTailSession| session.plan(&transcript, &request, &self.settings);
         Ok(self.sessions.with_session(&request.session, plan))
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let desk = HeadTailCompaction {
+        let inputs = HeadTailCompaction {
             host: &self.host,
             settings: &self.settings,
             sessions: &self.sessions,
             transcript: &transcript,
             request: &request,
         };
-        let answer = compaction::compact(&desk).await;
+        let answer = compaction::compact(&inputs).await;
         self.compactions.record(&answer);
         answer
     }
@@ -108,34 +107,35 @@ impl ContextEngine for HeadTailEngine {
 }
 
 impl HeadTailSession {
-    /// Everything, pruned as far as there is pressure, and whether a compaction is wanted.
+    /// Assembles the pruned transcript and requests a compaction if necessary.
     fn plan(
         &mut self,
         transcript: &Transcript,
         request: &AssembleRequest,
         settings: &Settings,
     ) -> Plan {
-        let room = RequestBudget::from(request);
+        let budget = RequestBudget::from(request);
         self.pruned.follow(transcript);
-        self.relieve(transcript, &room, settings);
+        self.prune(transcript, &budget, settings);
         let mut plan = self.pruned.rewrites().plan(transcript);
-        if plan.estimated_tokens > settings.trigger_tokens(&room) {
-            self.ask(transcript, request, settings, &mut plan);
+        if plan.estimated_tokens > settings.trigger_tokens(&budget) {
+            self.request_if_useful(transcript, request, settings, &mut plan);
         }
         plan
     }
 
-    /// Prunes what is older than the tail, then what is older than its tokens alone.
-    fn relieve(&mut self, transcript: &Transcript, room: &RequestBudget, settings: &Settings) {
-        let trigger_tokens = settings.trigger_tokens(room);
+    /// Prunes entries before the tail, then also the tail's minimum of messages.
+    fn prune(&mut self, transcript: &Transcript, budget: &RequestBudget, settings: &Settings) {
+        let trigger_tokens = settings.trigger_tokens(budget);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
+        // First outside the tail; inside its minimum of messages only if that is not enough.
         for messages in [settings.tail_messages, 0] {
             let tokens = self.pruned.rewrites().shown_tokens(transcript);
             if tokens <= trigger_tokens {
                 return;
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
-            if tokens > room.budget_tokens
+            if tokens > budget.budget_tokens
                 || self.pruned.needs_pruning(transcript, tail, batch_tokens)
             {
                 self.pruned.prune_until(transcript, tail, settings);
@@ -143,8 +143,8 @@ impl HeadTailSession {
         }
     }
 
-    /// Wants a compaction where one would help.
-    fn ask(
+    /// Requests a compaction if it would help.
+    fn request_if_useful(
         &self,
         transcript: &Transcript,
         request: &AssembleRequest,
@@ -155,11 +155,12 @@ impl HeadTailSession {
             plan.extras.notes.push(PlanNote::new(LAYER, reason));
             return;
         }
-        let room = RequestBudget::from(request);
-        let cut = cut::choose_cut(transcript, &room, 1, settings);
+        let budget = RequestBudget::from(request);
+        let cut = cut::choose_cut(transcript, &budget, 1, settings);
+        // A compaction that saves little would be repeated after a few turns.
         let worth_tokens = share_of(plan.estimated_tokens, 1.0 - settings.min_saving_share);
         if cut.is_some_and(|cut| cut.after_tokens() < worth_tokens) {
-            request_compaction(plan, "above the trigger", settings.trigger_tokens(&room));
+            request_compaction(plan, "above the trigger", settings.trigger_tokens(&budget));
         }
     }
 }

@@ -1,6 +1,5 @@
-//! The structured summary without a model: the conversation's own sentences under fixed headings.
-//!
-//! The headings are such that the kit reads them back, so each summary takes up the one before.
+//! The extractive summary: the conversation's own sentences under fixed headings that the kit can
+//! parse.
 
 use std::sync::LazyLock;
 
@@ -16,7 +15,7 @@ use ctxhost_engine_kit::summary::{
 use ctxhost_engine_kit::text::{cap_with_marker, clip, one_line, prefix};
 use regex::Regex;
 
-/// The headings of every summary, without or with a model. Files are put in by the engine itself.
+/// The headings of every summary. The engine adds the files itself.
 pub(crate) const HEADINGS: [&str; 9] = [
     "## Goal",
     "## Progress",
@@ -31,20 +30,22 @@ pub(crate) const HEADINGS: [&str; 9] = [
 const NEXT_STEPS: &str = "## Next Steps";
 const FILES: &str = "## Relevant Files";
 
-/// True only of the moment a summary was written, so the next one does not take them up.
-const PASSING: [&str; 2] = ["### In Progress", "### Blocked"];
+/// Sections that the next summary drops.
+// They describe the moment of writing and are outdated one compaction later.
+const TRANSIENT: [&str; 2] = ["### In Progress", "### Blocked"];
 
-/// Failures that a summary lists.
+/// Number of listed failures.
 const MAX_FAILURES: usize = 5;
-/// One line of what is going on or failed, in weighted characters.
+/// Length of a line about current work or a failure, in weighted characters.
 const LINE_CHARS: u64 = 240;
-/// Of a message only so much is read for a line; redaction costs by length.
+/// Weighted characters read of a message.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 2_000;
-/// Each list of files takes at most this part of a summary, and at most so many characters.
+/// Limits of each list of files: a fraction of the summary, and characters.
 const FILE_LIST_PART: u64 = 8;
 const FILE_LIST_CHARS: u64 = 2_000;
 
-/// Tells a decision from a thing that was done.
+/// Distinguishes decisions from completed work.
 static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|instead of|go(?:ing)? with|use|root cause|turns out|because)\b|决定|选择了|采用|改用|确定|方案|根本原因",
@@ -52,40 +53,48 @@ static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Tells the middle in at most `limit_chars` weighted characters.
+/// Writes the notes of the middle in at most `limit_chars` weighted characters.
 pub(crate) fn write_notes(
     transcript: &Transcript,
     middle: &HistoryFold,
     limit_chars: u64,
 ) -> String {
-    let told = message_excerpts(transcript, middle.gaps());
-    let mut newer = extract_sections(&told);
+    let excerpts = message_excerpts(transcript, middle.gaps());
+    let mut newer = extract_sections(&excerpts);
+    // The goal must not be empty: the newest request is kept elsewhere, but names the task.
     if newer.requests.is_empty() {
         newer.requests.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
     }
     let mut sections = match previous_notes(transcript, middle) {
-        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &PASSING)), newer),
+        Some(older) => merge(SummarySections::parse(&remove_sections(&older, &TRANSIENT)), newer),
         None => newer,
     };
-    let going_on = told.iter().rev().find(|passage| {
-        passage.role == ExcerptRole::Assistant && passage.calls_tools && !passage.text.is_empty()
+    let current_work = excerpts.iter().rev().find(|excerpt| {
+        excerpt.role == ExcerptRole::Assistant && excerpt.calls_tools && !excerpt.text.is_empty()
     });
-    let going_on: Vec<String> = going_on.map(|passage| line(&passage.text)).into_iter().collect();
+    let current_work: Vec<String> =
+        current_work.map(|excerpt| line(&excerpt.text)).into_iter().collect();
     let failures = failures(transcript, middle);
     let render = |sections: &SummarySections| {
-        insert_files(&form(sections, &going_on, &failures), transcript, middle, limit_chars)
+        insert_files(
+            &render_form(sections, &current_work, &failures),
+            transcript,
+            middle,
+            limit_chars,
+        )
     };
+    // What the empty form takes is not available for lines.
     sections.fit(limit_chars.saturating_sub(weighted_chars(&render(&SummarySections::default()))));
     cap_with_marker(&render(&sections), limit_chars).into_owned()
 }
 
-/// What earlier compactions left in the middle, oldest first, without their envelopes.
+/// The earlier summaries in the middle, oldest first, without envelopes.
 pub(crate) fn previous_notes(transcript: &Transcript, middle: &HistoryFold) -> Option<String> {
     let texts: Vec<String> = earlier_summaries(transcript, middle.gaps()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// A summary with the files put in before its next steps.
+/// Inserts the files before the next steps.
 pub(crate) fn insert_files(
     summary: &str,
     transcript: &Transcript,
@@ -102,7 +111,7 @@ pub(crate) fn insert_files(
     }
 }
 
-/// A summary without the sections of some headings.
+/// Removes the sections with these headings.
 pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     let mut is_left_out = false;
     let mut kept = String::new();
@@ -118,7 +127,7 @@ pub(crate) fn remove_sections(summary: &str, headings: &[&str]) -> String {
     kept
 }
 
-fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) -> String {
+fn render_form(sections: &SummarySections, current_work: &[String], failures: &[String]) -> String {
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
@@ -126,7 +135,7 @@ fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) ->
     [
         format!("## Goal\n{}", render_bullets(&sections.requests)),
         format!("## Progress\n### Done\n{}", render_bullets(&done)),
-        format!("### In Progress\n{}", render_bullets(going_on)),
+        format!("### In Progress\n{}", render_bullets(current_work)),
         format!("### Blocked\n{}", render_bullets(failures)),
         format!("## Key Decisions\n{}", render_bullets(&decided)),
         format!("{NEXT_STEPS}\n{}", render_bullets(&sections.todos)),
@@ -136,12 +145,12 @@ fn form(sections: &SummarySections, going_on: &[String], failures: &[String]) ->
     .join("\n\n")
 }
 
-/// Calls that failed and did not succeed when the like was tried again, the newest of them.
+/// The newest open failures.
 fn failures(transcript: &Transcript, middle: &HistoryFold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
-    let told = open.iter().skip(skipped);
-    told.map(|open| render_failure_line(&open.call, &open.result, LINE_CHARS)).collect()
+    let excerpts = open.iter().skip(skipped);
+    excerpts.map(|open| render_failure_line(&open.call, &open.result, LINE_CHARS)).collect()
 }
 
 fn line(text: &str) -> String {
@@ -178,7 +187,7 @@ mod tests {
     #[test]
     fn the_same_conversation_gives_the_same_form() {
         let talk = session();
-        let told = write_notes(&talk.transcript(), &whole(&talk), 16_000);
+        let notes = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         let expected = "\
 ## Goal
 - Now deploy it to /srv/app/live
@@ -210,16 +219,16 @@ mod tests {
 
 ### Exact identifiers
 - /srv/app/live";
-        assert_eq!(told, expected);
-        assert!(HEADINGS.iter().all(|heading| told.contains(heading)));
+        assert_eq!(notes, expected);
+        assert!(HEADINGS.iter().all(|heading| notes.contains(heading)));
     }
 
     #[test]
-    fn the_next_summary_takes_up_the_last_one_and_drops_what_has_passed() {
+    fn the_next_summary_merges_the_last_one_without_transient_sections() {
         let first = session();
-        let told = write_notes(&first.transcript(), &whole(&first), 16_000);
+        let notes = write_notes(&first.transcript(), &whole(&first), 16_000);
         let mut talk = TranscriptBuilder::with_epoch(1);
-        talk.summary(&told).user("Rename the table").assistant("Renamed the table to sessions.");
+        talk.summary(&notes).user("Rename the table").assistant("Renamed the table to sessions.");
         let again = write_notes(&talk.transcript(), &whole(&talk), 16_000);
         for kept in [
             "Fixed the redirect.",
@@ -230,7 +239,7 @@ mod tests {
             assert!(again.contains(kept), "{kept} in {again}");
         }
         assert!(!again.contains("redacted"), "what was blocked then is history");
-        assert!(!again.contains("Now deploy it"), "the person has spoken again");
+        assert!(!again.contains("Now deploy it"), "a newer request replaced it");
         assert_eq!(again.matches("<read-files>").count(), 1);
     }
 
@@ -238,13 +247,13 @@ mod tests {
     fn a_small_room_is_kept_to() {
         let talk = session();
         for limit in [0, 100, 600, 900] {
-            let told = write_notes(&talk.transcript(), &whole(&talk), limit);
-            assert!(weighted_chars(&told) <= limit, "{limit}");
+            let notes = write_notes(&talk.transcript(), &whole(&talk), limit);
+            assert!(weighted_chars(&notes) <= limit, "{limit}");
         }
     }
 
     #[test]
-    fn files_stand_before_the_next_steps_of_any_summary() {
+    fn files_are_inserted_before_the_next_steps() {
         let talk = session();
         let add = |summary| insert_files(summary, &talk.transcript(), &whole(&talk), 16_000);
         assert!(

@@ -1,4 +1,4 @@
-//! What a model is asked when it writes or updates the notes of a middle.
+//! The prompt that writes or updates the notes of a middle.
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_api::transcript::tokens;
@@ -11,51 +11,52 @@ use ctxhost_engine_kit::settings::share_of;
 use crate::compaction::HeadTailCompaction;
 use crate::notes::{self, HEADINGS};
 
-/// Of a call's arguments the summariser sees so much, in weighted characters.
+/// Length of the arguments of a call in a prompt, in weighted characters.
 const ARGUMENT_CHARS: u64 = 1_200;
-/// Share of the window that the conversation may take in the prompt; the rest is for instructions,
-/// the previous summary and the answer.
+/// Share of the window for the conversation in a prompt; the rest is for instructions, the previous
+/// summary and the answer.
 const PROMPT_SHARE: f64 = 0.6;
-/// No message is cut below this to make everything fit, in weighted characters.
+/// Lower bound of a quoted message, in weighted characters.
 const LEAST_MESSAGE_CHARS: u64 = 400;
 
 const RULES: &str = "Copy paths, ids, numbers, commands and error messages letter for letter. Put dates in full. Under \"Goal\" stands what the person wants now; a request that was answered belongs under \"Done\". Under \"Blocked\" stands what fails or waits, with its reason. Under \"Exact identifiers\" stand the names that the work needs. Write nothing but these sections.";
 
 const UPDATE: &str = "Bring the earlier notes up to date with the conversation, which is newer: move what is finished to \"Done\", keep what still holds, drop what no longer matters.";
 
-/// Asks for the notes of the middle, or for the earlier ones brought up to date.
+/// Requests the notes of the middle, or an update of the earlier notes.
 pub(crate) fn summary_request(
-    desk: &HeadTailCompaction<'_>,
+    inputs: &HeadTailCompaction<'_>,
     middle: &HistoryFold,
     summary_tokens: u64,
 ) -> CompletionRequest {
     let mut prompt = SummaryPrompt::default();
-    prompt.add_data("conversation", &fitting(desk, middle));
-    match notes::previous_notes(desk.transcript, middle) {
+    prompt.add_data("conversation", &fitting(inputs, middle));
+    match notes::previous_notes(inputs.transcript, middle) {
         Some(previous) => prompt.add_data("earlier-notes", &previous).add_text(UPDATE),
         None => prompt.add_text("Write the notes of this conversation."),
     };
     prompt.add_text(format!("Use exactly these headings, in this order:\n{}", HEADINGS.join("\n")));
     prompt.add_text(prompt::RULES).add_text(RULES);
     prompt.add_text(format!("Aim at {summary_tokens} tokens or less."));
-    let focus = desk.request.custom_instructions.as_deref().unwrap_or("");
+    let focus = inputs.request.custom_instructions.as_deref().unwrap_or("");
     prompt.add_focus(&clean_focus(focus, FOCUS_CHARS));
     // A hard limit would cut the notes in the middle of a section.
-    prompt.to_request(&desk.settings.model, 0)
+    prompt.to_request(&inputs.settings.model, 0)
 }
 
-/// The middle as text. Where it would not fit, each message has less room.
-fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
-    let limit_tokens = match desk.request.model.window_tokens {
+/// The middle as text, with shorter messages until it fits.
+fn fitting(inputs: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
+    let limit_tokens = match inputs.request.model.window_tokens {
         0 => u64::MAX,
         window_tokens => share_of(window_tokens, PROMPT_SHARE),
     };
-    let mut message_chars = desk.settings.prompt_message_chars;
+    let mut message_chars = inputs.settings.prompt_message_chars;
+    // Halving is enough: the prompt does not have to fill its share.
     loop {
         let result_chars = message_chars;
         let excerpts =
             ExcerptLimits { message_chars, result_chars, argument_chars: ARGUMENT_CHARS };
-        let text = render_conversation(desk.transcript, middle.gaps(), &excerpts);
+        let text = render_conversation(inputs.transcript, middle.gaps(), &excerpts);
         if message_chars <= LEAST_MESSAGE_CHARS || tokens::estimate(&text) <= limit_tokens {
             return text;
         }
@@ -67,19 +68,19 @@ fn fitting(desk: &HeadTailCompaction<'_>, middle: &HistoryFold) -> String {
 mod tests {
     use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
     use ctxhost_engine_api::{CompactRequest, ModelRef};
-    use ctxhost_engine_kit::sliding_window::SessionMap;
+    use ctxhost_engine_kit::session_map::SessionMap;
 
     use super::*;
     use crate::settings::Settings;
 
-    fn asked(talk: &TranscriptBuilder, request: &CompactRequest) -> String {
+    fn rendered_prompt(talk: &TranscriptBuilder, request: &CompactRequest) -> String {
         let (host, settings) = (ScriptedHost::new().handle(), Settings::default());
         let transcript = talk.transcript();
         let (host, settings, sessions) = (&host, &settings, &SessionMap::default());
-        let desk =
+        let inputs =
             HeadTailCompaction { host, settings, sessions, transcript: &transcript, request };
         let middle = HistoryFold::anchored_at_last(&transcript, vec![0..talk.len()]);
-        super::summary_request(&desk, &middle, 2_000).prompt
+        super::summary_request(&inputs, &middle, 2_000).prompt
     }
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
             custom_instructions: Some("</focus> the tests".into()),
             ..CompactRequest::default()
         };
-        let prompt = asked(&talk, &request);
+        let prompt = rendered_prompt(&talk, &request);
         assert!(prompt.contains("[User]: use token=[redacted:credential]"));
         assert!(prompt.contains("[Assistant tool calls]: bash("));
         assert!(prompt.contains("[…]") && prompt.contains("THE END"));
@@ -111,7 +112,7 @@ mod tests {
             talk.user(&"long words ".repeat(600));
         });
         let model = ModelRef { window_tokens: 20_000, ..ModelRef::default() };
-        let prompt = asked(&talk, &CompactRequest { model, ..CompactRequest::default() });
+        let prompt = rendered_prompt(&talk, &CompactRequest { model, ..CompactRequest::default() });
         assert!(prompt.contains("<earlier-notes") && prompt.contains("ship it"));
         assert!(tokens::estimate(&prompt) < 14_000, "{}", tokens::estimate(&prompt));
     }

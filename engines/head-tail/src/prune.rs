@@ -1,46 +1,46 @@
-//! Pruning: old output becomes one line, old arguments become short, and stay so byte for byte.
+//! Pruning: replaces old output by one line, shortens old arguments, and keeps the bytes stable.
 //!
-//! Pressure: half of the window is full. Cost: the model must read a file again where it needs it;
-//! no model is asked and the session keeps everything.
+//! The model must read a file again if it needs it; the session keeps everything.
 
 use std::collections::HashMap;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{render_result_line, shorten_arguments};
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
+use ctxhost_engine_kit::cursor::TranscriptCursor;
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementMap};
 use ctxhost_engine_kit::text::{clip, group_thousands};
 
 use crate::settings::Settings;
 
-/// The layer that notes name.
+/// Layer name in plan notes.
 const LAYER: &str = "pruning";
 
-/// What is pruned of one session. A decision is made once.
+/// The pruned entries of one session. Each entry is decided once.
 #[derive(Debug, Default)]
 pub(crate) struct SessionPruning {
-    reading: TranscriptCursor,
-    /// Entries before it have been decided.
+    cursor: TranscriptCursor,
+    /// Entries before this position are decided.
     until: u64,
     rewrites: ReplacementMap,
 }
 
 impl SessionPruning {
-    /// Keeps up with the transcript; after a compaction decisions move to where their entries are.
+    /// Follows the transcript; after a compaction decisions move with their entries.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
-        let is_another = self.reading.advance(transcript).start == 0;
+        // Decisions are by position, and a compaction moves positions.
+        let is_another = self.cursor.advance(transcript).start == 0;
         if is_another && self.until > 0 {
             self.until = self.rewrites.rebase(transcript);
         }
     }
 
-    /// The entries that are shown as something else.
+    /// The replaced entries.
     pub(crate) fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
-    /// Whether the results between what is decided and `tail` are worth a new prefix.
+    /// Whether the undecided results before `tail` are worth a new cached prefix.
     pub(crate) fn needs_pruning(
         &self,
         transcript: &Transcript,
@@ -56,26 +56,29 @@ impl SessionPruning {
         if tail <= self.until {
             return;
         }
+        // Over the whole transcript, because the newest copy may be in the tail.
         let newest = newest_of_each(transcript, settings);
         for entry in transcript.range(self.until..tail).filter(|e| !e.has(Flags::PINNED)) {
-            let shown = match entry.role() {
+            let replacement = match entry.role() {
                 Role::Tool => result(transcript, &entry, &newest, settings),
                 _ => arguments(&entry, settings),
             };
-            shown.into_iter().for_each(|shown| self.rewrites.insert(&entry, shown));
+            replacement
+                .into_iter()
+                .for_each(|replacement| self.rewrites.insert(&entry, replacement));
         }
         self.until = tail;
     }
 }
 
-/// Where each text that is long enough to matter was printed last.
+/// Position of the last occurrence of each long text.
 fn newest_of_each<'a>(transcript: &'a Transcript, settings: &Settings) -> HashMap<&'a str, u64> {
     let results = transcript.iter().filter(|entry| entry.role() == Role::Tool);
     let long = results.filter(|entry| is_long(entry, settings));
     long.map(|entry| (entry.text(), entry.seq())).collect()
 }
 
-/// Four characters of any script are at least a token, so most texts need no count.
+/// The byte length is a cheap lower bound, so most texts need no count.
 fn is_long(entry: &Entry<'_>, settings: &Settings) -> bool {
     entry.text().len() as u64 > settings.prune_result_chars
         && tokens::weighted_chars(entry.text()) > settings.prune_result_chars
@@ -86,27 +89,28 @@ fn result(
     entry: &Entry<'_>,
     newest: &HashMap<&str, u64>,
     settings: &Settings,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     if !is_long(entry, settings) && !entry.has(Flags::IMAGES) {
         return None;
     }
     let is_repeated = newest.get(entry.text()).is_some_and(|&seq| seq > entry.seq());
     let line = render_result_line(transcript, entry, is_repeated);
     let before_chars = group_thousands(entry.text().chars().count() as u64);
-    let detail = match is_repeated {
-        true => format!("{before_chars} chars, printed again later"),
-        false => format!("{before_chars} -> {} chars", line.chars().count()),
+    let detail = if is_repeated {
+        format!("{before_chars} chars, printed again later")
+    } else {
+        format!("{before_chars} -> {} chars", line.chars().count())
     };
-    Some(EntryReplacement::from_text(line, LAYER, detail))
+    Some(Replacement::from_text(line, LAYER, detail))
 }
 
-/// A call with the texts in its long arguments shortened.
-fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<EntryReplacement> {
+/// Shortens the long arguments of a call.
+fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<Replacement> {
     let Settings { prune_arguments_chars, keep_argument_chars, .. } = *settings;
     let (raw, shortened) =
         shorten_arguments(entry, prune_arguments_chars, |text| clip(text, keep_argument_chars))?;
     let detail = format!("{shortened} arguments shortened");
-    Some(EntryReplacement { body: ReplacementBody::Raw(raw), layer: LAYER, detail })
+    Some(Replacement::from_raw(raw, LAYER, detail))
 }
 
 #[cfg(test)]

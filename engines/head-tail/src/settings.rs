@@ -7,74 +7,73 @@ use ctxhost_engine_kit::settings::{check_ranges, parse, setting_error, share_of}
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// What is up to the operator. Shares are between 0 and 1, numbers end in their unit.
+    /// Settings of the engine. Shares are between 0 and 1; names end in their unit.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Share of the window at which the engine begins to work: half of a window is free for
-        /// what comes next, and a summary is written while there is room to write it. The trigger
-        /// is never above the request's budget.
+        /// Share of the window from which the engine acts: half of a window is free for new
+        /// entries, and there is room to write a summary. The trigger is never above the request's
+        /// budget.
         pub threshold_share: f64 = 0.5, Share, "share";
-        /// How many of the first messages stay until the first compaction is over, system messages
-        /// not counted: the task and how it was taken up. Later they are history like any other.
+        /// Number of first messages kept until the first compaction, without system messages: the
+        /// task and the first steps. Later they are ordinary history.
         pub head_messages: u64 = 3, Whole(0), "messages";
-        /// Share of the trigger that those messages may take: a large file that was read first
-        /// would otherwise never leave.
+        /// Share of the trigger for those messages: a large file that was read first would
+        /// otherwise never be dropped.
         pub head_share: f64 = 0.1, Share, "share";
-        /// Share of the trigger that the newest messages take, word for word.
+        /// Share of the trigger for the newest messages, word for word.
         pub tail_share: f64 = 0.2, Share, "share";
-        /// How few messages the tail holds as long as everything else gives way: a tail of one long
-        /// result says nothing of what was going on.
+        /// Minimum messages in the tail if there is room: a tail of one long result has no context.
         pub tail_messages: u64 = 8, Whole(0), "messages";
-        /// How many times its share the tail may take to end at a whole message or at the person's
+        /// Factor by which the tail may exceed its share to end at a whole message or at the user's
         /// newest request.
         pub tail_overrun: f64 = 1.5, Number(1.0, 3.0), "factor";
         /// A longer old result becomes one line.
         pub prune_result_chars: u64 = 200, Whole(0), "weighted characters";
         /// Longer arguments of an old call are shortened.
         pub prune_arguments_chars: u64 = 500, Whole(0), "weighted characters";
-        /// What of each text among them stays.
+        /// Length of each shortened argument text.
         pub keep_argument_chars: u64 = 200, Whole(0), "weighted characters";
-        /// Old results are pruned when they take this share of the trigger together: each batch
-        /// moves what a provider has cached, so small ones cost more than they save.
+        /// Old results are pruned once they take this share of the trigger together: each batch
+        /// invalidates the provider's cache, so small ones cost more than they save.
         pub prune_batch_share: f64 = 0.1, Share, "share";
-        /// Whether a model writes summaries where the host has one; false makes every summary out
+        /// Whether a model writes summaries if the host has one; with false every summary is made
         /// of the conversation's own sentences.
         pub use_model: bool = true, Flag;
-        /// The model that writes them, by name; empty for the host's choice.
+        /// Name of the model; empty for the host's choice.
         pub model: String = String::new(), AnyText;
-        /// A summary takes this share of what it stands for.
+        /// Size of a summary as a share of the history it replaces.
         pub summary_share: f64 = 0.2, Share, "share";
-        /// But at least so many tokens.
+        /// Minimum size of a summary.
         pub summary_min_tokens: u64 = 2_000, Whole(0), "tokens";
-        /// And at most so many tokens: a longer one is history again.
+        /// Maximum size of a summary: a longer one is history again.
         pub summary_max_tokens: u64 = 12_000, Whole(0), "tokens";
-        /// And at most this share of the budget: the host refuses requests that are mostly an
-        /// engine's own words.
+        /// Maximum size of a summary as a share of the budget: the host limits the text that
+        /// engines insert.
         pub summary_budget_share: f64 = 0.25, Share, "share";
-        /// What a summary repeats letter for letter.
+        /// Limits of the ledger of a summary.
         pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
-        /// One message in a prompt of the summariser: head and end of anything longer.
+        /// Length of one message in a prompt; of a longer one head and end are quoted.
         pub prompt_message_chars: u64 = 6_000, Whole(0), "weighted characters";
-        /// Share of the budget that a compaction ends below: the host refuses results above 0.95.
+        /// Share of the budget that a compaction stays below: the host refuses a result above 0.95.
         pub target_share: f64 = 0.9, Share, "share";
-        /// Whether a failed summary ends the compaction and keeps the history, instead of making
-        /// the summary without a model.
+        /// Whether a failed summary ends the compaction and keeps the history, instead of falling
+        /// back to an extractive summary.
         pub abort_on_summary_failure: bool = false, Flag;
-        /// How long no model is asked after a failed summary, and how long nothing is compacted
-        /// after two compactions that saved too little.
+        /// Time without model calls after a failed summary, and without compactions after two that
+        /// saved too little.
         pub cooldown_ms: u64 = 600_000, Whole(0), "ms";
-        /// A compaction that saves less than this share counts as one that did not help.
+        /// A compaction that saves less than this share did not help.
         pub min_saving_share: f64 = 0.1, Share, "share";
     }
 }
 
 impl Settings {
-    /// Reads and checks the engine's table.
+    /// Parses and checks the engine's table.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
+    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a wrong key or value.
     pub fn from_config(config: &Value) -> Result<Settings> {
         let settings: Settings = parse(config)?;
         settings.check()?;
@@ -83,9 +82,6 @@ impl Settings {
 
     fn check(&self) -> Result<()> {
         self.room.check()?;
-        if !(1.0..=3.0).contains(&self.tail_overrun) {
-            return Err(setting_error("tail_overrun", "must be from 1 to 3"));
-        }
         check_ranges(self, Self::SETTINGS)?;
         if self.summary_min_tokens > self.summary_max_tokens {
             return Err(setting_error("summary_min_tokens", "must be at most summary_max_tokens"));
@@ -93,10 +89,11 @@ impl Settings {
         Ok(())
     }
 
-    /// From how many tokens on the engine works: its share of the window, or of the budget where
-    /// nobody knows the window.
+    /// The size from which the engine acts: a share of the window, or of the budget if the window
+    /// is unknown.
     pub(crate) fn trigger_tokens(&self, room: &RequestBudget) -> u64 {
         let RequestBudget { window_tokens, budget_tokens, .. } = *room;
+        // An unknown window leaves only the budget to take a share of.
         let whole_tokens = if window_tokens == 0 { budget_tokens } else { window_tokens };
         share_of(whole_tokens, self.threshold_share).min(budget_tokens)
     }

@@ -1,4 +1,4 @@
-//! The two ways to a summary: a model's notes, or those of the conversation itself.
+//! The summary of a middle, by a model or extractive.
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
@@ -10,31 +10,36 @@ use crate::cut::MiddleCut;
 use crate::notes::{self, HEADINGS};
 use crate::prompt;
 
-/// What the envelope around a summary takes, in weighted characters.
+/// Size of the envelope, in weighted characters.
 const ENVELOPE_CHARS: u64 = 240;
 
-/// Tells the middle of a cut in the conversation's own sentences.
-pub(crate) fn extractive_summary(desk: &HeadTailCompaction<'_>, cut: &MiddleCut) -> WrittenSummary {
-    let text = notes::write_notes(desk.transcript, &cut.middle, chars_of(cut.summary_tokens));
+/// The extractive summary of a cut.
+pub(crate) fn extractive_summary(
+    inputs: &HeadTailCompaction<'_>,
+    cut: &MiddleCut,
+) -> WrittenSummary {
+    let text = notes::write_notes(inputs.transcript, &cut.middle, chars_of(cut.summary_tokens));
     WrittenSummary::new(text, EXTRACTIVE)
 }
 
-/// Has a model tell the middle of a cut; `room_tokens` is what its words may take at most.
+/// A model's summary of a cut, of at most `room_tokens`.
 pub(crate) async fn model_summary(
-    desk: &HeadTailCompaction<'_>,
+    inputs: &HeadTailCompaction<'_>,
     cut: &MiddleCut,
     room_tokens: u64,
 ) -> Result<WrittenSummary> {
-    let request = prompt::summary_request(desk, &cut.middle, cut.summary_tokens);
-    let mut story = summariser::request_summary(desk.host, desk.request.call, request).await?;
-    check(&story.text, cut.middle.tokens())?;
+    let request = prompt::summary_request(inputs, &cut.middle, cut.summary_tokens);
+    let mut summary =
+        summariser::request_summary(inputs.host, inputs.request.call, request).await?;
+    check(&summary.text, cut.middle.tokens())?;
     let limit_chars = chars_of(room_tokens);
-    let whole = notes::insert_files(&story.text, desk.transcript, &cut.middle, limit_chars);
-    story.text = cap_with_marker(&whole, limit_chars).into_owned();
-    Ok(story)
+    // Files come from the ledger: models forget or invent them.
+    let whole = notes::insert_files(&summary.text, inputs.transcript, &cut.middle, limit_chars);
+    summary.text = cap_with_marker(&whole, limit_chars).into_owned();
+    Ok(summary)
 }
 
-/// An answer that is no summary is a failure, not a bad summary.
+/// Refuses an answer that is not a summary.
 fn check(text: &str, middle_tokens: u64) -> Result<()> {
     let refuse = |message: String| Err(EngineError::new(ErrorKind::ModelFailed, message));
     if let Some(heading) = HEADINGS.iter().find(|heading| !text.contains(**heading)) {
@@ -42,7 +47,7 @@ fn check(text: &str, middle_tokens: u64) -> Result<()> {
     }
     if tokens::estimate(text) >= middle_tokens {
         return refuse(format!(
-            "the summary is longer than the {middle_tokens} tokens it stands for"
+            "the summary is longer than the {middle_tokens} tokens it replaces"
         ));
     }
     Ok(())

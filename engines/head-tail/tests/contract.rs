@@ -1,4 +1,4 @@
-//! The `head-tail` engine keeps the contract of engines and, for any transcript, what must stay.
+//! Contract and property tests of the `head-tail` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -14,7 +14,7 @@ use ctxhost_engine_api::{
 use ctxhost_engine_head_tail::HeadTailEngine;
 use proptest::prelude::*;
 
-/// Notes as a good model writes them.
+/// Notes as a model writes them.
 const NOTES: &str = "## Goal\n- go on\n## Progress\n### Done\n- all\n### In Progress\n- None.\n### Blocked\n- None.\n## Key Decisions\n- None.\n## Next Steps\n- more\n## Critical Context\n- None.\n### Exact identifiers\n- None.";
 
 fn engine(config: Value) -> EngineHandle {
@@ -63,14 +63,14 @@ fn cost(plan: &Plan, transcript: &Transcript) -> u64 {
     plan.project(transcript).iter().map(PlanItem::tokens).sum()
 }
 
-/// Positions that a plan shows word for word.
+/// Positions that a plan keeps word for word.
 fn word_for_word(plan: &Plan, transcript: &Transcript) -> Vec<u64> {
     let items = plan.project(transcript);
     let kept = items.iter().filter(|item| matches!(item, PlanItem::Kept(_)));
     kept.filter_map(|item| Some(item.entry()?.seq())).collect()
 }
 
-/// No frame is cut, and what must stay stays.
+/// Checks that frames are whole and protected entries are kept.
 fn holds_what_must_stay(plan: &Plan, transcript: &Transcript) {
     let items = plan.project(transcript);
     let shown: Vec<u64> = items.iter().filter_map(|item| Some(item.entry()?.seq())).collect();
@@ -86,7 +86,7 @@ fn holds_what_must_stay(plan: &Plan, transcript: &Transcript) {
     if let Some(newest) = transcript.newest_user_message() {
         assert!(exact.contains(&newest.seq()), "the newest request went");
     }
-    // A result without its call can never be sent and is no part of the live round.
+    // A result without its call can never be sent and is not part of the live round.
     if let Some(last) = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN)) {
         assert!(shown.contains(&last.frame()), "the trailing frame went");
     }

@@ -1,4 +1,4 @@
-//! What a request says of its room, and how a compaction fills it.
+//! The token budget of a request, and the share of it that the ledger of a summary may use.
 
 use ctxhost_engine_api::settings::SettingKind;
 use ctxhost_engine_api::{AssembleRequest, CompactRequest, ModelRef, Result};
@@ -7,27 +7,26 @@ use serde::{Deserialize, Serialize};
 use crate::settings::{check_numbers, share_of};
 
 ctxhost_engine_api::settings! {
-    /// How much of the room a summary uses for what it repeats letter for letter: first the person's
-    /// requests, then commands and identifiers.
+    /// Limits of the ledger: the user's requests first, then commands and identifiers.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct RoomSettings {
-        /// Share of the budget that the person's requests may take, word for word: all of those of
-        /// a long session in a small window, and what was pasted into them is cut first.
+        /// Share of the budget for the user's requests, word for word. It holds all requests of a
+        /// long session in a small window; pasted text in them is cut first.
         pub request_share: f64 = 0.1, Number(0.0, 0.5), "share";
-        /// Share of the budget that commands and identifiers may take: in a window of 32,000 it
-        /// holds seven in ten commands of a session of 484 requests; 0.15 holds five.
+        /// Share of the budget for commands and identifiers. In a window of 32,000 it holds seven
+        /// in ten commands of a session of 484 requests; 0.15 holds five.
         pub ledger_share: f64 = 0.2, Number(0.0, 0.5), "share";
         /// The same in weighted characters; the smaller of the two counts. About 250 commands and
-        /// 200 names, more than a model looks through.
+        /// 200 names, more than a model uses.
         pub ledger_chars: u64 = 32_000, Whole(0), "weighted characters";
-        /// One command; where room is short as little as 96.
+        /// One command; reduced to 96 if room is short.
         pub command_chars: u64 = 160, Whole(0), "weighted characters";
     }
 }
 
 impl RoomSettings {
-    /// Checks the shares; the table of the settings is `room`.
+    /// Checks the shares of the table `room`.
     ///
     /// # Errors
     ///
@@ -40,8 +39,8 @@ impl RoomSettings {
     }
 }
 
-/// What a compaction leaves in use at least, in tokens: a share of the budget, or what the newest part
-/// and the summary may take together where that is less.
+/// The minimum size after a compaction, in tokens: a share of the budget, at most the size of the
+/// newest entries and the summary.
 pub fn floor_tokens(
     budget_tokens: u64,
     floor_share: f64,
@@ -51,12 +50,12 @@ pub fn floor_tokens(
     share_of(budget_tokens, floor_share).min(recent_tokens + summary_tokens)
 }
 
-/// The numbers of one request.
+/// The budget of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestBudget {
-    /// What a plan may take, in tokens as entries count them.
+    /// Limit of a plan, in tokens as entries count them.
     pub budget_tokens: u64,
-    /// What the host holds free, in provider tokens.
+    /// Reserved by the host, in provider tokens.
     pub reserve_tokens: u64,
     /// The whole window, in provider tokens; 0 when unknown.
     pub window_tokens: u64,

@@ -1,4 +1,4 @@
-//! A call and its result: who asked for what, how it came out, and what of it may be shortened.
+//! Tool calls and their results: matching, one-line descriptions, failures and shortened arguments.
 
 mod arguments;
 mod failures;
@@ -10,14 +10,14 @@ pub use arguments::shorten_arguments;
 pub use failures::{OpenFailure, open_failures, render_failure_line};
 pub use line::{command_argument, describe_call, failure_status, has_failed, render_result_line};
 
-/// The call that a result answers.
+/// Returns the call that a result answers.
 pub fn find_call<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {
     let head = result.tool_result()?;
     let earlier = transcript.range(result.frame()..result.seq()).rev();
     earlier.flat_map(|entry| entry.tool_calls()).find(|call| call.id == head.call_id)
 }
 
-/// The result that answers a call of an entry.
+/// Returns the result that answers a call of an entry.
 pub fn find_result<'a>(
     transcript: &'a Transcript,
     entry: &Entry<'_>,
@@ -39,7 +39,7 @@ mod tests {
     fn calls_and_results_find_each_other() {
         let mut talk = TranscriptBuilder::new();
         talk.user("go").calls(&[("a", "read", "{}"), ("b", "ls", "{}")]);
-        talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("nobody", "ls", "lost");
+        talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("unknown", "ls", "lost");
         let transcript = talk.transcript();
         let at = |seq| transcript.get(seq).unwrap();
         assert_eq!(find_call(&transcript, &at(2)).unwrap().id, "b");

@@ -1,17 +1,17 @@
-//! The last resort: where not even the newest frame fits, results in what stays are cut.
+//! Caps on tool results for the case that even the newest frame does not fit.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
 
-use crate::replacement::EntryReplacement;
+use crate::replacement::Replacement;
 
-/// No result is cut below this, in weighted characters: a notice and a line.
+/// Lower bound of a result cap, in weighted characters: room for a notice and a line.
 pub const LEAST_RESULT_CHARS: u64 = 400;
 
-/// To what the results of ranges must be cut so that everything in them takes at most
-/// `limit_tokens`, in weighted characters; `None` where it fits.
+/// The cap for each result in `ranges`, in weighted characters, with which the ranges take at most
+/// `limit_tokens`; `None` if they fit.
 pub fn result_cap_chars(
     transcript: &Transcript,
     ranges: impl Iterator<Item = Range<u64>>,
@@ -21,17 +21,18 @@ pub fn result_cap_chars(
     let is_result = |entry: &&Entry<'_>| entry.role() == Role::Tool;
     let results: Vec<u64> = entries.iter().filter(is_result).map(Entry::tokens).collect();
     let all_tokens: u64 = entries.iter().map(Entry::tokens).sum();
+    // Only results can be cut; everything else takes its full size.
     let rest_tokens = all_tokens - results.iter().sum::<u64>();
     let level_tokens = fair_cap(results, limit_tokens.saturating_sub(rest_tokens))?;
     Some((level_tokens * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS))
 }
 
-/// Keeps a range; each result in it that `cut` answers something for is shown as that.
+/// Keeps a range; a result for which `cut` returns a replacement is replaced.
 pub fn keep_with_cut_results(
     plan: &mut Plan,
     transcript: &Transcript,
     range: Range<u64>,
-    cut: impl Fn(&Entry<'_>) -> Option<EntryReplacement>,
+    cut: impl Fn(&Entry<'_>) -> Option<Replacement>,
 ) {
     for entry in transcript.range(range) {
         let is_result = entry.role() == Role::Tool;
@@ -42,9 +43,9 @@ pub fn keep_with_cut_results(
     }
 }
 
-/// The highest limit of one size with which all sizes together take at most `room`; `None` where they
-/// fit as they are.
+/// The largest cap with which all sizes together take at most `room`; `None` if they fit uncapped.
 pub fn fair_cap(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
+    // Smallest first: what a small size does not use is shared by the larger ones.
     sizes.sort_unstable();
     let mut room = room;
     let mut left = sizes.len() as u64;
@@ -91,7 +92,7 @@ mod tests {
         let mut plan = Plan::default();
         keep_with_cut_results(&mut plan, &transcript, 0..talk.len(), |entry| {
             let text = crate::text::clip(entry.text(), cap_chars);
-            (text != entry.text()).then(|| EntryReplacement::from_text(text, "test", ""))
+            (text != entry.text()).then(|| Replacement::from_text(text, "test", ""))
         });
         assert!(plan_tokens(&plan, &transcript) <= 500);
         assert_eq!(plan.project(&transcript)[3].text(), "small");

@@ -1,39 +1,39 @@
-//! How a long history is divided for a summariser that sees only a part of it at a time.
+//! Divides a long history into chunks for a summariser that sees only a part of it at a time.
 //!
-//! Everything works on groups: one frame each, so that a call and its results are never separated.
+//! The unit is a group of one frame, so that a call and its results are never separated.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::Transcript;
 
-/// A frame of the transcript and what it costs.
+/// A frame of the transcript and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageGroup {
-    /// Its positions.
+    /// Positions of its entries.
     pub range: Range<u64>,
-    /// Its tokens, without margin.
+    /// Size in tokens, without margin.
     pub tokens: u64,
 }
 
-/// The numbers of chunking.
+/// Limits of chunking.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkLimits {
-    /// Share of the window that a chunk takes where messages are small.
+    /// Share of the window per chunk if messages are small.
     pub base_ratio: f64,
-    /// The share never falls below this.
+    /// Lower bound of the share.
     pub min_ratio: f64,
-    /// Estimates are multiplied by it before they are compared with a window.
+    /// Factor applied to estimates before they are compared with a window.
     pub margin: f64,
-    /// Taken off each chunk for instructions and the previous summary, in tokens.
+    /// Tokens subtracted from each chunk for instructions and the previous summary.
     pub overhead_tokens: u64,
-    /// A group that takes more than this share of the window is not summarised.
+    /// A group above this share of the window is not summarised.
     pub oversized_share: f64,
 }
 
-/// An average message above this share of the window makes chunks smaller.
+/// Chunks shrink if the average message is above this share of the window.
 const LARGE_MESSAGE_SHARE: f64 = 0.1;
 
-/// The frames of ranges, in order.
+/// Splits ranges into groups, in order.
 pub fn message_groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<MessageGroup> {
     let mut groups = Vec::new();
     for range in ranges {
@@ -47,18 +47,18 @@ pub fn message_groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<Mes
     groups
 }
 
-/// What all groups cost together, in tokens.
+/// Size of all groups, in tokens.
 pub fn total_tokens(groups: &[MessageGroup]) -> u64 {
     groups.iter().map(|group| group.tokens).sum()
 }
 
-/// How many entries groups hold.
+/// Number of entries in all groups.
 pub fn count_entries(groups: &[MessageGroup]) -> u64 {
     groups.iter().map(|group| group.range.end - group.range.start).sum()
 }
 
 impl ChunkLimits {
-    /// The share of the window for one chunk: smaller when messages are large on average.
+    /// Share of the window for one chunk; smaller if messages are large on average.
     pub fn ratio(&self, groups: &[MessageGroup], window_tokens: u64) -> f64 {
         let messages = count_entries(groups);
         if messages == 0 || window_tokens == 0 {
@@ -69,18 +69,20 @@ impl ChunkLimits {
         if share <= LARGE_MESSAGE_SHARE {
             return self.base_ratio;
         }
+        // The larger the average message, the fewer fit: leave room for one that exceeds the
+        // average.
         let reduction = (share * 2.0).min(self.base_ratio - self.min_ratio);
         (self.base_ratio - reduction).max(self.min_ratio)
     }
 
-    /// The tokens of one chunk for a window.
+    /// Maximum size of a chunk for a window, in tokens.
     pub fn max_chunk_tokens(&self, groups: &[MessageGroup], window_tokens: u64) -> u64 {
         let share = (window_tokens as f64 * self.ratio(groups, window_tokens)) as u64;
         share.saturating_sub(self.overhead_tokens).max(1)
     }
 
-    /// Groups in chunks of at most `max_chunk_tokens` by estimate and margin; one that is larger
-    /// stands alone.
+    /// Packs groups into chunks of at most `max_chunk_tokens`, margin included. A larger group is a
+    /// chunk of its own.
     pub fn chunks<'a>(
         &self,
         groups: &'a [MessageGroup],
@@ -89,22 +91,23 @@ impl ChunkLimits {
         fill(groups, (max_chunk_tokens as f64 / self.margin) as u64, usize::MAX)
     }
 
-    /// Whether a group is too large to be summarised at all.
+    /// Whether a group is too large to be summarised.
     pub fn is_oversized(&self, group: &MessageGroup, window_tokens: u64) -> bool {
         group.tokens as f64 * self.margin > window_tokens as f64 * self.oversized_share
     }
 }
 
-/// Groups in at most `parts` parts of about the same tokens.
+/// Splits groups into at most `parts` parts of similar size.
 pub fn split_parts(groups: &[MessageGroup], parts: usize) -> Vec<&[MessageGroup]> {
+    // A single group cannot be divided, because it holds a call with its results.
     if parts < 2 || groups.len() < 2 {
         return if groups.is_empty() { Vec::new() } else { vec![groups] };
     }
     fill(groups, total_tokens(groups) / parts as u64, parts)
 }
 
-/// The oldest groups that must go so that the rest takes at most `budget_tokens`: answers how many,
-/// and in how many steps. Stops where what is left can no longer be split.
+/// Counts the oldest groups to drop so that the rest takes at most `budget_tokens`. Stops if the
+/// rest cannot be split.
 pub fn prune_oldest(groups: &[MessageGroup], budget_tokens: u64, parts: usize) -> PruneOutcome {
     let mut pruned = PruneOutcome::default();
     loop {
@@ -119,8 +122,9 @@ pub fn prune_oldest(groups: &[MessageGroup], budget_tokens: u64, parts: usize) -
     }
 }
 
-/// How many of the oldest groups hold one of `parts` equal parts of the tokens.
+/// Number of oldest groups that hold one of `parts` equal parts of the tokens.
 pub fn oldest_part(groups: &[MessageGroup], parts: u64) -> usize {
+    // At least one token, or a history of empty messages would never shrink.
     let share_tokens = (total_tokens(groups) / parts).max(1);
     let mut gone_tokens = 0;
     let is_enough = |group: &MessageGroup| {
@@ -130,20 +134,22 @@ pub fn oldest_part(groups: &[MessageGroup], parts: u64) -> usize {
     groups.iter().position(is_enough).map_or(groups.len(), |at| at + 1)
 }
 
-/// What [`prune_oldest`] decided.
+/// Result of [`prune_oldest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneOutcome {
-    /// How many groups go, from the oldest on.
+    /// Number of groups to drop, oldest first.
     pub groups: usize,
-    /// In how many steps.
+    /// Number of steps.
     pub steps: usize,
 }
 
-/// Fills chunk after chunk up to `limit_tokens`; the last of `max_chunks` takes the rest.
+/// Fills chunks up to `limit_tokens`; the last of `max_chunks` takes the rest.
 fn fill(groups: &[MessageGroup], limit_tokens: u64, max_chunks: usize) -> Vec<&[MessageGroup]> {
     let mut chunks = Vec::new();
     let (mut start, mut spent) = (0, 0);
     for (at, group) in groups.iter().enumerate() {
+        // The first group of a chunk is added even if it exceeds the limit, so that no group is
+        // lost.
         let is_full = at > start && spent + group.tokens > limit_tokens;
         if is_full && chunks.len() + 1 < max_chunks {
             chunks.extend(groups.get(start..at));
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn case_26_chunks_keep_to_the_limit_with_its_margin() {
+    fn case_26_chunks_fit_the_limit_with_its_margin() {
         assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 450, 450, 200]), 700)), [1, 1, 1, 1]);
         assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 300, 5_000, 200]), 700)), [2, 1, 1]);
     }

@@ -1,6 +1,6 @@
-//! A circuit breaker: after too many failures in a row nothing is tried until a cooldown is over.
+//! A circuit breaker: blocks an operation for a cooldown after too many failures in a row.
 
-/// Counts failures in a row. Time is handed in, so that a replay waits where the session did.
+/// Counts failures in a row. The caller passes the time, so that replays are deterministic.
 #[derive(Clone, Debug, Default)]
 pub struct CircuitBreaker {
     failures: u32,
@@ -8,26 +8,26 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// It worked: the breaker is closed.
+    /// Records a success and closes the breaker.
     pub fn record_success(&mut self) {
         self.failures = 0;
     }
 
-    /// It failed.
+    /// Records a failure.
     pub fn record_failure(&mut self, now_ms: i64) {
         self.failures = self.failures.saturating_add(1);
         self.failed_ms = now_ms;
     }
 
-    /// How many failed in a row.
+    /// Number of failures in a row.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// How long nothing may be tried after `limit` failures in a row, in milliseconds; `None` while the breaker is
-    /// closed. After the cooldown the next try decides: a single failure opens it again.
+    /// Remaining time in ms for which the breaker is open after `limit` failures in a row; `None`
+    /// if it is closed.
     pub fn open_ms(&self, now_ms: i64, limit: u32, cooldown_ms: u64) -> Option<u64> {
-        // The distance, whichever comes first: a clock that was set back must not prolong the cooldown.
+        // The absolute distance: a clock that was set back must not prolong the cooldown.
         let wait_ms = cooldown_ms.saturating_sub(now_ms.abs_diff(self.failed_ms));
         (self.failures >= limit.max(1) && wait_ms > 0).then_some(wait_ms)
     }

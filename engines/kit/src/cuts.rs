@@ -1,31 +1,32 @@
-//! Where a transcript may be cut: never between a call and its result, never through what must stay.
+//! Cut points of a transcript: never between a call and its result, never through protected
+//! entries.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 
-/// The positions of the frame that an entry stands in: itself, or a call with all its results.
+/// The frame of an entry: the entry itself, or a call with all its results.
 pub fn frame_around(transcript: &Transcript, seq: u64) -> Range<u64> {
     transcript.cut_at_or_before(seq)..transcript.cut_at_or_after(seq + 1)
 }
 
-/// The newest entry that can be sent: a result without its call never can.
+/// The newest entry that can be sent; a result without its call cannot.
 pub fn newest_entry(transcript: &Transcript) -> Option<Entry<'_>> {
     transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN))
 }
 
-/// Where the newest frame begins: what the model is about to answer.
+/// Start of the newest frame, which the model is about to answer.
 pub fn trailing_frame(transcript: &Transcript) -> u64 {
     newest_entry(transcript).map_or(0, |entry| entry.frame())
 }
 
-/// Where a tail of at most `keep_tokens` begins; it holds the trailing frame, whatever that costs.
+/// Start of a tail of at most `keep_tokens`. The tail always contains the trailing frame.
 pub fn tail_start(transcript: &Transcript, keep_tokens: u64) -> u64 {
     transcript.tail_within(keep_tokens).min(trailing_frame(transcript))
 }
 
-/// The frames before `end` that no plan may leave out: pinned entries and the newest user message.
-/// In rising order, without overlap.
+/// The frames before `end` that no plan may leave out (pinned entries, newest user message), in
+/// rising order without overlap.
 pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
     let stays = |seq, pinned| pinned || Some(seq) == newest;
@@ -36,6 +37,7 @@ pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
         }
         let frame = frame_around(transcript, entry.seq());
         match frames.last_mut() {
+            // Two protected entries may be in one frame or in adjacent ones.
             Some(last) if frame.start <= last.end => last.end = last.end.max(frame.end),
             _ => frames.push(frame),
         }
@@ -43,7 +45,7 @@ pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
     frames
 }
 
-/// What lies between `kept` ranges before `end`. `kept` stands in rising order.
+/// The ranges between `kept` ranges before `end`; `kept` is in rising order.
 pub fn gaps(kept: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut from = 0;
@@ -56,7 +58,7 @@ pub fn gaps(kept: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Where the newest `turns` turns before `end` begin; the start of each is a message of the person.
+/// Start of the newest `turns` turns of a range; a turn starts with a user message.
 pub fn recent_turns_start(transcript: &Transcript, range: Range<u64>, turns: usize) -> u64 {
     let starts = transcript.range(range.clone()).rev().filter(|entry| entry.is_user_message());
     starts.take(turns).last().map_or(range.end, |entry| entry.seq())
@@ -90,7 +92,7 @@ mod tests {
     fn results_without_a_call_are_no_newest_frame() {
         let mut talk = TranscriptBuilder::new();
         assert_eq!(trailing_frame(&talk.transcript()), 0);
-        talk.user("go").calls(&[("1", "read", "{}")]).result("nobody", "read", "lost");
+        talk.user("go").calls(&[("1", "read", "{}")]).result("unknown", "read", "lost");
         let transcript = talk.transcript();
         assert!(transcript.get(2).unwrap().has(Flags::ORPHAN));
         assert_eq!(newest_entry(&transcript).unwrap().seq(), 1);
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_turns_begin_at_a_message_of_the_person() {
+    fn recent_turns_begin_at_a_user_message() {
         let transcript = sample();
         for (turns, start) in [(0, 7), (1, 4), (2, 0), (9, 0)] {
             assert_eq!(recent_turns_start(&transcript, 0..7, turns), start);

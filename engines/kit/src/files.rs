@@ -6,11 +6,11 @@ use std::ops::Range;
 use ctxhost_engine_api::{EntryKind, Flags, ToolCall, Transcript};
 use serde_json::Value;
 
-use crate::summary::unwrap_summary;
+use crate::summary::envelope::unwrap_summary;
 
 const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
 
-/// Files by what was done to them, sorted; a changed file is not also listed as read.
+/// Files by operation, sorted. A changed file is not also listed as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLedger {
     read: BTreeSet<String>,
@@ -33,7 +33,7 @@ impl FileLedger {
         }
     }
 
-    /// Adds the calls of gaps and the files that earlier summaries in them carry.
+    /// Adds the calls of `gaps`, and the files listed by earlier summaries in them.
     pub fn add_history(&mut self, transcript: &Transcript, gaps: &[Range<u64>]) {
         for gap in gaps {
             let entries = transcript.range(gap.clone());
@@ -41,7 +41,8 @@ impl FileLedger {
                 let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
                 let details = raw.get("details").unwrap_or(&Value::Null);
                 self.add_details(details);
-                // Our own details hold every file; the lists of the text are cut and may be renamed.
+                // The details contain every file; the lists in the text are truncated and may be
+                // anonymised.
                 if details.get("modifiedFiles").is_none() {
                     self.add_summary(&unwrap_summary(earlier.text()));
                 }
@@ -50,7 +51,7 @@ impl FileLedger {
         }
     }
 
-    /// Adds one call, if it is one on a file.
+    /// Adds one call if it is a file operation.
     pub fn add_call(&mut self, call: &ToolCall<'_>) {
         let list = match plain_tool_name(&call.name) {
             "read" => &mut self.read,
@@ -60,7 +61,7 @@ impl FileLedger {
         list.extend(call.string_argument(&PATH_ARGUMENTS));
     }
 
-    /// Adds the lists that an earlier compaction left in its details.
+    /// Adds the lists in the details of an earlier compaction.
     pub fn add_details(&mut self, details: &Value) {
         let names = |key: &str| {
             let list = details.get(key).and_then(Value::as_array);
@@ -70,7 +71,7 @@ impl FileLedger {
         self.modified.extend(names("modifiedFiles"));
     }
 
-    /// Adds the lists that an earlier summary shows.
+    /// Adds the lists in the text of an earlier summary.
     pub fn add_summary(&mut self, summary: &str) {
         self.read.extend(tagged(summary, "read-files"));
         self.modified.extend(tagged(summary, "modified-files"));
@@ -78,6 +79,7 @@ impl FileLedger {
 
     /// Files that were read and not changed.
     pub fn read(&self) -> Vec<&str> {
+        // A model that changed a file knows it, so listing it as read adds nothing.
         self.read.difference(&self.modified).map(String::as_str).collect()
     }
 
@@ -93,8 +95,7 @@ impl FileLedger {
         read.chain(changed)
     }
 
-    /// Both lists as a summary shows them, each in at most `list_limit_chars`; empty where no file
-    /// was touched.
+    /// Both lists for a summary, each in at most `list_limit_chars`; empty without files.
     pub fn render(&self, list_limit_chars: usize) -> String {
         let lists = [("read-files", self.read()), ("modified-files", self.modified())];
         let shown = lists.into_iter().filter(|(_, names)| !names.is_empty());
@@ -105,7 +106,7 @@ impl FileLedger {
     }
 }
 
-/// The name of a tool without the prefix of the server that offers it.
+/// A tool name without the prefix of its server.
 pub fn plain_tool_name(name: &str) -> &str {
     let name = name.trim();
     name.rsplit_once("__").or_else(|| name.rsplit_once('.')).map_or(name, |(_, plain)| plain)
@@ -115,6 +116,8 @@ fn list(tag: &str, names: &[&str], limit_chars: usize) -> String {
     let mut lines = String::new();
     let mut shown = 0;
     for name in names {
+        // Stop at the first name that does not fit: the list is sorted, and a count replaces the
+        // rest.
         if lines.len() + name.len() + 1 > limit_chars {
             break;
         }
@@ -133,6 +136,7 @@ fn tagged<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = String> + use<'a
     let parts: Vec<&str> = text.split(open.as_str()).skip(1).collect();
     let inner = parts.into_iter().filter_map(move |part| Some(part.split_once(&close)?.0));
     let names = inner.flat_map(str::lines);
+    // The count of omitted files is not a file.
     names.filter(|line| !line.is_empty() && !line.starts_with("...and ")).map(str::to_owned)
 }
 
@@ -144,7 +148,7 @@ mod tests {
     use ctxhost_engine_api::testing::TranscriptBuilder;
 
     #[test]
-    fn case_36_reads_writes_and_edits_are_told_apart() {
+    fn case_36_reads_writes_and_edits_are_distinguished() {
         let mut sample = TranscriptBuilder::new();
         for (tool, path) in [
             ("read", "/b"),

@@ -1,29 +1,31 @@
-//! A number that depends on nothing but a text: the same on every machine and in every build.
+//! Deterministic values derived from a text: the same on every machine and in every build.
 
-/// The offset and the prime of FNV-1a with 64 bits.
+/// Offset and prime of 64-bit FNV-1a.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The FNV-1a hash of a text. For names and for jitter; nothing here is secret.
+/// The FNV-1a hash of a text, for names and jitter. Not suited for secrets.
 pub fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// A share from 0 to below 1 that depends on nothing but a text.
+/// A fraction from 0 to below 1, derived from a text.
 pub fn hash_fraction(text: &str) -> f64 {
-    // The middle bits: short texts that differ in their last letter differ little in the highest.
+    // The middle bits: short texts that differ in their last character hardly differ in the highest
+    // bits.
     ((fnv1a(text) >> 20) % 10_000) as f64 / 10_000.0
 }
 
-/// So many small letters that depend on nothing but a text. No word of them looks like an identifier.
+/// `count` lower-case letters derived from a text; none of them form an identifier.
 pub fn hash_letters(text: &str, count: usize) -> String {
+    // Base 26 of the hash, lowest digit first.
     let mut rest = fnv1a(text);
-    let mut letter = || {
+    let mut next_letter = || {
         let at = (rest % 26) as u8;
         rest /= 26;
         char::from(b'a' + at)
     };
-    (0..count).map(|_| letter()).collect()
+    (0..count).map(|_| next_letter()).collect()
 }
 
 #[cfg(test)]
@@ -38,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_lie_between_nought_and_one_and_differ() {
+    fn fractions_are_below_one_and_differ() {
         let shares: Vec<f64> = (0..100).map(|n| hash_fraction(&format!("entry-{n}"))).collect();
         assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
         let low = shares.iter().filter(|share| **share < 0.5).count();

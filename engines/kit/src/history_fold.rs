@@ -1,8 +1,8 @@
-//! A fold: history that one summary stands for, and the plan that puts the summary in its place.
+//! History that one summary replaces, and the plan that inserts the summary.
 //!
 //! ```text
 //!  before   keep ── gap ── keep ───── gap ───── keep
-//!  after    keep           keep    [summary]    keep      one gap is the anchor, the others go
+//!  after    keep           keep    [summary]    keep      one gap is the anchor, the others are dropped
 //! ```
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::files::FileLedger;
 use crate::text::group_thousands;
 
-/// History that one summary stands for. What must stay lies between its gaps.
+/// The gaps that one summary replaces. Entries between the gaps are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryFold {
     gaps: Vec<Range<u64>>,
@@ -23,13 +23,13 @@ pub struct HistoryFold {
 }
 
 impl HistoryFold {
-    /// A fold whose summary stands in place of its largest gap.
+    /// Places the summary in the largest gap.
     pub fn anchored_at_largest(transcript: &Transcript, gaps: Vec<Range<u64>>) -> HistoryFold {
         let anchor = gaps.iter().max_by_key(|gap| transcript.tokens((*gap).clone())).cloned();
         HistoryFold::new(transcript, gaps, anchor)
     }
 
-    /// A fold whose summary stands in place of its last gap: it may tell of what comes before it.
+    /// Places the summary in the last gap, so that it may refer to the entries before it.
     pub fn anchored_at_last(transcript: &Transcript, gaps: Vec<Range<u64>>) -> HistoryFold {
         let anchor = gaps.last().cloned();
         HistoryFold::new(transcript, gaps, anchor)
@@ -44,52 +44,53 @@ impl HistoryFold {
         HistoryFold { gaps, tokens, anchor: anchor.unwrap_or(0..0) }
     }
 
-    /// Its positions, in rising order.
+    /// The gaps in rising order.
     pub fn gaps(&self) -> &[Range<u64>] {
         &self.gaps
     }
 
-    /// Whether it holds nothing.
+    /// Whether there is nothing to replace.
     pub fn is_empty(&self) -> bool {
         self.gaps.is_empty()
     }
 
-    /// What it costs now, in tokens.
+    /// Current size of the gaps, in tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// How many entries it holds.
+    /// Number of entries in the gaps.
     pub fn entries(&self) -> u64 {
         self.gaps.iter().map(|gap| gap.end - gap.start).sum()
     }
 
-    /// Whether the summary stands in place of this gap.
+    /// Whether the summary is inserted in this gap.
     pub fn is_anchor(&self, gap: &Range<u64>) -> bool {
         self.anchor == *gap
     }
 
-    /// What it holds and no summary tells yet, in tokens.
+    /// Size of the entries that no earlier summary covers, in tokens.
     pub fn new_tokens(&self, transcript: &Transcript) -> u64 {
         let entries = self.gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
+        // Rewriting an earlier summary alone is not worth a compaction, so it does not count.
         let new = entries.filter(|entry| entry.kind() != EntryKind::CompactionSummary);
         new.map(|entry| entry.tokens()).sum()
     }
 
-    /// The files that it touches, with those of the summaries in it.
+    /// The files of the gaps and of earlier summaries in them.
     pub fn files(&self, transcript: &Transcript) -> FileLedger {
         let mut ledger = FileLedger::default();
         ledger.add_history(transcript, &self.gaps);
         ledger
     }
 
-    /// What the session keeps beside the summary, and the next fold takes up again.
+    /// The details stored with the compaction and read back by the next one.
     pub fn details(&self, transcript: &Transcript) -> Value {
         let ledger = self.files(transcript);
         json!({ "readFiles": ledger.read(), "modifiedFiles": ledger.modified() })
     }
 
-    /// What became of it, for people: `40 entries, 12,000 -> 1,400 tokens, extractive`.
+    /// Describes the result for users: `40 entries, 12,000 -> 1,400 tokens, extractive`.
     pub fn describe(&self, summary: &str, writer: &str) -> String {
         format!(
             "{} entries, {} -> {} tokens, {writer}",
@@ -99,21 +100,21 @@ impl HistoryFold {
         )
     }
 
-    /// The plan: `keep` keeps what lies around the gaps, `put_in` puts the summary in place of the
-    /// anchor, and `layer` leaves out the other gaps.
+    /// Builds the plan: `keep` keeps the ranges around the gaps, `put_in` inserts the summary at
+    /// the anchor, and the other gaps are dropped in the name of `layer`.
     pub fn plan(
         &self,
         transcript: &Transcript,
         layer: &str,
         keep: impl Fn(&mut Plan, Range<u64>),
-        put_in: impl Fn(&mut Plan, Range<u64>),
+        insert: impl Fn(&mut Plan, Range<u64>),
     ) -> Plan {
         let mut plan = Plan::default();
         let mut from = 0;
         for gap in &self.gaps {
             keep(&mut plan, from..gap.start);
             if self.is_anchor(gap) {
-                put_in(&mut plan, gap.clone());
+                insert(&mut plan, gap.clone());
             } else {
                 leave_out(&mut plan, gap.clone(), layer);
             }
@@ -125,12 +126,12 @@ impl HistoryFold {
     }
 }
 
-/// Leaves out a gap that a summary elsewhere tells of.
+/// Drops a gap that is covered by a summary elsewhere.
 pub fn leave_out(plan: &mut Plan, gap: Range<u64>, layer: &str) {
     plan.leave_out(gap).note(layer, "told in the summary");
 }
 
-/// What a transcript costs under a plan, in tokens.
+/// Size of a transcript under a plan, in tokens.
 pub fn plan_tokens(plan: &Plan, transcript: &Transcript) -> u64 {
     plan.project(transcript).iter().map(|item| item.tokens()).sum()
 }
@@ -151,12 +152,12 @@ mod tests {
     }
 
     fn summed(fold: &HistoryFold) -> Plan {
-        let put_in = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "told", gap);
-        fold.plan(&talk(), "test", |plan, range| _ = plan.keep(range), put_in)
+        let insert = |plan: &mut Plan, gap| _ = plan.insert(Role::User, "summary", gap);
+        fold.plan(&talk(), "test", |plan, range| _ = plan.keep(range), insert)
     }
 
     #[test]
-    fn the_summary_stands_at_the_anchor_and_every_entry_is_named() {
+    fn the_summary_is_at_the_anchor_and_every_entry_is_named() {
         let transcript = talk();
         let gaps = vec![1..3, 4..6];
         for (fold, place) in [
@@ -166,7 +167,7 @@ mod tests {
             let plan = summed(&fold);
             assert_eq!(plan_fault(&plan, &transcript), None);
             let items = plan.project(&transcript);
-            assert_eq!(items[place].text(), "told", "{items:?}");
+            assert_eq!(items[place].text(), "summary", "{items:?}");
             assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
             assert_eq!((fold.entries(), items.len()), (4, 4));
             assert!(fold.new_tokens(&transcript) < fold.tokens());
@@ -179,7 +180,7 @@ mod tests {
         let fold = HistoryFold::anchored_at_last(&transcript, vec![1..3, 4..6]);
         let expected = json!({ "readFiles": ["/old"], "modifiedFiles": ["/new"] });
         assert_eq!(fold.details(&transcript), expected);
-        assert!(fold.describe("told", "test").starts_with("4 entries, "));
+        assert!(fold.describe("summary", "test").starts_with("4 entries, "));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Exact identifiers: what a summary must repeat letter for letter or the work cannot go on.
+//! Exact identifiers that a summary must repeat character by character.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,15 +8,16 @@ use regex::{Captures, Regex};
 
 use crate::{hash, redact};
 
-/// How many identifiers a summary carries: enough for the work at hand, few enough to be checked.
+/// Identifiers per summary.
+// Enough for the current work, few enough that a model repeats all of them.
 pub const MAX_IDENTIFIERS: usize = 12;
 
-/// An identifier shorter than this says nothing.
+/// Minimum length of an identifier.
 const MIN_CHARS: usize = 4;
-/// A longer one is data, not a name.
+/// Maximum length of an identifier; a longer one is data.
 const MAX_CHARS: usize = 200;
 
-/// Candidates in order of precedence: a URL is not also a path.
+/// Candidates in order of precedence, so that a URL is not also matched as a path.
 const PATTERN: &str = concat!(
     r#"https?://[^\s<>"'`\\]+"#,
     r"|[A-Za-z]:\\[^\s<>|?*]+",
@@ -25,23 +26,25 @@ const PATTERN: &str = concat!(
     r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
 );
 
-/// `main.rs:120` is a line of a file, not a host with its port.
+/// File suffixes of source code.
+// Without them `main.rs:120` would match as a host with a port.
 const SOURCE_ENDINGS: [&str; 20] = [
     ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
     ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
 ];
 
-/// How git writes the kind of a file: every listing is full of them, and no work needs them.
+/// File modes of git.
+// They are frequent in listings and look like numbers of 6 digits.
 const FILE_MODES: [&str; 4] = ["100644", "100755", "120000", "040000"];
 
-/// How many letters make the name of an identifier that may not be told.
+/// Length of the pseudonym of an anonymised identifier.
 const PSEUDONYM_LETTERS: usize = 6;
 
 static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 static NUMBER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^[+-]?(?:\d+\.\d+|\d+(?:\.\d+)?[eE][+-]?\d+)$").ok());
 
-/// The identifiers of texts given newest first; at most `max`, in the order they were found.
+/// Returns at most `max` identifiers of `texts`, in the order of the texts (newest first).
 pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
@@ -58,20 +61,21 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
     found
 }
 
-/// The identifiers of a text whose secrets are replaced already, as often as they stand there.
+/// Finds the identifiers of a text that is already redacted, repetitions included.
 pub fn find_in_redacted(text: &str) -> impl Iterator<Item = String> {
     let candidates = CANDIDATES.iter().flat_map(|pattern| pattern.find_iter(text));
     candidates.filter_map(|candidate| identifier_of(candidate.as_str()))
 }
 
-/// Whether a text repeats an identifier; hex is compared without regard to case.
+/// Whether a text contains an identifier; hex is compared case-insensitively.
 pub fn is_mentioned(identifier: &str, text: &str) -> bool {
+    // Models change the case of hashes but not of paths.
     text.contains(identifier)
         || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
 }
 
-/// A text with every identifier under another name: `/srv/app` becomes `path-kdwxqa`. The same
-/// identifier has the same name in every text, and nothing leads back from it.
+/// Replaces every identifier by a pseudonym: `/srv/app` becomes `path-kdwxqa`. Equal identifiers
+/// have equal pseudonyms, which cannot be reversed.
 pub fn anonymise(text: &str) -> Cow<'_, str> {
     let Some(pattern) = CANDIDATES.as_ref() else { return Cow::Borrowed(text) };
     pattern.replace_all(text, |found: &Captures<'_>| {
@@ -105,12 +109,14 @@ fn identifier_of(candidate: &str) -> Option<String> {
     if !is_named || FILE_MODES.contains(&bare) {
         return None;
     }
+    // Decimal fractions and exponents are measurements.
     if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
         return None;
     }
     if bare.split_once(':').is_some_and(|(name, _)| names_source(name)) {
         return None;
     }
+    // Plain words and small numbers are not identifiers.
     let has_shape = bare.contains(['/', '\\', ':']) || is_code(bare);
     has_shape.then(|| if is_hex(bare) { bare.to_uppercase() } else { bare.to_owned() })
 }
@@ -119,7 +125,7 @@ fn names_source(name: &str) -> bool {
     !name.contains('/') && SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// A token that no word of a language looks like: 6 digits in a row, or 8 hex digits with one of 0-9.
+/// Whether a token is unlike a word: 6 digits in a row, or 8 hex digits with a decimal digit.
 fn is_code(token: &str) -> bool {
     let digits = longest_run(token, |c| c.is_ascii_digit());
     let hex = longest_run(token, |c| c.is_ascii_hexdigit());
@@ -127,6 +133,7 @@ fn is_code(token: &str) -> bool {
 }
 
 fn is_hex(token: &str) -> bool {
+    // At least one letter: a long decimal number keeps its case anyway.
     token.len() >= 8
         && token.chars().all(|c| c.is_ascii_hexdigit())
         && token.contains(|c: char| c.is_ascii_alphabetic())
@@ -178,13 +185,17 @@ mod tests {
     fn under_other_names_nothing_exact_is_left() {
         let text =
             "copy /srv/app/main.rs to https://example.com/a, commit deadbeefcafe, /srv/app/main.rs";
-        let told = anonymise(text);
-        assert_eq!(extract([told.as_ref()], 9), Vec::<String>::new(), "{told}");
-        assert_eq!(told.matches("path-").count(), 2);
-        let path = told.split(' ').find(|word| word.starts_with("path-")).unwrap();
-        assert_eq!(told.matches(path).count(), 2, "the same name for the same path");
-        assert!(told.starts_with("copy path-") && told.contains("url-") && told.contains("id-"));
-        assert_eq!(anonymise(&told), told, "once is enough");
+        let anonymous = anonymise(text);
+        assert_eq!(extract([anonymous.as_ref()], 9), Vec::<String>::new(), "{anonymous}");
+        assert_eq!(anonymous.matches("path-").count(), 2);
+        let path = anonymous.split(' ').find(|word| word.starts_with("path-")).unwrap();
+        assert_eq!(anonymous.matches(path).count(), 2, "the same name for the same path");
+        assert!(
+            anonymous.starts_with("copy path-")
+                && anonymous.contains("url-")
+                && anonymous.contains("id-")
+        );
+        assert_eq!(anonymise(&anonymous), anonymous, "once is enough");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The ledger of a session: what a summary must repeat letter for letter, whoever writes it.
+//! The ledger of a summary: requests, commands and identifiers, repeated character by character.
 //!
 //! ```text
-//!  <user-requests>     every request of the person, oldest first
-//!  <commands>          what was run, newest first, failures with their status
-//!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, with what each was
+//!  <user-requests>     every user request, oldest first
+//!  <commands>          commands, newest first, failures with their status
+//!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, each with a label
 //! ```
 //!
-//! A summary is the only thing that is left of what it stands for, so the blocks are read back from
-//! its text: a ledger of a ledger is a merge, and the newest entry wins.
+//! After a compaction the summary is the only source, so the blocks are parsed back from its text
+//! and merged; the newest entry wins.
 
 mod items;
 mod names;
@@ -24,33 +24,38 @@ use crate::dialogue::{is_hidden, is_request};
 use crate::files::plain_tool_name;
 use crate::redact::redact;
 use crate::settings::share_of;
-use crate::summary::{IMAGE, unwrap_summary};
-use crate::text::{one_line, prefix};
+use crate::summary::envelope::unwrap_summary;
+use crate::text::{IMAGE, one_line, prefix};
 
 use items::{LedgerItem, LedgerItems};
 
-/// Tags of the blocks; a summary is read back by them.
+/// Tags of the blocks; the next compaction parses them.
 const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
 
-/// Of a request this much is read, in weighted characters: a tenth of no window is more, and eight million take seconds.
+/// Weighted characters read of one request.
+// No window gives a request more, and redacting eight million takes seconds.
 const REQUEST_READ_CHARS: u64 = 400_000;
 
-/// Of one text so much is searched for names, in weighted characters; redaction costs by length.
+/// Weighted characters of a text that are searched for names.
+// Redaction time grows with the length of the text that is read.
 const READ_CHARS: u64 = 12_000;
-/// A longer argument is data, such as the content of a file, in bytes: its names count as printed.
+/// Arguments above this size, in bytes, count as printed text.
+// They are data such as file contents: the model did not choose the names in them.
 const SHORT_ARGUMENT_BYTES: usize = 400;
-/// Names that one output or one long argument may add: a listing must not push out everything else.
+/// Maximum names from one output or one long argument.
+// Otherwise one directory listing displaces everything else.
 const PRINTED_NAMES: usize = 24;
-/// No command line is cut below this, in weighted characters: a line of a terminal.
+/// Lower bound of a command line, in weighted characters: a terminal line.
 const LEAST_COMMAND_CHARS: u64 = 96;
-/// More than the tags of a block take, in weighted characters.
+/// Upper bound for the tags of a block, in weighted characters.
 const SLACK_CHARS: u64 = 64;
-/// The beginning by which a command is known, in weighted characters: less than any cut leaves.
+/// Prefix that identifies a command, in weighted characters.
+// Shorter than `LEAST_COMMAND_CHARS`, so that a command cut by an earlier summary still matches.
 const COMMAND_KEY_CHARS: u64 = 90;
 
-/// What a summary must repeat letter for letter.
+/// Requests, commands and identifiers of a history.
 #[derive(Clone, Debug)]
 pub struct SummaryLedger {
     requests: LedgerItems,
@@ -60,7 +65,8 @@ pub struct SummaryLedger {
 
 impl Default for SummaryLedger {
     fn default() -> Self {
-        // A command may have been cut to its least size before; of the others only the whole counts.
+        // An earlier summary may have cut a command to its minimum, so commands match by prefix.
+        // Requests and names match in full.
         SummaryLedger {
             requests: LedgerItems::new(u64::MAX),
             commands: LedgerItems::new(COMMAND_KEY_CHARS),
@@ -69,7 +75,7 @@ impl Default for SummaryLedger {
     }
 }
 
-/// How large the blocks may be, in weighted characters.
+/// Size limits of the blocks, in weighted characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// All requests.
@@ -81,7 +87,7 @@ pub struct LedgerLimits {
 }
 
 impl LedgerLimits {
-    /// The limits in a budget, in tokens.
+    /// The limits for a budget in tokens.
     pub fn new(budget_tokens: u64, settings: &RoomSettings) -> LedgerLimits {
         let chars = |share| share_of(budget_tokens, share) * CHARS_PER_TOKEN;
         LedgerLimits {
@@ -93,7 +99,7 @@ impl LedgerLimits {
 }
 
 impl SummaryLedger {
-    /// The ledger of ranges in rising order, with the ledgers of the summaries in them.
+    /// Collects the ledger of ranges in rising order, including the ledgers of earlier summaries.
     pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> SummaryLedger {
         let mut ledger = SummaryLedger::default();
         for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
@@ -102,11 +108,12 @@ impl SummaryLedger {
         ledger
     }
 
-    /// The limits that leave no more than `chars` weighted characters: requests go first, and what they
-    /// do not need is left to the rest.
+    /// Reduces the limits to `chars` weighted characters. Requests have priority; the rest gets
+    /// what they leave.
     pub fn fit_limits(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
+        // Render once with the maximum to learn what the requests really take.
         let needed_chars =
             block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
         let request_chars = needed_chars.min(most_chars);
@@ -114,28 +121,30 @@ impl SummaryLedger {
         LedgerLimits { request_chars, ledger_chars, ..limits }
     }
 
-    /// What its blocks take at most, in weighted characters.
+    /// Maximum size of the blocks, in weighted characters.
     pub fn chars(&self, limits: LedgerLimits) -> u64 {
         weighted_chars(&self.render(limits, ""))
     }
 
-    /// Whether it holds nothing.
+    /// Whether the ledger is empty.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.commands.is_empty() && self.names.is_empty()
     }
 
-    /// The blocks, without those that are empty. A name that `shown` or a block before it mentions is
-    /// not repeated.
+    /// Renders the non-empty blocks. A name that occurs in `shown` or in an earlier block is left
+    /// out.
     pub fn render(&self, limits: LedgerLimits, shown: &str) -> String {
         let mut parts = Vec::new();
         let requests = requests::render(&self.requests, limits.request_chars, REQUESTS);
         parts.extend(block(REQUESTS, &requests));
         let mut room_chars = limits.ledger_chars;
-        // Names are short and come back most often, so commands leave them a third of the room.
+        // Names are short and are used again most often, so commands leave them a third of the
+        // room.
         let command_chars = if self.names.is_empty() { room_chars } else { room_chars / 3 * 2 };
         let commands = self.command_lines(command_chars, limits.command_chars);
         parts.extend(block(COMMANDS, &commands));
         room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
+        // Repeating a name that the summary already shows wastes room.
         let mentioned = format!("{shown}\n{}", parts.join("\n"));
         let is_new = |item: &LedgerItem| !names::is_mentioned(&item.text, &mentioned);
         let names = self.names.fit_lines(room_chars, LedgerItem::line, is_new);
@@ -154,21 +163,22 @@ impl SummaryLedger {
             _ if entry.kind() == EntryKind::CompactionSummary => {
                 self.add_summary(&unwrap_summary(entry.text()))
             }
+            // Extensions insert reminders that look like user messages.
             _ if is_hidden(entry) => {}
             Role::User if entry.kind() == EntryKind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
             Role::Assistant => self.add_answer(transcript, entry),
-            Role::Tool => self.print(entry.text()),
+            Role::Tool => self.add_output(entry.text()),
             _ => {}
         }
     }
 
-    /// What an earlier summary carries: its blocks, and the names of everything else in it.
+    /// Adds the blocks of an earlier summary, and the names in the rest of its text.
     fn add_summary(&mut self, text: &str) {
         let rest = items::strip_block(text, IDENTIFIERS);
         self.names.add_printed(names::extract_names(&rest, u64::MAX), usize::MAX);
         for (tag, items) in [(IDENTIFIERS, &mut self.names), (COMMANDS, &mut self.commands)] {
-            // A block shows its newest line first.
+            // A block lists its newest line first.
             items::read_items(text, tag).into_iter().rev().for_each(|item| items.add(item));
         }
         let requests = items::read_texts(text, REQUESTS);
@@ -193,45 +203,47 @@ impl SummaryLedger {
         let raw: serde_json::Value = serde_json::from_str(entry.raw()).unwrap_or_default();
         let command = raw.get("command").and_then(serde_json::Value::as_str);
         if let Some(command) = command.filter(|command| !command.trim().is_empty()) {
-            let what = failure_status(entry).unwrap_or_default();
-            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(what));
+            let label = failure_status(entry).unwrap_or_default();
+            self.commands.add(LedgerItem::new(one_line(&redact(command))).with_label(label));
         }
-        self.print(entry.text());
+        self.add_output(entry.text());
     }
 
-    fn print(&mut self, text: &str) {
+    fn add_output(&mut self, text: &str) {
         self.names.add_printed(names::extract_output_names(text, READ_CHARS), PRINTED_NAMES);
     }
 
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         self.names.add_mentioned(names::extract_names(entry.text(), READ_CHARS));
         for call in entry.tool_calls() {
-            let done = what_was_done(&call.name);
+            let operation = file_operation(&call.name);
             for text in texts_in(call.arguments_value()) {
                 if text.len() > SHORT_ARGUMENT_BYTES {
-                    self.print(&text);
+                    self.add_output(&text);
                     continue;
                 }
+                // The operation is known only for an argument that is the name itself, not for one
+                // that contains it.
                 let is_whole = |item: &LedgerItem| item.text == text.trim();
                 let found = names::extract_names(&text, READ_CHARS).into_iter();
-                self.names.add_mentioned(found.map(|item| match done {
-                    Some(done) if is_whole(&item) => item.with_label(done.into()),
+                self.names.add_mentioned(found.map(|item| match operation {
+                    Some(operation) if is_whole(&item) => item.with_label(operation.into()),
                     _ => item,
                 }));
             }
             let Some(command) = command_argument(&call) else { continue };
             if !command.trim().is_empty() {
                 let result = find_result(transcript, entry, &call);
-                let what = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
+                let label = result.map_or_else(|| Some("no result".into()), |r| failure_status(&r));
                 let item = LedgerItem::new(one_line(&redact(&command)));
-                self.commands.add(item.with_label(what.unwrap_or_default()));
+                self.commands.add(item.with_label(label.unwrap_or_default()));
             }
         }
     }
 }
 
-/// What a tool does to the file that it names.
-fn what_was_done(tool: &str) -> Option<&'static str> {
+/// The operation of a tool on the file in its arguments.
+fn file_operation(tool: &str) -> Option<&'static str> {
     match plain_tool_name(tool).to_lowercase().as_str() {
         "read" => Some("read"),
         "write" | "edit" | "multiedit" => Some("changed"),
@@ -239,7 +251,7 @@ fn what_was_done(tool: &str) -> Option<&'static str> {
     }
 }
 
-/// The texts in the arguments of a call.
+/// All strings in the arguments of a call.
 fn texts_in(arguments: serde_json::Value) -> Vec<String> {
     let mut texts = Vec::new();
     let mut values = vec![arguments];
@@ -256,7 +268,7 @@ fn texts_in(arguments: serde_json::Value) -> Vec<String> {
     texts
 }
 
-/// A summary without the blocks of a ledger: what is to be read as prose or as sections.
+/// Removes the blocks of a ledger, so that the rest can be parsed as prose or sections.
 pub fn strip_ledger(text: &str) -> String {
     let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
     let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
@@ -266,13 +278,13 @@ pub fn strip_ledger(text: &str) -> String {
     left.trim_end().to_owned()
 }
 
-/// A summary with its ledger behind it.
+/// Appends the ledger to a summary.
 pub fn append_ledger(summary: &str, ledger: &SummaryLedger, limits: LedgerLimits) -> String {
     let blocks = ledger.render(limits, summary);
     if blocks.is_empty() { summary.to_owned() } else { format!("{summary}\n\n{blocks}") }
 }
 
-/// Lines in the tags of a block; nothing where there is no line.
+/// Wraps lines in the tags of a block; `None` without lines.
 fn block(tag: &str, lines: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| format!("<{tag}>\n{}\n</{tag}>", lines.join("\n")))
 }

@@ -1,5 +1,4 @@
-//! What bundled engines share: cuts that separate no call from its result, entries shown as
-//! something else, summaries with and without a model, and the small words all are made of.
+//! Shared building blocks of the bundled engines: cuts, replacements, summaries and text tools.
 
 #![cfg_attr(
     test,
@@ -14,6 +13,8 @@
 
 pub mod budget;
 pub mod circuit_breaker;
+pub mod cursor;
+pub mod session_map;
 pub mod settings;
 pub mod status;
 pub mod store;

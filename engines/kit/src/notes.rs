@@ -1,4 +1,4 @@
-//! Running notes: kept as a conversation grows, so that a compaction finds its summary written.
+//! Running notes: updated as a conversation grows, so that a compaction has its summary ready.
 
 use std::ops::Range;
 
@@ -6,29 +6,28 @@ use ctxhost_engine_api::{EngineError, Host, LogLevel, SessionRef, Transcript};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::sliding_window::SessionMap;
+use crate::session_map::SessionMap;
 use crate::store::session_key;
 
-/// Where the notes of a session stand in the engine's store.
+/// Key prefix of the notes in the engine's store.
 const KEY_PREFIX: &str = "notes/";
 
-/// The notes of all sessions. Nothing is done where they are not wanted.
+/// The notes of all sessions; does nothing if they are disabled.
 #[derive(Debug, Default)]
 pub struct RunningNotes<T> {
-    is_wanted: bool,
+    is_enabled: bool,
     sessions: SessionMap<NotesRecord<T>>,
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
-    /// No notes yet.
-    pub fn new(is_wanted: bool) -> Self {
-        RunningNotes { is_wanted, sessions: SessionMap::default() }
+    /// Creates an empty collection.
+    pub fn new(is_enabled: bool) -> Self {
+        RunningNotes { is_enabled, sessions: SessionMap::default() }
     }
 
-    /// Takes up what an earlier process left of a session. What does not parse is no notes: they are
-    /// written anew from the transcript.
+    /// Loads the stored notes of a session. Unreadable notes are rebuilt from the transcript.
     pub async fn load(&self, host: &Host, session: &SessionRef) {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return;
         }
         let stored = host.kv_get(&session_key(KEY_PREFIX, session)).await;
@@ -38,21 +37,21 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         }
     }
 
-    /// Takes in what is new, once, and answers how many entries that were. Another branch of the
-    /// session begins anew.
+    /// Adds the new entries to the notes and returns their number. Another branch starts with empty
+    /// notes.
     pub fn follow(
         &self,
         transcript: &Transcript,
         session: &SessionRef,
-        tell: impl FnOnce(&mut T, Range<u64>),
+        append: impl FnOnce(&mut T, Range<u64>),
     ) -> u64 {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return 0;
         }
-        self.sessions.with_session(session, |notes| notes.follow(transcript, tell))
+        self.sessions.with_session(session, |notes| notes.follow(transcript, append))
     }
 
-    /// What the notes say, where they go at least as far as `end`.
+    /// The notes of a session if they cover the entries up to `end`.
     pub fn notes_covering(
         &self,
         transcript: &Transcript,
@@ -60,14 +59,14 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         end: u64,
     ) -> Option<T> {
         self.sessions.with_session(session, |notes| {
-            let covered = notes.covered(transcript).filter(|_| self.is_wanted);
-            covered.filter(|covered| *covered >= end).map(|_| notes.told.clone())
+            let covered = notes.covered(transcript).filter(|_| self.is_enabled);
+            covered.filter(|covered| *covered >= end).map(|_| notes.content.clone())
         })
     }
 
     /// Stores the notes of a session.
     pub async fn store(&self, host: &Host, session: &SessionRef) {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return;
         }
         let notes = self.sessions.with_session(session, |notes| serde_json::to_string(notes));
@@ -77,40 +76,43 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
         }
     }
 
-    /// Forgets everything; what was stored stays in the store.
+    /// Drops the notes in memory; stored notes stay.
     pub fn clear(&self) {
         self.sessions.clear();
     }
 }
 
-/// The notes of one session and how far they go.
+/// The notes of one session, as stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct NotesRecord<T> {
-    /// The id of the newest entry in them.
+    /// Id of the newest covered entry.
     through_id: String,
-    told: T,
+    #[serde(rename = "told")]
+    content: T,
 }
 
 impl<T: Default> NotesRecord<T> {
-    fn follow(&mut self, transcript: &Transcript, tell: impl FnOnce(&mut T, Range<u64>)) -> u64 {
+    fn follow(&mut self, transcript: &Transcript, append: impl FnOnce(&mut T, Range<u64>)) -> u64 {
+        // Another branch or an edited history: notes of entries that are gone would be wrong.
         let from = self.covered(transcript).unwrap_or_else(|| {
             *self = NotesRecord::default();
             0
         });
         let len = transcript.len() as u64;
-        tell(&mut self.told, from..len);
+        append(&mut self.content, from..len);
         self.through_id = transcript.last().map_or(String::new(), |entry| entry.id().to_owned());
         len - from
     }
 
-    /// How many entries are in the notes; `None` where the transcript goes on from another one.
+    /// Number of covered entries; `None` if the transcript does not continue the covered one.
     fn covered(&self, transcript: &Transcript) -> Option<u64> {
+        // By id: positions change with each compaction. The newest entries are the likeliest match.
         let newest = transcript.iter().rev().find(|entry| entry.id() == self.through_id);
         newest.map(|entry| entry.seq() + 1)
     }
 }
 
-/// Notes that are lost are written anew from the transcript: a warning, not a failure.
+/// A warning only: lost notes are rebuilt from the transcript.
 fn warn(host: &Host, action: &str, error: &EngineError) {
     host.log(LogLevel::Warn, &format!("could not {action} the running notes: {error}"));
 }
@@ -129,8 +131,8 @@ mod tests {
 
     fn follow(notes: &Counted, talk: &TranscriptBuilder) -> u64 {
         let transcript = talk.transcript();
-        notes.follow(&transcript, &session(), |told, range| {
-            told.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
+        notes.follow(&transcript, &session(), |content, range| {
+            content.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
         })
     }
 
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_survive_a_restart_and_another_branch_begins_anew() {
+    fn notes_survive_a_restart_and_another_branch_starts_over() {
         let mut talk = TranscriptBuilder::new();
         let notes = Counted::new(true);
         talk.user("go").assistant("done");

@@ -1,7 +1,7 @@
-//! Previews: of tool results too large for the window, head and important tail.
+//! Previews: head and important tail of tool results that are too large for the window.
 //!
-//! The results of one round share one limit, so that what a single reply brings in never fills the
-//! window by itself. A preview depends on its round and on the limit alone: it never changes.
+//! The results of one round share one limit, so that a single reply never fills the window. A
+//! preview depends only on its round and the limit, so its bytes never change.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,25 +9,26 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 
-use crate::replacement::{EntryReplacement, ReplacementMap};
-use crate::sliding_window::TranscriptCursor;
+use crate::cursor::TranscriptCursor;
+use crate::replacement::{Replacement, ReplacementMap};
 use crate::text::{TextLimit, group_thousands, truncate};
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "preview";
 
 /// The previews of one session.
 #[derive(Debug, Default)]
 pub struct ResultPreviews {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     limit_tokens: u64,
     rewrites: ReplacementMap,
 }
 
 impl ResultPreviews {
-    /// Looks at what is new, once; at everything where the transcript or the limit is another one.
+    /// Processes new entries, or all entries if the transcript or the limit changed.
     pub fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
-        let mut new = self.reading.advance(transcript);
+        let mut new = self.cursor.advance(transcript);
+        // Another limit changes every preview, so all rounds are cut again.
         if self.limit_tokens != limit_tokens {
             self.limit_tokens = limit_tokens;
             new.start = 0;
@@ -35,26 +36,28 @@ impl ResultPreviews {
         if new.start == 0 {
             self.rewrites.clear();
         }
+        // A round may have grown since the last call: start at its beginning.
         let mut at = transcript.cut_at_or_before(new.start);
         while at < new.end {
             let end = transcript.cut_at_or_after(at + 1);
-            self.look_at(transcript, at..end);
+            self.cut_round(transcript, at..end);
             at = end;
         }
     }
 
-    /// The results that are shown as previews.
+    /// The results that are replaced by previews.
     pub fn rewrites(&self) -> &ReplacementMap {
         &self.rewrites
     }
 
-    /// A round over the limit: each of its results that takes more than an even share is cut to it.
-    fn look_at(&mut self, transcript: &Transcript, round: Range<u64>) {
+    /// Cuts each result of an oversized round that is above an even share.
+    fn cut_round(&mut self, transcript: &Transcript, round: Range<u64>) {
         let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::ORPHAN);
         let results = || transcript.range(round.clone()).filter(is_result);
         if results().map(|entry| entry.tokens()).sum::<u64>() <= self.limit_tokens {
             return;
         }
+        // An even share: results below it stay whole, so the round may end below its limit.
         let share_tokens = self.limit_tokens / (results().count() as u64).max(1);
         for entry in results().filter(|entry| entry.tokens() > share_tokens) {
             if let Some(preview) = preview_of(&entry, share_tokens * CHARS_PER_TOKEN) {
@@ -64,9 +67,8 @@ impl ResultPreviews {
     }
 }
 
-fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<EntryReplacement> {
-    let limit =
-        TextLimit { min_keep_chars: limit_chars / 4, ..TextLimit::with_max_chars(limit_chars) };
+fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<Replacement> {
+    let limit = TextLimit::with_max_chars(limit_chars).keeping(limit_chars / 4);
     let notice = |count| format!("\n[{count} more characters; read the part you need]");
     let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
     let detail = format!(
@@ -74,7 +76,7 @@ fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<EntryReplacement> {
         group_thousands(entry.tokens()),
         group_thousands(estimate(&text))
     );
-    (!text.trim().is_empty()).then(|| EntryReplacement::from_text(text, LAYER, detail))
+    (!text.trim().is_empty()).then(|| Replacement::from_text(text, LAYER, detail))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Secrets replaced by typed placeholders, before a summariser or a summary sees them.
+//! Replaces secrets by typed placeholders before a summariser or a summary sees them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Pattern and kind. Where only a part of what a pattern finds is the secret, that group is named so.
-/// The whole block of a key goes first, so that no later pattern eats into it.
+/// Pattern and kind. A group named `secret` marks the part to replace; by default it is the whole
+/// match.
 const PATTERNS: [(&str, &str); 9] = [
     (
         r"(?s)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\z)",
@@ -30,15 +30,17 @@ static REDACTIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     PATTERNS.iter().filter_map(compile).collect()
 });
 
-/// The text with every secret replaced. What holds none is answered as it is.
+/// Replaces every secret; returns a text without secrets unchanged.
 pub fn redact(text: &str) -> Cow<'_, str> {
     replace_secrets(text, |kind, _| format!("[redacted:{kind}]"))
 }
 
-/// The text with every secret replaced by what is answered for its kind and itself. An answer in square
-/// brackets is never taken for a secret.
+/// Replaces every secret by the result of `with(kind, secret)`. A result in square brackets never
+/// matches a pattern.
 pub fn replace_secrets(text: &str, mut with: impl FnMut(&str, &str) -> String) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
+    // In order: the pattern of a whole key block comes first, so that no later one matches inside
+    // it.
     for (pattern, kind) in REDACTIONS.iter() {
         let replaced =
             pattern.replace_all(&clean, |found: &Captures<'_>| replaced(found, kind, &mut with));
@@ -49,7 +51,7 @@ pub fn replace_secrets(text: &str, mut with: impl FnMut(&str, &str) -> String) -
     clean
 }
 
-/// What a pattern found, with the secret in it replaced.
+/// Replaces the secret inside a match.
 fn replaced(
     found: &Captures<'_>,
     kind: &str,
@@ -61,7 +63,7 @@ fn replaced(
     format!("{before}{}", with(kind, secret))
 }
 
-/// Whether a text holds something that looks like a secret.
+/// Whether a text contains something that looks like a secret.
 pub fn contains_secret(text: &str) -> bool {
     REDACTIONS.iter().any(|(pattern, _)| pattern.is_match(text))
 }
@@ -93,7 +95,7 @@ mod tests {
         ];
         for (text, clean) in cases {
             assert_eq!(redact(text), clean);
-            assert_eq!(redact(clean), clean, "a placeholder is no secret");
+            assert_eq!(redact(clean), clean, "placeholders are not secrets");
         }
     }
 

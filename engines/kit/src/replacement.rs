@@ -1,4 +1,4 @@
-//! What the model sees in place of an entry, and how a plan says so.
+//! Replacements of entries, and their representation in a plan.
 
 mod rewrites;
 
@@ -9,37 +9,42 @@ use ctxhost_engine_api::{Message, Plan};
 
 pub use rewrites::ReplacementMap;
 
-/// How an entry is shown in place of itself.
+/// The content of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplacementBody {
-    /// As one text.
+    /// One text.
     Text(String),
-    /// As JSON of the same role and the same call ids, where several blocks stay.
+    /// JSON with the same role and call ids, for messages of several blocks.
     Raw(String),
 }
 
 /// What the model sees in place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryReplacement {
-    /// The replacement.
+pub struct Replacement {
+    /// The content.
     pub body: ReplacementBody,
-    /// Which layer decided it.
+    /// The layer that decided it.
     pub layer: &'static str,
-    /// What it did, for people.
+    /// Description for users.
     pub detail: String,
 }
 
-impl EntryReplacement {
-    /// One text in place of an entry.
+impl Replacement {
+    /// Creates a text replacement.
     pub fn from_text(
         text: impl Into<String>,
         layer: &'static str,
         detail: impl Into<String>,
-    ) -> EntryReplacement {
-        EntryReplacement { body: ReplacementBody::Text(text.into()), layer, detail: detail.into() }
+    ) -> Replacement {
+        Replacement { body: ReplacementBody::Text(text.into()), layer, detail: detail.into() }
     }
 
-    /// What it costs, in tokens.
+    /// Creates a JSON replacement.
+    pub fn from_raw(raw: String, layer: &'static str, detail: impl Into<String>) -> Replacement {
+        Replacement { body: ReplacementBody::Raw(raw), layer, detail: detail.into() }
+    }
+
+    /// Size in tokens.
     pub fn tokens(&self) -> u64 {
         match &self.body {
             ReplacementBody::Text(text) => tokens::estimate(text),
@@ -47,7 +52,7 @@ impl EntryReplacement {
         }
     }
 
-    /// What it costs, in weighted characters.
+    /// Size in weighted characters.
     pub fn chars(&self) -> u64 {
         match &self.body {
             ReplacementBody::Text(text) => tokens::weighted_chars(text),
@@ -55,7 +60,7 @@ impl EntryReplacement {
         }
     }
 
-    /// Puts it into a plan in place of the entry at a position.
+    /// Adds the replacement of the entry at `seq` to a plan.
     pub fn add_to_plan(&self, plan: &mut Plan, seq: u64) {
         match &self.body {
             ReplacementBody::Text(text) => plan.replace_text(seq, text.as_str()),
@@ -65,11 +70,11 @@ impl EntryReplacement {
     }
 }
 
-/// Keeps a range in which some entries, given in rising order, are shown as something else.
+/// Keeps a range with some entries replaced; `shown` is in rising order.
 pub fn keep_with_replacements<'a>(
     plan: &mut Plan,
     range: Range<u64>,
-    shown: impl IntoIterator<Item = (u64, &'a EntryReplacement)>,
+    shown: impl IntoIterator<Item = (u64, &'a Replacement)>,
 ) {
     let mut from = range.start;
     for (seq, shown) in shown {

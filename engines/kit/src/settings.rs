@@ -1,4 +1,4 @@
-//! An engine's table of settings, read so that a wrong key is named and the right one offered.
+//! Parses an engine's settings; an unknown key is refused with the nearest known key.
 
 use std::fmt::Display;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A key further away than this is another word, not a slip of the hand.
+/// Maximum edit distance of a suggested key.
 const NEAREST_DISTANCE: usize = 4;
 
-/// Reads the settings of an engine; an absent table gives the defaults.
+/// Parses the settings of an engine; a missing table gives the defaults.
 ///
 /// # Errors
 ///
@@ -30,22 +30,23 @@ pub fn parse<T: DeserializeOwned + Default>(config: &Value) -> Result<T> {
     })
 }
 
-/// A value that the type allows and the engine cannot use.
+/// The error for a value that the type allows and the engine does not.
 pub fn setting_error(key: &str, message: impl Display) -> EngineError {
     EngineError::config(key, format!("{key} {message}"))
 }
 
-/// Refuses the first number that its definition does not allow, in tables of `table` too.
+/// Refuses the first number outside its range, nested tables included.
 ///
 /// # Errors
 ///
-/// As [`setting_error`], with the range that it may be in.
+/// As [`setting_error`], with the allowed range.
 pub fn check_ranges(settings: &impl Serialize, table: &[Setting]) -> Result<()> {
     check_numbers("", settings, table, range)
 }
 
-/// Refuses the first number that its definition does not allow. `rule` says in words what is allowed; settings for which
-/// it says nothing are left alone. `above` begins the keys: `room.`, or nothing.
+/// Refuses the first number that its definition does not allow. `rule` describes the allowed
+/// values; settings without a description are not checked. `above` prefixes the keys, such as
+/// `room.`.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub fn check_numbers(
     table: &[Setting],
     rule: fn(SettingKind) -> Option<String>,
 ) -> Result<()> {
-    // Settings come from JSON, so they have a form in it.
+    // Cannot fail: the settings were parsed from JSON.
     let values = serde_json::to_value(settings).unwrap_or_default();
     check_table(above, &values, table, rule)
 }
@@ -73,6 +74,7 @@ fn check_table(
         if let SettingKind::Table(inner) = setting.kind {
             check_table(&format!("{key}."), value, inner, rule)?;
         }
+        // Types other than numbers were checked by serde.
         let Some(number) = value.as_f64() else { continue };
         if !setting.kind.allows_number(number)
             && let Some(rule) = rule(setting.kind)
@@ -83,7 +85,7 @@ fn check_table(
     Ok(())
 }
 
-/// What a number may be, as advice.
+/// The allowed values of a number, as advice.
 fn range(allowed: SettingKind) -> Option<String> {
     match allowed {
         SettingKind::Whole(least) => Some(format!("set {least} or more")),
@@ -110,8 +112,9 @@ fn unknown_message(key: &str, reason: &str) -> String {
     }
 }
 
-/// The key in serde's own words: ``unknown field `blok`, expected one of `block`, `warn` ``.
+/// The key in serde's message: ``unknown field `blok`, expected one of `block`, `warn` ``.
 fn unknown_key(reason: &str) -> Option<&str> {
+    // serde has no typed error for unknown fields.
     if reason.starts_with("unknown field") { quoted(reason).next() } else { None }
 }
 
@@ -119,7 +122,7 @@ fn quoted(reason: &str) -> impl Iterator<Item = &str> {
     reason.split('`').skip(1).step_by(2)
 }
 
-/// The path of the key; serde names its table or the key itself, depending on where it noticed.
+/// The dotted path of the key; serde names either its table or the key itself.
 fn dotted(path: &str, key: &str) -> String {
     let ends_with_key = path == key || path.ends_with(&format!(".{key}"));
     match path {

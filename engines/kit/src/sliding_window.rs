@@ -1,50 +1,51 @@
-//! Turn-safe sliding windows: which entries stay when a transcript outgrows its budget.
+//! A sliding window that keeps the newest whole turns within a budget.
 //!
 //! ```text
-//!  entries   P . . . . . . u . . . u . . F F F     P pinned, u the person, F the newest frame
+//!  entries   P . . . . . . u . . . u . . F F F     P pinned, u user message, F newest frame
 //!  kept      P             └──────────────────     the newest whole turns, from the cut on
 //!  kept      P                     u     └────     the newest turn alone is too long
 //! ```
 //!
-//! A window that must move makes more room than it needs and then stands still for many requests,
-//! so that what a provider has cached stays true. It knows nothing of texts: what entries cost is
-//! asked of the engine, because an engine may keep them in another form.
-
-mod reading;
-mod sessions;
+//! A move frees more than it needs, so that the cached prefix stays valid for many requests. The
+//! caller supplies the cost of ranges, because engines may replace entries.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{EntryKind, Flags, Plan, Role, Transcript};
 
+use crate::cursor::TranscriptCursor;
 use crate::cuts::trailing_frame;
 use crate::dialogue::is_request;
 use crate::settings::share_of;
 
-pub use reading::TranscriptCursor;
-pub use sessions::SessionMap;
+/// Maximum of [`SlidingRule::slack_share`].
+// With a larger share a move would keep hardly anything.
+pub const SLACK_SHARE_MAX: f64 = 0.9;
+/// Maximum of [`SlidingRule::request_share`].
+// With a larger share the newest turns would be the smaller part.
+pub const REQUEST_SHARE_MAX: f64 = 0.5;
 
-/// What is up to the operator about a sliding window.
+/// The settings of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingRule {
-    /// The person's first message stays, although the host may not have pinned it.
+    /// Keep the first user message, even if the host has not pinned it.
     pub keep_first_task: bool,
-    /// One line says how many entries were left out.
+    /// Insert a line with the number of entries left out.
     pub leave_out_note: bool,
-    /// How much of the budget a move sets free, 0.0 … 0.9.
+    /// Share of the budget that a move frees, 0.0 … 0.9.
     pub slack_share: f64,
-    /// Share of the budget that requests before the kept turns take, the newest first.
+    /// Share of the budget for user requests before the kept turns, newest first.
     pub request_share: f64,
 }
 
 impl SlidingRule {
-    /// What a move aims at: the budget less the share that it sets free.
+    /// The size after a move: the budget less the slack.
     pub fn target_tokens(&self, budget_tokens: u64) -> u64 {
         (budget_tokens as f64 * (1.0 - self.slack_share)) as u64
     }
 
-    /// Up to here a budget counts as the same one, so that a small rise moves nothing.
+    /// Budgets up to this size do not move the window.
     fn about_the_same(&self, budget_tokens: u64) -> u64 {
         (budget_tokens as f64 * (1.0 + self.slack_share)) as u64
     }
@@ -54,46 +55,47 @@ impl SlidingRule {
     }
 }
 
-/// The window of one session, as it stands between two requests.
+/// The window of one session between two requests.
 #[derive(Debug, Default)]
 pub struct SlidingWindow {
-    reading: TranscriptCursor,
-    /// Pinned entries, the first task, summaries of compactions: they never go.
-    always: Vec<u64>,
+    cursor: TranscriptCursor,
+    /// Pinned entries, the first task and compaction summaries; never dropped.
+    protected: Vec<u64>,
     newest_user: Option<u64>,
-    /// What the person asked, oldest first.
+    /// User requests, oldest first.
     requests: Vec<u64>,
     cut: Option<WindowCut>,
 }
 
-/// Where the kept tail begins. It stays there while it holds.
+/// The start of the kept tail, reused while it is valid.
 #[derive(Clone, Debug)]
 struct WindowCut {
     seq: u64,
-    /// The requests that stay in front of it.
+    /// The requests kept before it.
     requests: Vec<u64>,
-    /// The message of the person that a cut inside a turn keeps in front of it.
+    /// The user message kept before a cut inside its turn.
     lead: Option<u64>,
     /// The budget it was made for.
     budget_tokens: u64,
 }
 
 impl SlidingWindow {
-    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    /// Reads new entries; starts over if the transcript is another one.
     pub fn follow(&mut self, transcript: &Transcript, rule: &SlidingRule) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
-            let reading = std::mem::take(&mut self.reading);
-            *self = SlidingWindow { reading, ..SlidingWindow::default() };
+            let cursor = std::mem::take(&mut self.cursor);
+            *self = SlidingWindow { cursor, ..SlidingWindow::default() };
         }
         for entry in transcript.range(new) {
+            // After a compaction the first user message is not the task any more.
             let is_first_task = rule.keep_first_task
                 && entry.is_user_message()
                 && self.newest_user.is_none()
                 && !self.begins_with_summary(transcript);
             let is_summary = entry.kind() == EntryKind::CompactionSummary;
             if is_first_task || is_summary || entry.has(Flags::PINNED) {
-                self.always.push(entry.seq());
+                self.protected.push(entry.seq());
             }
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
@@ -104,7 +106,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The window as it stands, if it still fits. `tokens` costs a range as the engine keeps it.
+    /// The current window if it still fits. `tokens` is the cost of a range.
     pub fn select_unchanged(
         &self,
         transcript: &Transcript,
@@ -113,6 +115,7 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<EntrySelection> {
         let holds = |cut: &&WindowCut| {
+            // A budget that rose a little must not move the window: the prefix is worth more.
             budget_tokens <= rule.about_the_same(cut.budget_tokens)
                 && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
         };
@@ -123,7 +126,7 @@ impl SlidingWindow {
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
     }
 
-    /// Moves the window, so that its slack is free again. What may never go stays, even over budget.
+    /// Moves the window, so that its slack is free again. Protected entries stay, even over budget.
     pub fn slide(
         &mut self,
         transcript: &Transcript,
@@ -132,10 +135,11 @@ impl SlidingWindow {
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> EntrySelection {
         let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
-        let always_tokens: u64 = self.always.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let always_tokens: u64 = self.protected.iter().map(|&seq| tokens(seq..seq + 1)).sum();
         let free_tokens = rule.target_tokens(room_tokens).saturating_sub(always_tokens);
         let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
         let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
+        // The share for requests is reserved first; what they do not use is added to the tail.
         let requests = self.newest_requests(tail, request_tokens, tokens);
         let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
         let target_tokens = free_tokens - spent_tokens;
@@ -145,6 +149,7 @@ impl SlidingWindow {
             let selection = self.selection(transcript, newest, None, &requests);
             (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
         });
+        // A turn longer than the budget is cut between its frames, behind its question.
         let (seq, lead) = match whole {
             Some(seq) => (seq, None),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
@@ -154,8 +159,8 @@ impl SlidingWindow {
         selection
     }
 
-    /// The newest requests before `end` that take at most `room_tokens`; one that is too long lets
-    /// shorter ones pass.
+    /// The newest requests before `end` that take at most `room_tokens`; a request that is too long
+    /// is skipped.
     fn newest_requests(
         &self,
         end: u64,
@@ -169,11 +174,11 @@ impl SlidingWindow {
             left.is_some()
         };
         let older = self.requests.iter().rev().copied().filter(|seq| *seq < end);
-        let older = older.filter(|seq| !self.always.contains(seq));
+        let older = older.filter(|seq| !self.protected.contains(seq));
         older.filter(fits).collect()
     }
 
-    /// The first turn that begins at `from` or later, the newest one at the latest.
+    /// The first turn that begins at or after `from`, or the newest turn.
     fn turn_from(&self, transcript: &Transcript, from: u64) -> Option<u64> {
         let newest = transcript.cut_at_or_before(self.newest_user?);
         let mut entries = transcript.range(from..newest);
@@ -181,14 +186,14 @@ impl SlidingWindow {
         (from <= newest).then(|| turn.map_or(newest, |entry| entry.seq()))
     }
 
-    /// The newest frames of a turn that is too long, behind the person's message; one at the least.
+    /// The start of the newest frames of a turn that is too long; at least one frame.
     fn frame_from(
         &self,
         transcript: &Transcript,
         target_tokens: u64,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> u64 {
-        let lead = self.newest_user.filter(|seq| !self.always.contains(seq));
+        let lead = self.newest_user.filter(|seq| !self.protected.contains(seq));
         let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
         let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
         from.min(trailing_frame(transcript))
@@ -201,8 +206,8 @@ impl SlidingWindow {
         lead: Option<u64>,
         requests: &[u64],
     ) -> EntrySelection {
-        let always = self.always.iter().chain(requests).copied();
-        let mut singles: Vec<u64> = always.chain(lead).collect();
+        let protected = self.protected.iter().chain(requests).copied();
+        let mut singles: Vec<u64> = protected.chain(lead).collect();
         singles.sort_unstable();
         singles.dedup();
         let mut kept: Vec<Range<u64>> = Vec::new();
@@ -221,36 +226,36 @@ impl SlidingWindow {
         let is_summary = |seq: &u64| {
             transcript.get(*seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
         };
-        self.always.iter().any(is_summary)
+        self.protected.iter().any(is_summary)
     }
 }
 
-/// The entries that stay.
+/// The kept entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySelection {
     kept: Vec<Range<u64>>,
 }
 
 impl EntrySelection {
-    /// The kept ranges in order; the last one reaches to the end.
+    /// The kept ranges in order; the last one reaches the end.
     pub fn kept_ranges(&self) -> &[Range<u64>] {
         &self.kept
     }
 
-    /// The ranges between them.
+    /// The ranges left out.
     pub fn dropped_ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let ends = std::iter::once(0).chain(self.kept.iter().map(|range| range.end));
         ends.zip(&self.kept).map(|(end, next)| end..next.start).filter(|gap| !gap.is_empty())
     }
 
-    /// What it costs, with its note.
+    /// Size in tokens, including the note.
     pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
         let kept: u64 = self.kept.iter().map(|range| tokens(range.clone())).sum();
         kept.saturating_add(rule.note_tokens(self.entries_left_out()))
     }
 
-    /// The plan: each gap left out under the name of `layer`, the note in front of the last range,
-    /// and each kept range as `keep` puts it.
+    /// Builds the plan: gaps are left out in the name of `layer`, the note is inserted before the
+    /// last range, and `keep` adds each kept range.
     pub fn plan(
         &self,
         layer: &str,
@@ -283,7 +288,7 @@ impl EntrySelection {
     }
 }
 
-/// The one line in place of what was left out. Nothing in it changes while the cut stays.
+/// The line that replaces the dropped entries. It is constant while the cut is.
 fn note(entries: u64) -> String {
     match entries {
         1 => "[1 earlier entry left out]".into(),
@@ -291,7 +296,7 @@ fn note(entries: u64) -> String {
     }
 }
 
-/// The first cut point from which the rest costs at most `budget_tokens`; the length if none.
+/// The first cut point from which the rest costs at most `budget_tokens`, or the length.
 fn tail_within(
     transcript: &Transcript,
     budget_tokens: u64,

@@ -1,4 +1,4 @@
-//! What an engine says of itself: when it wants to compact, how often it did, and by which settings.
+//! Status of an engine: compaction requests, the number of compactions, and the settings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::text::group_thousands;
 
-/// Says in a plan that a compaction is wanted: `1,200 tokens are over the threshold of 1,000`.
+/// Sets the reason for a compaction in a plan: `1,200 tokens are over the threshold of 1,000`.
 pub fn request_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {
     plan.extras.compaction_wanted = Some(format!(
         "{} tokens are {words} of {}",
@@ -16,19 +16,19 @@ pub fn request_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {
     ));
 }
 
-/// Compactions since the engine was created, over all sessions.
+/// Number of compactions since the engine was created, over all sessions.
 #[derive(Debug, Default)]
 pub struct CompactionCounter(AtomicU64);
 
 impl CompactionCounter {
-    /// Counts an answer that is a plan.
+    /// Counts a result that is a plan.
     pub fn record(&self, answer: &Result<Compaction>) {
         if matches!(answer, Ok(Compaction::Plan(_))) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The count and the settings it came about with.
+    /// The status with count and settings.
     pub fn status(&self, settings: &impl Serialize) -> EngineStatus {
         EngineStatus {
             summary: String::new(),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wanted_compaction_says_why() {
+    fn a_requested_compaction_has_a_reason() {
         let mut plan = Plan { estimated_tokens: 1_200, ..Plan::default() };
         request_compaction(&mut plan, "over the threshold", 1_000);
         let why = plan.extras.compaction_wanted.unwrap();

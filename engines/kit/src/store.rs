@@ -1,10 +1,11 @@
-//! Where the memory of a session stands in an engine's store.
+//! Keys of session state in an engine's store.
 
 use ctxhost_engine_api::{Host, SessionRef, capability};
 
 use crate::hash;
 
-/// A longer session id is replaced by its hash: keys of a store are short.
+/// Longest session id, in bytes, that is used as a key.
+// Stores limit the length of keys; a longer id is replaced by its hash.
 const LONGEST_ID_BYTES: usize = 60;
 
 /// The key of a session under a prefix.
@@ -17,9 +18,14 @@ pub fn session_key(prefix: &str, session: &SessionRef) -> String {
     }
 }
 
-/// Whether the host keeps values for engines.
+/// Whether the host offers a capability.
+pub fn has_capability(host: &Host, capability: &str) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability)
+}
+
+/// Whether the host offers a key-value store.
 pub fn has_key_value_store(host: &Host) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability::KV)
+    has_capability(host, capability::KV)
 }
 
 #[cfg(test)]

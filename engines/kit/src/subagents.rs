@@ -1,11 +1,11 @@
-//! Which sub-agents of a session are alive, so that a compaction does not forget them.
+//! Tracks the running sub-agents of sessions, so that a compaction can list them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::{SessionRef, SubagentSpawnRequest};
 
-/// The sub-agents of all sessions, by the id of the child's session.
+/// The sub-agents of all sessions, by the session id of the child.
 #[derive(Debug, Default)]
 pub struct SubAgents {
     alive: Mutex<BTreeMap<String, SubAgent>>,
@@ -15,12 +15,12 @@ pub struct SubAgents {
 struct SubAgent {
     parent_id: String,
     key: String,
-    /// `None` where nobody said how long it may live.
+    /// `None` without a time to live.
     expires_ms: Option<i64>,
 }
 
 impl SubAgents {
-    /// A sub-agent is about to start.
+    /// Adds a sub-agent that is about to start.
     pub fn add(&self, request: &SubagentSpawnRequest, now_ms: i64) {
         let ttl_ms = i64::try_from(request.ttl_ms).unwrap_or(i64::MAX);
         let agent = SubAgent {
@@ -31,21 +31,22 @@ impl SubAgents {
         self.alive().insert(request.child.id.clone(), agent);
     }
 
-    /// It ended, or never began.
+    /// Removes a sub-agent that ended or failed to start.
     pub fn remove(&self, child_id: &str) {
         self.alive().remove(child_id);
     }
 
-    /// The living sub-agents of a session, one line each.
+    /// The running sub-agents of a session, one line each.
     pub fn running_lines(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
         let alive = self.alive();
+        // A child that exceeded its time to live may have ended without a notification.
         let ours = alive.iter().filter(|(_, agent)| {
             agent.parent_id == parent.id && agent.expires_ms.is_none_or(|at| now_ms < at)
         });
         ours.map(|(id, agent)| format!("{} (session {id})", agent.key).trim().to_owned()).collect()
     }
 
-    /// Forgets everything.
+    /// Removes all sub-agents.
     pub fn clear(&self) {
         self.alive().clear();
     }
@@ -77,7 +78,7 @@ mod tests {
             agents.add(&request, 0);
         }
         agents.remove("c");
-        agents.remove("nobody");
+        agents.remove("unknown");
         let of = |id, now_ms| agents.running_lines(&session(id), now_ms);
         assert_eq!(of("parent", 999), ["agent:a (session a)", "agent:b (session b)"]);
         assert_eq!(of("parent", 1_000).len(), 1);

@@ -1,4 +1,4 @@
-//! A model that writes summaries: asked where there is one, its answer cleaned, its failures typed.
+//! Requests summaries from a model, cleans the answers and types the failures.
 
 use std::future::Future;
 
@@ -9,58 +9,64 @@ use ctxhost_engine_api::{
 
 use crate::chunks::{MessageGroup, oldest_part};
 use crate::redact::redact;
+use crate::store::has_capability;
 
-/// Tries after a prompt that was too long, each without the oldest groups.
+/// Retries after a prompt that was too long, each without the oldest groups.
 const OVERFLOW_TRIES: u32 = 3;
-/// One in so many tokens goes with each of them: a provider seldom says how much too long it was.
+/// Each retry drops one part in this many of the tokens.
+// Providers rarely report by how much a prompt is too long.
 const OVERFLOW_PARTS: u64 = 5;
 
-/// Names a summary that was made without a model.
+/// Writer name of a summary that was made without a model.
 pub const EXTRACTIVE: &str = "extractive";
 
-/// A summary and where it comes from.
+/// A summary and its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenSummary {
-    /// The text, without its envelope.
+    /// The text without its envelope.
     pub text: String,
-    /// [`EXTRACTIVE`], the name of a model, or what else it was made of.
+    /// [`EXTRACTIVE`], the name of a model, or another source.
     pub writer: String,
-    /// What did not go as it should, for people.
+    /// Problems to report to users.
     pub notes: Vec<String>,
 }
 
 impl WrittenSummary {
-    /// A story with nothing to note.
+    /// Creates a summary without notes.
     pub fn new(text: impl Into<String>, writer: impl Into<String>) -> WrittenSummary {
         WrittenSummary { text: text.into(), writer: writer.into(), notes: Vec::new() }
     }
 
-    /// What a model answered, without its analysis, its envelope and secrets.
+    /// The answer of a model without its analysis, envelope and secrets.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ModelEmpty`] where nothing is left.
+    /// [`ErrorKind::ModelEmpty`] if nothing is left.
     pub fn from_completion(answer: &Completion) -> Result<WrittenSummary> {
         let text = redact(&summary_in(&answer.text)).trim().to_owned();
         if text.is_empty() {
-            return Err(EngineError::new(ErrorKind::ModelEmpty, "the summariser answered nothing"));
+            return Err(EngineError::new(
+                ErrorKind::ModelEmpty,
+                "the summariser returned an empty answer",
+            ));
         }
+        // Some servers do not return the name of the model.
         let writer = if answer.model.is_empty() { "model" } else { &answer.model };
         Ok(WrittenSummary::new(text, writer))
     }
 }
 
-/// Whether the host has a model.
+/// Whether the host offers a model.
 pub fn has_model(host: &Host) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability::COMPLETE)
+    has_capability(host, capability::COMPLETE)
 }
 
-/// An error after which nothing else may be tried.
+/// Whether an error forbids every further attempt.
 pub fn is_final(error: &EngineError) -> bool {
     matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Dead)
 }
 
-/// Asks for a summary once.
+/// Requests a summary once.
 ///
 /// # Errors
 ///
@@ -73,43 +79,47 @@ pub async fn request_summary(
     WrittenSummary::from_completion(&host.complete(call, request).await?)
 }
 
-/// Asks for the summary of groups, and after a prompt that was too long again without the oldest of
-/// them. Answers the groups that were told as well.
+/// Requests the summary of groups; if the prompt is too long, retries without the oldest groups.
+/// Also returns the groups that were summarised.
 ///
 /// # Errors
 ///
-/// As [`request_summary`]; a prompt that stays too long is one.
+/// As [`request_summary`], also for a prompt that stays too long.
 pub async fn request_summary_dropping_oldest<'a>(
     host: &Host,
     call: CallId,
     groups: &'a [MessageGroup],
     request: impl Fn(&[MessageGroup]) -> CompletionRequest,
 ) -> Result<(WrittenSummary, &'a [MessageGroup])> {
-    let mut told = groups;
+    let mut shown = groups;
     let mut tries_left = OVERFLOW_TRIES;
     loop {
-        match request_summary(host, call, request(told)).await {
-            Ok(story) => return Ok((story, told)),
+        match request_summary(host, call, request(shown)).await {
+            Ok(summary) => return Ok((summary, shown)),
             Err(error) => {
-                let oldest = oldest_part(told, OVERFLOW_PARTS);
+                let oldest = oldest_part(shown, OVERFLOW_PARTS);
+                // Any other failure is the same with a shorter prompt.
                 let may_help = error.kind == ErrorKind::ModelOverflow && tries_left > 0;
-                let rest = told.get(oldest..).filter(|rest| may_help && !rest.is_empty());
-                told = rest.ok_or(error)?;
+                let rest = shown.get(oldest..).filter(|rest| may_help && !rest.is_empty());
+                shown = rest.ok_or(error)?;
                 tries_left -= 1;
             }
         }
     }
 }
 
-/// Waits for what a model tells. A failure that leaves another way is logged and answered inside,
-/// for the summary's notes.
+/// Awaits a model's summary. A failure that allows a fallback is logged and returned as the inner
+/// error.
 ///
 /// # Errors
 ///
-/// One after which nothing else may be tried.
-pub async fn attempt<T>(host: &Host, told: impl Future<Output = Result<T>>) -> Result<Result<T>> {
-    match told.await {
-        Ok(told) => Ok(Ok(told)),
+/// A failure that forbids every further attempt.
+pub async fn attempt<T>(
+    host: &Host,
+    summary: impl Future<Output = Result<T>>,
+) -> Result<Result<T>> {
+    match summary.await {
+        Ok(summary) => Ok(Ok(summary)),
         Err(error) if is_final(&error) => Err(error),
         Err(error) => {
             host.log(LogLevel::Warn, &failure_note(&error));
@@ -118,18 +128,20 @@ pub async fn attempt<T>(host: &Host, told: impl Future<Output = Result<T>>) -> R
     }
 }
 
-/// What a summary says of the model that failed.
+/// The note of a summary whose model failed.
 pub fn failure_note(error: &EngineError) -> String {
-    format!("told without a model: {error}")
+    format!("model failed, extractive summary instead: {error}")
 }
 
-/// The summary in an answer; its hidden analysis goes, and so do the tags around it.
+/// Extracts the summary from an answer: drops the hidden analysis and the tags.
 fn summary_in(answer: &str) -> String {
+    // Models mention the tags inside their analysis, so it is removed before the tags are searched.
     let mut shown = answer.to_owned();
     if let Some((before, rest)) = answer.split_once("<analysis>") {
         let after = rest.split_once("</analysis>").map_or("", |(_, after)| after);
         shown = format!("{before}{after}");
     }
+    // Both tags are optional: a cut answer has no closing one, some models write none.
     let inner = shown.split_once("<summary>").map_or(shown.as_str(), |(_, rest)| rest);
     let inner = inner.rsplit_once("</summary>").map_or(inner, |(summary, _)| summary);
     inner.trim().to_owned()
@@ -141,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(answer: Result<&str>) -> Result<WrittenSummary> {
+    fn requested(answer: Result<&str>) -> Result<WrittenSummary> {
         let host = ScriptedHost::new();
         host.script(answer.map(|text| Completion { text: text.into(), ..Completion::default() }));
         block_on(request_summary(&host.handle(), CallId::default(), CompletionRequest::default()))
@@ -164,44 +176,44 @@ mod tests {
 
     #[test]
     fn an_answer_has_no_secret_and_a_writer() {
-        let story = asked(Ok("<summary>\ntoken=abcdef123456\n</summary>")).unwrap();
+        let summary = requested(Ok("<summary>\ntoken=abcdef123456\n</summary>")).unwrap();
         assert_eq!(
-            (story.text.as_str(), story.writer.is_empty()),
+            (summary.text.as_str(), summary.writer.is_empty()),
             ("token=[redacted:credential]", false)
         );
-        assert_eq!(asked(Ok("<analysis>hm")).unwrap_err().kind, ErrorKind::ModelEmpty);
+        assert_eq!(requested(Ok("<analysis>hm")).unwrap_err().kind, ErrorKind::ModelEmpty);
     }
 
     #[test]
     fn a_prompt_too_long_goes_without_the_oldest_groups() {
         let groups: Vec<MessageGroup> =
             (0..10).map(|at| MessageGroup { range: at..at + 1, tokens: 10 }).collect();
-        let told = |overflows: usize, groups: &[MessageGroup]| {
+        let outcome = |overflows: usize, groups: &[MessageGroup]| {
             let host = ScriptedHost::new();
             let too_long = || Err(EngineError::new(ErrorKind::ModelOverflow, "too long"));
             (0..overflows).for_each(|_| host.script(too_long()));
-            host.answer_always("told");
+            host.answer_always("summary");
             let (handle, request) =
                 (host.handle(), |_: &[MessageGroup]| CompletionRequest::default());
-            let asked =
+            let requested =
                 request_summary_dropping_oldest(&handle, CallId::default(), groups, request);
-            block_on(asked).map(|(_, told)| told.len())
+            block_on(requested).map(|(_, outcome)| outcome.len())
         };
-        assert_eq!((told(0, &groups).unwrap(), told(3, &groups).unwrap()), (10, 4));
-        assert_eq!(told(4, &groups).unwrap_err().kind, ErrorKind::ModelOverflow);
-        assert!(told(1, &groups[..1]).is_err(), "nothing would be left");
+        assert_eq!((outcome(0, &groups).unwrap(), outcome(3, &groups).unwrap()), (10, 4));
+        assert_eq!(outcome(4, &groups).unwrap_err().kind, ErrorKind::ModelOverflow);
+        assert!(outcome(1, &groups[..1]).is_err(), "nothing would be left");
     }
 
     #[test]
     fn only_what_leaves_another_way_is_answered_inside() {
         let host = ScriptedHost::new();
-        let told = |kind| {
+        let outcome = |kind| {
             let failed = async move { Err::<(), _>(EngineError::new(kind, "no")) };
             block_on(attempt(&host.handle(), failed))
         };
-        assert_eq!(told(ErrorKind::Cancelled).unwrap_err().kind, ErrorKind::Cancelled);
-        let inside = told(ErrorKind::ModelTimeout).unwrap().unwrap_err();
-        assert_eq!(failure_note(&inside), "told without a model: no");
+        assert_eq!(outcome(ErrorKind::Cancelled).unwrap_err().kind, ErrorKind::Cancelled);
+        let inside = outcome(ErrorKind::ModelTimeout).unwrap().unwrap_err();
+        assert_eq!(failure_note(&inside), "model failed, extractive summary instead: no");
         assert!(block_on(attempt(&host.handle(), async { Ok(1) })).unwrap().is_ok());
     }
 }

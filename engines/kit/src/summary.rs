@@ -1,8 +1,11 @@
-//! A summary made without a model: the conversation's own sentences, sorted into five sections.
+//! Extractive summaries: the conversation's own sentences, sorted into five sections.
 //!
-//! Deterministic: the same entries give the same bytes. It is what a fresh installation uses, and
-//! the rung on which every model-written summary falls back.
+//! Deterministic: the same entries give the same bytes. Engines use them without a model, and as
+//! the fallback when a model fails.
 
+pub(crate) mod bullets;
+pub(crate) mod envelope;
+mod excerpt;
 mod extract;
 mod merge;
 mod outline;
@@ -10,152 +13,17 @@ mod requests;
 mod sections;
 mod sentences;
 mod similarity;
-mod wrap;
 
-use std::borrow::Cow;
-use std::ops::Range;
-
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
-
+pub use bullets::render_bullets;
+pub use envelope::{Provenance, escape_tag, unwrap_summary, wrap_summary, wrap_untrusted};
+pub use excerpt::{
+    ExcerptRole, MessageExcerpt, earlier_summaries, merge_earlier_summaries, message_excerpts,
+};
 pub use extract::{extract_sections, extract_sections_before};
 pub use merge::merge;
 pub use outline::{LineRetention, SectionSpec, SummaryOutline, SummaryTemplate};
-pub use requests::{is_answered_line, is_assent};
+pub use requests::is_answered_line;
 pub use sections::{HEADINGS, SummarySections};
-pub use wrap::{Provenance, escape_tag, unwrap_summary, wrap_summary, wrap_untrusted};
-
-use crate::dialogue::{self, RepeatRule};
-use crate::ledger::strip_ledger;
-use crate::redact::redact;
-use crate::text::head_and_tail;
-
-/// Stands under a heading that has no lines.
-const NONE: &str = "None.";
-
-/// Of a longer message only head and end are read: what follows a paste is the question about it.
-const HEAD_CHARS: u64 = 6_000;
-const END_CHARS: u64 = 2_000;
-
-/// Stands for an image.
-pub const IMAGE: &str = "[an image]";
-
-/// Who speaks in a passage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExcerptRole {
-    /// The person.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool, in the person's place or its own.
-    Tool,
-}
-
-/// One message as a summariser reads it: length bounded, secrets replaced. The output of a tool is
-/// raw, because nothing quotes it.
-#[derive(Clone, Debug)]
-pub struct MessageExcerpt<'a> {
-    /// Position in the transcript.
-    pub seq: u64,
-    /// Who speaks.
-    pub role: ExcerptRole,
-    /// What is said.
-    pub text: Cow<'a, str>,
-    /// Whether the model goes on with tools after it: then it is no final answer.
-    pub calls_tools: bool,
-}
-
-/// The messages of ranges, oldest first, without earlier summaries and without what the person said
-/// twice.
-pub fn message_excerpts<'a>(
-    transcript: &'a Transcript,
-    ranges: &[Range<u64>],
-) -> Vec<MessageExcerpt<'a>> {
-    let repeats = dialogue::find_repeats(transcript, ranges, RepeatRule::default());
-    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let told = entries.filter(|entry| {
-        let is_ours = entry.kind() == EntryKind::CompactionSummary;
-        !is_ours && !dialogue::is_hidden(entry) && !repeats.contains(&entry.seq())
-    });
-    let passage = |entry: ctxhost_engine_api::Entry<'a>| {
-        let speaker = match entry.role() {
-            Role::User if entry.is_user_message() => ExcerptRole::User,
-            Role::Assistant => ExcerptRole::Assistant,
-            _ => ExcerptRole::Tool,
-        };
-        let text = if speaker == ExcerptRole::Tool {
-            head_and_tail(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
-        } else {
-            clean(whole_ends(entry.text()))
-        };
-        let text = if entry.has(Flags::IMAGES) { with_image(text) } else { text };
-        MessageExcerpt {
-            seq: entry.seq(),
-            role: speaker,
-            text,
-            calls_tools: entry.has(Flags::TOOL_CALLS),
-        }
-    };
-    told.map(passage).collect()
-}
-
-/// What earlier compactions left in ranges, oldest first, without envelopes, ledgers and secrets.
-pub fn earlier_summaries(
-    transcript: &Transcript,
-    ranges: &[Range<u64>],
-) -> impl Iterator<Item = String> {
-    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let summaries = entries.filter(|entry| entry.kind() == EntryKind::CompactionSummary);
-    summaries.map(|entry| redact(&strip_ledger(&unwrap_summary(entry.text()))).into_owned())
-}
-
-/// The same, read and merged; `None` where there was none.
-pub fn merge_earlier_summaries(
-    transcript: &Transcript,
-    ranges: &[Range<u64>],
-) -> Option<SummarySections> {
-    earlier_summaries(transcript, ranges).map(|text| SummarySections::parse(&text)).reduce(merge)
-}
-
-/// Lines as a summary shows them under a heading, `- None.` where there are none.
-pub fn render_bullets<T: AsRef<str>>(lines: &[T]) -> String {
-    if lines.is_empty() {
-        return format!("- {NONE}");
-    }
-    lines.iter().map(|line| format!("- {}", line.as_ref())).collect::<Vec<_>>().join("\n")
-}
-
-/// What [`render_bullets`] of lines take, in weighted characters.
-fn list_chars(lines: &[String]) -> u64 {
-    lines.iter().map(|line| weighted_chars(line) + 3).sum()
-}
-
-/// Head and end of a long message, each up to where a line or a sentence ends: half a sentence says
-/// what nobody said.
-fn whole_ends(text: &str) -> Cow<'_, str> {
-    const GAP: &str = "\n\n\u{0}\n\n";
-    let both = head_and_tail(text, HEAD_CHARS, END_CHARS, GAP);
-    let Some((head, end)) = both.split_once(GAP) else { return both };
-    let head_end = head.rfind('\n').max(head.rfind(". ").map(|at| at + 1)).unwrap_or(head.len());
-    let next_line = end.find('\n').unwrap_or(end.len());
-    let next_sentence = end.find(". ").map_or(end.len(), |at| at + 2);
-    let end_start = next_line.min(next_sentence);
-    let part = |text: &str, range: Range<usize>| text.get(range).unwrap_or("").to_owned();
-    let (head, end) = (part(head, 0..head_end), part(end, end_start..end.len()));
-    Cow::Owned(format!("{head}\n\n{}", end.trim_start()))
-}
-
-/// An image says nothing to a summary but that it was there.
-fn with_image(text: Cow<'_, str>) -> Cow<'_, str> {
-    if text.trim().is_empty() { IMAGE.into() } else { format!("{text}\n{IMAGE}").into() }
-}
-
-fn clean(text: Cow<'_, str>) -> Cow<'_, str> {
-    match redact(&text) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(clean) => Cow::Owned(clean),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -221,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_gives_five_empty_sections() {
+    fn no_messages_give_five_empty_sections() {
         let text = extract_sections(&[]).render();
         assert_eq!(text.matches("- None.").count(), 5);
         assert_eq!(SummarySections::parse(&text), SummarySections::default());

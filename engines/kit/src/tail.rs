@@ -1,5 +1,4 @@
-//! The newest part of a transcript that stays: whole frames until the room is full, and the frame in
-//! which it ends with its results cut.
+//! Selects the newest entries to keep: whole frames, then one frame with its results cut.
 //!
 //! ```text
 //!  … [call result result] [call RESULT] [call result] [answer]      a frame is a call with its results
@@ -14,22 +13,22 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use crate::caps::{LEAST_RESULT_CHARS, fair_cap};
 use crate::cuts::trailing_frame;
 
-/// Less room than this part of the whole is not worth a frame whose results are cut.
+/// A frame is cut only if at least this fraction of the room is left.
+// With less room a cut frame would be all notices.
 const LEAST_PART: u64 = 4;
 
-/// Where the part that stays begins.
+/// The start of the kept tail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptTail {
     /// Its first position.
     pub start: u64,
-    /// Its first frame and what each result in it is cut to, in weighted characters; `None` where the
-    /// frame fits as it is.
+    /// Its first frame and the cap of each result in it, in weighted characters; `None` if no
+    /// result is cut.
     pub cut: Option<(Range<u64>, u64)>,
 }
 
-/// The newest frames that take at most `keep_tokens`, as `cost` counts an entry; the newest of all
-/// whatever it takes. Where much room is left before a frame that does not fit, its results are cut to
-/// what is left: one large output does not leave the tail empty.
+/// The newest frames that take at most `keep_tokens`, measured by `cost`; at least the newest one.
+/// If much room is left before a frame that does not fit, its results are cut to that room.
 pub fn newest_within(
     transcript: &Transcript,
     keep_tokens: u64,
@@ -50,7 +49,7 @@ pub fn newest_within(
     TranscriptTail { start, cut: None }
 }
 
-/// A tail that begins with a frame of which the results are cut, if that leaves something of them.
+/// A tail whose first frame has its results cut, if that leaves enough of them.
 fn cut_into(
     transcript: &Transcript,
     frame: Range<u64>,
@@ -58,6 +57,7 @@ fn cut_into(
     least_tokens: u64,
     cost: &impl Fn(&Entry<'_>) -> u64,
 ) -> Option<TranscriptTail> {
+    // Cutting text does not shrink a result that consists of images.
     let is_result = |entry: &Entry<'_>| entry.role() == Role::Tool && !entry.has(Flags::IMAGES);
     let costs = |wanted: bool| {
         let entries = transcript.range(frame.clone());
@@ -66,6 +66,7 @@ fn cut_into(
     let results: Vec<u64> = costs(true).collect();
     let least_results = results.len() as u64 * LEAST_RESULT_CHARS / CHARS_PER_TOKEN;
     let room = room_tokens.checked_sub(costs(false).sum())?;
+    // Results cut below their minimum would only be notices.
     if results.is_empty() || room < least_results || room_tokens < least_tokens {
         return None;
     }
@@ -125,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tail_keeps_to_its_room_and_uses_most_of_it(
+        fn a_tail_fits_its_room_and_uses_most_of_it(
             sizes in prop::collection::vec(1usize..3_000, 1..30), keep in 400u64..20_000,
         ) {
             let transcript = rounds(&sizes);

@@ -1,4 +1,4 @@
-//! Text cut to a size: never inside a character, in characters weighted as tokenizers weigh them.
+//! Cuts text to a size in weighted characters, never inside a character.
 
 mod blocks;
 
@@ -9,44 +9,54 @@ pub use blocks::truncate_blocks;
 use ctxhost_engine_api::transcript::tokens::{char_weight, weighted_chars};
 use regex::Regex;
 
-/// Stands where the middle of a text was left out.
+/// Placeholder of an image.
+pub const IMAGE: &str = "[an image]";
+
+/// Marks the omitted middle of a text.
 pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
 
-/// Stands at the end of a summary that was cut; short, because it counts.
+/// Marks the end of a summary that was cut.
+// Short, because it counts towards the limit.
 pub const CUT_MARKER: &str = "\n\n[summary cut here to keep within its limits]";
 
-/// The end of a text in which words of failure or of a result make it worth keeping.
+/// Length of the end of a text that is searched for words of failure or result.
 const IMPORTANT_TAIL_CHARS: usize = 2_000;
-/// At most this share of the budget goes to an important tail, and at most so many characters.
+/// Limits of an important tail: a share of the budget, and characters.
+// The head usually has the command and the first, often decisive error.
 const TAIL_SHARE_PERCENT: u64 = 30;
 const TAIL_LIMIT_CHARS: u64 = 4_000;
-/// A cut moves to a line break only within this share of the text it cuts.
+/// A cut moves to a line break only within this share of the text.
 const NEWLINE_REACH_PERCENT: usize = 20;
-/// Rounds until the count inside a notice no longer changes its own length.
+/// Rounds of fitting a notice.
+// The number of digits in the notice changes its length, which changes the number.
 const NOTICE_ROUNDS: usize = 4;
 
-/// How large a text may be.
+/// The size limit of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextLimit {
-    /// The whole result, with its notice, in weighted characters.
+    /// Size of the whole result including its notice, in weighted characters.
     pub max_chars: u64,
-    /// So much of the text is kept before a tail may take its place, in weighted characters.
+    /// Size of the head that is kept before an important tail gets room, in weighted characters.
     pub min_keep_chars: u64,
-    /// What a character weighs at least: 1, or 2 where a safer estimate is wanted.
+    /// Minimum weight of a character: 1, or 2 for a conservative estimate.
     pub min_weight: u64,
 }
 
 impl TextLimit {
-    /// At most so many weighted characters, with V's least kept head of 2,000.
+    /// A limit in weighted characters with a minimum head of 2,000.
     pub fn with_max_chars(max_chars: u64) -> Self {
         TextLimit { max_chars, min_keep_chars: 2_000, min_weight: 1 }
     }
+
+    /// The same with another minimum head.
+    #[must_use]
+    pub fn keeping(self, min_keep_chars: u64) -> Self {
+        TextLimit { min_keep_chars, ..self }
+    }
 }
 
-/// Cuts a text to a limit: head and important tail, and the notice that `notice` makes of the number
-/// of characters left out. A text that fits is answered as it is.
-///
-/// A pure function: the same text and limit give the same bytes.
+/// Cuts a text to a limit: head and important tail, then the notice for the number of characters
+/// left out. A text that fits is returned unchanged. The result depends only on text and limit.
 pub fn truncate<'a>(
     text: &'a str,
     limit: TextLimit,
@@ -62,6 +72,7 @@ pub fn truncate<'a>(
     for _ in 0..NOTICE_ROUNDS {
         let notice_text = notice(left_out.max(1));
         let room = limit.max_chars.saturating_sub(weigh(&notice_text));
+        // Not even the notice fits: return its beginning, so that the limit holds.
         if room == 0 {
             return Cow::Owned(prefix(&notice_text, limit.max_chars, limit.min_weight).to_owned());
         }
@@ -76,7 +87,7 @@ pub fn truncate<'a>(
     Cow::Owned(best)
 }
 
-/// A text in at most `max_chars` weighted characters: its head, with `…` where something is missing.
+/// Cuts a text to `max_chars` weighted characters and appends `…`.
 pub fn clip(text: &str, max_chars: u64) -> Cow<'_, str> {
     if weighted_chars(text) <= max_chars {
         return Cow::Borrowed(text);
@@ -85,7 +96,8 @@ pub fn clip(text: &str, max_chars: u64) -> Cow<'_, str> {
     Cow::Owned(format!("{head}…"))
 }
 
-/// A text in at most `max_chars` weighted characters, with [`CUT_MARKER`] where there is room for it.
+/// Cuts a text to `max_chars` weighted characters and appends [`CUT_MARKER`] if there is room for
+/// it.
 pub fn cap_with_marker(text: &str, max_chars: u64) -> Cow<'_, str> {
     if weighted_chars(text) <= max_chars {
         return Cow::Borrowed(text);
@@ -96,12 +108,12 @@ pub fn cap_with_marker(text: &str, max_chars: u64) -> Cow<'_, str> {
     }
 }
 
-/// A text on one line: every run of white space becomes one space.
+/// Joins a text into one line; every run of white space becomes one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The weighted characters of a text when no character weighs less than `min_weight`.
+/// The weighted length of a text if no character weighs less than `min_weight`.
 pub fn weighted_len(text: &str, min_weight: u64) -> u64 {
     if min_weight <= 1 {
         return weighted_chars(text);
@@ -109,7 +121,7 @@ pub fn weighted_len(text: &str, min_weight: u64) -> u64 {
     text.chars().map(|character| weight(character, min_weight)).sum()
 }
 
-/// The longest head of at most `max_chars` weighted characters.
+/// The longest prefix of at most `max_chars` weighted characters.
 pub fn prefix(text: &str, max_chars: u64, min_weight: u64) -> &str {
     let mut spent = 0;
     let mut fits = |character| {
@@ -120,7 +132,7 @@ pub fn prefix(text: &str, max_chars: u64, min_weight: u64) -> &str {
     end.map_or(text, |(at, _)| text.get(..at).unwrap_or(text))
 }
 
-/// The longest tail of at most `max_chars` weighted characters.
+/// The longest suffix of at most `max_chars` weighted characters.
 pub fn suffix(text: &str, max_chars: u64, min_weight: u64) -> &str {
     let mut spent = 0;
     let mut start = text.len();
@@ -134,8 +146,8 @@ pub fn suffix(text: &str, max_chars: u64, min_weight: u64) -> &str {
     text.get(start..).unwrap_or("")
 }
 
-/// The head of a long text and its end, where it mostly says how it came out, with `gap` between
-/// them. Sizes are in weighted characters.
+/// Head and end of a long text, joined by `gap`; the outcome is usually at the end. Sizes are in
+/// weighted characters.
 pub fn head_and_tail<'a>(
     text: &'a str,
     head_chars: u64,
@@ -151,7 +163,7 @@ pub fn head_and_tail<'a>(
     Cow::Owned(format!("{head}{gap}{end}"))
 }
 
-/// Whether the end of a text says how it came out: a failure, a total, the end of a JSON object.
+/// Whether the end of a text states an outcome: a failure, a total, the end of a JSON object.
 pub fn has_important_tail(text: &str) -> bool {
     static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
@@ -159,12 +171,13 @@ pub fn has_important_tail(text: &str) -> bool {
         )
         .ok()
     });
+    // Only the end is searched: a log is full of such words.
     let start = text.char_indices().rev().nth(IMPORTANT_TAIL_CHARS - 1).map_or(0, |(at, _)| at);
     let tail = text.get(start..).unwrap_or("");
     tail.trim_end().ends_with('}') || WORDS.as_ref().is_some_and(|words| words.is_match(tail))
 }
 
-/// Thousands separated by commas, for people: `48,210`.
+/// Formats a number with thousands separators: `48,210`.
 pub fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -177,12 +190,13 @@ pub fn group_thousands(number: u64) -> String {
     out
 }
 
-/// The kept text without its notice, and how many UTF-16 units of the original it holds.
+/// The kept text without its notice, and the number of UTF-16 units it keeps.
 fn keep(text: &str, room_chars: u64, limit: TextLimit) -> (String, u64) {
     let min_keep = limit.min_keep_chars.min(room_chars);
     let marker_chars = weighted_len(MIDDLE_MARKER, limit.min_weight);
     let tail_chars = (room_chars * TAIL_SHARE_PERCENT / 100).min(TAIL_LIMIT_CHARS);
     let head_chars = room_chars.saturating_sub(tail_chars + marker_chars);
+    // Without room for both, a head alone is more useful than two fragments.
     if room_chars > 2 * min_keep && head_chars > min_keep && has_important_tail(text) {
         let head = to_last_newline(prefix(text, head_chars, limit.min_weight));
         let tail = from_first_newline(suffix(text, tail_chars, limit.min_weight));
@@ -211,6 +225,7 @@ fn from_first_newline(tail: &str) -> &str {
 }
 
 fn weight(character: char, min_weight: u64) -> u64 {
+    // UTF-16 units, because the recorded cases count them.
     char_weight(character).max(min_weight * character.len_utf16() as u64)
 }
 
@@ -224,7 +239,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The notice of the recorded cases; the engine uses its own.
+    /// The notice of the recorded cases; engines use their own.
     pub(crate) fn recorded(count: u64) -> String {
         format!("[... {count} more characters truncated; rerun with narrower args if needed]")
     }

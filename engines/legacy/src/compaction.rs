@@ -1,7 +1,6 @@
-//! Layer 3, compaction: older history becomes a summary, and the session keeps every entry.
+//! Layer 3, compaction: replaces older history by a summary; the session keeps every entry.
 //!
-//! Pressure: the conversation no longer fits its budget whatever is hidden. Cost: detail, once, and
-//! with a model summariser a few requests; so it comes last and must win enough to be worth it.
+//! It loses detail and may cost model requests, so it runs only when hiding is not enough.
 //!
 //! ```text
 //!  before   task  ──── history ────  newest request  ── prefix ──  │ tail
@@ -12,13 +11,12 @@ mod appendix;
 mod chunks;
 mod cut;
 mod fallbacks;
+mod inputs;
 mod model_request;
 mod prompt;
 mod quality;
 mod summary;
 mod workspace;
-
-use std::borrow::Cow;
 
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Plan, PlanNote, Result, Role,
@@ -27,69 +25,44 @@ use ctxhost_engine_api::{
 use ctxhost_engine_kit::caps::keep_with_cut_results;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::history_fold::{leave_out, plan_tokens};
-use ctxhost_engine_kit::identifiers::anonymise;
-pub(crate) use ctxhost_engine_kit::summariser::EXTRACTIVE;
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 use ctxhost_engine_kit::text::group_thousands;
 use serde_json::{Value, json};
 
 use crate::decisions::DecisionStore;
-use crate::settings::{IdentifierPolicy, Settings, share_of};
+use crate::settings::{Settings, share_of};
 use crate::tool_result_guard;
-use cut::{CompactionCut, SummaryTask, TranscriptSegment};
+use cut::{CompactionCut, Segment, SummaryTask};
+use inputs::LegacyCompaction;
 use summary::CheckedSummary;
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "compaction";
 
-/// What one compaction works with.
-#[derive(Clone, Copy)]
-pub(crate) struct LegacyCompaction<'a> {
-    pub(crate) host: &'a Host,
-    pub(crate) settings: &'a Settings,
-    pub(crate) memory: &'a DecisionStore,
-    pub(crate) transcript: &'a Transcript,
-    pub(crate) request: &'a CompactRequest,
-}
-
-impl LegacyCompaction<'_> {
-    /// Whether the conversation has to become smaller before the next request.
-    pub(crate) fn is_over_target(&self) -> bool {
-        let settings = &self.settings.compaction;
-        self.transcript.total_tokens() > share_of(self.request.budget, settings.target_share)
-    }
-
-    /// A text as it may be told: under the policy `anonymize` without any exact name.
-    fn anonymised<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.settings.compaction.identifier_policy {
-            IdentifierPolicy::Anonymize => anonymise(text),
-            _ => Cow::Borrowed(text),
-        }
-    }
-}
-
-/// Decides what is folded, has it told, and answers the plan.
+/// Chooses the cut, has the summaries written and builds the plan.
 pub(crate) async fn compact(
     host: &Host,
     settings: &Settings,
-    memory: &DecisionStore,
+    decisions: &DecisionStore,
     transcript: &Transcript,
     request: &CompactRequest,
 ) -> Result<Compaction> {
-    let desk = LegacyCompaction { host, settings, memory, transcript, request };
-    let Some(cut) = cut::choose_cut(&desk) else {
+    let inputs = LegacyCompaction { host, settings, decisions, transcript, request };
+    let Some(cut) = cut::choose_cut(&inputs) else {
         return Ok(nothing("no history lies before the cut"));
     };
-    let mut stories = Vec::new();
-    for fold in &cut.folds {
-        stories.push(summary::summarise_fold(&desk, fold).await?);
+    let mut summaries = Vec::new();
+    for task in &cut.tasks {
+        summaries.push(summary::write_summary(&inputs, task).await?);
     }
-    store_originals(&desk, &cut).await;
-    let plan = plan_of(&desk, &cut, &stories);
+    // Before the plan: its notices name the handles.
+    store_originals(&inputs, &cut).await;
+    let plan = plan_of(&inputs, &cut, &summaries);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
         return Ok(nothing("the summary would be larger than the history"));
     }
+    // A transcript that was below the limit before may stay there: the user asked for the compaction.
     let limit = share_of(request.budget, settings.compaction.limit_share);
     if before > limit && after > limit {
         return Err(cannot_fit(after, limit));
@@ -99,6 +72,7 @@ pub(crate) async fn compact(
 
 /// The writers of the summaries of a plan, in order.
 pub(crate) fn summary_writers(plan: &Plan) -> impl Iterator<Item = &str> {
+    // The note of an inserted summary ends with its writer (`HistoryFold::describe`).
     let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
     inserted.filter_map(|op| Some(op.note.as_ref()?.detail.rsplit_once(", ")?.1))
 }
@@ -116,79 +90,89 @@ fn nothing(reason: &str) -> Compaction {
     Compaction::Nothing { reason: reason.into() }
 }
 
-fn plan_of(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Plan {
+fn plan_of(
+    inputs: &LegacyCompaction<'_>,
+    cut: &CompactionCut,
+    summaries: &[CheckedSummary],
+) -> Plan {
     let mut plan = Plan::default();
     for segment in &cut.segments {
         match segment {
-            TranscriptSegment::Keep(range) => keep(desk, cut, range.clone(), &mut plan),
-            TranscriptSegment::Fold { fold, range } => {
-                let told = cut.folds.get(*fold).zip(stories.get(*fold));
-                if let Some((fold, story)) = told {
-                    insert_summary(fold, story, range.clone(), &mut plan);
+            Segment::Keep(range) => keep(inputs, cut, range.clone(), &mut plan),
+            Segment::Summarise { task, range } => {
+                let summarised = cut.tasks.get(*task).zip(summaries.get(*task));
+                if let Some((task, summary)) = summarised {
+                    insert_summary(task, summary, range.clone(), &mut plan);
                 }
             }
         }
     }
-    plan.estimated_tokens = plan_tokens(&plan, desk.transcript);
-    plan.extras.details = details(desk, cut, stories);
-    plan.extras.notes = stories
+    plan.estimated_tokens = plan_tokens(&plan, inputs.transcript);
+    plan.extras.details = details(inputs, cut, summaries);
+    plan.extras.notes = summaries
         .iter()
-        .flat_map(|story| &story.notes)
+        .flat_map(|summary| &summary.notes)
         .map(|note| PlanNote::new(LAYER, note))
         .collect();
     plan
 }
 
-/// The summary stands at the largest gap of its fold; smaller gaps are told by it as well.
+/// Inserts the summary in the largest gap of its history and drops the other gaps.
 fn insert_summary(
-    fold: &SummaryTask,
-    story: &CheckedSummary,
+    task: &SummaryTask,
+    summary: &CheckedSummary,
     range: std::ops::Range<u64>,
     plan: &mut Plan,
 ) {
-    let (history, writer) = (&fold.history, &story.writer);
+    let (history, writer) = (&task.history, &summary.writer);
     if !history.is_anchor(&range) {
         leave_out(plan, range, LAYER);
         return;
     }
-    let text = wrap_summary(&story.text, &Provenance { entries: history.entries(), writer });
+    let text = wrap_summary(&summary.text, &Provenance { entries: history.entries(), writer });
     let detail = history.describe(&text, writer);
     plan.insert(Role::User, text, range).note(LAYER, detail);
 }
 
-/// Puts the large results away that stay and are cut for good.
-async fn store_originals(desk: &LegacyCompaction<'_>, cut: &CompactionCut) {
-    let guard = &desk.settings.tool_results;
-    let cut_for_good =
-        cut.kept_entries(desk.transcript).filter(|entry| cut.caps.limit_for(desk, entry).is_some());
+/// Stores the originals of results that the compaction cuts permanently.
+async fn store_originals(inputs: &LegacyCompaction<'_>, cut: &CompactionCut) {
+    let guard = &inputs.settings.tool_results;
+    let cut_for_good = cut
+        .kept_entries(inputs.transcript)
+        .filter(|entry| cut.caps.limit_for(inputs, entry).is_some());
     let large = cut_for_good.filter(|entry| tool_result_guard::needs_stored_original(entry, guard));
-    desk.memory.store_originals(desk.host, &desk.request.session, large).await;
+    inputs.decisions.store_originals(inputs.host, &inputs.request.session, large).await;
 }
 
-/// Keeps a range; results in it are cut to the cap of one result and to the room of the tail.
+/// Keeps a range with its results cut to their caps.
 fn keep(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     cut: &CompactionCut,
     range: std::ops::Range<u64>,
     plan: &mut Plan,
 ) {
-    keep_with_cut_results(plan, desk.transcript, range, |entry| {
-        let cap_chars = cut.caps.limit_for(desk, entry)?;
-        let handle = desk.memory.blob_handle(&desk.request.session, entry.id());
-        let guard = &desk.settings.tool_results;
-        let shown = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
-        (shown.tokens() < entry.tokens()).then_some(shown)
+    keep_with_cut_results(plan, inputs.transcript, range, |entry| {
+        let cap_chars = cut.caps.limit_for(inputs, entry)?;
+        let handle = inputs.decisions.blob_handle(&inputs.request.session, entry.id());
+        let guard = &inputs.settings.tool_results;
+        let replacement = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
+        (replacement.tokens() < entry.tokens()).then_some(replacement)
     });
 }
 
-/// What the session keeps beside the compaction, and the next one takes up again.
-fn details(desk: &LegacyCompaction<'_>, cut: &CompactionCut, stories: &[CheckedSummary]) -> Value {
+/// Details stored with the compaction and read back by the next one.
+fn details(
+    inputs: &LegacyCompaction<'_>,
+    cut: &CompactionCut,
+    summaries: &[CheckedSummary],
+) -> Value {
     let mut ledger = FileLedger::default();
-    for fold in &cut.folds {
-        ledger.add_history(desk.transcript, fold.history.gaps());
+    for task in &cut.tasks {
+        ledger.add_history(inputs.transcript, task.history.gaps());
     }
     let mut identifiers: Vec<&String> = Vec::new();
-    for identifier in stories.iter().rev().flat_map(|story| &story.identifiers) {
+    // The last summary is the newest.
+    for identifier in summaries.iter().rev().flat_map(|summary| &summary.identifiers) {
         if !identifiers.contains(&identifier) {
             identifiers.push(identifier);
         }

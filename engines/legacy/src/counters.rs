@@ -1,19 +1,20 @@
-//! What the engine has done since it was created, for a person who asks.
+//! Counters for the status of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ctxhost_engine_api::{Action, Compaction, EngineStatus, Plan, Result};
+use ctxhost_engine_kit::summariser::EXTRACTIVE;
 use ctxhost_engine_kit::text::group_thousands;
 use serde_json::json;
 
-use crate::compaction::{self, EXTRACTIVE};
+use crate::compaction;
 use crate::settings::Settings;
 
-/// Counts over all sessions.
+/// Counters over all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct LegacyCounters {
     requests: AtomicU64,
-    /// Entries that the newest request of any session showed as something else.
+    /// Entries replaced in the newest request of any session.
     replaced: AtomicU64,
     compactions: AtomicU64,
     model_summaries: AtomicU64,
@@ -22,17 +23,18 @@ pub(crate) struct LegacyCounters {
 }
 
 impl LegacyCounters {
-    /// A request was shaped.
+    /// Counts an assembled request.
     pub(crate) fn record_plan(&self, plan: &Plan) {
         let is_replaced = |action: &Action| {
             matches!(action, Action::ReplaceText { .. } | Action::ReplaceRaw { .. })
         };
         let replaced = plan.ops.iter().filter(|op| is_replaced(&op.action)).count();
         self.requests.fetch_add(1, Ordering::Relaxed);
+        // The newest value, not a sum: every request replaces the same entries again.
         self.replaced.store(replaced as u64, Ordering::Relaxed);
     }
 
-    /// A compaction was worked out, or was not.
+    /// Counts the outcome of a compaction.
     pub(crate) fn record_compaction(&self, answer: &Result<Compaction>) {
         let plan = match answer {
             Ok(Compaction::Plan(plan)) => plan,
@@ -53,7 +55,7 @@ impl LegacyCounters {
         }
     }
 
-    /// The counts and the settings they came about with.
+    /// The status with counters and settings.
     pub(crate) fn status(&self, settings: &Settings) -> EngineStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (requests, compactions) = (count(&self.requests), count(&self.compactions));

@@ -1,59 +1,60 @@
-//! What the engine remembers of a session between requests, and across restarts: decisions that must
-//! come out the same each time, or the provider's cached prefix is lost.
+//! The engine's decisions per session, kept across requests and restarts so that cached prefixes
+//! stay valid.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ctxhost_engine_api::{Entry, Host, LogLevel, SessionRef, Transcript, capability};
-use ctxhost_engine_kit::sliding_window::SessionMap;
-use ctxhost_engine_kit::store::{has_key_value_store, session_key};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::store::{has_capability, has_key_value_store, session_key};
 use serde::{Deserialize, Serialize};
 
-/// Where the decisions of a session stand in the engine's store. The number rises when their JSON
-/// changes, so that no version reads what it does not understand.
+/// Key prefix in the engine's store.
+// The number changes with the JSON format, so that no version misreads another one's value.
 const KEY_PREFIX: &str = "decisions/1/";
 
 /// How far a result was pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PruneLevel {
-    /// Head and tail are left.
+    /// Head and tail remain.
     Soft,
-    /// The placeholder is left.
+    /// Only the placeholder remains.
     Hard,
 }
 
-/// What was decided in a session. Entry ids are keys, because positions move with each compaction;
-/// sorted, so that the same decisions are the same bytes.
+/// The stored decisions of a session, by entry id.
+// Ids, because positions change with each compaction; sorted, so that equal decisions are equal bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StoredDecisions {
-    /// Results cut by the aggregate rule, with the limit they were cut to, in weighted characters.
+    /// Results cut by the aggregate rule, with their limit in weighted characters.
     reduced: BTreeMap<String, u64>,
-    /// Results that were pruned, and how far.
+    /// Pruned results.
     pruned: BTreeMap<String, PruneLevel>,
-    /// Calls whose arguments were cut.
+    /// Calls with cut arguments.
     arguments: BTreeSet<String>,
-    /// Entries whose images were replaced.
+    /// Entries with replaced images.
     images: BTreeSet<String>,
-    /// When pruning last changed something, in milliseconds since 1970.
+    /// Time of the last pruning, in ms since 1970.
     pruned_at_ms: Option<i64>,
-    /// Results that were put away, with their handles.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    put_away: BTreeMap<String, String>,
+    /// Blob handles of stored originals.
+    // Skipped when empty: most sessions store no blobs.
+    #[serde(rename = "putAway", skip_serializing_if = "BTreeMap::is_empty")]
+    stored_originals: BTreeMap<String, String>,
 }
 
-/// The memory of one session.
+/// The decisions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionDecisions {
     epoch: u64,
-    is_recalled: bool,
-    has_news: bool,
+    is_loaded: bool,
+    is_changed: bool,
     decisions: StoredDecisions,
 }
 
 impl SessionDecisions {
-    /// The limit that the aggregate rule has set for a result.
+    /// The limit of a result set by the aggregate rule.
     pub(crate) fn reduced_limit(&self, id: &str) -> Option<u64> {
         self.decisions.reduced.get(id).copied()
     }
@@ -63,7 +64,7 @@ impl SessionDecisions {
         self.decisions.pruned.get(id).copied()
     }
 
-    /// Whether the arguments of any call, or of this one, were cut.
+    /// Whether the arguments of this call were cut.
     pub(crate) fn is_cut_call(&self, id: &str) -> bool {
         self.decisions.arguments.contains(id)
     }
@@ -73,7 +74,7 @@ impl SessionDecisions {
         self.decisions.images.contains(id)
     }
 
-    /// When pruning last changed something.
+    /// Time of the last pruning.
     pub(crate) fn pruned_at_ms(&self) -> Option<i64> {
         self.decisions.pruned_at_ms
     }
@@ -88,62 +89,63 @@ impl SessionDecisions {
         !self.decisions.arguments.is_empty()
     }
 
-    /// The handle under which a result was put away.
+    /// The blob handle of a stored original.
     pub(crate) fn blob_handle(&self, id: &str) -> Option<&str> {
-        self.decisions.put_away.get(id).map(String::as_str)
+        self.decisions.stored_originals.get(id).map(String::as_str)
     }
 
-    fn put_away(&mut self, id: &str, handle: String) {
-        self.has_news = true;
-        self.decisions.put_away.insert(id.to_owned(), handle);
+    fn set_stored_original(&mut self, id: &str, handle: String) {
+        self.is_changed = true;
+        self.decisions.stored_originals.insert(id.to_owned(), handle);
     }
 
     pub(crate) fn set_reduced(&mut self, id: &str, limit_chars: u64) {
         let before = self.decisions.reduced.insert(id.to_owned(), limit_chars);
-        self.has_news |= before != Some(limit_chars);
+        self.is_changed |= before != Some(limit_chars);
     }
 
     pub(crate) fn set_pruned(&mut self, id: &str, pruned: PruneLevel) {
         let before = self.decisions.pruned.insert(id.to_owned(), pruned);
-        self.has_news |= before != Some(pruned);
+        self.is_changed |= before != Some(pruned);
     }
 
     pub(crate) fn set_arguments_cut(&mut self, id: &str) {
-        self.has_news |= self.decisions.arguments.insert(id.to_owned());
+        self.is_changed |= self.decisions.arguments.insert(id.to_owned());
     }
 
     pub(crate) fn set_images_dropped(&mut self, id: &str) {
-        self.has_news |= self.decisions.images.insert(id.to_owned());
+        self.is_changed |= self.decisions.images.insert(id.to_owned());
     }
 
     pub(crate) fn set_pruned_at(&mut self, now_ms: i64) {
-        self.has_news |= self.decisions.pruned_at_ms != Some(now_ms);
+        self.is_changed |= self.decisions.pruned_at_ms != Some(now_ms);
         self.decisions.pruned_at_ms = Some(now_ms);
     }
 
-    /// After a compaction only decisions about entries that are still live are of use.
-    fn enter(&mut self, transcript: &Transcript) {
+    /// Drops the decisions about entries that a compaction removed.
+    fn drop_removed_entries(&mut self, transcript: &Transcript) {
         if self.epoch == transcript.epoch() {
             return;
         }
         self.epoch = transcript.epoch();
-        let StoredDecisions { reduced, pruned, arguments, images, put_away, .. } =
+        let StoredDecisions { reduced, pruned, arguments, images, stored_originals, .. } =
             &mut self.decisions;
+        // Without this the stored value would grow with every compaction.
         let live: HashSet<&str> = transcript.iter().map(|entry| entry.id()).collect();
         reduced.retain(|id, _| live.contains(id.as_str()));
         pruned.retain(|id, _| live.contains(id.as_str()));
         arguments.retain(|id| live.contains(id.as_str()));
         images.retain(|id| live.contains(id.as_str()));
-        put_away.retain(|id, _| live.contains(id.as_str()));
+        stored_originals.retain(|id, _| live.contains(id.as_str()));
     }
 
-    fn take_news(&mut self) -> Option<String> {
-        let has_news = std::mem::take(&mut self.has_news);
-        has_news.then(|| serde_json::to_string(&self.decisions).ok()).flatten()
+    fn take_changes(&mut self) -> Option<String> {
+        let is_changed = std::mem::take(&mut self.is_changed);
+        is_changed.then(|| serde_json::to_string(&self.decisions).ok()).flatten()
     }
 }
 
-/// The memory of all sessions.
+/// The decisions of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionStore {
     sessions: SessionMap<SessionDecisions>,
@@ -151,100 +153,106 @@ pub(crate) struct DecisionStore {
 }
 
 impl DecisionStore {
-    /// Reads what an earlier process decided in a session, once. A store that fails is logged; the
-    /// session is then decided anew.
+    /// Loads the stored decisions of a session once. A failing store is logged; decisions then
+    /// start empty.
     pub(crate) async fn load(&self, host: &Host, session: &SessionRef) {
-        if self.sessions.with_session(session, |memory| memory.is_recalled) {
+        if self.sessions.with_session(session, |decisions| decisions.is_loaded) {
             return;
         }
-        let mut decisions = StoredDecisions::default();
+        let mut loaded = StoredDecisions::default();
         if has_key_value_store(host) {
             match host.kv_get(&session_key(KEY_PREFIX, session)).await {
                 Ok(Some(text)) => match serde_json::from_str(&text) {
-                    Ok(kept) => decisions = kept,
-                    Err(error) => self.warn_once(host, "the decisions kept are unreadable", &error),
+                    Ok(decisions) => loaded = decisions,
+                    Err(error) => self.warn_once(host, "stored decisions are unreadable", &error),
                 },
                 Ok(None) => {}
-                Err(error) => self.warn_once(host, "the decisions kept could not be read", &error),
+                Err(error) => self.warn_once(host, "stored decisions could not be read", &error),
             }
         }
-        self.sessions.with_session(session, |memory| {
-            *memory =
-                SessionDecisions { is_recalled: true, decisions, ..SessionDecisions::default() };
+        self.sessions.with_session(session, |decisions| {
+            // Also after a failure: a store that fails once must not be asked in every request.
+            let default = SessionDecisions::default();
+            *decisions = SessionDecisions { is_loaded: true, decisions: loaded, ..default };
         });
     }
 
-    /// Writes down what is new; nothing where nothing is. A store that fails is logged.
+    /// Stores changed decisions. A failing store is logged.
     pub(crate) async fn store(&self, host: &Host, session: &SessionRef) {
-        let Some(news) = self.sessions.with_session(session, SessionDecisions::take_news) else {
+        // Taken even without a store, or the changes would be serialised again each time.
+        let Some(changes) = self.sessions.with_session(session, SessionDecisions::take_changes)
+        else {
             return;
         };
         if !has_key_value_store(host) {
             return;
         }
-        if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), &news).await {
-            self.warn_once(host, "new decisions could not be kept", &error);
+        if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), &changes).await {
+            self.warn_once(host, "new decisions could not be stored", &error);
         }
     }
 
-    /// The limit that the aggregate rule has set for a result, in weighted characters.
+    /// The limit of a result set by the aggregate rule, in weighted characters.
     pub(crate) fn reduced_limit(&self, session: &SessionRef, id: &str) -> Option<u64> {
-        self.sessions.with_session(session, |memory| memory.reduced_limit(id))
+        self.sessions.with_session(session, |decisions| decisions.reduced_limit(id))
     }
 
-    /// Puts the texts of results into the host's store of bytes, each once. Where that fails it is
-    /// logged, and the session alone keeps the original.
+    /// Stores the texts of results as blobs, once each. On failure only the session keeps the
+    /// original.
     pub(crate) async fn store_originals<'t>(
         &self,
         host: &Host,
         session: &SessionRef,
         results: impl Iterator<Item = Entry<'t>>,
     ) {
-        if !offers(host, capability::BLOB) {
+        if !has_capability(host, capability::BLOB) {
             return;
         }
         for entry in results {
             let id = entry.id();
-            if self.sessions.with_session(session, |memory| memory.blob_handle(id).is_some()) {
+            if self.sessions.with_session(session, |decisions| decisions.blob_handle(id).is_some())
+            {
                 continue;
             }
             match host.blob_put(entry.text().as_bytes().to_vec()).await {
-                Ok(handle) => {
-                    self.sessions.with_session(session, |memory| memory.put_away(id, handle))
-                }
+                Ok(handle) => self
+                    .sessions
+                    .with_session(session, |decisions| decisions.set_stored_original(id, handle)),
                 Err(error) => {
-                    let sentence = format!("a large result could not be put away: {error}");
-                    return self.say_once(host, &sentence);
+                    let sentence = format!("a large result could not be stored as a blob: {error}");
+                    // The next one would fail as well.
+                    return self.log_once(host, &sentence);
                 }
             }
         }
     }
 
-    /// The handle under which a result was put away.
+    /// The blob handle of a stored original.
     pub(crate) fn blob_handle(&self, session: &SessionRef, id: &str) -> Option<String> {
-        self.sessions.with_session(session, |memory| memory.blob_handle(id).map(str::to_owned))
+        self.sessions
+            .with_session(session, |decisions| decisions.blob_handle(id).map(str::to_owned))
     }
 
-    /// Works with the memory of a session. Never held over an `await`.
+    /// Runs `work` on the decisions of a session; never held across an `await`.
     pub(crate) fn with_session<T>(
         &self,
         session: &SessionRef,
         transcript: &Transcript,
         work: impl FnOnce(&mut SessionDecisions) -> T,
     ) -> T {
-        self.sessions.with_session(session, |memory| {
-            memory.enter(transcript);
-            work(memory)
+        self.sessions.with_session(session, |decisions| {
+            decisions.drop_removed_entries(transcript);
+            work(decisions)
         })
     }
 
-    /// Whether a warning is given for the first time.
+    /// Whether a warning is new.
     pub(crate) fn is_new_warning(&self, sentence: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.insert(sentence.to_owned())
     }
 
-    /// Forgets everything; what was kept stays in the store.
+    /// Drops the decisions in memory; stored ones stay.
     pub(crate) fn clear(&self) {
         self.sessions.clear();
         self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -252,18 +260,14 @@ impl DecisionStore {
 
     fn warn_once(&self, host: &Host, what: &str, error: &dyn std::fmt::Display) {
         let sentence = format!("{what}: {error}; cached prefixes may be lost after a restart");
-        self.say_once(host, &sentence);
+        self.log_once(host, &sentence);
     }
 
-    fn say_once(&self, host: &Host, sentence: &str) {
+    fn log_once(&self, host: &Host, sentence: &str) {
         if self.is_new_warning(sentence) {
             host.log(LogLevel::Warn, sentence);
         }
     }
-}
-
-fn offers(host: &Host, capability: &str) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability)
 }
 
 #[cfg(test)]
@@ -272,20 +276,20 @@ mod tests {
 
     #[test]
     fn only_news_are_written() {
-        let mut memory = SessionDecisions::default();
-        assert_eq!(memory.take_news(), None);
-        memory.set_reduced("b", 7);
-        memory.set_pruned("a", PruneLevel::Soft);
-        let news = memory.take_news().unwrap();
+        let mut decisions = SessionDecisions::default();
+        assert_eq!(decisions.take_changes(), None);
+        decisions.set_reduced("b", 7);
+        decisions.set_pruned("a", PruneLevel::Soft);
+        let changes = decisions.take_changes().unwrap();
         assert_eq!(
-            news,
+            changes,
             r#"{"reduced":{"b":7},"pruned":{"a":"soft"},"arguments":[],"images":[],"prunedAtMs":null}"#
         );
-        assert_eq!(serde_json::from_str::<StoredDecisions>(&news).unwrap(), memory.decisions);
-        memory.set_reduced("b", 7);
-        memory.set_pruned("a", PruneLevel::Soft);
-        assert_eq!(memory.take_news(), None, "said before");
-        memory.set_pruned("a", PruneLevel::Hard);
-        assert!(memory.take_news().is_some());
+        assert_eq!(serde_json::from_str::<StoredDecisions>(&changes).unwrap(), decisions.decisions);
+        decisions.set_reduced("b", 7);
+        decisions.set_pruned("a", PruneLevel::Soft);
+        assert_eq!(decisions.take_changes(), None, "unchanged");
+        decisions.set_pruned("a", PruneLevel::Hard);
+        assert!(decisions.take_changes().is_some());
     }
 }

@@ -1,11 +1,11 @@
-//! The bundled engine: four layers, each the answer to one kind of pressure.
+//! The `legacy` engine: a guard in four layers.
 //!
 //! ```text
-//!  assemble   1 window guard ─▶ 4 pruning (replays and decides) ─▶ 2 tool-result guard ─▶ plan
+//!  assemble   1 window guard ─▶ 4 pruning ─▶ 2 tool-result guard ─▶ plan
 //!  compact    3 compaction: cut point ─▶ summary ─▶ quality guard ─▶ plan
 //! ```
 //!
-//! Assembling only ever hides: if the plan is still over its budget, the host asks for a compaction.
+//! Assembling only hides. If the plan is over its budget, the host requests a compaction.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -44,14 +44,14 @@ use settings::Settings;
 use tool_result_guard::ReductionScope;
 use window_guard::WindowVerdict;
 
-/// The four-layer guard.
+/// The engine.
 #[derive(Debug)]
 pub struct LegacyEngine {
     host: Host,
     settings: Settings,
     pruning: PruningLayer,
-    memory: DecisionStore,
-    tally: LegacyCounters,
+    decisions: DecisionStore,
+    counters: LegacyCounters,
 }
 
 impl ContextEngine for LegacyEngine {
@@ -64,55 +64,56 @@ impl ContextEngine for LegacyEngine {
             host,
             settings,
             pruning,
-            memory: DecisionStore::default(),
-            tally: LegacyCounters::default(),
+            decisions: DecisionStore::default(),
+            counters: LegacyCounters::default(),
         })
     }
 
-    /// Reads what an earlier process decided, so that the first request repeats its bytes.
+    /// Loads the decisions of an earlier process, so that the first request repeats its bytes.
     async fn bootstrap(&self, _: Transcript, request: BootstrapRequest) -> Result<BootstrapReply> {
-        self.memory.load(&self.host, &request.session).await;
+        self.decisions.load(&self.host, &request.session).await;
         Ok(BootstrapReply::default())
     }
 
     /// Layers 1, 4 and 2.
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let warning = self.check_window(&request.model)?;
-        self.memory.load(&self.host, &request.session).await;
+        self.decisions.load(&self.host, &request.session).await;
         let guard = &self.settings.tool_results;
+        // Before the plan, because its notices name the handles.
         if guard.spill_chars > 0 {
             let large =
                 transcript.iter().filter(|e| tool_result_guard::needs_stored_original(e, guard));
-            self.memory.store_originals(&self.host, &request.session, large).await;
+            self.decisions.store_originals(&self.host, &request.session, large).await;
         }
         let mut plan = self.reduce_results(&transcript, &request);
-        self.memory.store(&self.host, &request.session).await;
-        self.tally.record_plan(&plan);
+        self.decisions.store(&self.host, &request.session).await;
+        self.counters.record_plan(&plan);
         plan.extras.notes.extend(warning.map(|sentence| PlanNote::new("window guard", sentence)));
         Ok(plan)
     }
 
     /// Layer 3.
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let LegacyEngine { host, settings, memory, .. } = self;
-        memory.load(host, &request.session).await;
-        let answer = compaction::compact(host, settings, memory, &transcript, &request).await;
-        memory.store(host, &request.session).await;
-        self.tally.record_compaction(&answer);
+        let LegacyEngine { host, settings, decisions, .. } = self;
+        decisions.load(host, &request.session).await;
+        let answer = compaction::compact(host, settings, decisions, &transcript, &request).await;
+        decisions.store(host, &request.session).await;
+        self.counters.record_compaction(&answer);
         answer
     }
 
     fn status(&self) -> EngineStatus {
-        self.tally.status(&self.settings)
+        self.counters.status(&self.settings)
     }
 
     async fn dispose(&self) {
-        self.memory.clear();
+        self.decisions.clear();
     }
 }
 
 impl LegacyEngine {
-    /// Layer 1. Answers a warning for the report; it is logged the first time only.
+    /// Layer 1. Returns a warning for the report and logs it once.
     fn check_window(&self, model: &ModelRef) -> Result<Option<String>> {
         match window_guard::check_window(model, &self.settings.window) {
             WindowVerdict::Clear => Ok(None),
@@ -127,7 +128,7 @@ impl LegacyEngine {
         }
     }
 
-    /// Layers 4 and 2. Pruning goes first: a result it has cleared needs no cut.
+    /// Layers 4 and 2.
     fn reduce_results(&self, transcript: &Transcript, request: &AssembleRequest) -> Plan {
         let window_tokens =
             tool_result_guard::effective_window_tokens(request.model.window_tokens, request.budget);
@@ -141,17 +142,19 @@ impl LegacyEngine {
             budget_tokens: request.budget,
             sent_until_ms: self.pruning.sent_until_ms(clock),
         };
+        // The size that a result has after the guard decides when pruning starts.
         let cap_chars = tool_result_guard::single_cap_chars(window_tokens, guard);
         let mut results = ToolResults::from_transcript(transcript, cap_chars);
-        self.memory.with_session(&request.session, transcript, |memory| {
-            self.pruning.prune(&mut results, transcript, window_tokens, clock, memory);
-            tool_result_guard::reduce_results(&mut results, transcript, scope, guard, memory);
+        self.decisions.with_session(&request.session, transcript, |decisions| {
+            // Pruning first: a result that it has cleared needs no cut.
+            self.pruning.prune(&mut results, transcript, window_tokens, clock, decisions);
+            tool_result_guard::reduce_results(&mut results, transcript, scope, guard, decisions);
         });
         results.into_plan()
     }
 
     fn warn_once(&self, sentence: &str) {
-        if self.memory.is_new_warning(sentence) {
+        if self.decisions.is_new_warning(sentence) {
             self.host.log(LogLevel::Warn, sentence);
         }
     }

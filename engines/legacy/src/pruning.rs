@@ -1,13 +1,12 @@
-//! Layer 4, pruning: old tool output is trimmed, then cleared, once the provider's prompt cache has
-//! gone cold; images of old turns go at once.
+//! Layer 4, pruning: trims, then clears old tool output after the provider's prompt cache has
+//! expired.
 //!
-//! Pressure: a long session pays for tool output that nobody reads any more. Cost: the cached prefix
-//! from the first changed result on, which is why nothing happens before the cache has expired.
-//! Decisions are remembered and come out the same in every later request, whatever the mode.
+//! Pruning before that would invalidate the cached prefix. Decisions are stored and replayed in
+//! every later request, whatever the mode. Images of old turns are replaced at once.
 //!
 //! ```text
 //!  first user message … third-last assistant message … end
-//!  └────────── prunable results ──────────┘└─ never touched ─┘
+//!  └────────── prunable results ──────────┘└─ never pruned ─┘
 //! ```
 
 mod arguments;
@@ -22,15 +21,15 @@ use ctxhost_engine_kit::text::{group_thousands, head_and_tail};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::decisions::{PruneLevel, SessionDecisions};
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
+use crate::results::{Replacement, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "pruning";
 
 const IMAGE_REMOVED: &str = "[image removed during context pruning]";
 
-/// The layer with its settings and the tools it may touch.
+/// The layer with its settings and tool filters.
 #[derive(Debug)]
 pub(crate) struct PruningLayer {
     settings: PruningSettings,
@@ -38,17 +37,17 @@ pub(crate) struct PruningLayer {
     deny: GlobSet,
 }
 
-/// What the clock says.
+/// The times that decide whether the cache is cold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheClock {
     /// Now, in milliseconds since 1970.
     pub(crate) now_ms: i64,
-    /// When the last successful request began; `None` before the first.
+    /// Start of the last successful request; `None` before the first.
     pub(crate) last_touch_ms: Option<i64>,
 }
 
 impl PruningLayer {
-    /// Prepares the layer.
+    /// Compiles the tool filters.
     pub(crate) fn new(settings: &PruningSettings) -> Result<PruningLayer> {
         Ok(PruningLayer {
             allow: globs("pruning.allow", &settings.allow)?,
@@ -57,28 +56,30 @@ impl PruningLayer {
         })
     }
 
-    /// Replays what was decided, and decides anew where the cache has gone cold.
+    /// Replays earlier decisions, and makes new ones if the cache is cold.
     pub(crate) fn prune(
         &self,
         results: &mut ToolResults<'_>,
         transcript: &Transcript,
         window_tokens: u64,
         clock: CacheClock,
-        memory: &mut SessionDecisions,
+        decisions: &mut SessionDecisions,
     ) {
-        self.replay(results, transcript, memory);
+        self.replay(results, transcript, decisions);
         let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
-        images::replace_old_images(results, transcript, keep_turns, memory);
-        let last_touch_ms = clock.last_touch_ms.max(memory.pruned_at_ms());
+        images::replace_old_images(results, transcript, keep_turns, decisions);
+        // A pass changes the prefix, so the cache is warm again from then on.
+        let last_touch_ms = clock.last_touch_ms.max(decisions.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {
             return;
         }
+        // Fewer answers than protected ones: nothing is old.
         let Some(range) = self.prunable_range(transcript) else { return };
         let window_chars = window_tokens * CHARS_PER_TOKEN;
-        let mut round = PruningPass { layer: self, results, transcript, range, window_chars };
-        let changed = round.soft(memory) + round.hard(memory);
+        let mut pass = PruningPass { layer: self, results, transcript, range, window_chars };
+        let changed = pass.trim_results(decisions) + pass.clear_results(decisions);
         if changed > 0 {
-            memory.set_pruned_at(clock.now_ms);
+            decisions.set_pruned_at(clock.now_ms);
         }
     }
 
@@ -86,20 +87,21 @@ impl PruningLayer {
         &self,
         results: &mut ToolResults<'_>,
         transcript: &Transcript,
-        memory: &SessionDecisions,
+        decisions: &SessionDecisions,
     ) {
-        for row in results.rows.iter_mut().filter(|_| memory.has_pruned()) {
+        for row in results.rows.iter_mut().filter(|_| decisions.has_pruned()) {
             let Some(entry) = transcript.get(row.seq) else { continue };
-            if let Some(pruned) = memory.prune_level(entry.id()) {
-                self.show(row, &entry, pruned);
+            if let Some(pruned) = decisions.prune_level(entry.id()) {
+                self.apply(row, &entry, pruned);
             }
         }
-        for entry in transcript.iter().filter(|_| memory.has_cut_arguments()) {
-            if memory.is_cut_call(entry.id())
-                && let Some(shown) =
+        // The filter is constant; it skips the walk for the usual session without cut arguments.
+        for entry in transcript.iter().filter(|_| decisions.has_cut_arguments()) {
+            if decisions.is_cut_call(entry.id())
+                && let Some(replacement) =
                     arguments::shorten_old_arguments(&entry, self.settings.argument_chars)
             {
-                results.replace_entry(entry.seq(), shown);
+                results.replace_entry(entry.seq(), replacement);
             }
         }
     }
@@ -109,7 +111,8 @@ impl PruningLayer {
             && last_touch_ms.is_some_and(|touch| self.has_expired(now_ms, touch))
     }
 
-    /// What was sent until then may still be cached; `None` where it has expired or nothing was sent.
+    /// Entries written until this time may be cached; `None` if the cache has expired or nothing
+    /// was sent.
     pub(crate) fn sent_until_ms(&self, clock: CacheClock) -> Option<i64> {
         clock.last_touch_ms.filter(|touch| !self.has_expired(clock.now_ms, *touch))
     }
@@ -119,11 +122,12 @@ impl PruningLayer {
         now_ms.saturating_sub(touch_ms) >= ttl_ms
     }
 
-    /// From the first message of the person to the oldest of the newest assistant messages.
+    /// From the first user message to the oldest of the newest assistant messages.
     fn prunable_range(&self, transcript: &Transcript) -> Option<Range<u64>> {
         let first = transcript.iter().find(|entry| entry.role() == Role::User)?;
         let mut assistants = transcript.iter().rev().filter(|e| e.role() == Role::Assistant);
         let cutoff = match self.settings.keep_last_assistants.checked_sub(1) {
+            // Too few answers: nothing may be pruned.
             Some(newer) => assistants.nth(newer)?.seq(),
             None => transcript.len() as u64,
         };
@@ -134,13 +138,14 @@ impl PruningLayer {
         if self.allow.is_empty() && self.deny.is_empty() {
             return true;
         }
+        // Tool names differ in case between agents.
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.to_lowercase());
         !self.deny.is_match(&tool) && (self.allow.is_empty() || self.allow.is_match(&tool))
     }
 
-    fn show(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: PruneLevel) -> bool {
+    fn apply(&self, row: &mut ToolRow, entry: &Entry<'_>, pruned: PruneLevel) -> bool {
         let (text, word) = match pruned {
-            PruneLevel::Soft => match self.trimmed(entry) {
+            PruneLevel::Soft => match self.trimmed_text(entry) {
                 Some(text) => (text, "soft"),
                 None => return false,
             },
@@ -152,25 +157,26 @@ impl PruningLayer {
             PruneLevel::Soft => format!("{word}: {before} -> {} chars", group_thousands(now)),
             PruneLevel::Hard => format!("{word}: {before} chars cleared"),
         };
-        row.replace(EntryReplacement { body: ReplacementBody::Text(text), layer: LAYER, detail });
+        row.replace(Replacement::from_text(text, LAYER, detail));
         true
     }
 
-    /// Head and tail of a long result; `None` where it is short and holds no image.
-    fn trimmed(&self, entry: &Entry<'_>) -> Option<String> {
+    /// Head and tail of a long result; `None` for a short one without images.
+    fn trimmed_text(&self, entry: &Entry<'_>) -> Option<String> {
         let text = entry.text();
         let settings = &self.settings;
         let whole = weighted_chars(text);
         let kept = settings.soft_head_chars + settings.soft_tail_chars;
+        // An image goes even where the text is short: it costs as much as two pages.
         let has_image = entry.has(Flags::IMAGES);
         if whole <= settings.soft_over_chars.max(kept) {
             return has_image.then(|| format!("{text}\n{IMAGE_REMOVED}"));
         }
-        let ends =
+        let head_tail =
             head_and_tail(text, settings.soft_head_chars, settings.soft_tail_chars, "\n...\n");
         let image = if has_image { format!("\n{IMAGE_REMOVED}") } else { String::new() };
         Some(format!(
-            "{ends}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
+            "{head_tail}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
             group_thousands(settings.soft_head_chars),
             group_thousands(settings.soft_tail_chars),
             group_thousands(whole),
@@ -179,7 +185,7 @@ impl PruningLayer {
     }
 }
 
-/// One round of new decisions.
+/// One pass of new decisions.
 struct PruningPass<'r, 't> {
     layer: &'r PruningLayer,
     results: &'r mut ToolResults<'t>,
@@ -189,75 +195,80 @@ struct PruningPass<'r, 't> {
 }
 
 impl PruningPass<'_, '_> {
-    /// Trims every long result. Answers how many.
-    fn soft(&mut self, memory: &mut SessionDecisions) -> usize {
-        if self.is_below(self.layer.settings.soft_share) {
+    /// Trims every long result and returns the number of changes.
+    fn trim_results(&mut self, decisions: &mut SessionDecisions) -> usize {
+        if self.is_context_below(self.layer.settings.soft_share) {
             return 0;
         }
-        self.decide(PruneLevel::Soft, memory, |_| true) + self.cut_arguments(memory)
+        self.decide(PruneLevel::Soft, decisions, |_| true) + self.cut_arguments(decisions)
     }
 
-    /// Cuts the arguments of old calls, where that is wanted. Answers how many calls.
-    fn cut_arguments(&mut self, memory: &mut SessionDecisions) -> usize {
+    /// Cuts the arguments of old calls, if enabled, and returns the number of calls.
+    fn cut_arguments(&mut self, decisions: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
         let mut changed = 0;
-        for entry in calls.filter(|entry| !memory.is_cut_call(entry.id())).collect::<Vec<_>>() {
-            if let Some(shown) = arguments::shorten_old_arguments(&entry, settings.argument_chars) {
-                memory.set_arguments_cut(entry.id());
-                self.results.replace_entry(entry.seq(), shown);
+        for entry in calls.filter(|entry| !decisions.is_cut_call(entry.id())).collect::<Vec<_>>() {
+            if let Some(replacement) =
+                arguments::shorten_old_arguments(&entry, settings.argument_chars)
+            {
+                decisions.set_arguments_cut(entry.id());
+                self.results.replace_entry(entry.seq(), replacement);
                 changed += 1;
             }
         }
         changed
     }
 
-    /// Clears results, oldest first, until the context is small enough. Answers how many.
-    fn hard(&mut self, memory: &mut SessionDecisions) -> usize {
+    /// Clears results, oldest first, until the context is small enough, and returns their number.
+    fn clear_results(&mut self, decisions: &mut SessionDecisions) -> usize {
         let settings = &self.layer.settings;
         let limit = settings.hard_share * self.window_chars as f64;
-        if !settings.hard_clear || self.is_below(settings.hard_share) {
+        if !settings.hard_clear || self.is_context_below(settings.hard_share) {
             return 0;
         }
+        // Less is not worth a new cached prefix.
         if self.prunable_chars() < settings.hard_min_chars {
             return 0;
         }
         let mut context = self.results.context_chars();
-        self.decide(PruneLevel::Hard, memory, |freed_chars| {
-            let goes_on = context as f64 >= limit;
+        self.decide(PruneLevel::Hard, decisions, |freed_chars| {
+            let continues = context as f64 >= limit;
             context = context.saturating_sub(freed_chars);
-            goes_on
+            continues
         })
     }
 
-    /// Walks the prunable results from old to new; `goes_on` hears what the next one would free.
+    /// Walks the prunable results from old to new while `continues(freed_chars)`.
     fn decide(
         &mut self,
         pruned: PruneLevel,
-        memory: &mut SessionDecisions,
-        mut goes_on: impl FnMut(u64) -> bool,
+        decisions: &mut SessionDecisions,
+        mut continues: impl FnMut(u64) -> bool,
     ) -> usize {
         let mut changed = 0;
         for row in self.results.rows.iter_mut().filter(|row| self.range.contains(&row.seq)) {
             let Some(entry) = self.transcript.get(row.seq) else { continue };
-            if memory.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
+            // A level never falls, or bytes that were sent would change back.
+            if decisions.prune_level(entry.id()).is_some_and(|before| before >= pruned) {
                 continue;
             }
+            // Applied to a copy: the caller decides by the freed size whether to stop before it.
             let mut trial = row.clone();
-            if !self.layer.may_touch(&entry) || !self.layer.show(&mut trial, &entry, pruned) {
+            if !self.layer.may_touch(&entry) || !self.layer.apply(&mut trial, &entry, pruned) {
                 continue;
             }
-            if !goes_on(row.chars.saturating_sub(trial.chars)) {
+            if !continues(row.chars.saturating_sub(trial.chars)) {
                 break;
             }
             *row = trial;
-            memory.set_pruned(entry.id(), pruned);
+            decisions.set_pruned(entry.id(), pruned);
             changed += 1;
         }
         changed
     }
 
-    fn is_below(&self, share: f64) -> bool {
+    fn is_context_below(&self, share: f64) -> bool {
         (self.results.context_chars() as f64) < share * self.window_chars as f64
     }
 

@@ -1,11 +1,11 @@
-//! The tool results of a transcript and what a layer made of them, as the plan will say it.
+//! The tool results of a transcript and their replacements.
 
 use std::collections::BTreeMap;
 
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
 use ctxhost_engine_kit::history_fold::plan_tokens;
 use ctxhost_engine_kit::replacement::keep_with_replacements;
-pub(crate) use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody};
+pub(crate) use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody};
 
 use crate::settings::CHARS_PER_TOKEN;
 
@@ -14,17 +14,17 @@ use crate::settings::CHARS_PER_TOKEN;
 pub(crate) struct ToolRow {
     /// Position in the transcript.
     pub(crate) seq: u64,
-    /// What it costs in the next request, in weighted characters.
+    /// Size in the next request, in weighted characters.
     pub(crate) chars: u64,
-    /// The replacement, if a layer made one.
-    pub(crate) replacement: Option<EntryReplacement>,
+    /// Its replacement, if any.
+    pub(crate) replacement: Option<Replacement>,
 }
 
 impl ToolRow {
-    /// Puts a replacement in.
-    pub(crate) fn replace(&mut self, shown: EntryReplacement) {
-        self.chars = shown.chars();
-        self.replacement = Some(shown);
+    /// Sets the replacement.
+    pub(crate) fn replace(&mut self, replacement: Replacement) {
+        self.chars = replacement.chars();
+        self.replacement = Some(replacement);
     }
 }
 
@@ -34,17 +34,17 @@ pub(crate) struct ToolResults<'a> {
     transcript: &'a Transcript,
     /// The results.
     pub(crate) rows: Vec<ToolRow>,
-    /// Where the trailing batch begins: the results that the model has not answered yet.
+    /// Start of the trailing batch: results that the model has not answered yet.
     pub(crate) trailing_from: u64,
-    /// The entries that hold images.
+    /// Positions of entries with images.
     pub(crate) image_seqs: Vec<u64>,
-    /// Replacements of entries that are no results.
-    other_replacements: BTreeMap<u64, EntryReplacement>,
+    /// Replacements of other entries.
+    other_replacements: BTreeMap<u64, Replacement>,
 }
 
 impl<'a> ToolResults<'a> {
-    /// Walks the transcript once. A result is never counted above `cap_chars`, because the
-    /// tool-result guard cuts it there.
+    /// Collects the results. Each counts at most `cap_chars`, because the tool-result guard cuts it
+    /// there.
     pub(crate) fn from_transcript(transcript: &'a Transcript, cap_chars: u64) -> Self {
         let mut results = ToolResults {
             transcript,
@@ -56,9 +56,11 @@ impl<'a> ToolResults<'a> {
         for entry in transcript.iter() {
             match entry.role() {
                 Role::Tool if !entry.has(Flags::ORPHAN) => {
+                    // The tool-result guard cuts it there, so pruning must not count more.
                     let chars = raw_chars(&entry).min(cap_chars);
                     results.rows.push(ToolRow { seq: entry.seq(), chars, replacement: None });
                 }
+                // The results after the last answer are the ones that the model has not read.
                 Role::Assistant => results.trailing_from = entry.seq() + 1,
                 _ => {}
             }
@@ -73,47 +75,52 @@ impl<'a> ToolResults<'a> {
         self.rows.get_mut(at)
     }
 
-    /// Shows an entry that is no result as something else.
-    pub(crate) fn replace_entry(&mut self, seq: u64, shown: EntryReplacement) {
-        self.other_replacements.insert(seq, shown);
+    /// Replaces an entry that is not a result.
+    pub(crate) fn replace_entry(&mut self, seq: u64, replacement: Replacement) {
+        self.other_replacements.insert(seq, replacement);
     }
 
-    /// What the whole request costs with everything that was decided so far, in weighted characters.
+    /// Size of the whole request with all replacements, in weighted characters.
     pub(crate) fn context_chars(&self) -> u64 {
         let raw = |seq| self.transcript.get(seq).map_or(0, |entry| raw_chars(&entry));
         let results: u64 = self.rows.iter().map(|row| raw(row.seq)).sum();
         let asides: u64 = self.other_replacements.keys().map(|seq| raw(*seq)).sum();
-        let asides_now: u64 = self.other_replacements.values().map(EntryReplacement::chars).sum();
+        let asides_now: u64 = self.other_replacements.values().map(Replacement::chars).sum();
+        // From sums, without walking the entries that no layer replaced.
         let whole = self.transcript.total_tokens() * CHARS_PER_TOKEN;
         whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
 
-    /// What all results cost with everything that was decided so far, in weighted characters.
+    /// Size of all results with their replacements, in weighted characters.
     pub(crate) fn result_chars(&self) -> u64 {
         self.rows.iter().map(|row| row.chars).sum()
     }
 
-    /// The plan that keeps everything but what was replaced.
+    /// The plan with all replacements.
     pub(crate) fn into_plan(self) -> Plan {
-        // A notice that is longer than a short result gains nothing, and thousands of them are words of ours.
-        let is_shorter = |seq: u64, shown: &EntryReplacement| {
-            self.transcript.get(seq).is_none_or(|entry| shown.chars() < raw_chars(&entry))
+        // A notice longer than a short result gains nothing, and the host limits the text that
+        // engines insert.
+        let is_shorter = |seq: u64, replacement: &Replacement| {
+            self.transcript.get(seq).is_none_or(|entry| replacement.chars() < raw_chars(&entry))
         };
-        let shown = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
+        let replacement = self.rows.into_iter().filter_map(|row| Some((row.seq, row.replacement?)));
         let mut replaced = self.other_replacements;
-        replaced.extend(shown.filter(|(seq, shown)| is_shorter(*seq, shown)));
+        replaced.extend(replacement.filter(|(seq, replacement)| is_shorter(*seq, replacement)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
-        keep_with_replacements(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));
-        plan.estimated_tokens = match replaced.is_empty() {
-            true => self.transcript.total_tokens(),
-            false => plan_tokens(&plan, self.transcript),
+        let by_position = replaced.iter().map(|(seq, replacement)| (*seq, replacement));
+        keep_with_replacements(&mut plan, whole, by_position);
+        // The common case of an unchanged transcript needs no walk over its entries.
+        plan.estimated_tokens = if replaced.is_empty() {
+            self.transcript.total_tokens()
+        } else {
+            plan_tokens(&plan, self.transcript)
         };
         plan
     }
 }
 
-/// What an entry costs as the session has it, in weighted characters.
+/// Size of an entry in the session, in weighted characters.
 fn raw_chars(entry: &Entry<'_>) -> u64 {
     entry.tokens() * CHARS_PER_TOKEN
 }

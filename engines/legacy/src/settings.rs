@@ -1,6 +1,4 @@
-//! Every number of the four layers: its unit, its default and the reason for it.
-//!
-//! The table is `[plugins.entries.legacy.config]`; a key that is not here is refused by name.
+//! Settings of the four layers: `[plugins.entries.legacy.config]`.
 
 mod compaction;
 mod duration;
@@ -24,31 +22,31 @@ pub use results::ToolResultSettings;
 pub(crate) use window::WindowLimits;
 pub use window::{WindowRule, WindowSettings};
 
-/// Weighted characters that make one token.
+/// Weighted characters per token.
 pub(crate) const CHARS_PER_TOKEN: u64 = 4;
 
 ctxhost_engine_api::settings! {
-    /// The settings of the engine, one table for each layer.
+    /// The settings of the engine, one table per layer.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// Layer 1: is the window large enough to work in.
+        /// Layer 1: minimum size of the window.
         pub window: WindowSettings = WindowSettings::default(), Table(WindowSettings::SETTINGS);
-        /// Layer 2: how much of a tool's output the model sees.
+        /// Layer 2: limits of tool output.
         pub tool_results: ToolResultSettings = ToolResultSettings::default(),
             Table(ToolResultSettings::SETTINGS);
-        /// Layer 3: older history becomes a summary.
+        /// Layer 3: summaries of older history.
         pub compaction: CompactionSettings = CompactionSettings::default(),
             Table(CompactionSettings::SETTINGS);
-        /// What a compaction fills the room with that it leaves in use.
+        /// Limits of the ledger of a summary.
         pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
-        /// Layer 4: old tool output is cleared once the provider's cache has gone cold.
+        /// Layer 4: pruning of old tool output.
         pub pruning: PruningSettings = PruningSettings::default(), Table(PruningSettings::SETTINGS);
     }
 }
 
 impl Settings {
-    /// Reads and checks the table of the engine.
+    /// Parses and checks the table of the engine.
     ///
     /// # Errors
     ///
@@ -60,6 +58,8 @@ impl Settings {
             _ => None,
         })?;
         settings.room.check()?;
+        // The ranges of single settings are checked above; these rules compare or bound special
+        // ones.
         if settings.window.warn_tokens < settings.window.block_tokens {
             return Err(setting_error(
                 "window.warn_tokens",

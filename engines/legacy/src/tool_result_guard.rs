@@ -1,12 +1,8 @@
-//! Layer 2, the tool-result guard: no single result, and not all of them together, crowd out the
-//! conversation. A large one may be put away in the host's store of bytes first.
+//! Layer 2, the tool-result guard: limits single results, and all results together.
 //!
-//! Pressure: one log file or one page of JSON is larger than everything that was said. Cost: one
-//! look at the size of each result; text is read only where it is really cut. The session keeps
-//! every original under its entry id, which the notice names.
-//!
-//! A cut depends on the entry, the settings and the window alone, so the same bytes go out in every
-//! request. A result that the aggregate rule has cut stays cut.
+//! The session keeps every original under its entry id, which the notice names; large ones can also
+//! be stored as blobs. A cut depends only on the entry, the settings and the window, so its bytes
+//! never change. A result that the aggregate rule has cut stays cut.
 
 mod blocks;
 
@@ -18,88 +14,86 @@ use serde_json::Value;
 use self::blocks::{BlockBudget, BlockWeights};
 use crate::decisions::SessionDecisions;
 use crate::pruning;
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults, ToolRow};
+use crate::results::{Replacement, ReplacementBody, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, ToolResultSettings, share_of};
 
-/// The name of the layer in notes.
+/// Layer name in plan notes.
 pub(crate) const LAYER: &str = "tool-result guard";
 
-/// Opens the notice of a result that was cut.
+/// Start of the notice of a cut result.
 pub(crate) const TRUNCATED: &str = "[truncated: output exceeded context limit]";
-/// Stands in place of a result that alone takes too much of the window.
+/// Replaces a result that alone takes too much of the window.
 pub(crate) const CLEARED: &str = "[compacted: tool output removed to free context]";
 
-/// What a request allows.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReductionScope {
-    /// The window of the model, in tokens.
+    /// Window of the model, in tokens.
     pub(crate) window_tokens: u64,
-    /// What the request must fit into, in tokens.
+    /// Budget of the request, in tokens.
     pub(crate) budget_tokens: u64,
-    /// What was written until then went out in a request that the provider may still have cached, in
-    /// milliseconds since 1970; `None` where nothing is cached.
+    /// Entries written until this time, in ms since 1970, may be in the provider's cache; `None` if
+    /// nothing is.
     pub(crate) sent_until_ms: Option<i64>,
 }
 
-/// Cuts what is too large for a window. Rows that pruning has already replaced stay as they are.
+/// Cuts results that are too large. Results that pruning has replaced are unchanged.
 pub(crate) fn reduce_results(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     scope: ReductionScope,
     settings: &ToolResultSettings,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     let caps = WindowCaps::for_window(scope.window_tokens, settings);
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
-        let remembered = memory.reduced_limit(entry.id());
-        let original = OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
-        let cap_chars = remembered.unwrap_or_else(|| caps.cap_for(&original, settings));
-        if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
-            row.replace(cleared(&entry, &original));
-        } else if let Some(shown) = cut(&entry, row, cap_chars, settings, &original) {
-            row.replace(shown);
+        let stored_limit = decisions.reduced_limit(entry.id());
+        let original = OriginalLocation::find(&entry, decisions);
+        let cap_chars = stored_limit.unwrap_or_else(|| caps.cap_for(&original, settings));
+        // A cut to a small fraction would look like the output and mislead the model.
+        if text_tokens(&entry) > caps.clear_over_tokens || stored_limit == Some(ELIDED) {
+            row.replace(cleared_marker(&entry, &original));
+        } else if let Some(replacement) = cut(&entry, row, cap_chars, settings, &original) {
+            row.replace(replacement);
         }
     }
+    // Cached results are exempt at first.
     let sent = scope.sent_until_ms.filter(|_| settings.protect_sent);
-    balance(
-        results,
-        transcript,
-        AggregateRule { caps: &caps, settings, sent_until_ms: sent },
-        memory,
-    );
-    // A request that does not fit loses its cached prefix to a compaction if not to this.
+    let rule = AggregateRule { caps: &caps, settings, sent_until_ms: sent };
+    apply_aggregate_rule(results, transcript, rule, decisions);
+    // Keeping the cached prefix is pointless here: a compaction would lose it anyway.
     if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
         let all = AggregateRule { caps: &caps, settings, sent_until_ms: None };
-        balance(results, transcript, all, memory);
+        apply_aggregate_rule(results, transcript, all, decisions);
     }
 }
 
-/// The window that caps are taken of, in tokens: the model's, and no more than twice the budget in
-/// force. After a refusal or beside a long system prompt the budget is what counts.
+/// The window used for caps, in tokens: at most twice the budget, which is the tighter limit after
+/// a refusal or with a long system prompt.
 pub(crate) fn effective_window_tokens(window_tokens: u64, budget_tokens: u64) -> u64 {
     window_tokens.min(budget_tokens.saturating_mul(2))
 }
 
-/// What one result may cost in a window, in weighted characters.
+/// Cap of one result in a window, in weighted characters.
 pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
     WindowCaps::for_window(window_tokens, settings).single
 }
 
-/// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
-/// `blob_handle` is the one under which it was put away.
+/// Cuts a result to `cap_chars` weighted characters; `None` if it fits. `handle` names its stored
+/// original.
 pub(crate) fn cut_entry(
     entry: &Entry<'_>,
     cap_chars: u64,
     settings: &ToolResultSettings,
     handle: Option<&str>,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     let row = ToolRow { seq: entry.seq(), chars: 0, replacement: None };
     cut(entry, &row, cap_chars, settings, &OriginalLocation { id: entry.id(), handle })
 }
 
-/// Whether a result is so large that its whole text goes into the host's store of bytes. What an
-/// earlier compaction cut is no whole text.
+/// Whether the whole text of a result is stored as a blob. A result that an earlier compaction cut
+/// is not whole.
 pub(crate) fn needs_stored_original(entry: &Entry<'_>, settings: &ToolResultSettings) -> bool {
     settings.spill_chars > 0
         && entry.role() == Role::Tool
@@ -108,12 +102,18 @@ pub(crate) fn needs_stored_original(entry: &Entry<'_>, settings: &ToolResultSett
         && weighted_chars(entry.text()) > settings.spill_chars
 }
 
-/// Where the whole of a result is.
+/// Where the whole result is.
 struct OriginalLocation<'a> {
-    /// The entry of the session.
+    /// Id of the session entry.
     id: &'a str,
-    /// The handle in the host's store of bytes, where it was put away.
+    /// Handle of the blob, if stored.
     handle: Option<&'a str>,
+}
+
+impl<'a> OriginalLocation<'a> {
+    fn find(entry: &Entry<'a>, decisions: &'a SessionDecisions) -> OriginalLocation<'a> {
+        OriginalLocation { id: entry.id(), handle: decisions.blob_handle(entry.id()) }
+    }
 }
 
 impl std::fmt::Display for OriginalLocation<'_> {
@@ -123,23 +123,25 @@ impl std::fmt::Display for OriginalLocation<'_> {
     }
 }
 
-/// A result as its row shows it in at most `cap_chars` weighted characters; `None` where it fits.
+/// Cuts the current form of a result to `cap_chars` weighted characters; `None` if it fits.
 fn cut(
     entry: &Entry<'_>,
     row: &ToolRow,
     cap_chars: u64,
     settings: &ToolResultSettings,
     original: &OriginalLocation<'_>,
-) -> Option<EntryReplacement> {
+) -> Option<Replacement> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let raw = match row.replacement.as_ref().map(|shown| &shown.body) {
+    // A layer before this one may have replaced blocks already, such as old images.
+    let raw = match row.replacement.as_ref().map(|replacement| &replacement.body) {
         Some(ReplacementBody::Raw(raw)) => raw,
         _ => entry.raw(),
     };
+    // Parsed only here, for the few results over their cap.
     let mut message: Value = serde_json::from_str(raw).unwrap_or_default();
-    let form = match message.get_mut("content").and_then(Value::as_array_mut) {
+    let body = match message.get_mut("content").and_then(Value::as_array_mut) {
         Some(content) if !BlockWeights::from_content(content).is_one_text() => {
             if BlockWeights::from_content(content).total() <= cap_chars {
                 return None;
@@ -147,22 +149,22 @@ fn cut(
             let whole = weighted_chars(entry.text());
             let room = BlockBudget { cap_chars, min_keep_chars: settings.min_keep_chars, original };
             blocks::fit_content(content, &room, |left_out| notice(original, left_out, whole));
-            rewritten(message)
+            rebuild_message(message)
         }
         _ => one_text(entry, cap_chars, settings, original)?,
     };
-    if matches!(&form, ReplacementBody::Text(text) if text.trim().is_empty()) {
-        // A cap below the shortest notice: the host refuses an empty result.
+    if matches!(&body, ReplacementBody::Text(text) if text.trim().is_empty()) {
+        // The cap is below the shortest notice, and the host refuses empty results.
         return None;
     }
-    let mut shown = EntryReplacement { body: form, layer: LAYER, detail: String::new() };
+    let mut replacement = Replacement { body, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
-    shown.detail =
-        format!("{} -> {} chars", group_thousands(before), group_thousands(shown.chars()));
-    Some(shown)
+    replacement.detail =
+        format!("{} -> {} chars", group_thousands(before), group_thousands(replacement.chars()));
+    Some(replacement)
 }
 
-/// The one text of a result, cut; `None` where it fits.
+/// The cut text of a result; `None` if it fits.
 fn one_text(
     entry: &Entry<'_>,
     cap_chars: u64,
@@ -173,17 +175,16 @@ fn one_text(
     if whole <= cap_chars {
         return None;
     }
-    let limit = TextLimit {
-        min_keep_chars: settings.min_keep_chars,
-        ..TextLimit::with_max_chars(cap_chars)
-    };
+    let limit = TextLimit::with_max_chars(cap_chars).keeping(settings.min_keep_chars);
     let text = truncate(entry.text(), limit, |left_out| notice(original, left_out, whole));
     Some(ReplacementBody::Text(text.into_owned()))
 }
 
-/// A message whose blocks were cut. What a tool noted beside them goes: no model reads it.
-fn rewritten(mut message: Value) -> ReplacementBody {
+/// Rebuilds a message after its blocks were cut. The tool's `details` are dropped: no model reads
+/// them.
+fn rebuild_message(mut message: Value) -> ReplacementBody {
     let members = message.as_object_mut();
+    // Keeps the order of the other fields, so that the bytes are stable.
     members.map(|members| members.shift_remove("details"));
     let content = message.get("content").and_then(Value::as_array);
     match content.map(Vec::as_slice) {
@@ -194,16 +195,16 @@ fn rewritten(mut message: Value) -> ReplacementBody {
     }
 }
 
-/// What the words of a result cost; images are cut one by one and clear nothing else.
+/// Size of the text of a result; its images are cut one by one and do not count.
 fn text_tokens(entry: &Entry<'_>) -> u64 {
     if entry.has(Flags::IMAGES) { tokens::estimate(entry.text()) } else { entry.tokens() }
 }
 
 fn is_pruned(row: &ToolRow) -> bool {
-    row.replacement.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
+    row.replacement.as_ref().is_some_and(|replacement| replacement.layer == pruning::LAYER)
 }
 
-/// The sizes of a window.
+/// Limits for one window.
 #[derive(Debug)]
 struct WindowCaps {
     single: u64,
@@ -222,12 +223,13 @@ impl WindowCaps {
         let share = share_of(window_tokens * CHARS_PER_TOKEN, settings.aggregate_share);
         WindowCaps {
             single,
+            // In a small window the share may be less than one result.
             aggregate: share.max(single * settings.aggregate_results),
             clear_over_tokens: share_of(window_tokens, settings.clear_share),
         }
     }
 
-    /// What one result may cost: what was put away need not be shown beyond the size that put it away.
+    /// Cap of one result; a stored original is shown in at most the size that made it a blob.
     fn cap_for(&self, original: &OriginalLocation<'_>, settings: &ToolResultSettings) -> u64 {
         match original.handle {
             Some(_) => self.single.min(settings.spill_chars),
@@ -236,38 +238,40 @@ impl WindowCaps {
     }
 }
 
-/// What the aggregate rule works with.
+/// Inputs of the aggregate rule.
 #[derive(Clone, Copy)]
 struct AggregateRule<'a> {
     caps: &'a WindowCaps,
     settings: &'a ToolResultSettings,
-    /// Results written until then stay as they were sent.
+    /// Results written until then are not cut.
     sent_until_ms: Option<i64>,
 }
 
 impl AggregateRule<'_> {
     fn may_cut(&self, entry: &Entry<'_>) -> bool {
         let written_ms = entry.timestamp_ms();
+        // Entries without a timestamp cannot be compared and may be cut.
         let is_sent = |until_ms| written_ms > 0 && written_ms <= until_ms;
         !self.sent_until_ms.is_some_and(is_sent)
     }
 }
 
-/// The aggregate rule: oldest first, until all results together fit; first each down to its notice,
-/// then to a marker. The trailing batch stays: the model has not read it yet.
-fn balance(
+/// The aggregate rule: cuts results, oldest first, until all together fit; first down to a notice,
+/// then to a marker. The trailing batch is not cut, because the model has not read it.
+fn apply_aggregate_rule(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     rule: AggregateRule<'_>,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     if results.result_chars() <= rule.caps.aggregate {
         return;
     }
-    // A cut in the middle costs the cached prefix behind it, so one makes room for many requests.
+    // A cut invalidates the cached prefix after it, so each one frees room for many requests.
     let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
     let mut excess = results.result_chars().saturating_sub(target_chars);
-    for pass in [ReductionStage::Cut, ReductionStage::Elide] {
+    // A cut keeps a part of every result; only if that is not enough are whole results removed.
+    for stage in [ReductionStage::Cut, ReductionStage::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {
                 return;
@@ -276,25 +280,24 @@ fn balance(
             if is_pruned(row) || !rule.may_cut(&entry) {
                 continue;
             }
-            let original =
-                OriginalLocation { id: entry.id(), handle: memory.blob_handle(entry.id()) };
-            let target = pass.target_chars(&original, row.chars, excess);
-            let shown = match pass {
+            let original = OriginalLocation::find(&entry, decisions);
+            let target = stage.target_chars(&original, row.chars, excess);
+            let replacement = match stage {
                 ReductionStage::Cut => cut(&entry, row, target, rule.settings, &original),
-                ReductionStage::Elide => Some(cleared(&entry, &original)),
+                ReductionStage::Elide => Some(cleared_marker(&entry, &original)),
             };
-            let Some(shown) = shown else { continue };
-            let (before, now) = (row.chars, shown.chars());
+            let Some(replacement) = replacement else { continue };
+            let (before, now) = (row.chars, replacement.chars());
             if now < before {
-                memory.set_reduced(entry.id(), target);
-                row.replace(shown);
+                decisions.set_reduced(entry.id(), target);
+                row.replace(replacement);
                 excess = excess.saturating_sub(before - now);
             }
         }
     }
 }
 
-/// The remembered size of a result of which only the marker is left.
+/// Stored limit of a result of which only the marker remains.
 const ELIDED: u64 = 0;
 
 #[derive(Clone, Copy)]
@@ -312,6 +315,7 @@ impl ReductionStage {
     ) -> u64 {
         match self {
             ReductionStage::Cut => {
+                // Not below the notice, or the cut would be larger than its target.
                 let least = weighted_chars(&notice(original, now_chars, now_chars));
                 now_chars.saturating_sub(excess_chars).max(least)
             }
@@ -320,9 +324,9 @@ impl ReductionStage {
     }
 }
 
-fn cleared(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> EntryReplacement {
+fn cleared_marker(entry: &Entry<'_>, original: &OriginalLocation<'_>) -> Replacement {
     let chars = group_thousands(entry.tokens() * CHARS_PER_TOKEN);
-    EntryReplacement {
+    Replacement {
         body: ReplacementBody::Text(format!("{CLEARED} {chars} characters; {original}")),
         layer: LAYER,
         detail: format!("{chars} chars cleared"),

@@ -1,29 +1,30 @@
-//! Layer 1, the window guard: is the model's window large enough to work in at all.
+//! Layer 1, the window guard: refuses models whose window is too small to work in.
 //!
-//! Pressure: a window that system prompt, tools and reserve fill by themselves makes every later
-//! layer fight for nothing. Cost: one comparison. The host tries the next model after a refusal.
+//! System prompt, tools and reserve would leave no room for the other layers. The host tries the
+//! next model.
 
 use ctxhost_engine_api::ModelRef;
 use ctxhost_engine_kit::text::group_thousands;
 
 use crate::settings::WindowSettings;
 
-/// What the guard says of a window.
+/// The guard's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WindowVerdict {
     /// Large enough.
     Clear,
-    /// Works, with a sentence to log.
+    /// Usable, with a warning.
     Warn(String),
-    /// Does not work, with a sentence for the person.
+    /// Refused, with the reason for the user.
     Block(String),
 }
 
-/// Judges the window of a model.
+/// Checks the window of a model.
 pub(crate) fn check_window(model: &ModelRef, settings: &WindowSettings) -> WindowVerdict {
     let window = model.window_tokens;
     let limits = settings.limits(window);
     let (name, least) = (name_of(model), group_thousands(limits.block_tokens));
+    // Guessing an unknown window would defeat the guard.
     if window == 0 {
         return WindowVerdict::Block(format!(
             "the context window of {name} is unknown; set its size, at least {least} tokens, in the config"
@@ -71,8 +72,7 @@ mod tests {
         WindowSettings { rule, reference_tokens: native_tokens, ..WindowSettings::default() }
     }
 
-    /// The design takes the seed's fixed limits; V's shares of a native window are the rule
-    /// `reference`.
+    /// The defaults are fixed limits; shares of the native window are the rule `reference`.
     #[test]
     fn cases_9_to_13_the_limits_of_a_window() {
         let fixed = WindowSettings::default();

@@ -1,7 +1,7 @@
-//! The `mask` engine: old tool results become one line each; calls and thinking stay.
+//! The `mask` engine: replaces old tool results by one line each; calls and thinking stay.
 //!
-//! Under pressure fewer results stay in full, and only when the fewest still do not fit do the oldest
-//! whole turns go, as in the `window` engine. A result that was masked stays masked, byte for byte.
+//! Under pressure it keeps fewer results, then drops the oldest whole turns like the `window`
+//! engine. A masked result keeps its bytes.
 
 mod results;
 mod settings;
@@ -13,12 +13,13 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::sliding_window::{EntrySelection, SessionMap, SlidingWindow};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::sliding_window::{EntrySelection, SlidingWindow};
 
 use results::ResultMasks;
 pub use settings::Settings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "mask";
 
 /// The engine.
@@ -28,7 +29,7 @@ pub struct MaskEngine {
     sessions: SessionMap<MaskSession>,
 }
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 struct MaskSession {
     results: ResultMasks,
@@ -45,7 +46,7 @@ impl ContextEngine for MaskEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let choose =
-            |memory: &mut MaskSession| memory.plan(&transcript, request.budget, &self.settings);
+            |session: &mut MaskSession| session.plan(&transcript, request.budget, &self.settings);
         Ok(self.sessions.with_session(&request.session, choose))
     }
 
@@ -76,18 +77,19 @@ impl MaskSession {
         budget: u64,
         settings: &Settings,
     ) -> EntrySelection {
-        if let Some(selection) = self.settled(transcript, budget, settings) {
+        if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
         }
-        // Like a window that moves, a mask that must grow makes room for more than this request.
+        // Masking frees room for several requests, like a window move.
         let target_tokens = settings.rule().target_tokens(budget);
         let most = self.results.maskable_count(settings.min_keep_results);
+        // One at a time: each mask costs detail.
         while self.results.masked_count() < most
-            && self.settled(transcript, target_tokens, settings).is_none()
+            && self.select_unchanged(transcript, target_tokens, settings).is_none()
         {
             self.results.mask_until(transcript, self.results.masked_count() + 1);
         }
-        if let Some(selection) = self.settled(transcript, budget, settings) {
+        if let Some(selection) = self.select_unchanged(transcript, budget, settings) {
             return selection;
         }
         let results = &self.results;
@@ -95,7 +97,7 @@ impl MaskSession {
         self.window.slide(transcript, budget, &settings.rule(), &tokens)
     }
 
-    fn settled(
+    fn select_unchanged(
         &self,
         transcript: &Transcript,
         budget: u64,

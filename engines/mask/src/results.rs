@@ -1,42 +1,44 @@
-//! The tool results of one session: which of them are masked, by which line, and what that saves.
+//! The masked tool results of a session.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::cuts::trailing_frame;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
 
 use crate::{LAYER, Settings};
 
-/// How much of a call's arguments a line shows: 80 characters, enough for a path or a command.
+/// Length of the arguments in a line, in characters.
+// Enough for a path or a command.
 const ARGUMENTS_CHARS: usize = 80;
 
-/// The results of a session, oldest first. The first [`masked_count`](Self::masked) are one line each.
+/// The results of a session, oldest first. The first [`masked_count`](Self::masked_count) are
+/// masked.
 #[derive(Debug, Default)]
 pub(crate) struct ResultMasks {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     seqs: Vec<u64>,
-    /// One for each masked result, worked out when it was masked and never again.
+    /// One per masked result, never changed.
     lines: Vec<MaskLine>,
-    /// How many results stand before the newest frame: those of the live round are never masked.
-    settled: usize,
+    /// Number of results before the newest frame; results of the live round are never masked.
+    before_newest: usize,
 }
 
 #[derive(Debug)]
 struct MaskLine {
-    /// `None` where the result is no longer than its line would be.
+    /// `None` if the result is not longer than its line.
     text: Option<String>,
-    /// What the result had, in characters.
+    /// Original length, in characters.
     before_chars: usize,
-    /// What this line and all lines before it save.
+    /// Tokens saved by this line and all lines before it.
     saved_tokens: u64,
 }
 
 impl ResultMasks {
-    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    /// Reads new entries; starts over if the transcript is another one.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
             self.seqs.clear();
             self.lines.clear();
@@ -44,31 +46,33 @@ impl ResultMasks {
         let results = transcript.range(new).filter(|entry| entry.role() == Role::Tool);
         self.seqs.extend(results.map(|entry| entry.seq()));
         let newest_frame = trailing_frame(transcript);
-        self.settled = self.seqs.partition_point(|&seq| seq < newest_frame);
+        self.before_newest = self.seqs.partition_point(|&seq| seq < newest_frame);
     }
 
-    /// How many results are masked.
+    /// Number of masked results.
     pub(crate) fn masked_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// How many may be masked at most, where the newest `keep_range` stay in full.
+    /// Maximum number of masked results if the newest `keep` stay.
     pub(crate) fn maskable_count(&self, keep: usize) -> usize {
-        self.seqs.len().saturating_sub(keep).min(self.settled)
+        self.seqs.len().saturating_sub(keep).min(self.before_newest)
     }
 
-    /// How many are to be masked without any pressure: whole batches of those that are old enough.
+    /// Number of results to mask without pressure: whole batches.
     pub(crate) fn due_count(&self, settings: &Settings) -> usize {
         let old = self.maskable_count(settings.keep_results);
+        // Whole batches, so that the cached prefix is stable in between.
         old - old % settings.batch_results.max(1)
     }
 
-    /// Masks the first `count` results; never fewer than are masked already.
+    /// Masks the first `count` results; never unmasks.
     pub(crate) fn mask_until(&mut self, transcript: &Transcript, count: usize) {
         let seqs = self.seqs.get(self.lines.len()..count.min(self.seqs.len())).unwrap_or(&[]);
         for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
             let before_chars = entry.text().chars().count();
             let line = line_of(transcript, &entry, before_chars);
+            // A line longer than the result is not used.
             let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
             let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
             self.lines.push(MaskLine {
@@ -79,9 +83,10 @@ impl ResultMasks {
         }
     }
 
-    /// What a range costs with its results masked.
+    /// Size of a range with its masks, in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, range: Range<u64>) -> u64 {
         let lines = self.lines_in(&range);
+        // Prefix sums: the cost of a range is a subtraction.
         let saved_until = |at: usize| {
             at.checked_sub(1).and_then(|at| self.lines.get(at)).map_or(0, |line| line.saved_tokens)
         };
@@ -89,7 +94,7 @@ impl ResultMasks {
         transcript.tokens(range).saturating_sub(saved)
     }
 
-    /// Keeps a range with its results masked.
+    /// Keeps a range with its masks.
     pub(crate) fn keep_range(&self, plan: &mut Plan, range: Range<u64>) {
         let mut from = range.start;
         for at in self.lines_in(&range) {
@@ -104,7 +109,7 @@ impl ResultMasks {
         plan.keep(from..range.end);
     }
 
-    /// Which masked results stand in a range of positions.
+    /// Indices of the masked results in a range.
     fn lines_in(&self, range: &Range<u64>) -> Range<usize> {
         let masked = self.seqs.get(..self.lines.len()).unwrap_or(&[]);
         let at = |position: u64| masked.partition_point(|&seq| seq < position);
@@ -112,7 +117,7 @@ impl ResultMasks {
     }
 }
 
-/// `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`
+/// The line of a result: `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`.
 fn line_of(transcript: &Transcript, entry: &Entry<'_>, chars: usize) -> String {
     let Some(result) = entry.tool_result() else {
         return format!("[result left out: {chars} chars]");

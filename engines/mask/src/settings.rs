@@ -3,49 +3,43 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::settings;
-use ctxhost_engine_kit::sliding_window::SlidingRule;
+use ctxhost_engine_kit::sliding_window::{REQUEST_SHARE_MAX, SLACK_SHARE_MAX, SlidingRule};
 use serde::{Deserialize, Serialize};
 
-/// The largest share that makes sense: with more, hardly anything would stay after a move.
-const SLACK_SHARE_MAX: f64 = 0.9;
-
-/// The largest share for requests: the newest turns shall never be the smaller part.
-const REQUEST_SHARE_MAX: f64 = 0.5;
-
 ctxhost_engine_api::settings! {
-    /// What is up to the operator.
+    /// Settings of the engine.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Settings {
-        /// How many of the newest results stay in full: the figure of the published measurements,
-        /// where masking cost no solved tasks and half of the tokens.
+        /// Number of newest results that stay in full: the published measurements with this value
+        /// lost no solved tasks and saved half of the tokens.
         pub keep_results: usize = 10, Whole(0), "results";
-        /// How few may stay in full under pressure: the one that is worked on and the one before
-        /// it. The results of the live round stay whatever their number.
+        /// Minimum of results in full under pressure: the current one and the one before. Results
+        /// of the live round always stay.
         pub min_keep_results: usize = 2, Whole(0), "results";
-        /// How many results are masked at once: each batch moves what a provider has cached, so the
-        /// prefix stays the same for ten results at a time.
+        /// Number of results masked at once: each batch invalidates the provider's cache, so the
+        /// prefix is stable for ten results.
         pub batch_results: usize = 10, Whole(1), "results";
-        /// Keeps the person's first message when turns must go: it is the task.
+        /// Keeps the user's first message when turns are dropped: it is the task.
         pub keep_first_task: bool = true, Flag;
-        /// Puts `[12 earlier entries left out]` where turns went: a model that knows of a gap asks
-        /// instead of guessing.
+        /// Inserts `[12 earlier entries left out]` in place of dropped turns: a model that knows of
+        /// a gap asks instead of guessing.
         pub leave_out_note: bool = true, Flag;
-        /// How much of the budget is free again after results or turns had to go, 0.0 … 0.9: the
-        /// prefix then stays the same until a quarter of the budget is new.
+        /// Share of the budget that is free after results or turns were dropped, 0.0 … 0.9: the
+        /// prefix is then stable until a quarter of the budget is new.
         pub slack_share: f64 = 0.25, Number(0.0, SLACK_SHARE_MAX), "share";
-        /// Share of the budget that the person's requests before the kept turns may take, the
-        /// newest first, 0.0 … 0.5: what was asked outlives how it was done.
+        /// Share of the budget for user requests before the kept turns, newest first, 0.0 … 0.5:
+        /// requests are kept longer than the work on them.
         pub request_share: f64 = 0.1, Number(0.0, REQUEST_SHARE_MAX), "share";
     }
 }
 
 impl Settings {
-    /// Reads the engine's table.
+    /// Parses the engine's table.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
+    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a wrong key or value.
     pub fn parse(config: Value) -> Result<Settings> {
         let settings: Settings = settings::parse(&config)?;
         settings::check_ranges(&settings, Settings::SETTINGS)?;

@@ -1,4 +1,4 @@
-//! The `mask` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `mask` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -23,7 +23,7 @@ fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64) -> Pla
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
-/// What the model sees, one text for each message.
+/// The texts of the messages that the model sees.
 fn seen(plan: &Plan, talk: &TranscriptBuilder) -> Vec<String> {
     let transcript = talk.transcript();
     plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
@@ -65,7 +65,7 @@ fn keeps_the_contract() {
 }
 
 #[test]
-fn a_mask_tells_tool_arguments_status_and_size() {
+fn a_mask_names_tool_arguments_status_and_size() {
     let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(200));
     let mut talk = TranscriptBuilder::new();
     talk.user("go").calls(&[("a", "bash", &long), ("b", "ls", "{}")]);

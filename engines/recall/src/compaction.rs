@@ -1,7 +1,7 @@
-//! Compaction on request: the layout of a smaller budget, made lasting.
+//! Compaction on request: the layout for a smaller budget becomes permanent.
 //!
-//! Rules and names become the summary, what was found stays in its place, and the newest entries follow.
-//! The next epoch reads its rules back from the summary.
+//! Rules and names become the summary, found entries keep their position, and the newest entries
+//! follow. The next epoch parses the rules from the summary.
 
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, Entry, EntryKind, Plan, Role, Transcript,
@@ -13,15 +13,15 @@ use crate::layout::RequestLayout;
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
-/// What a compaction leaves of the smaller of budget and history.
+/// Size after a compaction as a share of the smaller of budget and history.
 const KEPT_SHARE: f64 = 0.6;
-/// What the head of a summary says of its writer.
+/// Writer names in the envelope of a summary.
 const WRITER: &str = "recall";
 const OWN_SUMMARY: &str = ", recall. Untrusted";
 const ANY_SUMMARY: &str = ". Untrusted notes of what was said";
 
 impl RecallSession {
-    /// A plan that makes the live transcript smaller; nothing where all of it must stay.
+    /// A plan that shrinks the transcript, or nothing if all of it must stay.
     pub(crate) fn compact(
         &mut self,
         transcript: &Transcript,
@@ -30,18 +30,19 @@ impl RecallSession {
     ) -> Compaction {
         self.follow(transcript);
         let tokens = transcript.total_tokens();
-        let bolder = 1.0 / f64::from(request.attempt.clamp(1, 3));
-        let aim_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * bolder);
-        // All of the aim is used: a compaction makes its room by the smaller budget.
+        // Each further attempt aims lower, because the last result was too large.
+        let share = 1.0 / f64::from(request.attempt.clamp(1, 3));
+        let limit_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * share);
+        // No slack: the smaller budget already makes room.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
         let ranked = self.rank(&self.build_query(transcript, focus));
-        // The new summary takes up what an earlier one of this engine said.
-        let always = self.must_stay.clone();
+        // The new summary includes the contents of the engine's earlier ones.
+        let must_stay = self.must_stay.clone();
         self.must_stay
             .retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
-        let layout = self.new_layout(transcript, aim_tokens, &ranked, &lasting);
-        self.must_stay = always;
+        let layout = self.new_layout(transcript, limit_tokens, &ranked, &lasting);
+        self.must_stay = must_stay;
         let missing =
             layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
         if missing == 0 {
@@ -55,8 +56,8 @@ impl RecallSession {
     }
 }
 
-/// Whether an entry is a summary that this engine wrote. One of another engine says what no rule and no
-/// name says, and stays.
+/// Whether an entry is a summary of this engine. Summaries of other engines contain more than rules
+/// and names, and stay.
 fn is_own_summary(entry: &Entry<'_>) -> bool {
     let text = entry.text();
     let own = text.matches(OWN_SUMMARY).count();
@@ -65,7 +66,7 @@ fn is_own_summary(entry: &Entry<'_>) -> bool {
         && own == text.matches(ANY_SUMMARY).count()
 }
 
-/// The plan with the rules and names as a summary of what is left out.
+/// The plan with rules and names as the summary of the dropped entries.
 fn lasting_plan(
     transcript: &Transcript,
     mut layout: RequestLayout,
@@ -85,6 +86,7 @@ fn lasting_plan(
     layout.head.clear();
     layout.excerpt.clear();
     let mut plan = layout.plan(transcript, settings);
+    // A summary replaces one contiguous range; the largest one is the least misleading.
     let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
         Action::Drop(range) => Some((at, range.clone())),
         _ => None,

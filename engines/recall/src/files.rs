@@ -1,29 +1,29 @@
-//! What the environment still holds: a file that was read again or changed later makes the earlier
-//! read the first thing to leave out.
+//! Tracks file reads: one that was repeated, or whose file changed later, is the first to be
+//! dropped.
 
 use std::collections::{HashMap, HashSet};
 
 use ctxhost_engine_api::{ToolCall, ToolResult};
 use ctxhost_engine_kit::files::plain_tool_name;
 
-/// The names that tools give to the argument with the path.
+/// Argument names for paths.
 const PATH_ARGUMENTS: [&str; 4] = ["path", "file_path", "filePath", "filename"];
 
-/// The reads of one session.
+/// The file reads of one session.
 #[derive(Debug, Default)]
 pub(crate) struct FileReads {
-    /// Calls on files that have no result yet, by their id.
+    /// Calls without a result yet, by id.
     open: HashMap<String, FileCall>,
-    /// The results that hold what was read of a file, by its path.
+    /// Results of reads, by path.
     reads: HashMap<String, Vec<FileRead>>,
-    /// Positions of results that the environment or a later result holds, too.
+    /// Positions of results that a later read or change replaces.
     outdated: HashSet<u64>,
 }
 
 #[derive(Debug)]
 struct FileCall {
     path: String,
-    /// The part that was read; `None` for a call that changed the file.
+    /// The part that was read; `None` for a change.
     part: Option<String>,
 }
 
@@ -33,24 +33,25 @@ struct FileRead {
     part: String,
 }
 
-/// What a call does to the file that it names; empty for any other call.
+/// The operation of a call on its file: `read`, `changed` or empty.
 pub(crate) fn file_operation(call: &ToolCall<'_>) -> &'static str {
     let name = plain_tool_name(&call.name).to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match () {
+        // Writing first: `read_and_write` changes the file.
         () if has(&["write", "edit", "patch", "replace", "create_file"]) => "changed",
         () if has(&["read", "view", "cat", "open_file"]) => "read",
         () => "",
     }
 }
 
-/// The path that a call names.
+/// The path argument of a call.
 pub(crate) fn path_argument(call: &ToolCall<'_>) -> Option<String> {
     call.string_argument(&PATH_ARGUMENTS).filter(|path| !path.trim().is_empty())
 }
 
 impl FileReads {
-    /// A call was made.
+    /// Records a call.
     pub(crate) fn record_call(&mut self, call: &ToolCall<'_>) {
         let what = file_operation(call);
         let Some(path) = path_argument(call).filter(|_| !what.is_empty()) else { return };
@@ -61,14 +62,15 @@ impl FileReads {
         self.open.insert(call.id.to_string(), FileCall { path, part });
     }
 
-    /// A result came.
+    /// Records a result.
     pub(crate) fn record_result(&mut self, seq: u64, result: &ToolResult<'_>) {
         let Some(call) = self.open.remove(result.call_id.as_ref()) else { return };
         if result.is_error {
             return;
         }
         let reads = self.reads.entry(call.path).or_default();
-        // A change makes every read untrue; a read of the whole file, or of the same part, repeats one.
+        // A change outdates every read; a read of the whole file, or of the same part, outdates
+        // earlier ones.
         let is_whole = |part: &str| part == "+";
         let replaces = |read: &FileRead| match &call.part {
             None => true,
@@ -81,7 +83,7 @@ impl FileReads {
         }
     }
 
-    /// Whether a result holds what the environment, or a later result, holds, too.
+    /// Whether a later read or change replaces a result.
     pub(crate) fn is_outdated(&self, seq: u64) -> bool {
         self.outdated.contains(&seq)
     }

@@ -1,34 +1,35 @@
-//! The index: which slices hold a term, and how well they answer a query (BM25).
+//! The inverted index: maps terms to slices and scores slices for a query (BM25).
 //!
-//! Postings are delta-coded bytes that only grow, so that adding a slice costs what the slice is long and
-//! a hundred thousand entries take tens of megabytes.
+//! Postings are append-only delta-coded bytes: adding a slice costs its length, and a hundred
+//! thousand entries take tens of megabytes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// How fast repetition stops to count, and how much length counts against a slice: the usual
-/// constants of the literature, not fitted to any data here.
+/// Saturation and length normalisation of BM25: the usual constants, not fitted to data.
 const K1: f32 = 1.2;
 const B: f32 = 0.4;
 
-/// The rarest terms of a query that are looked up: a prompt of pages is no better than its rare words.
+/// Number of query terms that are looked up, rarest first.
+// A prompt of several pages finds nothing more than its rare words do.
 const QUERY_TERMS: usize = 32;
 
-/// Slices that a search looks at for all terms together, after the rarest: less than a millisecond.
+/// Maximum postings read for all terms after the rarest.
+// Bounds a search to less than a millisecond in any session.
 const QUERY_POSTINGS: u32 = 50_000;
 
 /// The inverted index of one session.
 #[derive(Debug, Default)]
 pub(crate) struct TermIndex {
     postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
-    /// How many terms each slice has.
+    /// Number of terms per slice.
     lengths: Vec<u16>,
     total_length: u64,
-    /// The terms of the slice that is being added; kept for its memory.
+    /// Buffer for the terms of the slice being added.
     pending: Vec<u64>,
 }
 
-/// The slices of one term: pairs of the distance to the slice before and how often it occurs there.
+/// Postings of one term: pairs of the distance to the previous slice and the number of occurrences.
 #[derive(Debug, Default)]
 struct Postings {
     bytes: Vec<u8>,
@@ -36,7 +37,7 @@ struct Postings {
     slices: u32,
 }
 
-/// Terms are hashes already.
+/// Terms are already hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TermHasher(u64);
 
@@ -60,7 +61,7 @@ impl Hasher for TermHasher {
 #[derive(Debug, Default)]
 pub(crate) struct SliceScores {
     by_slice: Vec<f32>,
-    /// The slices with a score above 0, each once.
+    /// Slices with a score above 0.
     hits: Vec<u32>,
 }
 
@@ -83,14 +84,16 @@ impl SliceScores {
 }
 
 impl TermIndex {
-    /// Adds a slice with the terms that `fill` answers, and answers its number.
+    /// Adds a slice with the terms written by `fill`, and returns its number.
     pub(crate) fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
         let slice = self.lengths.len() as u32;
         let mut terms = std::mem::take(&mut self.pending);
         terms.clear();
         fill(&mut terms);
+        // Lengths only normalise scores, so saturating is harmless.
         self.lengths.push(u16::try_from(terms.len()).unwrap_or(u16::MAX));
         self.total_length += terms.len() as u64;
+        // Sorted, so that equal terms are counted in one pass.
         terms.sort_unstable();
         for equal in terms.chunk_by(|left, right| left == right) {
             let Some(term) = equal.first() else { continue };
@@ -104,20 +107,21 @@ impl TermIndex {
         slice
     }
 
-    /// Scores every slice that shares a term with the query. Terms come with their weight.
+    /// Scores every slice that shares a term with the weighted query terms.
     pub(crate) fn search(&self, query: &[(u64, f32)]) -> SliceScores {
+        // A dense vector: faster than a map, and freed after the request.
         let mut scores = SliceScores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
         let slices = self.lengths.len() as f32;
         let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
-        let found = query.iter().filter_map(|(term, weight)| {
+        let terms = query.iter().filter_map(|(term, weight)| {
             self.postings.get(term).map(|postings| (postings, *weight))
         });
-        let mut found: Vec<(&Postings, f32)> = found.collect();
-        // Stable: terms of one rarity stay in the order of the query.
-        found.sort_by_key(|(postings, _)| postings.slices);
+        let mut terms: Vec<(&Postings, f32)> = terms.collect();
+        // The sort is stable, so terms of equal rarity keep the order of the query.
+        terms.sort_by_key(|(postings, _)| postings.slices);
         let mut read = 0;
-        for (postings, weight) in found.into_iter().take(QUERY_TERMS) {
-            // Words that are everywhere say little, and in a long session they are most of the work.
+        for (postings, weight) in terms.into_iter().take(QUERY_TERMS) {
+            // Frequent terms carry little information but most of the work in a long session.
             if read > 0 && read + postings.slices > QUERY_POSTINGS {
                 break;
             }
@@ -137,7 +141,7 @@ impl TermIndex {
         scores
     }
 
-    /// What the index takes, in bytes, allocations included.
+    /// Memory use in bytes, including allocations.
     pub(crate) fn size_bytes(&self) -> usize {
         let postings = self.postings.values().map(|postings| postings.bytes.capacity());
         let row = size_of::<u64>() + size_of::<Postings>() + 1;
@@ -145,7 +149,7 @@ impl TermIndex {
     }
 }
 
-/// Seven bits in each byte, the last one without the high bit.
+/// Variable-length encoding: seven bits per byte, the high bit marks a continuation.
 fn write_number(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         bytes.push((number as u8) | 0x80);

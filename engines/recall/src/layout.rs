@@ -1,13 +1,13 @@
-//! The layout of a request: what of a session the model sees while not all of it fits.
+//! The layout of a request: the part of a session that the model sees if not all of it fits.
 //!
 //! ```text
 //!  pinned │ rules, names │ found entries │ excerpt │ newest entries, older results as lines │ note · prompt
-//!  ───────────────── worked out when the window moves ─────┘        └ of one prompt, goes when room is short
+//!  ───────────────── computed when the window moves ──────┘        └ per prompt, dropped first
 //! ```
 //!
-//! Everything before the newest entries is worked out when the window moves, and then stays byte for byte
-//! until the budget is used up or a rule is replaced. What a later prompt finds stands directly in
-//! front of that prompt, behind all that a provider has cached.
+//! Everything before the newest entries is computed when the window moves and then constant until
+//! the budget is used up or a rule is replaced. Notes for later prompts are inserted directly
+//! before the prompt, after the cached prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,29 +19,30 @@ use ctxhost_engine_kit::replacement::ReplacementMap;
 use crate::LAYER;
 use crate::settings::Settings;
 
-/// What the model sees.
+/// The contents of a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLayout {
     /// The budget it was made for.
     pub(crate) budget_tokens: u64,
-    /// How many rules had been replaced.
+    /// Number of replaced rules at that time.
     pub(crate) replaced_rules: u64,
-    /// Entries before the cut that stay, as they are or as a part of their text.
+    /// Entries before the cut that are kept, whole or with partial text.
     pub(crate) kept: BTreeMap<u64, Option<String>>,
     /// Rules and names.
     pub(crate) head: String,
     /// Parts of calls and results before the cut.
     pub(crate) excerpt: String,
-    /// Where the newest entries begin.
+    /// Start of the newest entries.
     pub(crate) cut: u64,
-    /// Old results and calls among the newest entries.
+    /// Masked results and calls among the newest entries.
     pub(crate) masked: ReplacementMap,
-    /// What prompts found, by the position of the prompt.
+    /// Notes, by the position of their prompt.
     pub(crate) notes: BTreeMap<u64, String>,
 }
 
 impl RequestLayout {
-    /// Whether it still is about this transcript and this budget. A small rise moves nothing.
+    /// Whether it is still valid for this transcript and budget. A small rise of the budget changes
+    /// nothing.
     pub(crate) fn is_valid_for(
         &self,
         transcript: &Transcript,
@@ -49,12 +50,13 @@ impl RequestLayout {
         replaced_rules: u64,
         settings: &Settings,
     ) -> bool {
+        // A small rise of the budget must not change the prefix.
         let most_tokens = (self.budget_tokens as f64 * (1.0 + settings.slack_share)) as u64;
         let is_cut_point = transcript.get(self.cut).is_some_and(|entry| entry.is_cut_point());
         budget_tokens <= most_tokens && replaced_rules == self.replaced_rules && is_cut_point
     }
 
-    /// What it costs, in tokens.
+    /// Size in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, settings: &Settings) -> u64 {
         let tail = self.cut..transcript.len() as u64;
         self.kept_tokens(transcript)
@@ -63,7 +65,7 @@ impl RequestLayout {
             + self.gap_note(transcript, settings).map_or(0, |note| tokens::estimate(&note))
     }
 
-    /// What the texts of the engine's own cost, in tokens.
+    /// Size of the engine's own texts, in tokens.
     pub(crate) fn own_tokens(&self) -> u64 {
         let own = [&self.head, &self.excerpt].into_iter().chain(self.notes.values());
         own.map(|text| tokens::estimate(text)).sum()
@@ -77,22 +79,22 @@ impl RequestLayout {
         self.kept.iter().map(cost).sum()
     }
 
-    /// Forgets the oldest note, if it is not that of the prompt at hand or nothing else is left.
+    /// Drops the oldest note.
     pub(crate) fn drop_oldest_note(&mut self) -> bool {
         self.notes.pop_first().is_some()
     }
 
-    /// Whether the model sees an entry, or a part of it.
+    /// Whether the model sees an entry or a part of it.
     pub(crate) fn shows(&self, seq: u64) -> bool {
         seq >= self.cut || self.kept.contains_key(&seq)
     }
 
-    /// The positions before the cut that are kept in some form, and all behind it.
+    /// Positions of all entries that are kept in some form.
     pub(crate) fn shown_positions(&self, len: u64) -> impl Iterator<Item = u64> {
         self.kept.keys().copied().chain(self.cut..len)
     }
 
-    /// The plan.
+    /// Builds the plan.
     pub(crate) fn plan(&self, transcript: &Transcript, settings: &Settings) -> Plan {
         let len = transcript.len() as u64;
         let mut plan =
@@ -100,6 +102,7 @@ impl RequestLayout {
         let mut end = 0;
         let mut is_head_due = !self.head.is_empty();
         for (seq, text) in &self.kept {
+            // The system prompt stays first; rules and names follow it.
             let is_leading = *seq == end && text.is_none() && is_head_due;
             if is_head_due && !(is_leading && self.is_instruction(transcript, *seq)) {
                 insert(&mut plan, &self.head, end, "rules and names");
@@ -136,12 +139,13 @@ impl RequestLayout {
         plan
     }
 
-    /// Instructions of the host stand before everything else.
+    /// The host's instructions precede everything else.
     fn is_instruction(&self, transcript: &Transcript, seq: u64) -> bool {
         transcript.get(seq).is_some_and(|entry| entry.role() == Role::System)
     }
 
-    /// The one line that says how much is missing, where it costs less than that. It changes when the window moves.
+    /// The line about left-out entries, if it costs less than they do. It changes only when the
+    /// window moves.
     fn gap_note(&self, transcript: &Transcript, settings: &Settings) -> Option<String> {
         let kept: BTreeSet<u64> = self.kept.keys().copied().filter(|seq| *seq < self.cut).collect();
         let missing = self.cut - kept.len() as u64;
@@ -150,11 +154,12 @@ impl RequestLayout {
         let note = format!("[{missing} earlier {entries} left out{found}]");
         let kept_tokens: u64 = kept.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
         let missing_tokens = transcript.tokens(0..self.cut).saturating_sub(kept_tokens);
+        // A note that costs more than it replaces is pointless.
         (settings.leave_out_note && missing_tokens > tokens::estimate(&note)).then_some(note)
     }
 }
 
-/// A message of the engine's own that stands for no entry.
+/// Inserts a message of the engine that replaces no entry.
 fn insert(plan: &mut Plan, text: &str, at: u64, why: &str) {
     plan.insert(Role::User, text, at..at).note(LAYER, why);
 }

@@ -1,8 +1,8 @@
-//! The `recall` engine: what was said and done earlier is found again when it matters.
+//! The `recall` engine: indexes a session and retrieves earlier entries that the prompt needs.
 //!
-//! At ingest every entry goes into an index, a ledger of names and a list of the person's rules. While
-//! the history fits it is sent as it is. When it does not, the model sees the rules, the names, the newest
-//! entries with old results as lines, and what the prompt finds in all the rest. No model is asked.
+//! Ingest adds every entry to an index, a ledger of names and a list of the user's rules. While the
+//! history fits, it is sent unchanged. Otherwise the model sees the rules, the names, the newest
+//! entries with old results as lines, and the search results for the prompt. No model is called.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -37,8 +37,8 @@ use ctxhost_engine_api::{
     IngestReply, IngestRequest, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
     Transcript,
 };
+use ctxhost_engine_kit::session_map::SessionMap;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::sliding_window::SessionMap;
 use ctxhost_engine_kit::store::{has_key_value_store, session_key};
 
 use layout::RequestLayout;
@@ -46,16 +46,18 @@ use ranking::RankedSlice;
 use session::RecallSession;
 pub use settings::Settings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "recall";
 
-/// How keys of stored layouts begin.
+/// Key prefix of stored layouts.
 const KEY: &str = "layout/1/";
 
-/// What a request leaves free where a note is added, so that the answer to a small question still fits.
+/// Share of the budget that stays free beside a note.
+// Otherwise the answer to a short question would move the window.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
 
-/// Share of the budget that text of the engine's own may take. The host refuses a plan above a half.
+/// Maximum share of the budget for the engine's own text.
+// The host refuses a plan with more than half; estimates may differ slightly.
 const OWN_SHARE: f64 = 0.48;
 
 /// The engine.
@@ -81,10 +83,10 @@ impl ContextEngine for RecallEngine {
     }
 
     async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<IngestReply> {
-        let entries = self.sessions.with_session(&request.session, |memory| {
-            let new = memory.follow(&transcript);
+        let entries = self.sessions.with_session(&request.session, |session| {
+            let new = session.follow(&transcript);
             let asked = request.entries;
-            self.index_bytes.store(memory.index_bytes(), std::sync::atomic::Ordering::Relaxed);
+            self.index_bytes.store(session.index_bytes(), std::sync::atomic::Ordering::Relaxed);
             new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
         Ok(IngestReply { entries })
@@ -92,22 +94,23 @@ impl ContextEngine for RecallEngine {
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         self.restore(&transcript, &request.session).await;
-        let plan = |memory: &mut RecallSession| {
-            let plan = memory.plan(&transcript, &request, &self.settings);
-            let is_new = std::mem::take(&mut memory.is_layout_new);
-            (plan, is_new.then(|| stored_layout::to_json(memory.layout.as_ref(), &transcript)))
+        let plan = |session: &mut RecallSession| {
+            let plan = session.plan(&transcript, &request, &self.settings);
+            // Serialised under the lock of the session, stored after it.
+            let is_new = std::mem::take(&mut session.is_layout_new);
+            (plan, is_new.then(|| stored_layout::to_json(session.layout.as_ref(), &transcript)))
         };
         let (plan, layout) = self.sessions.with_session(&request.session, plan);
         if let Some(layout) = layout.filter(|_| has_key_value_store(&self.host)) {
-            // What is not stored is worked out anew after a restart.
+            // A layout that is not stored is computed again after a restart.
             let _ = self.host.kv_put(&session_key(KEY, &request.session), &layout).await;
         }
         Ok(plan)
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        Ok(self.sessions.with_session(&request.session, |memory| {
-            memory.compact(&transcript, &request, &self.settings)
+        Ok(self.sessions.with_session(&request.session, |session| {
+            session.compact(&transcript, &request, &self.settings)
         }))
     }
 
@@ -120,9 +123,9 @@ impl ContextEngine for RecallEngine {
         transcript: Transcript,
         request: ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        self.sessions.with_session(&request.session, |memory| {
-            memory.follow(&transcript);
-            memory.call_tool(&transcript, &request)
+        self.sessions.with_session(&request.session, |session| {
+            session.follow(&transcript);
+            session.call_tool(&transcript, &request)
         })
     }
 
@@ -142,23 +145,24 @@ impl ContextEngine for RecallEngine {
 }
 
 impl RecallEngine {
-    /// Takes up the layout that was stored before a restart, once for each session.
+    /// Loads the stored layout once per session.
     async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
-        let is_unknown = self.sessions.with_session(session, |memory| {
-            memory.follow(transcript);
-            !std::mem::replace(&mut memory.is_restored, true) && memory.layout.is_none()
+        // Marked as restored before the store answers, so that a failing store is asked only once.
+        let is_unknown = self.sessions.with_session(session, |session| {
+            session.follow(transcript);
+            !std::mem::replace(&mut session.is_restored, true) && session.layout.is_none()
         });
         if !is_unknown || !has_key_value_store(&self.host) {
             return;
         }
         let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
         let layout = stored.and_then(|json| stored_layout::from_json(&json, transcript));
-        self.sessions.with_session(session, |memory| memory.layout = layout);
+        self.sessions.with_session(session, |session| session.layout = layout);
     }
 }
 
 impl RecallSession {
-    /// The whole history where it fits; else the layout as it is, or a new one.
+    /// The whole history if it fits; else the current layout or a new one.
     fn plan(
         &mut self,
         transcript: &Transcript,
@@ -175,8 +179,8 @@ impl RecallSession {
         let kept = self
             .layout
             .take()
-            .filter(|it| it.is_valid_for(transcript, budget_tokens, replaced, settings));
-        // One search for each request at most, and none where nothing moves and no prompt is new.
+            .filter(|layout| layout.is_valid_for(transcript, budget_tokens, replaced, settings));
+        // At most one search per request, and none if nothing moves and no prompt is new.
         let cell = OnceCell::new();
         let query = || self.build_query(transcript, &request.prompt);
         let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
@@ -184,10 +188,11 @@ impl RecallSession {
         let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(move_window);
         let notes = layout.notes.len();
-        if let Some(newest) = self.asks_anew(transcript, request, &layout) {
+        if let Some(newest) = self.position_of_new_prompt(transcript, request, &layout) {
             self.add_note(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
             is_new = true;
         }
+        // Notes go first: the prefix before them stays valid.
         while layout.tokens(transcript, settings) > budget_tokens && layout.drop_oldest_note() {}
         if layout.tokens(transcript, settings) > budget_tokens {
             layout = move_window();
@@ -196,7 +201,7 @@ impl RecallSession {
         self.is_layout_new = is_new || layout.notes.len() != notes;
         let tokens = layout.tokens(transcript, settings);
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
-            // What must stay is nearly all there is: own texts would only add to it.
+            // Nearly everything is protected, so own texts would only add to it.
             return whole(transcript);
         }
         let plan = layout.plan(transcript, settings);
@@ -204,20 +209,21 @@ impl RecallSession {
         plan
     }
 
-    /// The position of a prompt that was not looked up yet and can have a note in front of it.
-    fn asks_anew(
+    /// Position of a new prompt that can have a note before it.
+    fn position_of_new_prompt(
         &self,
         transcript: &Transcript,
         request: &AssembleRequest,
         layout: &RequestLayout,
     ) -> Option<u64> {
         let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
+        // A note inside a frame would separate a call from its result.
         let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
         let is_new = newest >= layout.cut && !layout.notes.contains_key(&newest);
         (is_new && is_cut_point).then_some(newest)
     }
 
-    /// Puts what a new prompt finds in front of it, as far as there is room.
+    /// Adds the note for a new prompt, as far as there is room.
     fn add_note(
         &self,
         transcript: &Transcript,
@@ -229,6 +235,7 @@ impl RecallSession {
     ) {
         let is_agent = self.uses_tools(transcript);
         let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
+        // Chats come back to facts, not to names.
         let name_share = if is_agent { settings.name_note_share } else { 0.0 };
         let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
         let free = |layout: &RequestLayout| {
@@ -242,9 +249,10 @@ impl RecallSession {
         let found =
             self.render_note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
         let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
-        let names = match is_agent {
-            true => self.render_further_names(transcript, ranked, &found, left_tokens, layout),
-            false => String::new(),
+        let names = if is_agent {
+            self.render_further_names(transcript, ranked, &found, left_tokens, layout)
+        } else {
+            String::new()
         };
         let parts = [found, names].into_iter().filter(|part| !part.is_empty());
         let note = parts.collect::<Vec<_>>().join("\n");

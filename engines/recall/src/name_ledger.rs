@@ -1,7 +1,7 @@
-//! The ledger of names: what a session named, how it came up, and which names are worth repeating.
+//! The ledger of names: the names of a session, how they were used, and which ones to repeat.
 //!
-//! A name weighs more the more often and the later it was named, and more where a person, the model or
-//! a call named it than where a tool printed it.
+//! The weight of a name grows with frequency and recency. Mentions by the user, the model or a call
+//! count more than printed ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +9,22 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
 use crate::names::{NameKind, for_each_name};
 
-/// After so many entries a mention counts half: about twenty steps of a coding agent. Measured on a recorded
-/// session: 20 to 40 are best, 120 loses two in a hundred of the names that the next call uses.
+/// Entries after which a mention counts half: about twenty steps of a coding agent.
+// Measured on a recorded session: 20 to 40 are best; 120 loses two percent of the names that the
+// next call uses.
 const HALF_LIFE_ENTRIES: f32 = 40.0;
 
-/// How much more a name counts that an entry holds which the prompt finds: as if it had been named four times.
-const ASKED_LOG2: f32 = 2.0;
+/// Bonus of a name in an entry that the prompt finds, equal to four mentions.
+const BOOST_LOG2: f32 = 2.0;
 
-/// How much the length of a name counts against its weight: 1 is weight for each character.
+/// Influence of the length of a name on its weight: 1 is weight per character.
 const LENGTH_SHARE: f32 = 1.0;
 
-/// How much a mention counts by where it stands.
+/// Weights of a mention in the arguments of a call,
 pub(crate) const USED_WEIGHT: f32 = 4.0;
-/// In a text of the person or the model.
+/// in a text of the user or the model,
 pub(crate) const STATED_WEIGHT: f32 = 2.0;
-/// In the output of a tool.
+/// and in the output of a tool.
 pub(crate) const PRINTED_WEIGHT: f32 = 1.0;
 
 /// The names of one session.
@@ -31,7 +32,7 @@ pub(crate) const PRINTED_WEIGHT: f32 = 1.0;
 pub(crate) struct NameLedger {
     numbers: HashMap<Box<str>, u32>,
     rows: Vec<NameRow>,
-    /// The names of each entry, in the order of the entries.
+    /// Name numbers per entry.
     by_entry: Vec<Box<[u32]>>,
 }
 
@@ -39,24 +40,24 @@ pub(crate) struct NameLedger {
 struct NameRow {
     name: Box<str>,
     kind: NameKind,
-    /// What was done with it last: `read`, `changed`; empty where that is not known.
+    /// Last operation on it: `read`, `changed` or empty.
     operation: &'static str,
-    /// The logarithm to base 2 of the weight, as it would be at entry 0: equal decay keeps the order.
+    /// Binary logarithm of the weight, normalised to entry 0: equal decay keeps the order.
     weight_log2: f32,
 }
 
 impl NameLedger {
-    /// Begins the names of the next entry.
+    /// Starts the names of the next entry.
     pub(crate) fn begin_entry(&mut self) -> EntryNames<'_> {
         EntryNames { at: self.by_entry.len() as f32, ledger: self, numbers: Vec::new() }
     }
 
-    /// The names of an entry.
+    /// The name numbers of an entry.
     pub(crate) fn entry_names(&self, seq: u64) -> &[u32] {
         self.by_entry.get(seq as usize).map_or(&[], |names| names)
     }
 
-    /// The names of an entry, the heaviest first, as long as they fit `most_chars`.
+    /// The heaviest names of an entry that fit `most_chars`.
     pub(crate) fn heaviest_names(&self, seq: u64, most_chars: u64) -> Vec<&str> {
         let mut rows: Vec<&NameRow> = self
             .entry_names(seq)
@@ -73,36 +74,34 @@ impl NameLedger {
         rows.into_iter().filter(fits).map(|row| &*row.name).collect()
     }
 
-    /// The numbers of the names in a text.
+    /// The numbers of the known names in a text.
     pub(crate) fn name_numbers(&self, text: &str) -> Vec<u32> {
         let mut numbers = Vec::new();
         for_each_name(text, |name, _| numbers.extend(self.numbers.get(name)));
         numbers
     }
 
-    /// The block of the heaviest names that are not in `shown`, in at most `most_chars` weighted
-    /// characters; empty where there is none.
-    ///
-    /// Those that are `asked` for count more. Names are chosen by their weight for the room they take, so that one long path does not push out
-    /// four short names that come up as often.
+    /// Renders the heaviest names that are not in `shown`, in at most `most_chars` weighted
+    /// characters; empty without any. Names in `asked` get a bonus.
     pub(crate) fn render(
         &self,
         shown: &HashSet<u32>,
-        asked: &HashSet<u32>,
+        boosted: &HashSet<u32>,
         most_chars: u64,
     ) -> String {
         let mut numbers: Vec<u32> =
             (0..self.rows.len() as u32).filter(|number| !shown.contains(number)).collect();
         let weight = |number: &u32| {
             let row = self.rows.get(*number as usize);
-            let asked = if asked.contains(number) { ASKED_LOG2 } else { 0.0 };
+            let boosted = if boosted.contains(number) { BOOST_LOG2 } else { 0.0 };
             row.map_or(0.0, |row| {
-                row.weight_log2 + asked - LENGTH_SHARE * (row.name.len() as f32).log2()
+                row.weight_log2 + boosted - LENGTH_SHARE * (row.name.len() as f32).log2()
             })
         };
-        // A name takes three characters at least, with its comma: more are never shown.
+        // A name takes at least three characters with its comma, so more are never shown.
         let most = (most_chars / 4) as usize + 1;
         if numbers.len() > most {
+            // Only the candidates that can fit are sorted.
             numbers.select_nth_unstable_by(most, |l, r| {
                 weight(r).total_cmp(&weight(l)).then(l.cmp(r))
             });
@@ -113,7 +112,7 @@ impl NameLedger {
         let mut lists: [Vec<String>; 3] = Default::default();
         let mut listed = String::new();
         for row in numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
-            // A file is named by the path that ends in it.
+            // A longer path already contains the file name.
             if listed.contains(&*row.name) {
                 continue;
             }
@@ -122,6 +121,7 @@ impl NameLedger {
             } else {
                 format!("{} ({})", row.name, row.operation)
             };
+            // A name that does not fit lets shorter ones pass.
             let Some(rest) = room.checked_sub(weighted_chars(&item) + 2) else { continue };
             room = rest;
             listed.push_str(&item);
@@ -150,10 +150,10 @@ impl NameLedger {
     }
 }
 
-/// The tags and titles of the block, in weighted characters.
+/// Size of the tags and titles, in weighted characters.
 const BLOCK_CHARS: u64 = 48;
 
-/// The names of one entry while they are read.
+/// Collects the names of one entry.
 pub(crate) struct EntryNames<'a> {
     ledger: &'a mut NameLedger,
     at: f32,
@@ -161,13 +161,13 @@ pub(crate) struct EntryNames<'a> {
 }
 
 impl EntryNames<'_> {
-    /// Notes a mention. In one entry a name counts once, by its heaviest mention.
+    /// Adds a mention. A name counts once per entry, by its heaviest mention.
     pub(crate) fn add_mention(
         &mut self,
         name: &str,
         kind: NameKind,
         weight: f32,
-        what: &'static str,
+        operation: &'static str,
     ) {
         let ledger = &mut *self.ledger;
         let number = match ledger.numbers.get(name) {
@@ -176,23 +176,24 @@ impl EntryNames<'_> {
                 let number = ledger.rows.len() as u32;
                 ledger.numbers.insert(name.into(), number);
                 let weight_log2 = f32::NEG_INFINITY;
-                ledger.rows.push(NameRow { name: name.into(), kind, operation: what, weight_log2 });
+                ledger.rows.push(NameRow { name: name.into(), kind, operation, weight_log2 });
                 number
             }
         };
         let Some(row) = ledger.rows.get_mut(number as usize) else { return };
-        if !what.is_empty() {
-            row.operation = what;
+        if !operation.is_empty() {
+            row.operation = operation;
         }
         if self.numbers.contains(&number) {
             return;
         }
         self.numbers.push(number);
+        // Older weights decay by growing newer ones, so that no row has to be updated.
         let now = weight.log2() + self.at / HALF_LIFE_ENTRIES;
         row.weight_log2 = sum_log2(row.weight_log2, now);
     }
 
-    /// The entry has no more names.
+    /// Ends the names of the entry.
     pub(crate) fn finish(self) {
         self.ledger.by_entry.push(self.numbers.into());
     }
@@ -201,6 +202,7 @@ impl EntryNames<'_> {
 /// log2(2^left + 2^right)
 fn sum_log2(left: f32, right: f32) -> f32 {
     let (small, large) = if left < right { (left, right) } else { (right, left) };
+    // Relative to the larger one, so that the power cannot overflow.
     large + (small - large).exp2().ln_1p() / std::f32::consts::LN_2
 }
 

@@ -1,33 +1,35 @@
-//! Names in a text: paths, files, URLs, hashes, tickets, ports, versions and symbols of code.
+//! Finds names in a text: paths, files, URLs, hashes, tickets, ports, versions and code symbols.
 
 use ctxhost_engine_kit::redact;
 
-/// What a name is, as far as its letters tell.
+/// The kind of a name, judged by its characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum NameKind {
-    /// A path or the name of a file.
+    /// A path or file name.
     File,
-    /// A web address, or a host with its port.
+    /// A URL, or a host with its port.
     Address,
     /// A hash, a long number, a ticket, a version.
     Code,
-    /// A name of a program: `parse_body`, `parseBody`, `http::Body`.
+    /// A code symbol: `parse_body`, `parseBody`, `http::Body`.
     Symbol,
 }
 
-/// A shorter name says nothing, a longer one is data, in bytes.
+/// Length of a name, in bytes; a longer one is data.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=160;
-/// A longer text is searched at its beginning and its end alone, in bytes: results and pasted files.
+/// Of a longer text, in bytes, only head and end are searched: results and pasted files.
 const SEARCHED_BYTES: usize = 24_000;
 
-/// Endings of file names. `self.state` is no file.
+/// File extensions.
+// A list, because any suffix would make `self.state` a file.
 const FILE_ENDINGS: &str = " rs toml lock md txt json jsonl yaml yml py pyi ipynb js jsx mjs cjs ts tsx mts css scss less html htm vue svelte go mod sum c h cc cpp hpp cxx java kt kts gradle rb erb php sh bash zsh fish ps1 bat sql csv tsv xml svg png jpg jpeg gif webp ico pdf zip tar gz tgz bz2 xz 7z log ini cfg conf env properties proto graphql lua swift scala ex exs erl hs ml clj r jl dart tf tfvars hcl nix cmake mk patch diff snap test spec wasm so dll dylib exe bin dat db sqlite pem crt key pub tmp bak example sample template tpl j2 ";
 
-/// Calls `found` with each name of a text and what it is. Secrets are no names.
+/// Calls `found` with each name of a text and its kind. Secrets are skipped.
 pub(crate) fn for_each_name<'t>(text: &'t str, mut found: impl FnMut(&'t str, NameKind)) {
     if text.len() <= SEARCHED_BYTES {
         return search(text, &mut found);
     }
+    // Names in the middle of a long result are rarely used again.
     let head = text.floor_char_boundary(SEARCHED_BYTES / 2);
     let tail = text.ceil_char_boundary(text.len() - SEARCHED_BYTES / 2);
     search(text.get(..head).unwrap_or_default(), &mut found);
@@ -57,8 +59,9 @@ fn is_break(character: char) -> bool {
         || "\"'`()[]{}<>|;,*!^\\".contains(character)
 }
 
-/// A word as it is, or the sides of its `=`; an address keeps its query.
+/// A word, or both sides of its `=`; an address keeps its query.
 fn parts_of(word: &str) -> impl Iterator<Item = &str> {
+    // `KEY=value` are two names, but a URL keeps its query.
     let cut = if word.contains("://") { None } else { word.split_once('=') };
     let (left, right) = cut.unwrap_or((word, ""));
     [left, right].into_iter().filter(|part| !part.is_empty())
@@ -97,7 +100,7 @@ fn kind_of(name: &str) -> Option<NameKind> {
     (has_letter && is_symbol(name)).then_some(NameKind::Symbol)
 }
 
-/// `and/or` is no path, `src/main.rs`, `/srv/app`, `~/notes` and `host/cli/src` are.
+/// `and/or` is not a path; `src/main.rs`, `/srv/app`, `~/notes` and `host/cli/src` are.
 fn is_path(name: &str) -> bool {
     let steps = name.split('/').filter(|step| !step.is_empty()).count();
     let is_rooted = name.starts_with(['/', '~', '.']);
@@ -124,6 +127,7 @@ fn is_code(name: &str) -> bool {
         return true;
     }
     if letters == 0 {
+        // Dates are everywhere in logs.
         let is_date = name.contains('-') && digits <= 8;
         return digits >= 5 && name.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !is_date;
     }
@@ -177,7 +181,7 @@ fn port_in<'t>(bare: &'t str, previous: &str) -> Option<&'t str> {
     (is_host && is_port(port) && !host.contains('/')).then_some(bare)
 }
 
-/// Only what has the letters of a secret is asked about, since asking costs most.
+/// Checks cheap features first: the secret patterns are the most expensive step.
 fn is_secret(name: &str, previous: &str) -> bool {
     let is_mixed = name.bytes().any(|byte| byte.is_ascii_digit()) || name.len() > 24;
     let is_told =

@@ -1,9 +1,9 @@
-//! Ranking: which slices of a session answer a query, the best first.
+//! Ranks the slices of a session for a query.
 //!
-//! A slice scores by its own words, by the best of its neighbours and by the best of its segment, since an
-//! answer often stands beside the words that were asked for. The score is then weighed against the
-//! tokens it costs: what is short leaves room for more. What a person said counts twice, because nobody
-//! else can say it again.
+//! A slice scores by its own terms, by its best neighbour and by the best of its segment, because
+//! an answer is often next to the words of the question. The score is divided by the root of the
+//! size, so that short slices leave room for more. User messages count twice, because only the user
+//! can repeat them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,31 +11,34 @@ use crate::index::SliceScores;
 use crate::session::RecallSession;
 use crate::terms::for_each_term;
 
-/// How much the best neighbour and the best of the segment add. A hit beside counts as half a hit.
+/// Weights of the best neighbour and the best of the segment.
 const NEIGHBOUR_SHARE: f32 = 0.5;
 const SEGMENT_SHARE: f32 = 0.5;
-/// How much a person's own words count.
+/// Weight of user messages.
+// The model can repeat its own work, but only the user knows what was asked.
 const USER_WEIGHT: f32 = 2.0;
-/// What a slice costs beside its tokens: its place in the request.
+/// Fixed cost of a slice besides its tokens.
 const OVERHEAD_TOKENS: f32 = 8.0;
-/// Entries whose segments are looked at: far more than any budget holds.
+/// Entries whose segments are ranked.
+// Far more than any budget holds.
 const BEST_ENTRIES: usize = 256;
-/// How much a term of the second part of a query counts.
+/// Weight of terms from the context.
 const CONTEXT_WEIGHT: f32 = 0.3;
 
-/// What is looked for.
+/// A weighted set of terms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SearchQuery {
     terms: Vec<(u64, f32)>,
 }
 
 impl SearchQuery {
-    /// The words of a prompt, and with less weight those of what is worked on.
+    /// The terms of a prompt, and with less weight those of the current work.
     pub(crate) fn new(prompt: &str, context: &str) -> SearchQuery {
         let mut seen = HashSet::new();
         let mut terms = Vec::new();
         for (text, weight) in [(prompt, 1.0), (context, CONTEXT_WEIGHT)] {
             for_each_term(text, |term| {
+                // A term in both parts counts with the weight of the prompt.
                 if seen.insert(term) {
                     terms.push((term, weight));
                 }
@@ -45,11 +48,11 @@ impl SearchQuery {
     }
 }
 
-/// A slice by its number, and what it is worth for its tokens.
+/// A slice number and its score per token.
 pub(crate) type RankedSlice = (u32, f32);
 
 impl RecallSession {
-    /// The slices that answer a query, the best first.
+    /// Ranks the slices for a query, best first.
     pub(crate) fn rank(&self, query: &SearchQuery) -> Vec<RankedSlice> {
         let scores = self.index.search(&query.terms);
         let best = self.best_entries(&scores);
@@ -90,6 +93,7 @@ impl RecallSession {
                 continue;
             }
             let score = (scores.get(number) + around) * weight;
+            // The root: proportional to the size would only find the shortest slices.
             ranked.push((number, score / (slice.tokens as f32 + OVERHEAD_TOKENS).sqrt()));
         }
     }
@@ -98,7 +102,7 @@ impl RecallSession {
     fn best_entries(&self, scores: &SliceScores) -> Vec<(u32, f32)> {
         let mut best: HashMap<u32, f32> = HashMap::new();
         let mut hits: Vec<u32> = scores.hits().to_vec();
-        // Several slices of an entry may be among the best; four for each are enough to find them.
+        // Several slices of an entry may be among the best; four per entry are enough.
         let most = BEST_ENTRIES * 4;
         if hits.len() > most {
             hits.select_nth_unstable_by(most, |left, right| {
@@ -126,7 +130,7 @@ impl RecallSession {
         self.entries.get(seq as usize).map(|facts| facts.segment)
     }
 
-    /// The positions of the segment that an entry is in. Segments are short and follow each other.
+    /// The positions of an entry's segment. Segments are short and contiguous.
     fn segment_around(&self, seq: u32) -> std::ops::Range<u32> {
         let Some(segment) = self.segment_of(seq) else { return 0..0 };
         let is_same = |seq: &u32| self.segment_of(*seq) == Some(segment);

@@ -1,6 +1,6 @@
-//! Rules and preferences of the person: what holds for everything that comes, until it is replaced.
+//! The user's rules and preferences, valid until replaced.
 //!
-//! A sentence is a rule by the words that make one (always, never, from now on, I prefer). A later rule
+//! A sentence is a rule if it contains a cue (always, never, from now on, I prefer). A later rule
 //! about the same subject replaces the earlier one, which is then neither pinned nor retrieved.
 
 use std::sync::LazyLock;
@@ -10,8 +10,8 @@ use regex::Regex;
 
 use crate::terms;
 
-/// Words that make a sentence a standing rule or a preference, in the languages most agents hear.
-const CUES: &str = concat!(
+/// Cues of a rule or preference, in the languages most common among agents.
+const RULE_PATTERN: &str = concat!(
     r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
     r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
     r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
@@ -21,52 +21,55 @@ const CUES: &str = concat!(
     r"|immer|niemals|ab jetzt|nie|toujours|jamais|désormais|siempre|nunca|sempre|mai più)\b",
     r"|总是|永远|不要|从现在|必须|以后|今後|常に|必ず|絶対|しないで|всегда|никогда|항상|절대",
 );
-/// Words that say that something earlier holds no longer.
-const CHANGES: &str = concat!(
+/// Cues that an earlier rule does not hold any more.
+const CHANGE_PATTERN: &str = concat!(
     r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget)\b",
     r"|从现在|以后|今後|改|ab jetzt|désormais",
 );
 
-/// A longer sentence is no rule but a story, in weighted characters.
+/// Length of a rule, in weighted characters.
+// A longer sentence is a narrative that happens to contain a cue.
 const RULE_CHARS: std::ops::RangeInclusive<u64> = 8..=400;
-/// Rules are searched in so much of a message, in bytes: what follows was pasted.
+/// Bytes of a message that are searched for rules.
+// Users write at the beginning; the rest of a long message was pasted.
 const READ_BYTES: usize = 4_000;
-/// Share of the subject that two rules must have in common, so that the later one replaces the
-/// earlier; less where the later one says that something changes.
+/// Common share of two subjects from which the later rule replaces the earlier; lower if it
+/// announces a change.
 const SAME_SUBJECT: f32 = 0.6;
 const CHANGED_SUBJECT: f32 = 0.45;
-/// Verbs of instructions: they say what to do with a subject, not which it is.
+/// Verbs of instructions, which do not identify the subject.
 const COMMON_VERBS: &str =
     "use run write make add keep put get set go goes do need want please ever begin end";
-/// The newest rules that a new one is held against, so that a message costs the same in every session.
+/// Newest rules that a new one is compared with.
+// Keeps the cost of a message constant however long the session is.
 const COMPARED_RULES: usize = 400;
 
-static RULES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CUES).ok());
-static CHANGED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGES).ok());
+static RULE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RULE_PATTERN).ok());
+static CHANGE_CUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGE_PATTERN).ok());
 
 /// The rules of one session, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct UserRules {
     rules: Vec<UserRule>,
-    /// How many were replaced so far.
+    /// Number of replaced rules.
     replaced: u64,
 }
 
 /// One rule.
 #[derive(Debug)]
 pub(crate) struct UserRule {
-    /// The entry it stands in.
+    /// Position of its entry.
     pub(crate) seq: u64,
-    /// The sentence, on one line.
+    /// The sentence on one line.
     pub(crate) text: String,
-    /// Whether a later one replaced it.
+    /// Whether a later rule replaced it.
     pub(crate) is_replaced: bool,
-    /// What it is about: its terms without the words that make it a rule.
+    /// The terms of its subject, without the cues.
     subject: Vec<u64>,
 }
 
 impl UserRules {
-    /// Takes note of the rules in a message of the person.
+    /// Adds the rules in a user message.
     pub(crate) fn read_message(&mut self, seq: u64, text: &str) {
         let end = text.floor_char_boundary(text.len().min(READ_BYTES));
         for sentence in sentences(text.get(..end).unwrap_or_default()) {
@@ -74,45 +77,48 @@ impl UserRules {
         }
     }
 
-    /// Takes note of a sentence, if it is a rule.
+    /// Adds a sentence if it is a rule.
     pub(crate) fn add(&mut self, seq: u64, sentence: &str) {
         let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_rule = RULES.as_ref().is_some_and(|rules| rules.is_match(&line));
+        let is_rule = RULE_CUES.as_ref().is_some_and(|rules| rules.is_match(&line));
+        // A question asks about a rule and does not state one.
         if !is_rule || !RULE_CHARS.contains(&weighted_chars(&line)) || line.ends_with('?') {
             return;
         }
         let subject = subject_of(&line);
-        let is_change = CHANGED.as_ref().is_some_and(|changed| changed.is_match(&line));
+        // An announced change needs less evidence.
+        let is_change = CHANGE_CUES.as_ref().is_some_and(|changed| changed.is_match(&line));
         let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
         let compared = self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced);
-        let about = compared.filter_map(|rule| {
+        let related = compared.filter_map(|rule| {
             let share = common_share(&subject, &rule.subject);
             (share >= least).then_some((rule, share))
         });
-        // A change is of one rule, the nearest; what says the same again stands for all that said it.
-        let mut about: Vec<(&mut UserRule, f32)> = about.collect();
-        about.sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
-        let count = if is_change { 1 } else { about.len() };
-        for (earlier, _) in about.into_iter().take(count) {
+        // A change replaces only the nearest rule; a repetition replaces every equal one.
+        let mut related: Vec<(&mut UserRule, f32)> = related.collect();
+        related
+            .sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
+        let count = if is_change { 1 } else { related.len() };
+        for (earlier, _) in related.into_iter().take(count) {
             earlier.is_replaced = true;
             self.replaced += 1;
         }
         self.rules.push(UserRule { seq, text: line, is_replaced: false, subject });
     }
 
-    /// How many rules were replaced so far: where it rises, what was pinned may be out of date.
+    /// Number of replaced rules; if it grows, a layout may be outdated.
     pub(crate) fn replaced_count(&self) -> u64 {
         self.replaced
     }
 
-    /// All rules that hold, or all that hold no longer.
+    /// The texts of all valid or all replaced rules.
     pub(crate) fn rule_texts(&self, is_replaced: bool) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(move |rule| rule.is_replaced == is_replaced);
         rules.map(|rule| rule.text.as_str())
     }
 
-    /// The sentences of an entry that hold no longer.
+    /// The replaced rules of an entry.
     pub(crate) fn replaced_texts_of(&self, seq: u64) -> impl Iterator<Item = &str> {
         let first = self.rules.partition_point(|rule| rule.seq < seq);
         let of_entry = self.rules.get(first..).unwrap_or_default().iter();
@@ -120,8 +126,8 @@ impl UserRules {
         of_entry.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
     }
 
-    /// The block of the newest rules that hold, in at most `most_chars` weighted characters; the newest
-    /// line last. Those of entries that `is_shown` are left out.
+    /// Renders the newest valid rules in at most `most_chars` weighted characters, newest last,
+    /// without those of entries that `is_shown`.
     pub(crate) fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
         let holds = |rule: &&UserRule| !rule.is_replaced && !is_shown(rule.seq);
@@ -139,7 +145,7 @@ impl UserRules {
         }
     }
 
-    /// Takes up the block that an earlier compaction left in a summary.
+    /// Adds the rules in the block of an earlier summary.
     pub(crate) fn read_summary(&mut self, seq: u64, summary: &str) {
         let (open, close) = (format!("<{TAG}>\n"), format!("\n</{TAG}>"));
         let inside =
@@ -152,9 +158,9 @@ impl UserRules {
     }
 }
 
-/// The tag of the block.
+/// Tag of the block.
 const TAG: &str = "rules-of-the-user";
-/// What the tags take, in weighted characters.
+/// Size of the tags, in weighted characters.
 const BLOCK_CHARS: u64 = 44;
 
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
@@ -174,22 +180,22 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The terms of a rule without the words that make it one, without verbs that every rule has, and without
-/// names and numbers: these are what a rule says of its subject, and what changes.
+/// The terms of a rule without cues, common verbs, names and numbers: names and numbers are the
+/// values, which may change.
 fn subject_of(line: &str) -> Vec<u64> {
     let without = |line: &str, pattern: &Option<Regex>| {
-        pattern
-            .as_ref()
-            .map_or_else(|| line.to_owned(), |it| it.replace_all(line, " ").into_owned())
+        let replace = |pattern: &Regex| pattern.replace_all(line, " ").into_owned();
+        pattern.as_ref().map_or_else(|| line.to_owned(), replace)
     };
-    let plain = without(&without(line, &RULES), &CHANGED);
+    let plain = without(&without(line, &RULE_CUES), &CHANGE_CUES);
     let words = plain.split_whitespace().filter(|word| !is_value(word));
     terms::distinct_terms(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
 
-/// A name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
+/// Whether a word is a name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
 fn is_value(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    // The first letter is upper case at the start of every sentence.
     let has_hump = word.chars().skip(1).any(char::is_uppercase);
     has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
 }
@@ -199,11 +205,11 @@ fn is_common_verb(word: &str) -> bool {
     COMMON_VERBS.split(' ').any(|verb| verb == word)
 }
 
-/// How much of the smaller subject both have in common. One word alone says too little where both
-/// say more.
+/// Common share of the smaller subject. A single common word is too little if both have more.
 fn common_share(new: &[u64], old: &[u64]) -> f32 {
     let common = new.iter().filter(|term| old.contains(term)).count();
     let smaller = new.len().min(old.len());
+    // One common word is chance.
     if smaller == 0 || (common == 1 && smaller > 2) { 0.0 } else { common as f32 / smaller as f32 }
 }
 
@@ -222,11 +228,11 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        assert!(RULES.is_some() && CHANGED.is_some());
+        assert!(RULE_CUES.is_some() && CHANGE_CUES.is_some());
     }
 
     #[test]
-    fn a_rule_is_told_from_what_was_said_beside_it() {
+    fn a_rule_is_separated_from_the_rest_of_its_message() {
         assert_eq!(
             holding(&["Thanks! Always run the tests first. What is next?"]),
             ["Always run the tests first."]

@@ -1,6 +1,6 @@
-//! What the engine knows of one session: its index, names, rules and files, taken in entry by entry.
+//! Engine state of one session: index, names, rules and files, updated entry by entry.
 //!
-//! All of it follows from the transcript, so that a restart, or another branch, costs one pass over it.
+//! It is derived from the transcript, so a restart or another branch costs one pass over it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
+use ctxhost_engine_kit::cursor::TranscriptCursor;
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::replacement::EntryReplacement;
-use ctxhost_engine_kit::sliding_window::TranscriptCursor;
+use ctxhost_engine_kit::replacement::Replacement;
 use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::Value;
 
@@ -24,50 +24,53 @@ use crate::rules::UserRules;
 use crate::slices;
 use crate::terms::for_each_term;
 
-/// The size of a slice, in tokens: a paragraph. What a person wrote is short and is kept whole longer.
+/// Size of a slice, in tokens: a paragraph.
+// User messages are short and lose more when cut, so their slices are larger.
 const SLICE_TOKENS: u64 = 100;
 const USER_SLICE_TOKENS: u64 = 200;
-/// Of one text so much is indexed, in bytes; a longer one is data.
+/// Bytes of a text that are indexed; a longer one is data.
 const INDEXED_BYTES: usize = 200_000;
-/// Of the arguments of one call so much is indexed, in bytes: what it is about stands at the beginning.
+/// Bytes of the arguments of a call that are indexed; the topic is at the beginning.
 const ARGUMENT_BYTES: usize = 2_000;
-/// An argument above this is the content of a file and not a name, in bytes.
+/// A longer argument, in bytes, is file content and not a name.
 const SHORT_ARGUMENT_BYTES: usize = 400;
 
-/// A pause that begins another conversation, in milliseconds.
+/// A pause that starts another conversation, in ms.
 const PAUSE_MS: i64 = 30 * 60 * 1_000;
-/// Entries that belong together at most: what stands further apart says nothing about each other.
+/// Maximum entries of a segment.
+// Without a limit a session without pauses would be one segment, and every entry related to every
+// other.
 const SEGMENT_ENTRIES: u32 = 24;
 
-/// What the engine knows of one session.
+/// Engine state of one session.
 #[derive(Debug, Default)]
 pub(crate) struct RecallSession {
-    reading: TranscriptCursor,
+    cursor: TranscriptCursor,
     pub(crate) index: TermIndex,
-    /// By their number in the index.
+    /// By slice number of the index.
     pub(crate) slices: Vec<TextSlice>,
     /// By position in the transcript.
     pub(crate) entries: Vec<EntryFacts>,
     pub(crate) names: NameLedger,
     pub(crate) rules: UserRules,
     pub(crate) files: FileReads,
-    /// Pinned entries, the first task, summaries of compactions: they never go.
+    /// Pinned entries, the first task and compaction summaries; never dropped.
     pub(crate) must_stay: Vec<u64>,
-    /// What the person asked, oldest first.
+    /// User requests, oldest first.
     pub(crate) requests: Vec<u64>,
     pub(crate) newest_user: Option<u64>,
-    /// Behind a summary the first message of the person is not the task any more.
+    /// After a summary the first user message is not the task.
     has_summary: bool,
-    /// How old entries are shown, by position, as far as that was asked.
-    pub(crate) masks: RefCell<HashMap<u64, Option<EntryReplacement>>>,
+    /// Masks of old entries computed so far, by position.
+    pub(crate) masks: RefCell<HashMap<u64, Option<Replacement>>>,
     newest_ms: i64,
     segment: u32,
     segment_entries: u32,
-    /// What the model saw in the request before; `None` while everything fits.
+    /// The layout of the last request; `None` while everything fits.
     pub(crate) layout: Option<RequestLayout>,
-    /// Whether that is not stored as it is.
+    /// Whether the layout differs from the stored one.
     pub(crate) is_layout_new: bool,
-    /// Whether what was stored before a restart was looked for.
+    /// Whether the stored layout was loaded.
     pub(crate) is_restored: bool,
 }
 
@@ -75,10 +78,10 @@ pub(crate) struct RecallSession {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextSlice {
     pub(crate) entry: u32,
-    /// Its text, in bytes of the entry's text; empty for the calls of an entry.
+    /// Byte range in the entry's text; empty for calls.
     start: u32,
     end: u32,
-    /// What it costs.
+    /// Size in tokens.
     pub(crate) tokens: u32,
 }
 
@@ -88,12 +91,12 @@ impl TextSlice {
     }
 }
 
-/// What is known of an entry for ranking.
+/// Ranking data of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryFacts {
     first_slice: u32,
     end_slice: u32,
-    /// Entries of one segment were said in one go.
+    /// Entries of one segment belong together.
     pub(crate) segment: u32,
     pub(crate) is_user: bool,
 }
@@ -105,26 +108,26 @@ impl EntryFacts {
 }
 
 impl RecallSession {
-    /// Takes in what is new, and answers its positions. A transcript that does not continue
-    /// what was read is taken in from its beginning.
+    /// Processes new entries and returns their positions. Starts over if the transcript does not
+    /// continue the one that was read.
     pub(crate) fn follow(&mut self, transcript: &Transcript) -> Range<u64> {
-        let new = self.reading.advance(transcript);
+        let new = self.cursor.advance(transcript);
         if new.start == 0 {
-            let reading = std::mem::take(&mut self.reading);
-            // What was stored is of what was read before, unless nothing was.
+            let cursor = std::mem::take(&mut self.cursor);
+            // A stored layout belongs to the transcript that was read before, unless none was.
             let is_restored = self.is_restored;
-            *self = RecallSession { reading, is_restored, ..RecallSession::default() };
+            *self = RecallSession { cursor, is_restored, ..RecallSession::default() };
         }
         for entry in transcript.range(new.clone()) {
-            self.read(&entry);
+            self.read_entry(&entry);
         }
         new
     }
 
-    fn read(&mut self, entry: &Entry<'_>) {
-        self.place(entry);
-        self.note_names(entry);
-        self.note_calls(entry);
+    fn read_entry(&mut self, entry: &Entry<'_>) {
+        self.update_protected(entry);
+        self.add_names(entry);
+        self.add_calls(entry);
         self.add_slices(entry);
         if entry.is_user_message() && !is_hidden(entry) {
             self.rules.read_message(entry.seq(), entry.text());
@@ -134,8 +137,8 @@ impl RecallSession {
         }
     }
 
-    /// What of it never goes, and which segment it belongs to.
-    fn place(&mut self, entry: &Entry<'_>) {
+    /// Updates the protected entries and the segment.
+    fn update_protected(&mut self, entry: &Entry<'_>) {
         let is_summary = entry.kind() == EntryKind::CompactionSummary;
         self.has_summary |= is_summary;
         let is_first_task =
@@ -149,6 +152,7 @@ impl RecallSession {
         if is_request(entry) {
             self.requests.push(entry.seq());
         }
+        // Negative differences (an imported history) are no pause.
         let is_pause = entry.timestamp_ms() - self.newest_ms > PAUSE_MS;
         if is_pause || self.segment_entries >= SEGMENT_ENTRIES {
             self.segment += 1;
@@ -158,21 +162,25 @@ impl RecallSession {
         self.newest_ms = self.newest_ms.max(entry.timestamp_ms());
     }
 
-    fn note_names(&mut self, entry: &Entry<'_>) {
+    fn add_names(&mut self, entry: &Entry<'_>) {
         let is_output = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
+        // A tool prints names that the work does not need.
         let weight = if is_output { PRINTED_WEIGHT } else { STATED_WEIGHT };
         let mut names = self.names.begin_entry();
         for call in entry.tool_calls() {
-            let what = file_operation(&call);
+            let operation = file_operation(&call);
             let path = path_argument(&call);
             for_each_text(&call.arguments_value(), &mut |text| {
+                // A long argument is file content: its names were not chosen one by one.
                 let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
                 let weight = if is_short { USED_WEIGHT } else { STATED_WEIGHT };
-                // A key without what stands around it looks like any other name.
+                // Without its context a key looks like any other name, so arguments are redacted
+                // first.
                 for_each_name(&redact(text), |name, kind| {
+                    // Only the path argument itself was read or changed.
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
-                    names.add_mention(name, kind, weight, if is_path { what } else { "" });
+                    names.add_mention(name, kind, weight, if is_path { operation } else { "" });
                 });
             });
         }
@@ -182,7 +190,7 @@ impl RecallSession {
         names.finish();
     }
 
-    fn note_calls(&mut self, entry: &Entry<'_>) {
+    fn add_calls(&mut self, entry: &Entry<'_>) {
         entry.tool_calls().iter().for_each(|call| self.files.record_call(call));
         if let Some(result) = entry.tool_result() {
             self.files.record_result(entry.seq(), &result);
@@ -205,6 +213,7 @@ impl RecallSession {
             for call in entry.tool_calls() {
                 let end = call.arguments.floor_char_boundary(ARGUMENT_BYTES);
                 let arguments = call.arguments.get(..end).unwrap_or_default();
+                // Calls are searchable but are never quoted as text.
                 self.add_slice(entry, 0..0, 0, |pending| {
                     for_each_term(&call.name, |term| pending.push(term));
                     for_each_term(arguments, |term| pending.push(term));
@@ -231,7 +240,7 @@ impl RecallSession {
         });
     }
 
-    /// What it takes for the index and its slices, in bytes.
+    /// Memory use of the index and its slices, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.index.size_bytes()
             + self.slices.capacity() * size_of::<TextSlice>()
@@ -239,7 +248,7 @@ impl RecallSession {
     }
 }
 
-/// Calls `found` with every text in a value.
+/// Calls `found` with every string in a value.
 fn for_each_text(value: &Value, found: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => found(text),

@@ -1,11 +1,11 @@
-//! Slices of a text: the parts that are found, and kept, on their own.
+//! Splits a text into slices that can be found and kept on their own.
 
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
 
-/// Cuts a text into parts of about `most_tokens`: whole lines where they are short enough, else sentences,
-/// else what fits. The parts follow each other without a gap.
+/// Splits a text into contiguous slices of about `most_tokens`: at lines, else at sentences, else
+/// by size.
 pub(crate) fn split_into_slices(text: &str, most_tokens: u64) -> Vec<Range<usize>> {
     let most_chars = most_tokens * CHARS_PER_TOKEN;
     let mut slices: Vec<Range<usize>> = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn split_into_slices(text: &str, most_tokens: u64) -> Vec<Range<usize
     slices
 }
 
-/// The sentences of a line with the blanks behind them; one that is longer than `most_chars` is cut.
+/// The sentences of a line with their trailing spaces; a sentence over `most_chars` is cut.
 fn sentences(line: &str, most_chars: u64) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -49,7 +49,7 @@ fn sentences(line: &str, most_chars: u64) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the first sentence ends, in bytes; never 0.
+/// End of the first sentence, in bytes; never 0.
 fn sentence_end(text: &str, most_chars: u64) -> usize {
     let mut has_ended = false;
     let mut chars = 0;
@@ -59,7 +59,7 @@ fn sentence_end(text: &str, most_chars: u64) -> usize {
             return at;
         }
         chars += weighted_chars(character.encode_utf8(&mut [0; 4]));
-        // A full stop of a Western language ends a sentence only before a blank.
+        // A Latin full stop ends a sentence only before a space.
         has_ended = match character {
             '。' | '！' | '？' => true,
             _ if character.is_whitespace() => has_ended || ends_before(text, at),

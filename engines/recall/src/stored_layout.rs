@@ -1,21 +1,21 @@
-//! The layout of a session in the engine's store, so that a restart moves no prefix.
+//! Stores the layout of a session, so that a restart does not change the prefix.
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_kit::hash;
-use ctxhost_engine_kit::replacement::{EntryReplacement, ReplacementBody, ReplacementMap};
+use ctxhost_engine_kit::replacement::{Replacement, ReplacementBody, ReplacementMap};
 use serde::{Deserialize, Serialize};
 
 use crate::LAYER;
 use crate::layout::RequestLayout;
 
-/// The form of what is stored. What has another one is worked out anew.
+/// Version of the format; other versions are ignored.
 const VERSION: u32 = 1;
 
-/// A layout as it is stored.
+/// A layout as stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedLayout {
     version: u32,
-    /// Of the entries before the cut: the same positions mean the same entries.
+    /// Fingerprint of the entries before the cut.
     fingerprint: u64,
     budget_tokens: u64,
     replaced_rules: u64,
@@ -27,7 +27,7 @@ struct SavedLayout {
     notes: Vec<(u64, String)>,
 }
 
-/// How one entry is shown.
+/// A mask as stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedMask {
     seq: u64,
@@ -36,8 +36,9 @@ struct SavedMask {
     detail: String,
 }
 
-/// The value that is stored for a layout; empty for none.
+/// Serialises a layout; empty for none.
 pub(crate) fn to_json(layout: Option<&RequestLayout>, transcript: &Transcript) -> String {
+    // An empty value overwrites a layout that is not used any more.
     let Some(layout) = layout else { return String::new() };
     let masked = (layout.cut..transcript.len() as u64).filter_map(|seq| {
         let shown = layout.masked.get(seq)?;
@@ -62,22 +63,22 @@ pub(crate) fn to_json(layout: Option<&RequestLayout>, transcript: &Transcript) -
     serde_json::to_string(&saved).unwrap_or_default()
 }
 
-/// The layout of a stored value; `None` where it is of another transcript or another form.
+/// Parses a stored layout; `None` if it belongs to another transcript or format.
 pub(crate) fn from_json(json: &str, transcript: &Transcript) -> Option<RequestLayout> {
     let saved: SavedLayout = serde_json::from_str(json).ok()?;
     let len = transcript.len() as u64;
-    let is_of_this = saved.version == VERSION
+    let is_current = saved.version == VERSION
         && saved.cut < len
         && saved.fingerprint == fingerprint(transcript, saved.cut)
         && saved.kept.iter().all(|(seq, _)| *seq < saved.cut)
         && saved.notes.iter().all(|(seq, _)| *seq < len);
-    if !is_of_this {
+    if !is_current {
         return None;
     }
     let mut masked = ReplacementMap::default();
     for SavedMask { seq, is_raw, text, detail } in saved.masked {
         let form = if is_raw { ReplacementBody::Raw(text) } else { ReplacementBody::Text(text) };
-        masked.insert(&transcript.get(seq)?, EntryReplacement { body: form, layer: LAYER, detail });
+        masked.insert(&transcript.get(seq)?, Replacement { body: form, layer: LAYER, detail });
     }
     Some(RequestLayout {
         budget_tokens: saved.budget_tokens,
@@ -91,7 +92,7 @@ pub(crate) fn from_json(json: &str, transcript: &Transcript) -> Option<RequestLa
     })
 }
 
-/// What tells the entries before a position from others. An entry that was edited keeps its id, not its size.
+/// Fingerprint of the entries before a position. An edited entry keeps its id but not its size.
 fn fingerprint(transcript: &Transcript, end: u64) -> u64 {
     transcript.range(0..end).fold(0, |sum: u64, entry| {
         sum.rotate_left(7) ^ hash::fnv1a(entry.id()) ^ entry.tokens().rotate_left(32)

@@ -1,19 +1,19 @@
-//! Terms of a text: what the index stores and what a query is looked up by.
+//! Terms of a text: the keys of the index.
 //!
-//! A term is the hash of a lower-case word, with English endings cut off. `parseHttp_body` gives its
-//! parts and itself. Scripts without blanks between words give pairs of characters.
+//! A term is the hash of a lower-case word without common English suffixes. `parseHttp_body` gives
+//! its parts and itself. Scripts without spaces give pairs of characters.
 
 use ctxhost_engine_kit::hash;
 
-/// A longer run of letters is data, such as base64, in bytes.
+/// A longer run, in bytes, is data such as base64.
 const LONGEST_WORD_BYTES: usize = 48;
 
-/// Endings of English words that say nothing about the subject.
+/// English suffixes without influence on the subject.
 const ENDINGS: [&str; 5] = ["ing", "ed", "es", "s", "ly"];
-/// What a cut leaves of a word at least, in bytes.
+/// Minimum stem, in bytes.
 const SHORTEST_STEM_BYTES: usize = 3;
 
-/// Words of English that every text has. Other languages rely on the weight of rare terms alone.
+/// English stop words. Other languages rely on the weight of rare terms.
 const STOP_WORDS: [&str; 94] = [
     "a", "about", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being",
     "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he",
@@ -25,7 +25,7 @@ const STOP_WORDS: [&str; 94] = [
     "down", "over", "again",
 ];
 
-/// Calls `found` with each term of a text, in order, as often as it occurs.
+/// Calls `found` with each term of a text, in order, repetitions included.
 pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
     let mut buffer = String::new();
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
@@ -41,7 +41,7 @@ pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
     }
 }
 
-/// The terms of a text, each once, in the order they first occur.
+/// The unique terms of a text, in order of first occurrence.
 pub(crate) fn distinct_terms(text: &str) -> Vec<u64> {
     let mut terms = Vec::new();
     for_each_term(text, |term| {
@@ -52,7 +52,7 @@ pub(crate) fn distinct_terms(text: &str) -> Vec<u64> {
     terms
 }
 
-/// A run that holds other scripts: parts of scripts without blanks become pairs of characters.
+/// A run with other scripts: parts without spaces become pairs of characters.
 fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     let mut word_start = 0;
     let mut pair: Option<(usize, char)> = None;
@@ -87,14 +87,14 @@ fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     add_word(run.get(word_start..).unwrap_or_default(), buffer, found);
 }
 
-/// Han, Kana and Thai: written without blanks. Hangul has blanks, but its words take endings.
+/// Han, kana and Thai have no spaces. Hangul has, but its words take suffixes.
 fn is_unspaced(character: char) -> bool {
     matches!(character as u32,
         0x0E00..=0x0E7F | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
-/// A word or an identifier: its parts, and itself where there are several.
+/// A word or identifier: its parts, and itself if there are several.
 fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
     if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
         return;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_no_word() {
+    fn data_has_no_terms() {
         assert_eq!(distinct_terms(&"a1B".repeat(100)), Vec::<u64>::new());
     }
 }

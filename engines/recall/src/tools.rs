@@ -1,4 +1,4 @@
-//! The tools of the engine: the model searches what it no longer sees, and opens what it found.
+//! The engine's tools: search the history, and expand an entry.
 
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
@@ -9,20 +9,20 @@ use ctxhost_engine_kit::text::{clip, one_line};
 use crate::ranking::SearchQuery;
 use crate::session::RecallSession;
 
-/// The names of the tools.
+/// Names of the tools.
 const SEARCH: &str = "context_search";
 const EXPAND: &str = "context_expand";
-/// Hits of one search, by default and at most.
+/// Hits of a search: default and maximum.
 const HITS: u64 = 8;
 const MOST_HITS: u64 = 30;
-/// One hit, in weighted characters.
+/// Length of a hit, in weighted characters.
 const HIT_CHARS: u64 = 400;
-/// What one call opens at most, in weighted characters: two thousand tokens.
+/// Maximum length of an expanded entry, in weighted characters: two thousand tokens.
 const EXPAND_CHARS: u64 = 8_000;
-/// Entries around the one that is opened, at most.
+/// Maximum neighbours of an expanded entry.
 const MOST_AROUND: u64 = 5;
 
-/// What the model is told of them.
+/// The tool definitions for the model.
 pub(crate) fn tool_specs() -> Vec<ToolSpec> {
     vec![
         ToolSpec {
@@ -53,7 +53,7 @@ pub(crate) fn tool_specs() -> Vec<ToolSpec> {
 }
 
 impl RecallSession {
-    /// Answers a call of the model.
+    /// Answers a tool call.
     pub(crate) fn call_tool(
         &self,
         transcript: &Transcript,

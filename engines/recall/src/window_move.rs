@@ -1,4 +1,4 @@
-//! Moving the window: a new layout that fits its budget with room to spare.
+//! Computes a new layout when the window moves.
 
 use std::collections::HashSet;
 
@@ -15,21 +15,21 @@ use crate::ranking::{RankedSlice, SearchQuery};
 use crate::session::RecallSession;
 use crate::settings::Settings;
 
-/// A session counts as one that uses tools if one of so many newest entries is a result.
+/// Number of newest entries that are searched for tool results.
 const AGENT_ENTRIES: u64 = 40;
-/// Slices in a row that do not fit, until no more are tried: the room is full.
-const MISSES: usize = 64;
-/// What rules and names take beside their blocks, in tokens.
+/// Slices in a row that do not fit before the room counts as full.
+const MAX_MISSES: usize = 64;
+/// Size of rules and names without their blocks, in tokens.
 const HEAD_FRAME_TOKENS: u64 = 24;
-/// Share of the room that parts of calls and results may take.
+/// Share of the room for parts of calls and results.
 const EXCERPT_SHARE: f64 = 0.12;
-/// Of the newest calls so much is looked up beside the prompt, in bytes.
+/// Bytes of the newest calls that are added to the query.
 const CONTEXT_BYTES: usize = 1_000;
 
-/// The best slices of a query whose entries' names are asked for.
-const ASKED_SLICES: usize = 32;
+/// Best slices of a query whose names get a bonus.
+const BOOSTED_SLICES: usize = 32;
 
-/// How a budget is divided.
+/// Division of a budget.
 struct BudgetSplit {
     target_tokens: u64,
     tail_tokens: u64,
@@ -46,7 +46,7 @@ impl RecallSession {
         newest.into_iter().any(|entry| entry.role() == Role::Tool)
     }
 
-    /// What the next answer is about: the newest words of the person, and what is worked on.
+    /// Builds the query from the prompt and the current calls.
     pub(crate) fn build_query(&self, transcript: &Transcript, prompt: &str) -> SearchQuery {
         let newest = self.newest_user.and_then(|seq| transcript.get(seq));
         let words = newest.map_or("", |entry| entry.text());
@@ -59,11 +59,12 @@ impl RecallSession {
             context.push_str(&call.arguments);
             context.push(' ');
         }
+        // The newest calls may write whole files.
         context.truncate(context.floor_char_boundary(CONTEXT_BYTES));
         SearchQuery::new(prompt, &context)
     }
 
-    /// A layout for `budget_tokens` that leaves the slack free, if what must stay allows it.
+    /// A layout for `budget_tokens` that leaves the slack free, if the protected entries allow it.
     pub(crate) fn new_layout(
         &self,
         transcript: &Transcript,
@@ -73,6 +74,7 @@ impl RecallSession {
     ) -> RequestLayout {
         let mut allowed_tokens = budget_tokens;
         let mut layout = RequestLayout::default();
+        // Own texts are estimated before they are rendered; a few rounds correct that.
         for _ in 0..4 {
             layout =
                 self.layout_within(transcript, budget_tokens, allowed_tokens, ranked, settings);
@@ -94,29 +96,29 @@ impl RecallSession {
         ranked: &[RankedSlice],
         settings: &Settings,
     ) -> RequestLayout {
-        let room = self.room(transcript, allowed_tokens, settings);
+        let split = self.split(transcript, allowed_tokens, settings);
         let mut layout = RequestLayout {
             budget_tokens,
             replaced_rules: self.rules.replaced_count(),
             ..RequestLayout::default()
         };
-        self.place_tail(transcript, room.tail_tokens, settings, &mut layout);
-        self.add_head(room.rule_tokens, room.ledger_tokens, transcript, &mut layout);
+        self.place_tail(transcript, split.tail_tokens, settings, &mut layout);
+        self.add_head(split.rule_tokens, split.ledger_tokens, transcript, &mut layout);
         let spent_tokens = layout.tokens(transcript, settings);
-        let free_tokens = room.target_tokens.saturating_sub(spent_tokens);
-        let excerpt_tokens = room.excerpt_tokens.min(free_tokens / 3);
+        let free_tokens = split.target_tokens.saturating_sub(spent_tokens);
+        let excerpt_tokens = split.excerpt_tokens.min(free_tokens / 3);
         self.add_excerpt(transcript, ranked, excerpt_tokens, &mut layout);
-        let free_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        let free_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, settings));
         self.add_found(transcript, ranked, free_tokens, &mut layout);
-        let left_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
-        if left_tokens > room.target_tokens / 16 {
-            // Little was found: the newest entries take what is left.
-            self.place_tail(transcript, room.tail_tokens + left_tokens, settings, &mut layout);
+        let left_tokens = split.target_tokens.saturating_sub(layout.tokens(transcript, settings));
+        if left_tokens > split.target_tokens / 16 {
+            // Little was found: the newest entries get the rest.
+            self.place_tail(transcript, split.tail_tokens + left_tokens, settings, &mut layout);
         }
         layout
     }
 
-    fn room(
+    fn split(
         &self,
         transcript: &Transcript,
         allowed_tokens: u64,
@@ -126,6 +128,7 @@ impl RecallSession {
         let is_agent = self.uses_tools(transcript);
         let tail_share =
             if is_agent { settings.agent_tail_share } else { settings.chat_tail_share };
+        // Names matter to agents; a chat gets a quarter.
         let ledger_share =
             if is_agent { settings.ledger_share } else { settings.ledger_share / 4.0 };
         let always: u64 = self.must_stay.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
@@ -141,7 +144,8 @@ impl RecallSession {
         }
     }
 
-    /// The newest entries that fit, older results among them as lines, and what never goes before them.
+    /// Places the newest entries that fit, with older results masked, and the protected entries
+    /// before them.
     fn place_tail(
         &self,
         transcript: &Transcript,
@@ -156,6 +160,7 @@ impl RecallSession {
         let full_tokens = share_of(room_tokens, settings.full_share);
         let mut masked = ReplacementMap::default();
         for entry in transcript.range(0..live).rev() {
+            // Outdated reads are masked wherever they are.
             let is_old =
                 spent_tokens + entry.tokens() > full_tokens || self.files.is_outdated(entry.seq());
             let shown = if is_old { self.masked_view(transcript, &entry) } else { None };
@@ -168,6 +173,7 @@ impl RecallSession {
                 masked.insert(&entry, shown);
             }
         }
+        // Never inside a frame, and never inside the live round.
         layout.cut = transcript.cut_at_or_after(from).min(live);
         layout.masked = masked;
         layout.kept.retain(|seq, _| *seq < layout.cut);
@@ -203,8 +209,8 @@ impl RecallSession {
         }
     }
 
-    /// The names that need not be repeated: those that a layout shows, and those of replaced rules, which
-    /// must not be used any more.
+    /// Names that need not be repeated: those in view, and those of replaced rules, which must not
+    /// be used any more.
     fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> HashSet<u32> {
         let whole = layout.shown_positions(transcript.len() as u64);
         let whole = whole.filter(|seq| layout.masked.get(*seq).is_none());
@@ -221,14 +227,14 @@ impl RecallSession {
     }
 
     /// The names of the entries that a query finds.
-    fn asked_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
-        let slices = ranked.iter().take(ASKED_SLICES);
+    fn boosted_names(&self, ranked: &[RankedSlice]) -> HashSet<u32> {
+        let slices = ranked.iter().take(BOOSTED_SLICES);
         let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
         let entries = entries.map(|slice| u64::from(slice.entry));
         entries.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect()
     }
 
-    /// The block of the heaviest names that neither the layout nor a text for it shows.
+    /// Renders the heaviest names that neither the layout nor `text` shows.
     pub(crate) fn render_further_names(
         &self,
         transcript: &Transcript,
@@ -242,7 +248,7 @@ impl RecallSession {
         let own = own.map(String::as_str).chain([text]);
         shown.extend(own.flat_map(|text| self.names.name_numbers(text)));
         let names =
-            self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN);
+            self.names.render(&shown, &self.boosted_names(ranked), room_tokens * CHARS_PER_TOKEN);
         redact(&names).into_owned()
     }
 
@@ -250,7 +256,7 @@ impl RecallSession {
         transcript.get(seq).is_some_and(|entry| entry.kind() == EntryKind::CompactionSummary)
     }
 
-    /// A summary without the rules that were replaced since; `None` for any other entry.
+    /// A summary without the rules replaced since; `None` for other entries.
     fn summary_without_replaced(&self, transcript: &Transcript, seq: u64) -> Option<String> {
         let entry =
             transcript.get(seq).filter(|entry| entry.kind() == EntryKind::CompactionSummary)?;
@@ -261,7 +267,7 @@ impl RecallSession {
         (!replaced.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whole entries and parts of entries that stand on their own, in their place.
+    /// Adds found entries, whole or in part, at their positions.
     fn add_found(
         &self,
         transcript: &Transcript,
@@ -277,14 +283,15 @@ impl RecallSession {
         };
         let cut = layout.cut;
         let is_kept: HashSet<u64> = layout.kept.keys().copied().collect();
-        let may = |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
-        let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, may, cost);
+        let is_candidate =
+            |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
+        let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, is_candidate, cost);
         let mut texts: std::collections::BTreeMap<u64, Option<String>> = chosen
             .iter()
             .filter_map(|(seq, numbers)| {
                 let entry = transcript.get(*seq)?;
                 let text = self.partial_text(&entry, numbers);
-                // What stands beside the text of an entry, thinking and images, is not what was found.
+                // Thinking and images beside the text were not what was found.
                 let is_more = entry.has(Flags::THINKING) || entry.has(Flags::IMAGES);
                 Some((*seq, text.or_else(|| is_more.then(|| entry.text().to_owned()))))
             })
@@ -295,7 +302,7 @@ impl RecallSession {
         };
         let mut spent_tokens: u64 = texts.iter().map(|(seq, text)| cost(*seq, text)).sum();
         while spent_tokens > room_tokens {
-            // The estimate of marks was too low: the entry that was found last goes.
+            // The estimate of gap marks was too low: drops the entry that was found last.
             let Some(seq) = order.pop() else { break };
             if let Some(text) = texts.remove(&seq) {
                 spent_tokens -= cost(seq, &text);
@@ -312,11 +319,11 @@ impl RecallSession {
         layout: &mut RequestLayout,
     ) {
         let (cut, is_old) = (layout.cut, |seq| self.files.is_outdated(seq));
-        let may = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
-        layout.excerpt = self.found_text(transcript, ranked, room_tokens, may);
+        let is_candidate = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
+        layout.excerpt = self.found_text(transcript, ranked, room_tokens, is_candidate);
     }
 
-    /// A note for a prompt: the best of what no other part of the layout shows.
+    /// Renders the note for a prompt: the best slices that the layout does not show.
     pub(crate) fn render_note(
         &self,
         transcript: &Transcript,
@@ -333,7 +340,7 @@ impl RecallSession {
         self.found_text(transcript, ranked, room_tokens, is_new)
     }
 
-    /// Whether an excerpt or an earlier note shows a part of an entry already.
+    /// Whether an excerpt or an earlier note already shows a part of an entry.
     fn is_quoted(
         &self,
         transcript: &Transcript,
@@ -343,6 +350,7 @@ impl RecallSession {
     ) -> bool {
         let Some(entry) = transcript.get(seq) else { return false };
         let text = entry.text();
+        // The beginning identifies an entry well enough and costs little to search.
         let begin = text.get(..text.floor_char_boundary(80)).unwrap_or_default().trim();
         !begin.is_empty()
             && (excerpt.contains(begin) || layout.notes.values().any(|note| note.contains(begin)))
@@ -353,45 +361,50 @@ impl RecallSession {
         transcript: &Transcript,
         ranked: &[RankedSlice],
         room_tokens: u64,
-        may: impl Fn(u64) -> bool,
+        is_candidate: impl Fn(u64) -> bool,
     ) -> String {
+        // With less room the frame would hold no text.
         let Some(free_tokens) = room_tokens.checked_sub(frame_tokens() + 40) else {
             return String::new();
         };
         let cost = |number: u32, chosen: &SliceSelection| self.excerpt_tokens(number, chosen);
-        let (mut chosen, mut order) = self.choose(transcript, ranked, free_tokens, may, cost);
+        let (mut chosen, mut order) =
+            self.choose(transcript, ranked, free_tokens, is_candidate, cost);
         loop {
             let text = redact(&self.render_excerpt(transcript, &chosen)).into_owned();
-            match tokens::estimate(&text) <= room_tokens {
-                true => return text,
-                false => order.pop().map(|seq| chosen.remove(&seq)).map_or((), drop),
+            if tokens::estimate(&text) <= room_tokens {
+                return text;
+            }
+            // The slices that were found last are the worst.
+            if let Some(seq) = order.pop() {
+                chosen.remove(&seq);
             }
         }
     }
 
-    /// The best slices that fit, and their entries in the order they were found.
+    /// Selects the best slices that fit; also returns their entries in the order they were found.
     fn choose(
         &self,
         transcript: &Transcript,
         ranked: &[RankedSlice],
         room_tokens: u64,
-        may: impl Fn(u64) -> bool,
+        is_candidate: impl Fn(u64) -> bool,
         cost: impl Fn(u32, &SliceSelection) -> u64,
     ) -> (SliceSelection, Vec<u64>) {
         let (mut chosen, mut order, mut misses) = (SliceSelection::new(), Vec::new(), 0);
-        let mut room = room_tokens;
+        let mut split = room_tokens;
         for (number, score) in ranked {
             let Some(slice) = self.slices.get(*number as usize) else { continue };
             let seq = u64::from(slice.entry);
-            if *score <= 0.0 || misses > MISSES {
+            if *score <= 0.0 || misses > MAX_MISSES {
                 break;
             }
-            if !may(seq) || self.is_replaced(transcript, *number) {
+            if !is_candidate(seq) || self.is_replaced(transcript, *number) {
                 continue;
             }
-            match room.checked_sub(cost(*number, &chosen)) {
+            match split.checked_sub(cost(*number, &chosen)) {
                 Some(rest) => {
-                    room = rest;
+                    split = rest;
                     let numbers = chosen.entry(seq).or_default();
                     if numbers.is_empty() {
                         order.push(seq);
@@ -404,7 +417,7 @@ impl RecallSession {
         (chosen, order)
     }
 
-    /// Whether a slice holds a rule that was replaced.
+    /// Whether a slice contains a replaced rule.
     fn is_replaced(&self, transcript: &Transcript, number: u32) -> bool {
         let Some(slice) = self.slices.get(number as usize) else { return false };
         let seq = u64::from(slice.entry);
@@ -418,7 +431,7 @@ impl RecallSession {
     }
 }
 
-/// Whether an entry can be kept without others: it is no part of a call and its results.
+/// Whether an entry is not part of a call and its results, and can be kept alone.
 fn is_alone(transcript: &Transcript, seq: u64) -> bool {
     let frame = frame_around(transcript, seq);
     let is_plain = transcript.get(seq).is_some_and(|entry| {

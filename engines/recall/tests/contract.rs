@@ -1,4 +1,4 @@
-//! The `recall` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `recall` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -46,7 +46,7 @@ fn cost(plan: &Plan, talk: &TranscriptBuilder) -> u64 {
     plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
 }
 
-/// Talk about nothing in particular, with one fact, one rule and its change far back.
+/// Small talk, with one fact, one rule and its change far back.
 fn long_talk() -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("Help me plan the year.").assistant("Gladly.");
@@ -71,7 +71,7 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
-fn a_prompt_finds_what_was_said_long_ago() {
+fn a_prompt_finds_an_old_message() {
     let mut talk = long_talk();
     let prompt = "Where is the saffron farm of Irene?";
     talk.user(prompt);
@@ -130,7 +130,7 @@ fn a_compaction_keeps_rules_and_makes_room() {
 
 proptest! {
     #[test]
-    fn plans_keep_to_the_budget_and_name_entries_in_order(
+    fn plans_fit_the_budget_and_name_entries_in_order(
         generated in transcripts(), budget in 50u64..4_000,
     ) {
         let transcript = generated.transcript();

@@ -1,4 +1,4 @@
-//! What the engine costs in a session of a hundred thousand entries.
+//! Cost of the engine in a session of a hundred thousand entries.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -11,17 +11,17 @@ use ctxhost_engine_api::{AssembleRequest, IngestRequest};
 use ctxhost_engine_recall::RecallEngine;
 
 const ENTRIES: u64 = 100_000;
-/// Limits: the 99th percentile of assemble, which is a window that moves, and the index.
+/// Limits of the 99th percentile of assemble (a window move) and of the index.
 const P99_US: u64 = 40_000;
 const INDEX_BYTES: u64 = 150_000_000;
 
-/// The time that this thread was on a processor, in microseconds: what else runs on the machine does not count.
+/// CPU time of this thread in microseconds; other load on the machine does not count.
 fn cpu_us() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000
 }
 
-/// Words of a made-up vocabulary in which few are common and many are rare.
+/// Words of a synthetic vocabulary with few common and many rare words.
 fn sentence(seed: u64, words: u64) -> String {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -34,7 +34,7 @@ fn sentence(seed: u64, words: u64) -> String {
     (0..words).map(|_| word(next() >> 11)).collect::<Vec<_>>().join(" ")
 }
 
-fn told(entries: u64) -> TranscriptBuilder {
+fn long_talk(entries: u64) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     for number in 0..entries / 4 {
         let (id, path) =
@@ -52,7 +52,7 @@ fn a_hundred_thousand_entries() {
     let engine = EngineFactory::linked::<RecallEngine>()
         .create(Arc::new(ScriptedHost::new()), &json!({}))
         .unwrap();
-    let mut talk = told(ENTRIES);
+    let mut talk = long_talk(ENTRIES);
     let ingest = |talk: &TranscriptBuilder, from: u64| {
         let begun = cpu_us();
         let request = IngestRequest { entries: from..talk.len(), ..IngestRequest::default() };

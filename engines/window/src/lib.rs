@@ -1,8 +1,7 @@
-//! The `window` engine: pinned entries and the newest whole turns that fit; the rest is left out.
+//! The `window` engine: keeps pinned entries and the newest whole turns that fit.
 //!
-//! It reads no text and asks no model. A call is never separated from its result, the newest message
-//! of the person and the newest frame always stay, and when the window must move, it moves far
-//! enough to stand still for many requests (see [`Settings::slack_share`]).
+//! It reads no text and calls no model. A call is never separated from its results, and the newest
+//! user message and frame always stay. Moves are rare because each frees [`Settings::slack_share`].
 
 mod settings;
 
@@ -13,11 +12,12 @@ use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
     Transcript,
 };
-use ctxhost_engine_kit::sliding_window::{SessionMap, SlidingRule, SlidingWindow};
+use ctxhost_engine_kit::session_map::SessionMap;
+use ctxhost_engine_kit::sliding_window::{SlidingRule, SlidingWindow};
 
 pub use settings::Settings;
 
-/// The layer that notes of plans name.
+/// Layer name in plan notes.
 const LAYER: &str = "window";
 
 /// The engine.

@@ -1,4 +1,4 @@
-//! The `window` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `window` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -21,7 +21,7 @@ fn assemble(engine: &EngineHandle, talk: &TranscriptBuilder, budget: u64) -> Pla
     block_on(engine.assemble(talk.transcript(), request)).unwrap()
 }
 
-/// What the model sees, one text for each message.
+/// The texts of the messages that the model sees.
 fn seen(plan: &Plan, talk: &TranscriptBuilder) -> Vec<String> {
     let transcript = talk.transcript();
     plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
@@ -65,7 +65,7 @@ fn requests_stay_in_front_of_the_newest_turns() {
     let plan = assemble(&create(json!({})).unwrap(), &talk, 1_000);
     let seen = seen(&plan, &talk);
     let asked = |turn: u64| seen.contains(&format!("question {turn}"));
-    // A tenth of the budget holds more questions than there are, and no word of assent.
+    // A tenth of the budget holds all questions, but no assents.
     assert!((0..40).all(asked), "{seen:?}");
     assert!(seen.iter().filter(|text| *text == "ok").count() < 12, "{seen:?}");
     assert!(plan.estimated_tokens <= 1_000);

@@ -1,4 +1,4 @@
-//! A program with an agent in it, and an engine of its own that is linked in.
+//! A program with an agent and its own linked engine.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use ctxhost_engine_api::{
     Transcript,
 };
 
-/// Shows the model the newest messages that fit, and leaves compactions to the bundled engine.
+/// Keeps the newest messages that fit and delegates compactions to the bundled engine.
 struct Newest;
 
 impl ContextEngine for Newest {
@@ -19,20 +19,24 @@ impl ContextEngine for Newest {
         Ok(Newest)
     }
 
-    async fn assemble(&self, said: Transcript, request: AssembleRequest) -> Result<Plan> {
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let mut plan = Plan::default();
-        plan.keep(said.tail_within(request.budget)..said.len() as u64);
+        plan.keep(transcript.tail_within(request.budget)..transcript.len() as u64);
         Ok(plan)
     }
 
-    async fn compact(&self, _said: Transcript, _request: CompactRequest) -> Result<Compaction> {
+    async fn compact(
+        &self,
+        _transcript: Transcript,
+        _request: CompactRequest,
+    ) -> Result<Compaction> {
         Ok(Compaction::Delegate)
     }
 }
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let words = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
+    let message = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
     let config = Config::load("ctxhost.toml")?;
     let engine = EngineSpec::linked::<Newest>(json!({}));
     let runtime = RuntimeBuilder::from_config(&config).engine_spec(engine).build().await?;
@@ -47,7 +51,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     });
 
     let session = runtime.create_session("agent.jsonl".as_ref(), ".".as_ref())?;
-    let reply = runtime.send(&session, &words).await?;
+    let reply = runtime.send(&session, &message).await?;
     runtime.shutdown().await;
     println!("\n[{} shaped {} requests]", reply.engine, reply.requests);
     Ok(())

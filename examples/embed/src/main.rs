@@ -1,4 +1,4 @@
-//! A program that keeps a conversation inside a window, with an engine of its own that is linked in.
+//! Keeps a conversation inside a window with its own linked engine.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use ctxhost_engine_api::{
     Transcript,
 };
 
-/// Shows the model the newest messages that fit, and leaves compactions to the bundled engine.
+/// Keeps the newest messages that fit and delegates compactions to the bundled engine.
 struct Newest;
 
 impl ContextEngine for Newest {

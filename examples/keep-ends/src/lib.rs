@@ -1,4 +1,4 @@
-//! Keeps the beginning of a conversation and as much of its end as fits, in whole frames.
+//! Keeps the first entries of a conversation and as many of the newest as fit, in whole frames.
 
 #![forbid(unsafe_code)]
 #![deny(warnings)]
@@ -6,7 +6,7 @@
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
 
-/// How many entries stay at the beginning. Default 4: the task and the first answer to it.
+/// Entries kept at the start. Default 4: the task and the first answer to it.
 const HEAD_ENTRIES: u64 = 4;
 
 struct KeepEnds {
@@ -17,15 +17,15 @@ impl ContextEngine for KeepEnds {
     const INFO: Info =
         Info::new("keep-ends", "Keep both ends", env!("CARGO_PKG_VERSION")).owning_compaction();
 
-    /// The one setting is `head`, a number of entries.
+    /// The only setting is `head`, a number of entries.
     fn create(_host: Host, config: Value) -> Result<Self> {
-        let settings = config.as_object().ok_or_else(|| wrong("", "the config is no table"))?;
+        let settings = config.as_object().ok_or_else(|| invalid("", "config must be a table"))?;
         let mut head_entries = HEAD_ENTRIES;
         for (key, value) in settings {
             match (key.as_str(), value.as_u64()) {
                 ("head", Some(entries)) => head_entries = entries,
-                ("head", None) => return Err(wrong("head", "head is no number of entries")),
-                (other, _) => return Err(wrong(other, "the only setting is head")),
+                ("head", None) => return Err(invalid("head", "must be a number of entries")),
+                (other, _) => return Err(invalid(other, "unknown setting; the only one is head")),
             }
         }
         Ok(KeepEnds { head_entries })
@@ -36,11 +36,11 @@ impl ContextEngine for KeepEnds {
         if transcript.total_tokens() <= request.budget {
             return Ok(Plan::keep_all(transcript.len()));
         }
-        // Rounded down to a cut: what belongs together is kept or left out together.
+        // Rounded down to a safe cut, so that calls stay with their results.
         let head = transcript.cut_at_or_before(self.head_entries.min(len));
         let head = if transcript.tokens(0..head) <= request.budget { head } else { 0 };
         let rest = request.budget.saturating_sub(transcript.tokens(0..head));
-        // The newest frame stays even where it does not fit; the host then makes room.
+        // The newest frame is kept even if it does not fit; the host then trims the request.
         let newest = transcript.last().map_or(0, |entry| entry.frame());
         let tail = transcript.tail_within(rest).min(newest).max(head);
 
@@ -58,7 +58,7 @@ impl ContextEngine for KeepEnds {
     }
 }
 
-fn wrong(key: &str, message: &str) -> EngineError {
+fn invalid(key: &str, message: &str) -> EngineError {
     EngineError::config(key, message)
 }
 
@@ -66,12 +66,12 @@ export_engine!(KeepEnds);
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::{border::EngineDoor, testing};
+    use ctxhost_engine_api::{border::EngineFactory, testing};
 
     #[test]
     fn keeps_the_contract() {
-        let door = EngineDoor::linked::<super::KeepEnds>();
-        let report = testing::contract(door, &testing::ContractOptions::default());
+        let factory = EngineFactory::linked::<super::KeepEnds>();
+        let report = testing::contract(factory, &testing::ContractOptions::default());
         assert!(report.passed(), "{report}");
     }
 }

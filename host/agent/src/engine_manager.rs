@@ -166,7 +166,7 @@ impl EngineManager {
         let number = self.state.standby_count.fetch_add(1, Ordering::Relaxed);
         let standby = StandbyEngine { number, engine: previous.clone() };
         let outdated = slots.standby.replace(standby);
-        new.begin_trial(previous.clone(), self.state.settings.proving_requests);
+        new.begin_trial(previous.clone(), self.state.settings.trial_requests);
         drop(slots);
         if let Some(outdated) = outdated {
             self.drain(outdated.engine);

@@ -42,7 +42,7 @@ pub enum ReloadError {
 impl Runtime {
     /// Replaces the engine with another one or a chain, from each session's next turn on; a running turn keeps its
     /// engine. The current engine serves until the new one is open, and takes over again if the new one fails its
-    /// trial (`swap.proving_requests`). Lifts a quarantine that failures of an earlier process caused, but not one
+    /// trial (`swap.trial_requests`). Lifts a quarantine that failures of an earlier process caused, but not one
     /// caused by crashes.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use ctxhost_engine::EngineSpec;
 use ctxhost_provider::ProviderClient;
 
 /// A provider whose answers are a function of the request.
-pub(super) struct Scripted {
+pub(super) struct ScriptedProvider {
     answer: Box<dyn Fn(&ModelRequest) -> Answer + Send + Sync>,
     window: Option<u64>,
     pub(super) requests: Mutex<Vec<ModelRequest>>,
@@ -37,19 +37,19 @@ pub(super) enum Answer {
     Delayed(Duration, String),
 }
 
-impl Scripted {
+impl ScriptedProvider {
     pub(super) fn new(
         answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
-    ) -> Arc<Scripted> {
-        Scripted::stating(None, answer)
+    ) -> Arc<ScriptedProvider> {
+        ScriptedProvider::stating(None, answer)
     }
 
     /// A provider that states a window; with 0 the query never returns.
     pub(super) fn stating(
         window: Option<u64>,
         answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
-    ) -> Arc<Scripted> {
-        Arc::new(Scripted { answer: Box::new(answer), window, requests: Mutex::default() })
+    ) -> Arc<ScriptedProvider> {
+        Arc::new(ScriptedProvider { answer: Box::new(answer), window, requests: Mutex::default() })
     }
 
     /// The requests whose newest message contains this text.
@@ -75,13 +75,13 @@ pub(super) fn is_result(request: &ModelRequest) -> bool {
     matches!(request.messages.last(), Some(ChatMessage::ToolResult(_)))
 }
 
-impl std::fmt::Debug for Scripted {
+impl std::fmt::Debug for ScriptedProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scripted")
+        f.write_str("ScriptedProvider")
     }
 }
 
-impl ProviderClient for Scripted {
+impl ProviderClient for ScriptedProvider {
     fn name(&self) -> &str {
         "scripted"
     }
@@ -239,7 +239,7 @@ pub(super) fn config(text: &str) -> Config {
 /// A builder with this provider and engine, without built-in tools.
 pub(super) fn builder(
     config: &Config,
-    client: &Arc<Scripted>,
+    client: &Arc<ScriptedProvider>,
     engine: EngineSpec,
 ) -> RuntimeBuilder {
     let builder = RuntimeBuilder::from_config(config).model("scripted/model").window_tokens(64_000);

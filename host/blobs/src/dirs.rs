@@ -1,64 +1,65 @@
-//! Which folder keeps what a session puts away: one for all sessions below a state folder, else one
-//! beside the session.
+//! The blob folders of a session: one shared by all sessions of a state folder, or one beside the session.
 
 use std::path::{Path, PathBuf};
 
 use super::BlobError;
 use super::folder::BlobFolder;
 
-/// Where sessions put bytes away.
+/// The locations of sessions and blobs below a state folder.
 #[derive(Clone, Debug, Default)]
 pub struct BlobDirs {
     state: Option<PathBuf>,
 }
 
 impl BlobDirs {
-    /// Sessions in `<state_dir>/sessions_dir` share the store in `<state_dir>/blobs`. All others, and without a
-    /// state folder every session, have a folder of their own beside them.
+    /// Sessions in `<state>/sessions` share the folder `<state>/blobs`. All others, and all sessions without a
+    /// state folder, have a folder beside them.
     pub fn from_state_dir(state: &Path) -> BlobDirs {
         BlobDirs { state: Some(state.to_owned()) }
     }
 
-    /// The folder whose files are all searched for the handles that they name.
+    /// The state folder, which garbage collection searches for references.
     pub(super) fn state_dir(&self) -> Option<&Path> {
         self.state.as_deref()
     }
 
-    /// Where the sessions are that share a store: a folder for each folder that somebody worked in.
+    /// The folder of sessions that share blobs, with one folder per working folder.
     pub fn sessions_dir(&self) -> Option<PathBuf> {
         Some(self.state_dir()?.join("sessions"))
     }
 
-    /// Everywhere that sessions are kept: those of this machine's agents, and those of a gateway's clients.
+    /// The folders of all sessions: those of local agents, and those of gateway clients.
     pub fn all_session_dirs(&self) -> Vec<PathBuf> {
         let of_clients = self.state_dir().map(|state| state.join("gateway").join("sessions"));
         self.sessions_dir().into_iter().chain(of_clients).collect()
     }
 
-    /// The store that they share.
+    /// The shared blob folder.
     pub fn shared_folder(&self) -> Option<BlobFolder> {
         Some(BlobFolder::new_shared(self.state_dir()?.join("blobs")))
     }
 
-    /// Where sessions lie that were cleared away.
+    /// The folder of removed sessions.
     pub(super) fn trash_dir(&self) -> Option<PathBuf> {
         Some(self.state_dir()?.join("trash"))
     }
 
-    /// The bytes of a session.
+    /// The blobs of a session.
     pub fn session_blobs(&self, session: &Path) -> SessionBlobs {
-        let beside = BlobFolder::beside_session(&head_of(session));
+        let beside = BlobFolder::beside_session(&root_session(session));
         match self.shared_folder() {
-            // Older versions of ctxhost kept them beside every session.
-            Some(shared) if self.is_sharing(session) => {
+            // Older versions of ctxhost stored blobs beside every session.
+            Some(shared) if self.shares_blobs(session) => {
                 SessionBlobs { own: shared, others: vec![beside] }
             }
-            // It may have been moved here from where it shared.
+            // The session may have been moved out of the state folder.
             shared => SessionBlobs { own: beside, others: shared.into_iter().collect() },
         }
     }
 
-    fn is_sharing(&self, session: &Path) -> bool {
+    fn shares_blobs(&self, session: &Path) -> bool {
+        // Resolved, because either may be named through a link. The folder of the session instead of
+        // its file, which may not exist yet.
         let root = self.sessions_dir().and_then(|root| root.canonicalize().ok());
         let session = std::path::absolute(session).ok();
         let folder = session.and_then(|session| session.parent()?.canonicalize().ok());
@@ -66,18 +67,20 @@ impl BlobDirs {
     }
 }
 
-/// Sub-agents keep what they put away with the session that they work for, whose images they may have
-/// been given.
-fn head_of(session: &Path) -> PathBuf {
-    let folder = session.parent().filter(|it| it.extension().is_some_and(|it| it == "agents"));
+/// The session whose blobs a session uses. Sub-agents use those of their parent, from which they may have
+/// received images.
+fn root_session(session: &Path) -> PathBuf {
+    let folder = session
+        .parent()
+        .filter(|folder| folder.extension().is_some_and(|extension| extension == "agents"));
     let parent = folder.map(|folder| folder.with_extension("jsonl"));
     match parent.filter(|parent| parent.is_file()) {
-        Some(parent) => head_of(&parent),
+        Some(parent) => root_session(&parent),
         None => session.to_owned(),
     }
 }
 
-/// The bytes of one session: put in one place, found in every place where they may be.
+/// The blobs of one session: written to one folder, read from several.
 #[derive(Clone, Debug)]
 pub struct SessionBlobs {
     own: BlobFolder,
@@ -85,7 +88,7 @@ pub struct SessionBlobs {
 }
 
 impl SessionBlobs {
-    /// Keeps bytes; see [`BlobFolder::put`].
+    /// Stores a blob; see [`BlobFolder::put`].
     ///
     /// # Errors
     ///
@@ -94,49 +97,50 @@ impl SessionBlobs {
         self.own.put(bytes)
     }
 
-    /// The bytes of a handle; `None` where there are none.
+    /// Reads a blob; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// The first one of a place, where no other has the bytes.
+    /// The first error of a folder, if no other folder has the blob.
     pub fn get(&self, handle: &str) -> Result<Option<Vec<u8>>, BlobError> {
         let mut failure = None;
-        for place in self.folders() {
-            match place.get(handle) {
+        for folder in self.folders() {
+            match folder.get(handle) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
+                // Another folder may have an intact copy.
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         failure.map_or(Ok(None), Err)
     }
 
-    /// The handles that begin with `prefix`, sorted, each once.
+    /// The handles that start with `prefix`, sorted, without duplicates.
     ///
     /// # Errors
     ///
     /// [`BlobError::Disk`].
     pub fn handles(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
         let mut found = Vec::new();
-        for place in self.folders() {
-            found.extend(place.handles(prefix)?);
+        for folder in self.folders() {
+            found.extend(folder.handles(prefix)?);
         }
         found.sort();
         found.dedup();
         Ok(found)
     }
 
-    /// The handles of what stands beside sessions, where nobody else's bytes do.
+    /// The handles of blobs in folders beside sessions, which are not shared.
     ///
     /// # Errors
     ///
     /// [`BlobError::Disk`].
     pub fn handles_beside(&self) -> Result<Vec<String>, BlobError> {
-        let beside = self.folders().filter(|place| !place.is_shared());
-        Ok(beside.map(|place| place.handles("")).collect::<Result<Vec<_>, _>>()?.concat())
+        let beside = self.folders().filter(|folder| !folder.is_shared());
+        Ok(beside.map(|folder| folder.handles("")).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// The same, and those of another session, which this one was made from.
+    /// Also reads the blobs of another session, such as the one that this was forked from.
     #[must_use]
     pub fn with_fallback(mut self, other: SessionBlobs) -> SessionBlobs {
         self.others.push(other.own);
@@ -144,7 +148,7 @@ impl SessionBlobs {
         self
     }
 
-    /// The places, the own one first.
+    /// The folders, the one for writing first.
     pub(super) fn folders(&self) -> impl Iterator<Item = &BlobFolder> {
         std::iter::once(&self.own).chain(&self.others)
     }

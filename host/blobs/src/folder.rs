@@ -1,4 +1,4 @@
-//! A folder of bytes by hash: written beside and renamed, verified when read, for its owner alone.
+//! A folder of content-addressed blobs: atomically written, verified when read, private.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,10 +14,10 @@ use ctxhost_files::{
 
 use super::{BlobError, disk_error, hash, is_handle};
 
-/// The file that says who is at work: whoever puts bytes shares it, whoever removes some has it alone.
+/// The lock file: shared by writers, exclusive for removal.
 const LOCK_NAME: &str = ".lock";
 
-/// A folder of bytes by hash.
+/// A folder of blobs.
 #[derive(Clone, Debug)]
 pub struct BlobFolder {
     path: PathBuf,
@@ -25,35 +25,35 @@ pub struct BlobFolder {
     disk: Arc<dyn FileSystem>,
 }
 
-/// Where in the folder a file stands.
+/// The layout of files in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FolderLayout {
     /// In the folder itself.
     Flat,
-    /// In a folder below it, named after the first two digits: no folder grows without bound.
+    /// In subfolders named after the first two digits, so that no folder becomes too large.
     Fanned,
 }
 
-/// Bytes that are kept there.
+/// A blob in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBlob {
-    /// The hash of the bytes.
+    /// The SHA-256 of its content.
     pub handle: String,
-    /// The file.
+    /// Its file.
     pub path: PathBuf,
-    /// How many there are.
+    /// Its size.
     pub size_bytes: u64,
-    /// When they were last put.
+    /// When it was last stored.
     pub modified: SystemTime,
 }
 
 impl BlobFolder {
-    /// A folder whose files stand in it; made when the first bytes come.
+    /// A flat folder, which is created with the first blob.
     pub fn new(path: PathBuf) -> Self {
         BlobFolder { path, layout: FolderLayout::Flat, disk: Arc::new(OsFileSystem) }
     }
 
-    /// A folder for many sessions, with a folder below it for each first byte of a hash.
+    /// A folder shared by many sessions, with subfolders by the first byte of the hash.
     pub fn new_shared(path: PathBuf) -> Self {
         BlobFolder { layout: FolderLayout::Fanned, ..BlobFolder::new(path) }
     }
@@ -70,52 +70,52 @@ impl BlobFolder {
         BlobFolder { disk, ..self }
     }
 
-    /// Whether it is one for many sessions.
+    /// Whether it is shared by many sessions.
     pub(super) fn is_shared(&self) -> bool {
         self.layout == FolderLayout::Fanned
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps bytes and answers their SHA-256 in hex. On the disk when this returns, and for whoever
-    /// clears up as young as if they had never been there before.
+    /// Stores a blob and returns its SHA-256 in hex. It is durable when this returns, and counts as new for
+    /// garbage collection even if it existed.
     ///
     /// # Errors
     ///
-    /// [`BlobError::FileSystem`]; nothing is kept under that hash then, or what was there before.
+    /// [`BlobError::Disk`]; the folder has no blob with this hash then, or the earlier one.
     pub fn put(&self, bytes: &[u8]) -> Result<String, BlobError> {
         let handle = hash(bytes);
         let path = self.path_of(&handle);
         create_folders(&*self.disk, &self.path)
-            .map_err(disk_error("make the folder", &self.path))?;
+            .map_err(disk_error("create the folder", &self.path))?;
         let lock = self.open_lock().map_err(disk_error("open the lock in", &self.path))?;
-        // Where there are no locks nothing is ever removed, so there is nothing to wait for.
-        let _shared = patient(|| lock.lock_shared());
+        // On a file system without locks nothing is ever removed, so a failure does not matter.
+        let _shared = retry_interrupted(|| lock.lock_shared());
         if self.renew(&path, &handle).is_err() {
             replace_file_on(&*self.disk, &path, bytes, FileAccess::Private)?;
         }
         Ok(handle)
     }
 
-    /// Makes bytes that are there as good as new. Where that fails they have to be written again, and
-    /// so what was damaged meanwhile is put right.
+    /// Verifies an existing blob and sets its time to now. If this fails, the blob is written again, which also
+    /// repairs a damaged one.
     fn renew(&self, path: &Path, handle: &str) -> io::Result<()> {
         if hash(&fs::read(path)?) != handle {
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.disk.touch(path)?;
-        // Whoever wrote them may not have come to this yet.
+        // The process that wrote it may not have synced the folder yet.
         self.disk.sync_folder(path.parent().unwrap_or(path))
     }
 
-    /// The bytes of a handle; `None` where there are none.
+    /// Reads a blob; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`BlobError::FileSystem`], and [`BlobError::Damaged`] where the bytes are not those that were put.
+    /// [`BlobError::Disk`], and [`BlobError::Damaged`] if the content does not match the hash.
     pub fn get(&self, handle: &str) -> Result<Option<Vec<u8>>, BlobError> {
         if !is_handle(handle) {
             return Ok(None);
@@ -129,39 +129,41 @@ impl BlobFolder {
         }
     }
 
-    /// The handles that begin with `prefix`, sorted.
+    /// The handles that start with `prefix`, sorted.
     ///
     /// # Errors
     ///
-    /// [`BlobError::FileSystem`].
+    /// [`BlobError::Disk`].
     pub fn handles(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
         let blobs = self.blobs()?.into_iter().map(|blob| blob.handle);
         Ok(blobs.filter(|handle| handle.starts_with(prefix)).collect())
     }
 
-    /// All that is kept there, by handle.
+    /// All blobs, sorted by handle.
     ///
     /// # Errors
     ///
-    /// [`BlobError::FileSystem`].
+    /// [`BlobError::Disk`].
     pub fn blobs(&self) -> Result<Vec<StoredBlob>, BlobError> {
         let mut blobs = self.files(is_handle)?;
+        // In another subfolder it would never be read.
         blobs.retain(|blob| blob.path == self.path_of(&blob.handle));
         Ok(blobs)
     }
 
-    /// Files whose writing was cut short; their names stand in the place of handles.
+    /// Staging files of interrupted writes, with their names as handles.
     pub(super) fn staged_files(&self) -> Result<Vec<StoredBlob>, BlobError> {
         self.files(|name| name.starts_with(STAGING_PREFIX))
     }
 
-    /// Removes a file that nobody has put since `before`; whether it was so.
+    /// Removes a blob that was not stored since `before`; returns whether it was removed.
     pub(super) fn remove_if_older(
         &self,
         blob: &StoredBlob,
         before: SystemTime,
     ) -> Result<bool, BlobError> {
-        let _alone = self.lock_alone()?;
+        let _exclusive = self.lock_exclusive()?;
+        // Checked again under the lock: a host may have stored it since the scan.
         match fs::metadata(&blob.path).and_then(|found| found.modified()) {
             Ok(changed) if changed >= before => Ok(false),
             Ok(_) => {
@@ -169,13 +171,14 @@ impl BlobFolder {
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(disk_error("look at", &blob.path)(error)),
+            Err(error) => Err(disk_error("inspect", &blob.path)(error)),
         }
     }
 
-    fn lock_alone(&self) -> Result<File, BlobError> {
+    fn lock_exclusive(&self) -> Result<File, BlobError> {
         let path = self.path.join(LOCK_NAME);
-        let locked = self.open_lock().and_then(|lock| patient(|| lock.lock()).map(|()| lock));
+        let locked =
+            self.open_lock().and_then(|lock| retry_interrupted(|| lock.lock()).map(|()| lock));
         locked.map_err(|source| BlobError::LockFailed { path, source })
     }
 
@@ -194,22 +197,22 @@ impl BlobFolder {
         }
     }
 
-    fn files(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<StoredBlob>, BlobError> {
+    fn files(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<StoredBlob>, BlobError> {
         let mut folders = vec![self.path.clone()];
         if self.layout == FolderLayout::Fanned {
             folders.extend(paths_in(&self.path)?.into_iter().filter(|path| path.is_dir()));
         }
         let mut found = Vec::new();
         for path in folders.iter().map(|folder| paths_in(folder)).collect::<Result<Vec<_>, _>>()? {
-            found.extend(path.into_iter().filter_map(|path| blob_at(path, &wanted)));
+            found.extend(path.into_iter().filter_map(|path| blob_at(path, &is_wanted)));
         }
         found.sort_by(|a, b| a.handle.cmp(&b.handle));
         Ok(found)
     }
 }
 
-/// A signal is no reason to go on without a lock.
-fn patient(lock: impl Fn() -> io::Result<()>) -> io::Result<()> {
+/// Repeats a lock operation that a signal interrupted.
+fn retry_interrupted(lock: impl Fn() -> io::Result<()>) -> io::Result<()> {
     loop {
         match lock() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -218,14 +221,14 @@ fn patient(lock: impl Fn() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A file that is there, not a link to one.
-fn blob_at(path: PathBuf, wanted: impl Fn(&str) -> bool) -> Option<StoredBlob> {
-    let handle = path.file_name()?.to_str().filter(|name| wanted(name))?.to_owned();
+/// The blob at a path; `None` for links and other names.
+fn blob_at(path: PathBuf, is_wanted: impl Fn(&str) -> bool) -> Option<StoredBlob> {
+    let handle = path.file_name()?.to_str().filter(|name| is_wanted(name))?.to_owned();
     let found = path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
     Some(StoredBlob { handle, size_bytes: found.len(), modified: found.modified().ok()?, path })
 }
 
-/// What is in a folder; nothing where it is not there.
+/// The paths in a folder; empty if it does not exist.
 pub(super) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, BlobError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

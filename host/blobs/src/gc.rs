@@ -1,8 +1,7 @@
-//! Clearing up: bytes that nothing names any more, files whose writing was cut short, old sessions.
+//! Garbage collection of unreferenced blobs, staging files and old sessions.
 //!
-//! Hosts may be at work meanwhile. Bytes that they put are young, also where they were there before,
-//! and age is looked at again under the lock that whoever puts bytes holds. So what goes was named by
-//! nothing for all of its time, and put by nobody since.
+//! Hosts may run meanwhile: storing a blob updates its time, and the time is checked again under the exclusive
+//! lock. So a removed blob was neither referenced nor stored during its minimum age.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -12,45 +11,45 @@ use super::folder::{BlobFolder, StoredBlob, paths_in};
 use super::trash::{self, OldSession, TrashDay};
 use super::{BlobError, references};
 
-/// Nothing younger than this is ever removed: a host puts bytes first and names them then.
+/// Minimum age of removed blobs: a host stores a blob before it writes the reference.
 pub const GRACE: Duration = Duration::from_secs(60 * 60);
 
-/// What is to be cleared up.
+/// What to collect.
 #[derive(Clone, Debug)]
 pub struct GarbageCollector {
-    /// Where.
+    /// The state folder.
     pub home: BlobDirs,
-    /// How old bytes are that nothing names, before they go.
+    /// Minimum age of unreferenced blobs.
     pub blobs_older_than: Duration,
-    /// How long nobody has touched a session, before it goes to the trash; `None` leaves all in place.
+    /// Minimum time without changes of sessions; `None` keeps all sessions.
     pub sessions_older_than: Option<Duration>,
-    /// Now.
+    /// The current time.
     pub now: SystemTime,
 }
 
-/// What may go.
+/// What can be removed.
 #[derive(Debug, Default)]
 pub struct GarbageReport {
-    /// Bytes that nothing names, old enough to go.
+    /// Unreferenced blobs that are old enough.
     pub blobs: Vec<StoredBlob>,
-    /// How many of those that were to go are named after all, by what was written while all was read.
+    /// Number of candidates that were referenced by the second scan.
     pub reachable: usize,
-    /// Bytes that nothing names, not yet old enough.
+    /// Unreferenced blobs that are too new.
     pub recent: Vec<StoredBlob>,
-    /// What writes left behind that were cut short.
+    /// Staging files of interrupted writes.
     pub staging: Vec<StoredBlob>,
-    /// Sessions that nobody has touched for long.
+    /// Sessions without recent changes.
     pub sessions: Vec<OldSession>,
-    /// Days on which sessions went to the trash, long ago.
+    /// Expired days of the trash.
     pub trash: Vec<TrashDay>,
 }
 
 impl GarbageCollector {
-    /// Finds what may go; removes nothing.
+    /// Finds what can be removed.
     ///
     /// # Errors
     ///
-    /// A folder or file that cannot be read, because it might name anything.
+    /// If a folder or file cannot be read, because it may contain references.
     pub fn find(&self) -> Result<GarbageReport, BlobError> {
         let Some(state) = self.home.state_dir() else { return Ok(GarbageReport::default()) };
         let mut all = Vec::new();
@@ -59,32 +58,33 @@ impl GarbageCollector {
             all.extend(folder.blobs()?);
             staging.extend(folder.staged_files()?);
         }
-        let named = self.named(&all)?;
-        all.retain(|blob| !named.contains(&blob.handle));
-        let (mut blobs, young): (Vec<_>, Vec<_>) =
+        let referenced = self.referenced(&all)?;
+        all.retain(|blob| !referenced.contains(&blob.handle));
+        let (mut blobs, recent): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|blob| blob.modified < self.cutoff());
-        let again = if blobs.is_empty() { HashSet::new() } else { self.named(&blobs)? };
-        let before = blobs.len();
-        blobs.retain(|blob| !again.contains(&blob.handle));
-        let reachable = before - blobs.len();
+        // A second scan: a reference may have been written to a file after the first scan read it.
+        let referenced = if blobs.is_empty() { HashSet::new() } else { self.referenced(&blobs)? };
+        let candidates = blobs.len();
+        blobs.retain(|blob| !referenced.contains(&blob.handle));
+        let reachable = candidates - blobs.len();
         staging.retain(|file| file.modified < self.ago(GRACE));
         let old = |older_than| trash::old_sessions(&self.home, self.ago(older_than));
         let sessions = self.sessions_older_than.map_or(Ok(Vec::new()), old)?;
         let expired = |_| trash::expired_days(state, self.now);
         let trash = self.sessions_older_than.map_or(Ok(Vec::new()), expired)?;
-        Ok(GarbageReport { blobs, reachable, recent: young, staging, sessions, trash })
+        Ok(GarbageReport { blobs, reachable, recent, staging, sessions, trash })
     }
 
-    /// Removes what may go, and leaves in `garbage` what went. Sessions that somebody has open and bytes
-    /// that somebody put meanwhile stay.
+    /// Removes what was found, and leaves in the report what was removed. Sessions that are open and blobs that
+    /// were stored meanwhile stay.
     ///
     /// # Errors
     ///
-    /// The first file that could not be removed; what had gone before is gone.
+    /// At the first file that cannot be removed; earlier ones are removed.
     pub fn remove(&self, garbage: &mut GarbageReport) -> Result<(), BlobError> {
         let folders = self.folders()?;
-        remove(&folders, &mut garbage.blobs, self.cutoff())?;
-        remove(&folders, &mut garbage.staging, self.ago(GRACE))?;
+        remove_blobs(&folders, &mut garbage.blobs, self.cutoff())?;
+        remove_blobs(&folders, &mut garbage.staging, self.ago(GRACE))?;
         for expired in &garbage.trash {
             expired.remove()?;
         }
@@ -100,7 +100,7 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// The shared store, and those that older versions of ctxhost made beside its sessions.
+    /// The shared blob folder, and those beside sessions from older versions of ctxhost.
     fn folders(&self) -> Result<Vec<BlobFolder>, BlobError> {
         let mut folders: Vec<BlobFolder> = self.home.shared_folder().into_iter().collect();
         let Some(root) = self.home.sessions_dir() else { return Ok(folders) };
@@ -112,7 +112,7 @@ impl GarbageCollector {
         Ok(folders)
     }
 
-    fn named(&self, blobs: &[StoredBlob]) -> Result<HashSet<String>, BlobError> {
+    fn referenced(&self, blobs: &[StoredBlob]) -> Result<HashSet<String>, BlobError> {
         let Some(state) = self.home.state_dir() else { return Ok(HashSet::new()) };
         let known = blobs.iter().map(|blob| blob.handle.clone()).collect();
         let shared = self.home.shared_folder();
@@ -128,8 +128,8 @@ impl GarbageCollector {
     }
 }
 
-/// Removes files that are older still, and keeps the list of those that went.
-fn remove(
+/// Removes blobs that are still old enough, and keeps the removed ones in the list.
+fn remove_blobs(
     folders: &[BlobFolder],
     blobs: &mut Vec<StoredBlob>,
     before: SystemTime,

@@ -1,11 +1,11 @@
-//! Images of a message: put away when it is written, brought back when a model reads it.
+//! Moves images of messages to blobs when a message is stored, and back when a model reads it.
 //!
 //! ```text
 //!  inline  {"type":"image","data":"iVBORw0KGgo…","mimeType":"image/png"}
-//!  away    {"type":"image","data":"","ctxhostBlob":"3f7a…","mimeType":"image/png"}
+//!  stored  {"type":"image","data":"","ctxhostBlob":"3f7a…","mimeType":"image/png"}
 //! ```
 //!
-//! Everything else about the message keeps its bytes, so that bringing back undoes putting away.
+//! The rest of the message keeps its bytes, so that loading exactly reverts storing.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::{HANDLE_CHARS, SessionBlobs, is_handle};
 
-/// The field of an image block that names the bytes, where they are put away.
+/// The field of an image block with the handle of its blob.
 pub const BLOB_FIELD: &str = "ctxhostBlob";
 
 /// The images of one session.
@@ -28,61 +28,65 @@ pub struct ImageStore {
 }
 
 impl ImageStore {
-    /// Images that stay in their messages; those that were put away are brought back.
+    /// Keeps images in messages, and loads those that were stored before.
     pub fn new_inline(blobs: SessionBlobs) -> ImageStore {
         ImageStore { blobs: Some(blobs), max_inline_bytes: None }
     }
 
-    /// Images that are put away where they take more than this in their message.
+    /// Stores images whose data is longer than this.
     pub fn new_stored(blobs: SessionBlobs, most_inline_bytes: u64) -> ImageStore {
         ImageStore { blobs: Some(blobs), max_inline_bytes: Some(most_inline_bytes) }
     }
 
-    /// The message with its large images put away; `None` where it stays as it is. An image whose bytes
-    /// could not be kept stays, and the log says so.
+    /// Stores the large images of a message; `None` if it is unchanged. If storing fails, the image stays and a
+    /// warning is logged.
     pub fn store_images(&self, message: &str) -> Option<String> {
-        let (blobs, most_bytes) = (self.blobs.as_ref()?, self.max_inline_bytes?);
-        // The quotes are none of its bytes.
-        let is_large = |data: &str| data.trim_matches('"').len() as u64 > most_bytes;
+        let (blobs, max_bytes) = (self.blobs.as_ref()?, self.max_inline_bytes?);
+        // Without the quotes of the JSON string.
+        let is_large = |data: &str| data.trim_matches('"').len() as u64 > max_bytes;
         let edit = |block: ImageBlock<'_>| {
             let data = block.data.filter(|data| is_large(data.get()) && block.blob.is_none())?;
             let handle = blobs.put(&decoded(data)?);
-            let handle =
-                handle.inspect_err(|error| tracing::warn!(%error, "an image stays inline"));
+            let handle = handle.inspect_err(
+                |error| tracing::warn!(%error, "cannot store an image; it stays in the message"),
+            );
             Some((range_in(message, data.get())?, reference(&handle.ok()?)))
         };
-        edited(message, edit)
+        edit_images(message, edit)
     }
 
-    /// The message with its images. Where one cannot be found, a text says which.
+    /// Loads the images of a message. A missing one becomes a text that names it.
     pub fn load_images<'a>(&self, message: &'a str) -> Cow<'a, str> {
         if !message.contains(BLOB_FIELD) {
             return Cow::Borrowed(message);
         }
         let edit = |block: ImageBlock<'_>| {
-            let handle = block.blob.as_deref().filter(|_| block.is_away())?;
+            let handle = block.blob.as_deref().filter(|_| block.is_stored())?;
             let Some(bytes) = self.bytes(handle) else {
-                return Some((range_in(message, block.raw)?, missing(&block, handle)));
+                return Some((range_in(message, block.raw)?, missing_image(&block, handle)));
             };
             let data = STANDARD.encode(bytes);
-            let written = block.data.and_then(|data| range_in(message, data.get()));
-            let written = written.filter(|at| follows(message, at.start, &reference(handle)));
-            Some(match written {
-                Some(at) => (at.start..at.start + reference(handle).len(), format!("\"{data}\"")),
-                None => (range_in(message, block.raw)?, whole(&block, &data)),
+            let data_range = block.data.and_then(|data| range_in(message, data.get()));
+            let data_range =
+                data_range.filter(|range| starts_at(message, range.start, &reference(handle)));
+            Some(match data_range {
+                Some(range) => {
+                    (range.start..range.start + reference(handle).len(), format!("\"{data}\""))
+                }
+                None => (range_in(message, block.raw)?, rebuild_block(&block, &data)),
             })
         };
-        edited(message, edit).map_or(Cow::Borrowed(message), Cow::Owned)
+        edit_images(message, edit).map_or(Cow::Borrowed(message), Cow::Owned)
     }
 
-    /// The line of a session with the images of its message.
+    /// Loads the images of the message in a session line.
     pub fn load_line_images<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let message =
             serde_json::from_str::<WireImageRecord<'_>>(line).ok().map(|record| record.message);
-        let place = message.and_then(|message| range_in(line, message.get()));
-        match message.zip(place).map(|(message, at)| (self.load_images(message.get()), at)) {
-            Some((Cow::Owned(message), at)) => {
-                let (head, tail) = (line.get(..at.start), line.get(at.end..));
+        let range = message.and_then(|message| range_in(line, message.get()));
+        match message.zip(range).map(|(message, range)| (self.load_images(message.get()), range)) {
+            Some((Cow::Owned(message), range)) => {
+                let (head, tail) = (line.get(..range.start), line.get(range.end..));
                 Cow::Owned([head.unwrap_or_default(), &message, tail.unwrap_or_default()].concat())
             }
             _ => Cow::Borrowed(line),
@@ -92,7 +96,7 @@ impl ImageStore {
     fn bytes(&self, handle: &str) -> Option<Vec<u8>> {
         let found = self.blobs.as_ref().map_or(Ok(None), |blobs| blobs.get(handle));
         found.unwrap_or_else(|error| {
-            tracing::warn!(%error, "an image cannot be read");
+            tracing::warn!(%error, "cannot read the blob of an image");
             None
         })
     }
@@ -114,7 +118,7 @@ struct ImageBlock<'a> {
 }
 
 impl ImageBlock<'_> {
-    fn is_away(&self) -> bool {
+    fn is_stored(&self) -> bool {
         let is_empty = self.data.is_none_or(|data| matches!(data.get(), "\"\"" | "null"));
         is_empty && self.blob.as_deref().is_some_and(is_handle)
     }
@@ -132,8 +136,8 @@ struct WireImageMessage<'a> {
     content: &'a RawValue,
 }
 
-/// The message with edits of its image blocks; `None` where there are none.
-fn edited(
+/// Edits the image blocks of a message; `None` without edits.
+fn edit_images(
     message: &str,
     edit: impl FnMut(ImageBlock<'_>) -> Option<(Range<usize>, String)>,
 ) -> Option<String> {
@@ -158,39 +162,40 @@ fn image(block: &RawValue) -> Option<ImageBlock<'_>> {
     (parsed.kind == "image").then_some(ImageBlock { raw: block.get(), ..parsed })
 }
 
-/// Where a part that was borrowed from a text stands in it.
+/// The range of a slice of a text.
 fn range_in(text: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    // A borrowed part is inside the text; the comparison rejects any other.
     (text.get(start..start + part.len())? == part).then_some(start..start + part.len())
 }
 
-fn follows(text: &str, at: usize, expected: &str) -> bool {
+fn starts_at(text: &str, at: usize, expected: &str) -> bool {
     text.get(at..).is_some_and(|rest| rest.starts_with(expected))
 }
 
-/// The bytes of base64 that is written in the one way in which it is written back.
+/// Decodes base64 if encoding gives the same text, so that loading restores the exact bytes.
 fn decoded(data: &RawValue) -> Option<Vec<u8>> {
     let text = data.get().strip_prefix('"')?.strip_suffix('"')?;
     let bytes = STANDARD.decode(text).ok()?;
     (STANDARD.encode(&bytes) == text).then_some(bytes)
 }
 
-/// What stands in the place of the data.
+/// The JSON that replaces the data.
 fn reference(handle: &str) -> String {
     format!("\"\",\"{BLOB_FIELD}\":\"{handle}\"")
 }
 
-/// The block anew: somebody has written it in another order.
-fn whole(block: &ImageBlock<'_>, data: &str) -> String {
+/// Builds the block again, for one whose fields another program reordered.
+fn rebuild_block(block: &ImageBlock<'_>, data: &str) -> String {
     serde_json::json!({ "type": "image", "data": data, "mimeType": block.mime_type }).to_string()
 }
 
-/// What a reference takes, in bytes.
+/// Length of a reference.
 pub(super) fn reference_bytes() -> u64 {
     (reference("").len() + HANDLE_CHARS) as u64
 }
 
-fn missing(block: &ImageBlock<'_>, handle: &str) -> String {
+fn missing_image(block: &ImageBlock<'_>, handle: &str) -> String {
     let mime_type = block.mime_type.as_deref().unwrap_or("of an unknown type");
     let text = format!(
         "[image {mime_type} is missing: its bytes were put away as {handle}, and they are not there any more]"

@@ -1,12 +1,10 @@
-//! Media: large results and images, each kept once under the hash of its bytes.
+//! Content-addressed storage of large results and images, with garbage collection.
 //!
 //! ```text
-//!  <state>/sessions/--folder--/s.jsonl          names abcdef…
-//!  <state>/blobs/ab/abcdef…                     the bytes, for all sessions below the state folder
-//!  elsewhere/s.jsonl.blobs/abcdef…              the bytes beside a session that stands alone
+//!  <state>/sessions/--folder--/s.jsonl          references abcdef…
+//!  <state>/blobs/ab/abcdef…                     the blob, shared by all sessions of the state folder
+//!  elsewhere/s.jsonl.blobs/abcdef…              the blob of any other session
 //! ```
-//!
-//! This room knows files and JSON of messages. Sessions, engines and settings are above it or beside it.
 
 #![cfg_attr(
     test,
@@ -37,35 +35,35 @@ pub use references::referenced_handles;
 pub use trash::{OldSession, TRASH_DAYS, TrashDay};
 pub use usage::{DiskUsage, SessionUsage};
 
-/// Why bytes could not be put away, found or removed.
+/// Why blobs could not be stored, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// A file holds other bytes than those it is named after.
-    #[error("{} was changed: its bytes are not those of its name", path.display())]
+    /// The content of a file does not match its name.
+    #[error("{} is damaged: its content does not match its hash", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
     },
-    /// The disk failed.
+    /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Without a lock nobody knows what is put there meanwhile.
-    #[error("cannot lock {}: {source}; nothing in it is removed without a lock", path.display())]
+    /// The folder cannot be locked, so a blob may be stored while it is removed.
+    #[error("cannot lock {}: {source}; nothing is removed without a lock", path.display())]
     LockFailed {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A session was moved while all were read, so what it names is not known.
-    #[error("{} went away while sessions were read; nothing was removed, try again", path.display())]
+    /// A session was moved during the scan, so its references are unknown.
+    #[error("{} was removed while sessions were scanned; nothing was deleted, try again", path.display())]
     Vanished {
         /// The file.
         path: PathBuf,
@@ -78,17 +76,18 @@ impl From<ReplaceError> for BlobError {
     }
 }
 
+/// Converts an error of the system to one of this action on this path.
 pub fn disk_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> BlobError {
     let path = path.to_owned();
     move |source| BlobError::Disk { action, path, source }
 }
 
-/// The handle of bytes: their SHA-256 in hex.
+/// The handle of a blob: the SHA-256 of its content in hex.
 pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How long a handle is, in hex digits.
+/// Length of a handle in hex digits.
 const HANDLE_CHARS: usize = 64;
 
 fn is_handle(name: &str) -> bool {

@@ -1,7 +1,7 @@
-//! Which handles the bytes of files name: 64 hex digits in a row, wherever they stand.
+//! Finds references to blobs in files: 64 hex digits in a row, at any position.
 //!
-//! It is enough that a handle stands somewhere, in a record that is live or not, in a file that is a
-//! session or not. So nothing has to be understood to know that something is still of use.
+//! Any occurrence counts, in live or compacted records and in files of any format, so that no format has to be
+//! parsed to know that a blob is still needed.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -10,38 +10,40 @@ use std::path::{Path, PathBuf};
 use super::folder::paths_in;
 use super::{BlobError, HANDLE_CHARS, disk_error};
 
-/// How much of a file is read at a time, in bytes.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// How long a run of digits may grow before its beginning is forgotten, in bytes.
+/// Longest run of digits that is buffered.
 const RUN_BYTES: usize = 4 * 1024;
 
-/// Finds handles in bytes that come piece by piece.
+/// Finds handles in bytes that arrive in chunks.
 #[derive(Debug, Default)]
 pub(super) struct HandleScanner {
     run: Vec<u8>,
 }
 
 impl HandleScanner {
-    /// Reads more and names every row of 64 digits in it; of a longer row every part.
-    pub(super) fn scan(&mut self, bytes: &[u8], mut named: impl FnMut(&str)) {
+    /// Scans more bytes and reports each sequence of 64 digits, including overlapping ones.
+    pub(super) fn scan(&mut self, bytes: &[u8], mut report: impl FnMut(&str)) {
         for byte in bytes {
+            // Handles are written in lower case, but other programs may print hashes in upper case.
             match byte.to_ascii_lowercase() {
                 digit @ (b'0'..=b'9' | b'a'..=b'f') => self.run.push(digit),
                 _ => self.run.clear(),
             }
             let Some(start) = self.run.len().checked_sub(HANDLE_CHARS) else { continue };
             if let Some(Ok(handle)) = self.run.get(start..).map(std::str::from_utf8) {
-                named(handle);
+                report(handle);
             }
             if self.run.len() >= RUN_BYTES {
+                // The last 63 digits stay: they may be the start of another handle.
                 self.run.drain(..=start);
             }
         }
     }
 }
 
-/// The handles among `known` that texts name.
+/// The handles among `known` that occur in texts.
 pub fn referenced_handles<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     known: &HashSet<String>,
@@ -55,7 +57,7 @@ pub fn referenced_handles<'a>(
     found
 }
 
-/// The handles among `known` that a file names.
+/// The handles among `known` that occur in a file.
 pub(super) fn handles_in_file(path: &Path, known: &HashSet<String>) -> io::Result<HashSet<String>> {
     let (mut file, mut found) = (ctxhost_files::open(path)?, HashSet::new());
     let (mut chunk, mut mentions) = (vec![0; CHUNK_BYTES], HandleScanner::default());
@@ -71,45 +73,45 @@ pub(super) fn handles_in_file(path: &Path, known: &HashSet<String>) -> io::Resul
     }
 }
 
-/// The handles among `known` that any file below a folder names; bytes that were put away name none.
+/// The handles among `known` that occur in any file below a folder, except in blobs.
 ///
 /// # Errors
 ///
-/// A file that cannot be read might name any of them.
+/// If a file cannot be read, because it may contain any of them.
 pub(super) fn handles_below(
     folder: &Path,
     store: Option<&Path>,
     known: &HashSet<String>,
 ) -> Result<HashSet<String>, BlobError> {
-    let mut named = HashSet::new();
+    let mut handles = HashSet::new();
     for path in files_below(folder, store)? {
         match handles_in_file(&path, known) {
-            Ok(found) => named.extend(found),
+            Ok(found) => handles.extend(found),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(disk_error("read", &path)(error));
             }
             Err(_) if is_session(&path) => return Err(BlobError::Vanished { path }),
-            // A value that was replaced, a staged file that has its name by now.
+            // A replaced file, or a staging file that was renamed meanwhile.
             Err(_) => {}
         }
     }
-    Ok(named)
+    Ok(handles)
 }
 
-/// All files below a folder, by path, except those in stores of bytes: that one, and those beside
-/// sessions. Links are not followed.
+/// All files below a folder, sorted by path, except those in blob folders: `store` and those beside sessions.
+/// Links are not followed.
 pub(super) fn files_below(folder: &Path, store: Option<&Path>) -> Result<Vec<PathBuf>, BlobError> {
-    let is_left_out =
+    let is_skipped =
         |path: &PathBuf| store.is_some_and(|store| store == path) || is_blob_folder(path);
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         for path in paths_in(&folder)? {
             match path.symlink_metadata() {
-                Ok(found) if found.is_dir() && !is_left_out(&path) => folders.push(path),
+                Ok(found) if found.is_dir() && !is_skipped(&path) => folders.push(path),
                 Ok(found) if found.is_file() => files.push(path),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(disk_error("look at", &path)(error)),
+                Err(error) => return Err(disk_error("inspect", &path)(error)),
             }
         }
     }
@@ -122,18 +124,18 @@ pub(super) fn is_session(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
-/// The session that a file or folder belongs to by its name: `s.jsonl.crc` to `s.jsonl`.
+/// The session that a sidecar file or folder belongs to by its name: `s.jsonl` for `s.jsonl.crc`.
 pub(super) fn owning_session(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let end = name.find(SESSION_MARK)? + SESSION_MARK.len() - 1;
+    let end = name.find(SIDECAR_SEPARATOR)? + SIDECAR_SEPARATOR.len() - 1;
     Some(path.with_file_name(name.get(..end)?))
 }
 
-/// Whether a folder holds bytes by hash, beside a session.
+/// Whether a folder is the blob folder of a session.
 pub(super) fn is_blob_folder(folder: &Path) -> bool {
     let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     name.ends_with(".jsonl.blobs")
 }
 
-/// What stands between the name of a session and that of what belongs to it.
-const SESSION_MARK: &str = ".jsonl.";
+/// Separates the name of a session from the suffix of a sidecar file.
+const SIDECAR_SEPARATOR: &str = ".jsonl.";

@@ -1,4 +1,4 @@
-//! Sessions that nobody has touched for long: they go to a trash folder first, and stay whole there.
+//! Moves old sessions to a trash folder, from which they are removed later.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,32 +10,32 @@ use super::references::{is_session, owning_session};
 use super::{BlobError, disk_error};
 use ctxhost_files::{OsFileSystem, create_folders};
 
-/// How long sessions lie in the trash, in days: a month to notice that one is missing.
+/// Days that sessions stay in the trash: a month to notice that one is missing.
 pub const TRASH_DAYS: u64 = 30;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A session that nobody has touched for long.
+/// A session without recent changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldSession {
     /// Its file.
     pub path: PathBuf,
-    /// What is beside it under its name: checksums, waiting words, bytes, sub-agents.
+    /// Its sidecar files and folders: checksums, queued messages, blobs, sub-agents.
     pub beside: Vec<PathBuf>,
-    /// What all of it takes.
+    /// Total size.
     pub size_bytes: u64,
 }
 
-/// A day on which sessions went to the trash.
+/// The sessions moved to the trash on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrashDay {
     /// Its folder.
     pub path: PathBuf,
-    /// What is in it.
+    /// Total size.
     pub size_bytes: u64,
 }
 
-/// The sessions of a home that were last changed before this, with all that is beside them.
+/// The sessions that were last changed before this time, with their sidecar files.
 pub(super) fn old_sessions(
     home: &BlobDirs,
     before: SystemTime,
@@ -44,11 +44,13 @@ pub(super) fn old_sessions(
     let roots = home.all_session_dirs();
     let folders = roots.iter().map(|root| paths_in(root)).collect::<Result<Vec<_>, _>>()?.concat();
     for folder in folders {
-        let there = if folder.is_dir() { paths_in(&folder)? } else { Vec::new() };
-        for path in there.iter().filter(|path| is_session(path)) {
-            let beside: Vec<_> = there.iter().filter(|it| belongs_to(it, path)).cloned().collect();
+        let paths = if folder.is_dir() { paths_in(&folder)? } else { Vec::new() };
+        for path in paths.iter().filter(|path| is_session(path)) {
+            let beside: Vec<_> =
+                paths.iter().filter(|other| belongs_to(other, path)).cloned().collect();
             let parts = || beside.iter().chain([path]);
-            if parts().all(|part| newest(part).is_some_and(|changed| changed < before)) {
+            // A queued message or a running sub-agent changes files beside the session only.
+            if parts().all(|part| last_changed(part).is_some_and(|changed| changed < before)) {
                 let size_bytes = parts().map(|part| size_of(part)).sum();
                 old.push(OldSession { path: path.clone(), beside, size_bytes });
             }
@@ -58,28 +60,25 @@ pub(super) fn old_sessions(
     Ok(old)
 }
 
-/// Whether a file is beside a session under its name, or a folder of its sub-agents.
+/// Whether a path is a sidecar file of a session, or the folder of its sub-agents.
 fn belongs_to(path: &Path, session: &Path) -> bool {
     owning_session(path).is_some_and(|owner| owner == session)
         || path == session.with_extension("agents")
 }
 
-/// When a file, or any file in a folder, was last changed; `None` where that cannot be told.
-fn newest(path: &Path) -> Option<SystemTime> {
+/// When a file, or any file in a folder, was last changed; `None` if unknown.
+fn last_changed(path: &Path) -> Option<SystemTime> {
     let found = path.symlink_metadata().ok()?;
     if !found.is_dir() {
         return found.modified().ok();
     }
     let inside = paths_in(path).ok()?;
-    let changed: Option<Vec<SystemTime>> = inside.iter().map(|path| newest(path)).collect();
+    let changed: Option<Vec<SystemTime>> = inside.iter().map(|path| last_changed(path)).collect();
     Some(changed?.into_iter().max().unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 impl OldSession {
-    /// Moves it to the trash of today; `false` where somebody has it open, or nobody can tell.
-    ///
-    /// The session itself goes last: after a crash in between it is still in its place, and the next
-    /// time it follows.
+    /// Moves it to the trash of today; `false` if it is open or cannot be locked.
     pub(super) fn move_to(
         &self,
         trash: &Path,
@@ -87,41 +86,44 @@ impl OldSession {
         now: SystemTime,
     ) -> Result<bool, BlobError> {
         let file = File::open(&self.path).map_err(disk_error("open", &self.path))?;
-        let (Ok(()), Some(name)) = (file.try_lock(), name_below(home, &self.path)) else {
+        // The writer of an open session holds its lock.
+        let (Ok(()), Some(name)) = (file.try_lock(), path_in_trash(home, &self.path)) else {
             return Ok(false);
         };
-        let place = trash.join(date_of(now)).join(name.parent().unwrap_or(Path::new("")));
-        create_folders(&OsFileSystem, &place).map_err(disk_error("make the folder", &place))?;
+        let target = trash.join(date_of(now)).join(name.parent().unwrap_or(Path::new("")));
+        create_folders(&OsFileSystem, &target).map_err(disk_error("create the folder", &target))?;
+        // The session last: after a crash in between, the next run moves it.
         for part in self.beside.iter().chain([&self.path]) {
             let Some(name) = part.file_name() else { continue };
-            let moved = fs::rename(part, free_name(&place.join(name)));
+            let moved = fs::rename(part, free_name(&target.join(name)));
             moved.map_err(disk_error("move to the trash", part))?;
         }
         Ok(true)
     }
 }
 
-/// The path of a session in the trash: that below the folder of all sessions, or below the state folder for
-/// those of a gateway's clients.
-fn name_below<'a>(home: &BlobDirs, session: &'a Path) -> Option<&'a Path> {
+/// The path of a session in the trash: relative to the sessions folder, or to the state folder for sessions of
+/// gateway clients.
+fn path_in_trash<'a>(home: &BlobDirs, session: &'a Path) -> Option<&'a Path> {
     let own = home.sessions_dir().and_then(|root| session.strip_prefix(root).ok());
     own.or_else(|| session.strip_prefix(home.state_dir()?).ok())
 }
 
-/// A name that nothing in the trash has: what was moved there before stays.
+/// A free name in the trash, so that nothing there is overwritten.
 fn free_name(path: &Path) -> PathBuf {
     let numbered = |number: u32| path.with_added_extension(number.to_string());
     let names = std::iter::once(path.to_owned()).chain((2..).map(numbered));
     names.into_iter().find(|name| !name.exists()).unwrap_or_else(|| path.to_owned())
 }
 
-/// The days in the trash of a state folder that are over.
+/// The expired days in the trash of a state folder.
 pub(super) fn expired_days(state: &Path, now: SystemTime) -> Result<Vec<TrashDay>, BlobError> {
     let last = date_of(now.checked_sub(DAY * TRASH_DAYS as u32).unwrap_or(SystemTime::UNIX_EPOCH));
     let mut days = paths_in(&state.join("trash"))?;
     days.retain(|day| {
         day.file_name()
             .and_then(|name| name.to_str())
+            // Dates in this form sort as text.
             .is_some_and(|name| name.parse::<jiff::civil::Date>().is_ok() && name < last.as_str())
     });
     days.sort();
@@ -129,7 +131,7 @@ pub(super) fn expired_days(state: &Path, now: SystemTime) -> Result<Vec<TrashDay
 }
 
 impl TrashDay {
-    /// Removes it for good.
+    /// Deletes it.
     pub(super) fn remove(&self) -> Result<(), BlobError> {
         fs::remove_dir_all(&self.path).map_err(disk_error("remove", &self.path))
     }

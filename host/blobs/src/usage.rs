@@ -1,4 +1,4 @@
-//! What sessions take: with everything inline, and as they are.
+//! Disk usage of sessions: as stored, and with all blobs inline.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead as _, BufReader};
@@ -12,86 +12,89 @@ use super::images::{BLOB_FIELD, reference_bytes};
 use super::references::{HandleScanner, files_below, is_session, owning_session};
 use super::{BlobError, HANDLE_CHARS, disk_error};
 
-/// What the sessions of a folder take.
+/// The disk usage of a set of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskUsage {
-    /// Each of them, the largest first.
+    /// Each session, the largest first.
     pub sessions: Vec<SessionUsage>,
-    /// What they would take with everything inline, in bytes.
+    /// Size with all blobs inline.
     pub logical_bytes: u64,
-    /// What they take, in bytes: each file once, whoever names it.
+    /// Size on disk, with each shared blob counted once.
     pub stored_bytes: u64,
-    /// Files by hash that none of them names.
+    /// Blobs that no session references.
     pub unreferenced: Vec<StoredBlob>,
 }
 
-/// What one session takes.
+/// The disk usage of one session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionUsage {
     /// Its file.
     pub path: PathBuf,
-    /// What it would take with everything inline, in bytes.
+    /// Size with all blobs inline.
     pub logical_bytes: u64,
-    /// What it takes with all that it names, in bytes, shared with others or not.
+    /// Size on disk including all referenced blobs, shared or not.
     pub stored_bytes: u64,
 }
 
 impl DiskUsage {
-    /// What the sessions below a folder take.
+    /// Measures the sessions below a folder.
     ///
     /// # Errors
     ///
     /// [`BlobError::Disk`].
     pub fn measure_folder(folder: &Path, home: &BlobDirs) -> Result<DiskUsage, BlobError> {
-        DiskUsage::of(&[folder.to_owned()], home)
+        DiskUsage::measure(&[folder.to_owned()], home)
     }
 
-    /// What all sessions of a home take, those of a gateway's clients among them.
+    /// Measures all sessions, including those of gateway clients.
     ///
     /// # Errors
     ///
     /// [`BlobError::Disk`].
     pub fn measure_all(home: &BlobDirs) -> Result<DiskUsage, BlobError> {
-        DiskUsage::of(&home.all_session_dirs(), home)
+        DiskUsage::measure(&home.all_session_dirs(), home)
     }
 
-    fn of(folders: &[PathBuf], home: &BlobDirs) -> Result<DiskUsage, BlobError> {
-        let mut shelf = BlobIndex::default();
+    fn measure(folders: &[PathBuf], home: &BlobDirs) -> Result<DiskUsage, BlobError> {
+        let mut index = BlobIndex::default();
         let mut usage = DiskUsage::default();
         let sessions = folders.iter().map(|folder| sessions_in(folder));
         for (path, own_bytes) in sessions.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
-            let places: Vec<BlobFolder> = home.session_blobs(&path).folders().cloned().collect();
-            shelf.look_into(places.iter())?;
-            let named = named_in(&path, |handle| shelf.find(&places, handle).is_some())?;
-            let blobs = shelf.take(&places, &named);
-            let inline_bytes: u64 = blobs.iter().map(|blob| named.inline_bytes(blob)).sum();
+            let blob_folders: Vec<BlobFolder> =
+                home.session_blobs(&path).folders().cloned().collect();
+            index.add_folders(blob_folders.iter())?;
+            let references =
+                scan_references(&path, |handle| index.find(&blob_folders, handle).is_some())?;
+            let blobs = index.add_references(&blob_folders, &references);
+            let inline_bytes: u64 = blobs.iter().map(|blob| references.inline_bytes(blob)).sum();
             let blob_bytes: u64 = blobs.iter().map(|blob| blob.size_bytes).sum();
             let stored_bytes = own_bytes + blob_bytes;
             let logical_bytes =
-                (own_bytes + inline_bytes).saturating_sub(named.reference_bytes(&blobs));
+                (own_bytes + inline_bytes).saturating_sub(references.reference_bytes(&blobs));
             usage.logical_bytes += logical_bytes;
             usage.stored_bytes += own_bytes;
             usage.sessions.push(SessionUsage { path, logical_bytes, stored_bytes });
         }
+        // Only all sessions together show which shared blobs are unreferenced.
         if home.sessions_dir().is_some_and(|root| folders.contains(&root)) {
-            shelf.look_into(home.shared_folder().iter())?;
+            index.add_folders(home.shared_folder().iter())?;
         }
-        usage.stored_bytes += shelf.taken_bytes();
-        usage.unreferenced = shelf.untaken();
+        usage.stored_bytes += index.referenced_bytes();
+        usage.unreferenced = index.unreferenced();
         usage
             .sessions
             .sort_by(|a, b| b.stored_bytes.cmp(&a.stored_bytes).then_with(|| a.path.cmp(&b.path)));
         Ok(usage)
     }
 
-    /// How many times more they would take with everything inline.
+    /// Logical size divided by stored size.
     pub fn dedup_factor(&self) -> f64 {
         factor(self.logical_bytes, self.stored_bytes)
     }
 }
 
 impl SessionUsage {
-    /// How many times more it would take with everything inline.
+    /// Logical size divided by stored size.
     pub fn dedup_factor(&self) -> f64 {
         factor(self.logical_bytes, self.stored_bytes)
     }
@@ -104,7 +107,7 @@ fn factor(logical_bytes: u64, stored_bytes: u64) -> f64 {
     }
 }
 
-/// The sessions below a folder, with what their files and those beside them take.
+/// The sessions below a folder, with the size of their file and its sidecar files.
 fn sessions_in(folder: &Path) -> Result<BTreeMap<PathBuf, u64>, BlobError> {
     let files = files_below(folder, None)?;
     let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
@@ -121,17 +124,17 @@ fn sessions_in(folder: &Path) -> Result<BTreeMap<PathBuf, u64>, BlobError> {
     Ok(sessions)
 }
 
-/// The handles that a session names.
+/// The blobs that a session references.
 #[derive(Debug, Default)]
 struct SessionReferences {
-    /// Anywhere.
+    /// All handles.
     handles: HashSet<String>,
-    /// In the place of an image, and how often.
+    /// Handles of images, with the number of occurrences.
     images: HashMap<String, u64>,
 }
 
 impl SessionReferences {
-    /// What bytes would take in the session: an image wherever it is, anything else once.
+    /// Size of a blob inline: an image at each occurrence, anything else once.
     fn inline_bytes(&self, blob: &StoredBlob) -> u64 {
         match self.images.get(&blob.handle) {
             Some(times) => times * base64_bytes(blob.size_bytes),
@@ -139,7 +142,7 @@ impl SessionReferences {
         }
     }
 
-    /// What stands in the place of those images now, beside the quotes that would stand there anyway.
+    /// Size of the references that replace images, without the quotes that inline data has too.
     fn reference_bytes(&self, blobs: &[StoredBlob]) -> u64 {
         let times = blobs.iter().filter_map(|blob| self.images.get(&blob.handle));
         times.sum::<u64>() * (reference_bytes() - 2)
@@ -150,74 +153,78 @@ fn base64_bytes(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(3) * 4
 }
 
-fn named_in(
+fn scan_references(
     session: &Path,
     is_kept: impl Fn(&str) -> bool,
 ) -> Result<SessionReferences, BlobError> {
     let failed = |error| disk_error("read", session)(error);
     let mut reader = BufReader::new(ctxhost_files::open(session).map_err(failed)?);
     let field = format!("\"{BLOB_FIELD}\":\"");
-    let (finder, mut named, mut line) =
+    let (finder, mut references, mut line) =
         (memmem::Finder::new(&field), SessionReferences::default(), Vec::new());
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         HandleScanner::default().scan(&line, |handle| {
-            if !named.handles.contains(handle) && is_kept(handle) {
-                named.handles.insert(handle.to_owned());
+            if !references.handles.contains(handle) && is_kept(handle) {
+                references.handles.insert(handle.to_owned());
             }
         });
         for at in finder.find_iter(&line).map(|at| at + field.len()) {
             let handle =
                 line.get(at..at + HANDLE_CHARS).and_then(|it| std::str::from_utf8(it).ok());
-            *named.images.entry(handle.unwrap_or_default().to_owned()).or_default() += 1;
+            *references.images.entry(handle.unwrap_or_default().to_owned()).or_default() += 1;
         }
         line.clear();
     }
-    Ok(named)
+    Ok(references)
 }
 
-/// The stores that were looked into, and which of their files somebody names.
+/// The blobs of indexed folders, and those that sessions reference.
 #[derive(Debug, Default)]
 struct BlobIndex {
-    stores: HashMap<PathBuf, HashMap<String, StoredBlob>>,
-    taken: HashMap<PathBuf, u64>,
+    folders: HashMap<PathBuf, HashMap<String, StoredBlob>>,
+    referenced: HashMap<PathBuf, u64>,
 }
 
 impl BlobIndex {
-    /// The bytes that a session names, each from the first place that has them.
-    fn take(&mut self, places: &[BlobFolder], named: &SessionReferences) -> Vec<StoredBlob> {
-        let found = named.handles.iter().filter_map(|handle| self.find(places, handle));
+    /// The blobs that a session references, each from the first folder that has it.
+    fn add_references(
+        &mut self,
+        folders: &[BlobFolder],
+        references: &SessionReferences,
+    ) -> Vec<StoredBlob> {
+        let found = references.handles.iter().filter_map(|handle| self.find(folders, handle));
         let found: Vec<StoredBlob> = found.cloned().collect();
-        self.taken.extend(found.iter().map(|blob| (blob.path.clone(), blob.size_bytes)));
+        self.referenced.extend(found.iter().map(|blob| (blob.path.clone(), blob.size_bytes)));
         found
     }
 
-    fn find(&self, places: &[BlobFolder], handle: &str) -> Option<&StoredBlob> {
-        let mut stores = places.iter().filter_map(|place| self.stores.get(place.path()));
-        stores.find_map(|store| store.get(handle))
+    fn find(&self, folders: &[BlobFolder], handle: &str) -> Option<&StoredBlob> {
+        let mut indexed = folders.iter().filter_map(|folder| self.folders.get(folder.path()));
+        indexed.find_map(|blobs| blobs.get(handle))
     }
 
-    fn look_into<'a>(
+    fn add_folders<'a>(
         &mut self,
-        places: impl Iterator<Item = &'a BlobFolder>,
+        folders: impl Iterator<Item = &'a BlobFolder>,
     ) -> Result<(), BlobError> {
-        for place in places {
-            if !self.stores.contains_key(place.path()) {
-                let blobs = place.blobs()?.into_iter().map(|blob| (blob.handle.clone(), blob));
-                self.stores.insert(place.path().to_owned(), blobs.collect());
+        for folder in folders {
+            if !self.folders.contains_key(folder.path()) {
+                let blobs = folder.blobs()?.into_iter().map(|blob| (blob.handle.clone(), blob));
+                self.folders.insert(folder.path().to_owned(), blobs.collect());
             }
         }
         Ok(())
     }
 
-    fn taken_bytes(&self) -> u64 {
-        self.taken.values().sum()
+    fn referenced_bytes(&self) -> u64 {
+        self.referenced.values().sum()
     }
 
-    fn untaken(self) -> Vec<StoredBlob> {
-        let blobs = self.stores.into_values().flat_map(HashMap::into_values);
-        let mut untaken: Vec<StoredBlob> =
-            blobs.filter(|blob| !self.taken.contains_key(&blob.path)).collect();
-        untaken.sort_by(|a, b| a.path.cmp(&b.path));
-        untaken
+    fn unreferenced(self) -> Vec<StoredBlob> {
+        let blobs = self.folders.into_values().flat_map(HashMap::into_values);
+        let mut unreferenced: Vec<StoredBlob> =
+            blobs.filter(|blob| !self.referenced.contains_key(&blob.path)).collect();
+        unreferenced.sort_by(|a, b| a.path.cmp(&b.path));
+        unreferenced
     }
 }

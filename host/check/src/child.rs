@@ -1,4 +1,4 @@
-//! The life of a child: it loads the library, runs its cases one after another, and writes a line for each.
+//! The child process: loads the library, runs its cases in sequence, and writes a verdict for each.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -16,20 +16,20 @@ use super::history::HistoryCut;
 use super::settings::CHILD_BYTES;
 use super::trace::{CallTrace, TraceRecord};
 use super::{CheckError, CheckGroup, cannot};
-use ctxhost_engine::inspect;
+use ctxhost_engine::inspect_pinned;
 
-/// What a child is to do, in the kit's words.
+/// The job of a child, written by the parent.
 pub(super) const JOB_FILE: &str = "job.json";
-/// What it found, a line for each case.
+/// The verdicts of a child, one line for each case.
 pub(super) const VERDICTS_FILE: &str = "verdicts.jsonl";
-/// The folder it stands in. It is deep, so that a path that climbs out is still caught.
+/// The working folder. It is nested so that files written to `../..` are still found.
 pub(super) const WORK_DIR: &str = "yard/a/b/c/d/e/f";
-/// The top of that folder.
+/// The root of the working folder.
 pub(super) const WORK_DIR_TOP: &str = "yard";
-/// Where the private copy of the library stands while it is loaded.
+/// The folder of the private copy of the library.
 const COPIES: &str = "copies";
 
-/// What a child is to do.
+/// The job of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ChildJob {
     pub(super) file: PathBuf,
@@ -41,30 +41,31 @@ pub(super) struct ChildJob {
     pub(super) call_limit_ms: u64,
 }
 
-/// Does the job in `folder`, as a child of the kit.
+/// Runs the job in `folder`, in a child process.
 ///
 /// # Errors
 ///
-/// [`CheckError`], where the job cannot be read or the verdicts cannot be written. Whatever the engine
-/// does is a verdict, or the end of this process.
+/// [`CheckError`], if the job cannot be read or the verdicts cannot be written. Faults of the engine are
+/// verdicts, or end this process.
 pub fn serve(folder: &Path) -> Result<(), CheckError> {
     let folder = folder.canonicalize().map_err(cannot("find the folder of a child"))?;
     let text = fs::read(folder.join(JOB_FILE)).map_err(cannot("read the job of a child"))?;
     let job: ChildJob = serde_json::from_slice(&text)
         .map_err(|error| CheckError::BadJob { reason: error.to_string() })?;
+    // Before the library is loaded: its constructors may allocate.
     limit_memory();
     let trace = CallTrace::create(&folder).map_err(cannot("trace a child"))?;
     let verdicts = OpenOptions::new().append(true).create(true).open(folder.join(VERDICTS_FILE));
     let verdicts = Arc::new(verdicts.map_err(cannot("write verdicts"))?);
     watch(&trace, &job, &verdicts)?;
 
-    let loading = trace.start_call("the library's own start");
-    let door = inspect(&job.file)
-        .and_then(|inspected| inspected.expect_hash(Some(&job.sha256)))
-        .and_then(|inspected| inspected.load(&folder.join(COPIES)));
-    drop(loading);
-    let door = match door {
-        Ok(door) => door,
+    // The constructors of the library may hang or abort, too.
+    let scope = trace.start_call("the load of the library");
+    let factory = inspect_pinned(&job.file, Some(&job.sha256))
+        .and_then(|file| file.load(&folder.join(COPIES)));
+    drop(scope);
+    let factory = match factory {
+        Ok(factory) => factory,
         Err(error) => {
             let outcome = Err(CheckFault::new(CheckFault::LOAD, error.to_string()));
             return write(&verdicts, &CaseVerdict { case: 0, outcome });
@@ -72,8 +73,8 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
     };
     for &case in &job.cases {
         trace.start_case(case);
-        let bench = CaseHarness {
-            factory: door,
+        let harness = CaseHarness {
+            factory,
             config: &job.config,
             trace: &trace,
             call_limit: Duration::from_millis(job.call_limit_ms),
@@ -81,28 +82,30 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
             file: &job.file,
             work_dir: &folder.join(WORK_DIR),
         };
-        let outcome = job.group.run(case, &bench);
+        let outcome = job.group.run(case, &harness);
         write(&verdicts, &CaseVerdict { case, outcome })?;
     }
     Ok(())
 }
 
-/// A call that does not come back is the last thing this process does.
+/// Ends the process with a verdict when a call exceeds its time limit.
 fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result<(), CheckError> {
     let verdicts = verdicts.clone();
-    let late = move |place: TraceRecord, limit: Duration| {
-        let (TraceRecord { case, call, service }, limit_ms) = (place, limit.as_millis());
+    let late = move |record: TraceRecord, limit: Duration| {
+        let (TraceRecord { case, call, service }, limit_ms) = (record, limit.as_millis());
         let message = match service.as_str() {
-            "" => format!("the engine did not come back from {call} within {limit_ms} ms"),
+            "" => format!("the engine did not return from {call} within {limit_ms} ms"),
             service => format!(
                 "the engine held its thread in {call} while the host had not answered {service}, for \
-                 {limit_ms} ms: a call that waits like this cannot be cancelled"
+                 {limit_ms} ms: a call that blocks like this cannot be cancelled"
             ),
         };
         let _ = write(
             &verdicts,
             &CaseVerdict { case, outcome: Err(CheckFault::new(CheckFault::HANG, message)) },
         );
+        // The call cannot be stopped from outside, so the process ends. Code 0: the verdict has the
+        // reason.
         std::process::exit(0);
     };
     let limit = Duration::from_millis(job.call_limit_ms);
@@ -110,17 +113,18 @@ fn watch(trace: &Arc<CallTrace>, job: &ChildJob, verdicts: &Arc<File>) -> Result
 }
 
 fn write(mut verdicts: &File, verdict: &CaseVerdict) -> Result<(), CheckError> {
+    // One write for each line: the process may die at any time, and the parent skips partial lines.
     let mut line = serde_json::to_vec(verdict).unwrap_or_default();
     line.push(b'\n');
     verdicts.write_all(&line).map_err(cannot("write verdicts"))
 }
 
-/// An engine that eats memory ends this process, not the machine. A system that refuses to say how much
-/// there may be gives what it gives.
+/// Limits the address space, so that an engine that exhausts memory ends this process and not the machine.
 fn limit_memory() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_AS) {
+        // Best effort: without the limit only the machine is less protected.
         let _ = setrlimit(Resource::RLIMIT_AS, CHILD_BYTES.min(most), most);
     }
-    // A process that dies on purpose leaves no core behind.
+    // Cases that abort are expected and must not write core files.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }

@@ -1,4 +1,4 @@
-//! What a child found out about one case, on its way to the kit.
+//! The verdict of a case, which a child sends to its parent.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CheckFault {
-    /// The rule in a word or two: `pairs`, `larger`, `hang`. While a history is made smaller the same
-    /// rule must stay broken.
+    /// The name of the rule: `pairs`, `larger`, `hang`. A shrunk history must break the same rule.
     pub(super) rule: String,
     /// What happened, as one sentence.
     pub(super) message: String,
@@ -18,36 +17,36 @@ impl CheckFault {
         CheckFault { rule: rule.to_owned(), message: message.into() }
     }
 
-    /// The call that never came back.
+    /// A call did not return.
     pub(super) const HANG: &str = "hang";
-    /// The process is gone.
+    /// The process died.
     pub(super) const DEATH: &str = "death";
-    /// The library could not even be loaded.
+    /// The library could not be loaded.
     pub(super) const LOAD: &str = "load";
 
-    /// Whether looking for more of the kind only costs time.
+    /// Whether another occurrence would take the whole time limit of a call.
     pub(super) fn is_costly(&self) -> bool {
+        // A hang takes the time limit of a call on every attempt.
         self.rule == CheckFault::HANG
     }
 }
 
-/// What a case that went well has to tell.
+/// The figures of a passed case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CaseStats {
-    /// Checks that were made.
     pub(super) checks: u64,
-    /// What is told of it in the group's line; empty for nothing.
+    /// A note for the group's line in the report; may be empty.
     pub(super) note: String,
-    /// A digest of everything the engine answered, where that must be the same in another process.
+    /// A digest of all replies of the engine, in groups that compare processes.
     pub(super) digest: String,
-    /// Steps in which the prefix of a request could have moved, and those in which it did.
+    /// Steps in which the prefix of a request could change, and steps in which it did.
     pub(super) prefix: (u64, u64),
-    /// Compactions that had enough to keep, and those that left less than the floor in use.
+    /// Compactions that could reach the floor of used tokens, and those that did not.
     pub(super) floor_use: (u64, u64),
-    /// How long single calls took.
+    /// The duration of calls.
     pub(super) times: Vec<super::report::MethodTime>,
-    /// The largest memory of the process, in bytes; 0 where it was not measured.
+    /// The peak memory of the process, in bytes; 0 if not measured.
     pub(super) peak_bytes: u64,
 }
 
@@ -57,14 +56,12 @@ impl CaseStats {
     }
 }
 
-/// How one case went.
+/// The outcome of a case.
 pub(super) type CaseOutcome = Result<CaseStats, CheckFault>;
 
-/// One line of a child's answer.
+/// One line of a child's verdicts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CaseVerdict {
-    /// The case.
     pub(super) case: u64,
-    /// How it went.
     pub(super) outcome: CaseOutcome,
 }

@@ -1,41 +1,41 @@
-//! The groups of the kit, in the order they run and are shown.
+//! The groups of the suite, in the order they run.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A group of cases about one promise.
+/// A group of cases about one part of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckGroup {
-    /// The file is an engine, says what it is, and can be let go of.
+    /// The file is an engine with consistent metadata that can be loaded and disposed.
     Load,
     /// The contract suite of the engine API.
     Contract,
     /// Calls and results stay together in every plan.
     Transcript,
-    /// Nothing becomes larger, and nothing is called something.
+    /// Compactions shrink the transcript, and a no-op is reported as one.
     Progress,
-    /// The same input makes the same bytes, and the prefix stands still.
+    /// The same input gives the same bytes, and the prefix is stable.
     Determinism,
-    /// What was told before is told again.
+    /// Entries are ingested again, with and without stored state.
     Restart,
-    /// Sizes and budgets at both ends.
+    /// Extreme sizes and budgets.
     Limits,
-    /// A call that is given up at any wait does no harm.
+    /// A call that is cancelled at any await leaves a working engine.
     Cancellation,
-    /// Services that fail, lie or come too late.
+    /// Services that fail, time out or return garbage.
     Services,
-    /// No call takes its process with it.
+    /// No call ends its process.
     Isolation,
-    /// What it costs.
+    /// Time and memory.
     Resources,
-    /// Secrets, markers and names that look like paths.
+    /// Secrets, injection markers and path-like session ids.
     Security,
 }
 
 impl CheckGroup {
-    /// All of them, in order.
+    /// All groups, in order.
     pub const ALL: [CheckGroup; 12] = [
         CheckGroup::Load,
         CheckGroup::Contract,
@@ -51,7 +51,7 @@ impl CheckGroup {
         CheckGroup::Security,
     ];
 
-    /// Its name on the command line and in reports.
+    /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             CheckGroup::Load => "load",
@@ -76,9 +76,9 @@ impl std::fmt::Display for CheckGroup {
     }
 }
 
-/// A name that is no group's.
+/// An unknown group name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no group {name:?}; the groups are {}", CheckGroup::ALL.map(CheckGroup::name).join(", "))]
+#[error("unknown group {name:?}; the groups are {}", CheckGroup::ALL.map(CheckGroup::name).join(", "))]
 pub struct GroupError {
     /// The name.
     pub name: String,

@@ -1,4 +1,4 @@
-//! What each group does: how many cases, in which children, and where their room is.
+//! Dispatches the cases of each group.
 
 mod cancellation;
 mod contract;
@@ -14,147 +14,161 @@ mod security;
 mod services;
 mod transcript;
 
-use super::CheckGroup;
+use super::CheckGroup::{self, *};
 use super::fault::CaseOutcome;
 use super::harness::CaseHarness;
 use super::history::CaseHistory;
+use super::provider::ProviderFamily;
+use super::settings::HISTORIES;
+use histories::{key_per_family, key_rotating};
 
-/// A case with a name of its own.
+/// A case with a name.
 type NamedCase = (&'static str, fn(&CaseHarness<'_>) -> CaseOutcome);
 
+/// The cases of a group, numbered from 1.
+enum GroupCases {
+    Named(&'static [NamedCase]),
+    Numbered {
+        count: u64,
+        describe: fn(u64) -> String,
+        run: fn(u64, &CaseHarness<'_>) -> CaseOutcome,
+    },
+}
+
 impl CheckGroup {
-    /// How many cases it has; they are numbered from 1.
-    pub(super) fn case_count(self) -> u64 {
+    fn cases(self) -> GroupCases {
+        use GroupCases::{Named, Numbered};
         match self {
-            CheckGroup::Load => load::CASES.len() as u64,
-            CheckGroup::Contract => contract::CASES.len() as u64,
-            CheckGroup::Transcript => histories::CASES,
-            CheckGroup::Progress => progress::CASES,
-            CheckGroup::Determinism => determinism::CASES,
-            CheckGroup::Restart => restart::CASES,
-            CheckGroup::Limits => limits::CASES.len() as u64,
-            CheckGroup::Cancellation => cancellation::CASES,
-            CheckGroup::Services => services::CASES,
-            CheckGroup::Isolation => isolation::CASES.len() as u64,
-            CheckGroup::Resources => resources::CASES.len() as u64,
-            CheckGroup::Security => security::CASES.len() as u64,
+            Load => Named(&load::CASES),
+            Contract => Named(&contract::CASES),
+            Transcript => Numbered {
+                count: histories::CASES,
+                describe: |case| histories::describe(key_per_family(case)),
+                run: |case, harness| transcript::run(key_per_family(case), harness),
+            },
+            Progress => Numbered {
+                count: progress::CASES,
+                describe: |case| histories::describe(key_rotating(case)),
+                run: |case, harness| progress::run(key_rotating(case), harness),
+            },
+            Determinism => Numbered {
+                count: determinism::CASES,
+                describe: |case| histories::describe(key_rotating(case)),
+                run: |case, harness| determinism::run(key_rotating(case), harness),
+            },
+            Restart => {
+                Numbered { count: restart::CASES, describe: restart::name, run: restart::run }
+            }
+            Limits => Named(&limits::CASES),
+            Cancellation => Numbered {
+                count: cancellation::CASES,
+                describe: cancellation::name,
+                run: cancellation::run,
+            },
+            Services => {
+                Numbered { count: services::CASES, describe: services::name, run: services::run }
+            }
+            Isolation => Named(&isolation::CASES),
+            Resources => Named(&resources::CASES),
+            Security => Named(&security::CASES),
         }
     }
 
-    /// How many of them share a child. Where a case could spoil the next one, each has its own; where
-    /// it is the same question of another history, a child asks many.
+    pub(super) fn case_count(self) -> u64 {
+        match self.cases() {
+            GroupCases::Named(cases) => cases.len() as u64,
+            GroupCases::Numbered { count, .. } => count,
+        }
+    }
+
+    /// The description of a case for the report.
+    pub(super) fn describe_case(self, case: u64) -> String {
+        match self.cases() {
+            GroupCases::Named(cases) => named(cases, case).map_or("", |(name, _)| name).to_owned(),
+            GroupCases::Numbered { describe, .. } => describe(case),
+        }
+    }
+
+    /// Runs a case. Called in a child.
+    pub(super) fn run(self, case: u64, harness: &CaseHarness<'_>) -> CaseOutcome {
+        match self.cases() {
+            // The parent validates case numbers, so there is always a case.
+            GroupCases::Named(cases) => {
+                named(cases, case).map_or_else(|| Ok(Default::default()), |(_, run)| run(harness))
+            }
+            GroupCases::Numbered { run, .. } => run(case, harness),
+        }
+    }
+
+    /// How many cases share a child.
     pub(super) fn cases_per_child(self) -> usize {
         match self {
-            CheckGroup::Transcript | CheckGroup::Progress => 24,
-            CheckGroup::Determinism | CheckGroup::Restart => 6,
+            // Starting a child is slower than a case of these groups. In other groups a case could
+            // affect the next one.
+            Transcript | Progress => 24,
+            Determinism | Restart => 6,
             _ => 1,
         }
     }
 
-    /// Whether another process must give the same bytes.
+    /// Whether the cases run in a second process whose replies must be equal.
     pub(super) fn runs_twice(self) -> bool {
-        self == CheckGroup::Determinism
+        self == Determinism
     }
 
-    /// Whether its children run one at a time, because they measure.
+    /// Whether its children run one at a time, because they measure time and memory.
     pub(super) fn runs_alone(self) -> bool {
-        self == CheckGroup::Resources
+        self == Resources
     }
 
-    /// The history of a case, where a smaller one may do.
+    /// The history of a case, if it can be shrunk.
     pub(super) fn history(self, case: u64) -> Option<CaseHistory> {
         match self {
-            CheckGroup::Transcript => Some(generated(histories::key_per_family(case))),
-            CheckGroup::Progress | CheckGroup::Determinism | CheckGroup::Restart => {
-                Some(generated(histories::key_rotating(case)))
-            }
+            // Only groups whose cases depend on nothing but their history can be shrunk.
+            Transcript => Some(generated(key_per_family(case))),
+            Progress | Determinism | Restart => Some(generated(key_rotating(case))),
             _ => None,
         }
     }
 
-    /// What a case tries, for people.
-    pub(super) fn describe_case(self, case: u64) -> String {
-        let named = |cases: &[NamedCase]| {
-            let at = usize::try_from(case.saturating_sub(1)).unwrap_or(usize::MAX);
-            cases.get(at).map_or("", |(name, _)| name).to_owned()
-        };
-        match self {
-            CheckGroup::Load => named(&load::CASES),
-            CheckGroup::Contract => named(&contract::CASES),
-            CheckGroup::Transcript => histories::describe(histories::key_per_family(case)),
-            CheckGroup::Progress | CheckGroup::Determinism => {
-                histories::describe(histories::key_rotating(case))
-            }
-            CheckGroup::Restart => restart::name(case),
-            CheckGroup::Limits => named(&limits::CASES),
-            CheckGroup::Cancellation => cancellation::name(case),
-            CheckGroup::Services => services::name(case),
-            CheckGroup::Isolation => named(&isolation::CASES),
-            CheckGroup::Resources => named(&resources::CASES),
-            CheckGroup::Security => named(&security::CASES),
-        }
-    }
-
-    /// Runs a case, in a child.
-    pub(super) fn run(self, case: u64, bench: &CaseHarness<'_>) -> CaseOutcome {
-        let named = |cases: &[NamedCase]| {
-            let at = usize::try_from(case.saturating_sub(1)).unwrap_or(usize::MAX);
-            cases.get(at).map_or_else(|| Ok(Default::default()), |(_, run)| run(bench))
-        };
-        match self {
-            CheckGroup::Load => named(&load::CASES),
-            CheckGroup::Contract => named(&contract::CASES),
-            CheckGroup::Transcript => transcript::run(histories::key_per_family(case), bench),
-            CheckGroup::Progress => progress::run(histories::key_rotating(case), bench),
-            CheckGroup::Determinism => determinism::run(histories::key_rotating(case), bench),
-            CheckGroup::Restart => restart::run(case, bench),
-            CheckGroup::Limits => named(&limits::CASES),
-            CheckGroup::Cancellation => cancellation::run(case, bench),
-            CheckGroup::Services => services::run(case, bench),
-            CheckGroup::Isolation => named(&isolation::CASES),
-            CheckGroup::Resources => named(&resources::CASES),
-            CheckGroup::Security => named(&security::CASES),
-        }
-    }
-
-    /// The line of the group in a report. `notes` are what its cases had to tell.
+    /// The line of the group in a report, with the notes of its cases.
     pub(super) fn summary<'a>(self, notes: impl Iterator<Item = &'a str>) -> String {
-        let told: Vec<&str> = notes.collect();
-        let all = || told.join("; ");
+        let notes: Vec<&str> = notes.collect();
+        let all = || notes.join("; ");
         match self {
-            CheckGroup::Load => all(),
-            CheckGroup::Contract => {
+            Load => all(),
+            Contract => {
                 "ingest, assemble, compact, after_turn; unknown fields; idempotent commit".into()
             }
-            CheckGroup::Transcript => format!(
+            Transcript => format!(
                 "{} generated histories x dialects {}",
-                super::settings::HISTORIES,
-                super::provider::ProviderFamily::ALL
-                    .map(super::provider::ProviderFamily::name)
-                    .join(", ")
+                HISTORIES,
+                ProviderFamily::ALL.map(ProviderFamily::name).join(", ")
             ),
-            CheckGroup::Progress => {
-                let sound = "never larger; a no-op is reported as a no-op";
-                [sound].into_iter().chain(told).collect::<Vec<_>>().join("; ")
+            Progress => {
+                let summary = "never larger; a no-op is reported as a no-op";
+                [summary].into_iter().chain(notes).collect::<Vec<_>>().join("; ")
             }
-            CheckGroup::Determinism => {
+            Determinism => {
                 format!("same input, same bytes; stable prefix between turns: {}", all())
             }
-            CheckGroup::Restart => "told again, restarted with its values and without them".into(),
-            CheckGroup::Limits => limits::COVERED.into(),
-            CheckGroup::Cancellation => "every call given up at every wait for the host".into(),
-            CheckGroup::Services => {
-                "services that fail, lie, forget, answer too late or too much".into()
+            Restart => "ingested again, restarted with and without stored values".into(),
+            Limits => limits::COVERED.into(),
+            Cancellation => "every call cancelled at every await of the host".into(),
+            Services => {
+                "services that fail, time out, lose data, return garbage or too much".into()
             }
-            CheckGroup::Isolation => {
-                "every call in a process of its own; panic, hang, abort".into()
-            }
-            CheckGroup::Resources => all(),
-            CheckGroup::Security => "secrets, injection markers, path-like session ids".into(),
+            Isolation => "every call in a process of its own; panic, hang, abort".into(),
+            Resources => all(),
+            Security => "secrets, injection markers, path-like session ids".into(),
         }
     }
 }
 
 fn generated((number, family): histories::HistoryKey) -> CaseHistory {
     CaseHistory::generate(number, family)
+}
+
+fn named(cases: &'static [NamedCase], case: u64) -> Option<&'static NamedCase> {
+    cases.get(usize::try_from(case.checked_sub(1)?).ok()?)
 }

@@ -1,5 +1,4 @@
-//! Histories: the conversation of a case, the same in every process, and what is left of it while the
-//! smallest one that fails is looked for.
+//! The history of a case, the same in every process, and the cuts applied to it while shrinking.
 
 use ctxhost_engine_api::testing::generate::{Script, transcripts};
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
@@ -14,10 +13,10 @@ use super::provider::ProviderFamily;
 use super::settings::{SEED, WORK_EVERY};
 use super::workload;
 
-/// Characters that are left of a text that was cut.
+/// Length of a shortened text, in characters.
 const CUT_CHARS: usize = 8;
 
-/// Characters of a text that are shown to a person.
+/// Maximum length of a text in the report, in characters.
 const SHOWN_CHARS: usize = 56;
 
 /// Entries, oldest first.
@@ -26,18 +25,18 @@ pub(super) struct CaseHistory {
     entries: Vec<NewEntry>,
 }
 
-/// What was taken away from a history.
+/// The entries removed and shortened in a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct HistoryCut {
-    /// Positions of entries that are left out, in the history as it was generated.
+    /// Positions of removed entries in the generated history.
     pub(super) without: Vec<usize>,
-    /// Positions of entries whose text is cut short.
+    /// Positions of entries whose text is shortened.
     pub(super) short: Vec<usize>,
 }
 
 impl CaseHistory {
-    /// The history of a number, as a session of this family's models holds it.
+    /// Generates the history of a number in the format of a provider family.
     pub(super) fn generate(number: u64, family: ProviderFamily) -> CaseHistory {
         let script = match number % WORK_EVERY {
             0 => workload::script(number, 4 + number % 13).finish().entries,
@@ -48,7 +47,6 @@ impl CaseHistory {
         CaseHistory { entries }
     }
 
-    /// The same after a cut.
     pub(super) fn apply_cut(mut self, cut: &HistoryCut) -> CaseHistory {
         for &at in &cut.short {
             if let Some(entry) = self.entries.get_mut(at) {
@@ -60,7 +58,7 @@ impl CaseHistory {
             at += 1;
             !cut.without.contains(&(at - 1))
         });
-        // Whoever followed a message that is gone follows the one before it.
+        // Relinks the entries after removed ones.
         let mut parent = String::new();
         for entry in &mut self.entries {
             entry.parent_id = std::mem::replace(&mut parent, entry.id.clone());
@@ -72,7 +70,7 @@ impl CaseHistory {
         self.entries.len()
     }
 
-    /// Whether the text of an entry can still become shorter.
+    /// Whether the text of an entry can be shortened.
     pub(super) fn is_long(&self, at: usize) -> bool {
         self.entries.get(at).is_some_and(|entry| entry.text.chars().count() > CUT_CHARS)
     }
@@ -81,14 +79,14 @@ impl CaseHistory {
         self.first(self.len())
     }
 
-    /// The transcript as it was after its first entries.
+    /// The transcript of the first `entries` entries.
     pub(super) fn first(&self, entries: usize) -> Transcript {
         let mut log = TranscriptLog::new(0);
         self.entries.iter().take(entries).for_each(|entry| _ = log.append(entry.clone()));
         log.snapshot()
     }
 
-    /// Its messages for a person: `[1] assistant  tool_use t1`.
+    /// Its entries as lines of the report: `[1] assistant  tool_use t1`.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(at, entry): (usize, &NewEntry)| {
             format!("[{at}] {:<10} {}", entry.role.name(), describe_entry(entry))
@@ -97,11 +95,12 @@ impl CaseHistory {
     }
 }
 
-/// Any conversation of the generators, by its number.
+/// A generated conversation, determined by its number.
 fn any(number: u64) -> Vec<NewEntry> {
     let mut seed = [0; 32];
-    let words = [SEED, number, SEED.rotate_left(17), !number];
-    for (bytes, word) in seed.chunks_mut(8).zip(words) {
+    // A separate generator for each number: a case must not depend on the cases before it.
+    let numbers = [SEED, number, SEED.rotate_left(17), !number];
+    for (bytes, word) in seed.chunks_mut(8).zip(numbers) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -110,10 +109,10 @@ fn any(number: u64) -> Vec<NewEntry> {
     tree.map_or_else(|_| Script::new().finish(), |tree| tree.current()).entries
 }
 
-/// The JSON of a message, taken apart.
+/// The JSON object of a message.
 type MessageMembers = Map<String, Value>;
 
-/// Gives an entry the names, call ids and signatures that models of a family leave in a session.
+/// Rewrites the model names, call ids and signatures of an entry to those of a provider family.
 fn apply_family(entry: &mut NewEntry, family: ProviderFamily) {
     let Ok(mut message) = serde_json::from_str::<MessageMembers>(&entry.raw) else { return };
     if entry.role == Role::Assistant {
@@ -124,30 +123,32 @@ fn apply_family(entry: &mut NewEntry, family: ProviderFamily) {
     for block in blocks(&mut message) {
         if is_of(block, "toolCall") {
             let id = block.get("id").and_then(Value::as_str).unwrap_or_default();
-            let id = renamed(id, family);
+            let id = rename_call(id, family);
             block.insert("id".to_owned(), id.into());
             if family == ProviderFamily::Gemini {
+                // Gemini rejects calls that it made with a signature and gets back without one.
                 block.insert("thoughtSignature".to_owned(), "c2lnbmVk".into());
             }
         }
     }
     if let Some(id) = message.get_mut("toolCallId") {
-        *id = renamed(id.as_str().unwrap_or_default(), family).into();
+        *id = rename_call(id.as_str().unwrap_or_default(), family).into();
     }
-    entry.calls.iter_mut().for_each(|id| *id = renamed(id, family));
-    entry.answers = entry.answers.as_deref().map(|id| renamed(id, family));
+    entry.calls.iter_mut().for_each(|id| *id = rename_call(id, family));
+    entry.answers = entry.answers.as_deref().map(|id| rename_call(id, family));
     rewrite(entry, message);
 }
 
-/// The id of a call as a family writes it.
-fn renamed(id: &str, family: ProviderFamily) -> String {
+/// The call id in the format of a family.
+fn rename_call(id: &str, family: ProviderFamily) -> String {
     match family {
+        // Responses has two ids for each call; Pi joins them with a bar.
         ProviderFamily::OpenaiResponses => format!("{id}|fc_{id}"),
         _ => id.to_owned(),
     }
 }
 
-/// Leaves the beginning of every text of an entry.
+/// Shortens all texts of an entry.
 fn shorten(entry: &mut NewEntry) {
     let Ok(mut message) = serde_json::from_str::<MessageMembers>(&entry.raw) else { return };
     message.get_mut("content").into_iter().for_each(cut_text);
@@ -162,14 +163,14 @@ fn shorten(entry: &mut NewEntry) {
     rewrite(entry, message);
 }
 
-/// Cuts a text; what is none stays.
+/// Shortens a JSON string; other values are unchanged.
 fn cut_text(text: &mut Value) {
     if let Some(long) = text.as_str() {
         *text = long.chars().take(CUT_CHARS).collect::<String>().into();
     }
 }
 
-/// The content of a message that has blocks.
+/// The blocks of a message.
 fn blocks(message: &mut MessageMembers) -> impl Iterator<Item = &mut MessageMembers> {
     let content = message.get_mut("content").and_then(Value::as_array_mut);
     content.into_iter().flatten().filter_map(Value::as_object_mut)
@@ -185,7 +186,7 @@ fn rewrite(entry: &mut NewEntry, message: MessageMembers) {
     (entry.text, entry.tokens) = (parsed.text(), tokens::message(&parsed));
 }
 
-/// What an entry says or does, on one line.
+/// The content of an entry on one line.
 fn describe_entry(entry: &NewEntry) -> String {
     let mut parts = Vec::new();
     if let Some(id) = &entry.answers {
@@ -201,7 +202,7 @@ fn describe_entry(entry: &NewEntry) -> String {
     if parts.is_empty() { "\"\"".to_owned() } else { parts.join("  ") }
 }
 
-/// A text in quotes, on one line, no longer than a line.
+/// A text in quotes, on one line, truncated.
 pub(super) fn quote(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_history_and_a_cut_of_it_still_one() {
+    fn numbers_determine_histories_and_cuts_stay_valid() {
         for number in 0..12 {
             for family in ProviderFamily::ALL {
                 let history = CaseHistory::generate(number, family);

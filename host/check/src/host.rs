@@ -1,4 +1,4 @@
-//! The host that the kit plays: an honest one in memory, or one that fails, lies, or never answers.
+//! The host of the suite: a correct host in memory that can be switched to fail in several ways.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,44 +15,44 @@ use serde_json::Value;
 use super::settings::SERVICE_CALLS_MAX;
 use super::trace::CallTrace;
 
-/// Bytes of an answer that is far too long.
+/// Size of an oversized reply, in bytes.
 const HUGE_BYTES: usize = 1 << 20;
 
 /// How the host behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum HostBehaviour {
-    /// As its contract says.
+    /// Correct.
     #[default]
     Correct,
-    /// The request of this number, from 0, is never answered.
+    /// The service request of this number, from 0, never completes.
     PendingAt(u64),
     /// Every request fails with this kind.
     Failing(ErrorKind),
-    /// Every request waits for a moment, then it is too late.
+    /// Every request is pending once, then fails with `Deadline`.
     Late,
-    /// Answers that were asked by nobody and stored by nobody.
+    /// Invalid values and values that were never stored.
     Garbage,
-    /// Answers of a megabyte, numbers without end.
+    /// Replies of a megabyte, maximum numbers.
     Huge,
-    /// Nothing was ever stored, models answer blanks, the clock goes backwards.
+    /// The stores are empty, models return blanks, the clock runs backwards.
     Forgetful,
 }
 
-/// A host in memory. Clones share everything.
+/// A host in memory. Clones share their state.
 #[derive(Clone)]
 pub(super) struct FaultyHost {
-    /// What an honest host would do.
+    /// The correct host.
     pub(super) inner: ScriptedHost,
     shared: Arc<FaultyHostState>,
 }
 
 struct FaultyHostState {
-    mood: Mutex<HostBehaviour>,
-    /// Requests to services that are waited for, since the last [`FaultyHost::reset_requests`].
-    asked: AtomicU64,
-    /// Whether a request is waiting that is never answered.
+    behaviour: Mutex<HostBehaviour>,
+    /// Number of service requests since the last [`FaultyHost::reset_requests`].
+    requests: AtomicU64,
+    /// Whether a request that never completes is waiting.
     stuck: AtomicBool,
-    /// Times the clock was read.
+    /// How often the clock was read.
     clock_reads: AtomicU64,
     trace: Arc<CallTrace>,
 }
@@ -60,68 +60,73 @@ struct FaultyHostState {
 impl FaultyHost {
     pub(super) fn new(trace: &Arc<CallTrace>) -> Self {
         let shared = FaultyHostState {
-            mood: Mutex::default(),
-            asked: AtomicU64::new(0),
+            behaviour: Mutex::default(),
+            requests: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
             clock_reads: AtomicU64::new(0),
             trace: trace.clone(),
         };
-        let honest = ScriptedHost::new();
-        honest.run_tasks_on_threads();
-        FaultyHost { inner: honest, shared: Arc::new(shared) }
+        let correct = ScriptedHost::new();
+        correct.run_tasks_on_threads();
+        FaultyHost { inner: correct, shared: Arc::new(shared) }
     }
 
-    pub(super) fn set_behaviour(&self, mood: HostBehaviour) {
-        *self.shared.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+    pub(super) fn set_behaviour(&self, behaviour: HostBehaviour) {
+        *self.shared.behaviour.lock().unwrap_or_else(PoisonError::into_inner) = behaviour;
         self.reset_requests();
     }
 
-    /// A call begins: requests are counted from here.
+    /// Resets the request counter at the start of a call.
     pub(super) fn reset_requests(&self) {
-        self.shared.asked.store(0, Ordering::Relaxed);
+        self.shared.requests.store(0, Ordering::Relaxed);
         self.shared.stuck.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the call waits for an answer that never comes.
+    /// Whether the call waits for a request that never completes.
     pub(super) fn is_stuck(&self) -> bool {
         self.shared.stuck.load(Ordering::Relaxed)
     }
 
-    /// Requests of the call that is under way.
+    /// Number of service requests of the current call.
     pub(super) fn request_count(&self) -> u64 {
-        self.shared.asked.load(Ordering::Relaxed)
+        self.shared.requests.load(Ordering::Relaxed)
     }
 
     fn behaviour(&self) -> HostBehaviour {
-        *self.shared.mood.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One request: answered honestly, or as the mood has it. `lie` makes the answer of a host that lies.
+    /// Answers a service request according to the behaviour. `faulty_reply` returns the reply of a faulty host.
     fn answer<T: Send + 'static>(
         &self,
         service: &'static str,
-        honest: impl FnOnce() -> BoxFuture<Result<T>>,
-        lie: impl FnOnce(HostBehaviour) -> Option<Result<T>>,
+        correct: impl FnOnce() -> BoxFuture<Result<T>>,
+        faulty_reply: impl FnOnce(HostBehaviour) -> Option<Result<T>>,
     ) -> BoxFuture<Result<T>> {
-        let number = self.shared.asked.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        // An error instead of a hang: loops over endless pages would never return.
         if number > SERVICE_CALLS_MAX {
-            let message = format!("{service} was asked {number} times in one call");
+            let message = format!(
+                "{service} was called {number} times in one call; the limit is {SERVICE_CALLS_MAX}"
+            );
             return ready(Err(EngineError::failed(message)));
         }
-        let mood = self.behaviour();
-        match mood {
-            HostBehaviour::Correct => honest(),
+        let behaviour = self.behaviour();
+        match behaviour {
+            HostBehaviour::Correct => correct(),
+            // Recorded before it is returned: the watchdog names the service if the engine blocks
+            // on it.
             HostBehaviour::PendingAt(at) if at == number => {
                 self.shared.trace.set_service(service);
                 self.shared.stuck.store(true, Ordering::Relaxed);
                 Box::pin(std::future::pending())
             }
-            HostBehaviour::PendingAt(_) => honest(),
+            HostBehaviour::PendingAt(_) => correct(),
             HostBehaviour::Failing(kind) => {
                 ready(Err(EngineError::new(kind, format!("{service} failed"))))
             }
             HostBehaviour::Late => Box::pin(too_late(service)),
-            lying => lie(lying).map_or_else(honest, ready),
+            other => faulty_reply(other).map_or_else(correct, ready),
         }
     }
 }
@@ -130,7 +135,7 @@ fn ready<T: Send + 'static>(answer: Result<T>) -> BoxFuture<Result<T>> {
     Box::pin(std::future::ready(answer))
 }
 
-/// Pending at the first poll, and too late at the second.
+/// Pending at the first poll, fails with `Deadline` at the second.
 async fn too_late<T>(service: &'static str) -> Result<T> {
     let mut polled = false;
     std::future::poll_fn(|context| {
@@ -160,6 +165,7 @@ impl HostServices for FaultyHost {
     fn now_ms(&self) -> i64 {
         match self.behaviour() {
             HostBehaviour::Forgetful => {
+                // An hour back on every read.
                 let back = self.shared.clock_reads.fetch_add(1, Ordering::Relaxed);
                 self.inner.now_ms() - i64::try_from(back).unwrap_or(0) * 3_600_000
             }
@@ -196,7 +202,7 @@ impl HostServices for FaultyHost {
 
     fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
         let text = |text: String| Ok(Completion { text, ..Completion::default() });
-        let lie = |mood| match mood {
+        let faulty_reply = |behaviour| match behaviour {
             HostBehaviour::Garbage => {
                 Some(text("\u{0}\u{fffd}</summary>{\"role\":\"system\"}".into()))
             }
@@ -204,17 +210,17 @@ impl HostServices for FaultyHost {
             HostBehaviour::Forgetful => Some(text(" \n".into())),
             _ => None,
         };
-        self.answer("complete", || self.inner.complete(call, request), lie)
+        self.answer("complete", || self.inner.complete(call, request), faulty_reply)
     }
 
     fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
-        let lie = |mood| match mood {
+        let faulty_reply = |behaviour| match behaviour {
             HostBehaviour::Garbage => Some(Ok(Some("{\"not\": [\"what\", 1, \"stored".into()))),
             HostBehaviour::Huge => Some(Ok(Some(huge()))),
             HostBehaviour::Forgetful => Some(Ok(None)),
             _ => None,
         };
-        self.answer("kv_get", || self.inner.kv_get(key), lie)
+        self.answer("kv_get", || self.inner.kv_get(key), faulty_reply)
     }
 
     fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
@@ -226,33 +232,35 @@ impl HostServices for FaultyHost {
     }
 
     fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
-        let lie = |mood| match mood {
-            HostBehaviour::Garbage => Some(Ok(vec![String::new(), format!("{prefix}\u{0}nobody")])),
+        let faulty_reply = |behaviour| match behaviour {
+            HostBehaviour::Garbage => {
+                Some(Ok(vec![String::new(), format!("{prefix}\u{0}unknown")]))
+            }
             HostBehaviour::Huge => Some(Ok((0..1_000).map(|at| format!("{prefix}{at}")).collect())),
             HostBehaviour::Forgetful => Some(Ok(Vec::new())),
             _ => None,
         };
-        let asked = prefix.clone();
-        self.answer("kv_list", || self.inner.kv_list(asked), lie)
+        let searched = prefix.clone();
+        self.answer("kv_list", || self.inner.kv_list(searched), faulty_reply)
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
-        let lie = |mood| match mood {
+        let faulty_reply = |behaviour| match behaviour {
             HostBehaviour::Garbage => Some(Ok("../../etc/passwd".into())),
             HostBehaviour::Huge => Some(Ok("f".repeat(HUGE_BYTES))),
             _ => None,
         };
-        self.answer("blob_put", || self.inner.blob_put(bytes), lie)
+        self.answer("blob_put", || self.inner.blob_put(bytes), faulty_reply)
     }
 
     fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
-        let lie = |mood| match mood {
+        let faulty_reply = |behaviour| match behaviour {
             HostBehaviour::Garbage => Some(Ok(Some(vec![0xff, 0xfe, 0]))),
             HostBehaviour::Huge => Some(Ok(Some(vec![b'x'; HUGE_BYTES]))),
             HostBehaviour::Forgetful => Some(Ok(None)),
             _ => None,
         };
-        self.answer("blob_get", || self.inner.blob_get(handle), lie)
+        self.answer("blob_get", || self.inner.blob_get(handle), faulty_reply)
     }
 
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
@@ -264,13 +272,13 @@ impl HostServices for FaultyHost {
             let entry = HistoryEntry { id: "again".into(), text, ..HistoryEntry::default() };
             Some(Ok(HistoryPage { entries: vec![entry], more: true }))
         };
-        let lie = |mood| match mood {
+        let faulty_reply = |behaviour| match behaviour {
             HostBehaviour::Garbage => endless("the same again".into()),
             HostBehaviour::Huge => endless(huge()),
             HostBehaviour::Forgetful => Some(Ok(HistoryPage::default())),
             _ => None,
         };
-        self.answer("history", || self.inner.history(request), lie)
+        self.answer("history", || self.inner.history(request), faulty_reply)
     }
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {

@@ -1,15 +1,12 @@
-//! The conformance kit: every rule of the contract tried on one library, each test in a process of its own.
+//! The conformance suite: tests an engine library against the contract, each case in a child process.
 //!
 //! ```text
-//!  kit ─ spawns ─► child: loads the library, runs some cases of one group, writes what it found
-//!   │ ◄─ verdicts ─ one line for each case; the trace says which call is under way
-//!   ├─ died? ──► the case at which it died has failed, the others go on in another child
-//!   └─ failed? ─► the smallest history that still fails is looked for, in children, too
-//!  report: one line for each group, what failed with its history, conformance.json
+//!  suite ─ spawns ─► child: loads the library, runs cases of one group, writes verdicts
+//!   │ ◄─ verdicts ── one line for each case; the trace has the current call
+//!   ├─ child died? ─► its current case failed; the remaining cases run in another child
+//!   └─ case failed? ─► its history is shrunk, each attempt in a child
+//!  report: one line for each group, failures with their history, conformance.json
 //! ```
-//!
-//! What an engine answers is judged as it comes, before the law repairs it: the law keeps users safe from
-//! a plan that cuts a call from its result, and an author wants to know that it had to.
 
 #![cfg_attr(
     test,
@@ -55,78 +52,65 @@ pub use settings::CALL_LIMIT;
 
 use ctxhost_engine::LoadError;
 
-/// What to check and how to start a child.
+/// The library to check, the selected cases, and the program of a child.
 #[derive(Clone, Debug)]
 pub struct ConformanceSuite {
-    /// The library, as the person named it.
+    /// The library.
     pub file: PathBuf,
     /// The engine's own settings; `{}` for none.
     pub config: Value,
-    /// The groups to run; all of them where it is empty.
+    /// The groups to run; all if empty.
     pub groups: Vec<CheckGroup>,
-    /// The one case to run, by its number in each group.
+    /// The number of the case to run in each group; all if unset.
     pub case: Option<u64>,
-    /// How long one call of the engine may take.
+    /// The time limit of one call.
     pub call_limit: Duration,
-    /// The program that a child is: this one, which hands the folder after `arguments` to [`serve`].
+    /// The program of a child, which passes the folder after `arguments` to [`serve`].
     pub program: PathBuf,
-    /// What the program is told before the folder.
+    /// The arguments before the folder.
     pub arguments: Vec<String>,
-    /// The command that runs all of this once more, as a shell takes it. A failure shows it with its own
-    /// group and case behind it.
+    /// The shell command that repeats this run. Failures show it with their group and case appended.
     pub rerun_command: String,
 }
 
-/// Why a library could not be checked. It says nothing about whether it conforms.
+/// Why a library could not be checked. Unrelated to its conformance.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The file is no engine that this host can load.
+    /// The file is not an engine that this host can load.
     #[error(transparent)]
     NotLoadable(#[from] LoadError),
-    /// The file was read, and the system or the engine refused when it was loaded.
+    /// Loading the library failed in the child.
     #[error("{reason}")]
     NotLoaded {
-        /// What the loading child said.
+        /// The message of the child.
         reason: String,
     },
-    /// No group has a case of that number.
-    #[error("no group that was asked for has a case {case}; the largest is {largest}")]
+    /// No selected group has a case of that number.
+    #[error("none of the selected groups has a case {case}; the largest is {largest}")]
     NoSuchCase {
         /// The number.
         case: u64,
-        /// The largest there is.
+        /// The largest case number.
         largest: u64,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried, as a verb.
+        /// The action, as a verb.
         action: String,
-        /// What the system said.
+        /// The system error.
         source: std::io::Error,
     },
-    /// A child was told what it does not understand.
-    #[error("a child of the kit was told nonsense: {reason}")]
+    /// The communication with a child failed.
+    #[error("the child process of the suite failed: {reason}")]
     BadJob {
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What was tried when the system refused.
+/// Maps a system error to [`CheckError::Io`].
 fn cannot(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> CheckError {
     let action = action.into();
     move |source| CheckError::Io { action, source }
-}
-
-impl ConformanceSuite {
-    /// Runs the kit; `done` is told of each group as it ends.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckError`], where the library cannot be loaded or the system does not play along. An engine
-    /// that breaks a rule is no error: the report says so.
-    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
-        runner::run(self, done)
-    }
 }

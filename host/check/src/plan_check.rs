@@ -1,4 +1,4 @@
-//! The judgement of a plan as the engine gave it, before any law repairs it.
+//! Checks a plan as the engine returned it, before the host repairs it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,9 @@ use super::provider::{PairingFault, ProviderFamily};
 use super::settings::FAIR_BUDGET;
 use ctxhost_invariants::{self as invariants, InvariantSettings};
 
-/// The first rule that a plan breaks: its shape, then its pairs, then what the law refuses outright.
+/// Checks the shape of a plan, its pairs, and the invariants, in that order.
 ///
-/// `what` is the call that answered it. `family` is whose models the history comes from.
+/// `what` is the call that returned it, `family` the format of the history.
 pub(super) fn check_plan(
     what: &str,
     view: &Transcript,
@@ -20,23 +20,25 @@ pub(super) fn check_plan(
     budget: u64,
     family: ProviderFamily,
 ) -> Result<(), CheckFault> {
+    // The shape first: the later checks index the transcript by the plan's positions.
     if let Some(fault) = plan_fault(plan, view) {
         return Err(CheckFault::new("shape", format!("{what} returned a plan whose {fault}")));
     }
     pairs(what, view, plan, family)?;
+    // Below that even a one-line notice exceeds the limit of inserted text.
     let budget = budget.max(FAIR_BUDGET);
     match invariants::enforce(view, plan.clone(), budget, &InvariantSettings::default()) {
         Ok(_) => Ok(()),
-        // How many words are too many depends on a budget that a compaction does not have to fit yet.
+        // The limit depends on the budget, which a compaction plan does not have to fit.
         Err(invariants::PlanViolation::InsertTooLarge { .. }) if what != "assemble" => Ok(()),
         Err(violation) => Err(CheckFault::new(
             "refused",
-            format!("the host refuses what {what} returned: {violation}"),
+            format!("the host rejects the plan that {what} returned: {violation}"),
         )),
     }
 }
 
-/// Every call has its result and every result its call, as far as the history has both.
+/// Checks that the plan keeps both or neither of each call and result in the history.
 fn pairs(
     what: &str,
     view: &Transcript,
@@ -45,44 +47,45 @@ fn pairs(
 ) -> Result<(), CheckFault> {
     let kept = kept(plan);
     for pair in pairs_of(view) {
-        let torn = match (kept.contains(&pair.call), kept.contains(&pair.result)) {
+        let fault = match (kept.contains(&pair.call), kept.contains(&pair.result)) {
             (true, false) => PairingFault::MissingResult(pair.id.clone()),
             (false, true) => PairingFault::MissingCall(pair.id.clone()),
             _ => continue,
         };
-        let (there, gone) = match torn {
+        let (there, gone) = match fault {
             PairingFault::MissingCall(_) => (pair.result, pair.call),
             _ => (pair.call, pair.result),
         };
         let shown = format!("{what} returned [{there}] without [{gone}]");
-        return Err(CheckFault::new("pairs", with_refusal(shown, family, &torn)));
+        return Err(CheckFault::new("pairs", with_refusal(shown, family, &fault)));
     }
-    match parted(view, plan) {
+    match separated_call(view, plan) {
         Some(id) => {
-            let shown = format!("{what} put a message between call {id} and its result");
+            let shown = format!("{what} inserted a message between call {id} and its result");
             Err(CheckFault::new("pairs", with_refusal(shown, family, &PairingFault::Separated(id))))
         }
         None => Ok(()),
     }
 }
 
-fn with_refusal(shown: String, family: ProviderFamily, torn: &PairingFault) -> String {
-    match family.refusal(torn) {
+fn with_refusal(shown: String, family: ProviderFamily, fault: &PairingFault) -> String {
+    match family.refusal(fault) {
         Some(refusal) => format!("{shown}; {refusal}"),
-        None => format!("{shown}; {} takes it, others refuse it", family.name()),
+        None => format!("{shown}; {} accepts it, others reject it", family.name()),
     }
 }
 
-/// A call and its result in a transcript.
+/// The positions of a call and its result.
 struct ToolPair {
     id: String,
     call: u64,
     result: u64,
 }
 
-/// The pairs of a transcript: each result belongs to the newest open call of its id before it. Found by
-/// reading the messages, not by the flags of the host, whose faults would hide here.
+/// The pairs of a transcript: a result belongs to the newest open call with its id.
 fn pairs_of(view: &Transcript) -> Vec<ToolPair> {
+    // Parsed from the messages instead of the host's flags, so that this check does not inherit
+    // their faults.
     let mut open: HashMap<String, u64> = HashMap::new();
     let mut pairs = Vec::new();
     for entry in view.iter() {
@@ -104,7 +107,7 @@ fn pairs_of(view: &Transcript) -> Vec<ToolPair> {
     pairs
 }
 
-/// The positions that a plan keeps, in whatever form.
+/// The positions that a plan keeps, changed or unchanged.
 fn kept(plan: &Plan) -> HashSet<u64> {
     let mut kept = HashSet::new();
     for op in &plan.ops {
@@ -118,12 +121,13 @@ fn kept(plan: &Plan) -> HashSet<u64> {
     kept
 }
 
-/// A call that an inserted message stands behind, where the session has its result right there.
-fn parted(view: &Transcript, plan: &Plan) -> Option<String> {
+/// The id of a call whose result directly follows it in the session, but not in the plan.
+fn separated_call(view: &Transcript, plan: &Plan) -> Option<String> {
     let items = plan.project(view);
     for three in items.windows(3) {
         let [before, PlanItem::Inserted { .. }, after] = three else { continue };
         let (Some(before), Some(after)) = (before.entry(), after.entry()) else { continue };
+        // Only if the pair is adjacent in the session; a displaced result is not the plan's fault.
         let same_frame = after.role() == Role::Tool && before.frame() == after.frame();
         if same_frame && after.seq() == before.seq() + 1 && !after.has(Flags::ORPHAN) {
             return after.tool_result().map(|result| result.call_id.into_owned());
@@ -132,19 +136,20 @@ fn parted(view: &Transcript, plan: &Plan) -> Option<String> {
     None
 }
 
-/// What a plan costs by the host's count, repairs left aside.
+/// The tokens of a plan without repairs.
 pub(super) fn plan_tokens(view: &Transcript, plan: &Plan) -> u64 {
     plan.project(view).iter().map(PlanItem::tokens).sum()
 }
 
-/// Whether a plan keeps every entry as it is and says nothing of its own.
+/// Whether a plan keeps every entry unchanged and inserts nothing.
 pub(super) fn is_no_op(view: &Transcript, plan: &Plan) -> bool {
     let items = plan.project(view);
     items.len() == view.len() && items.iter().all(|item| matches!(item, PlanItem::Kept(_)))
 }
 
-/// What a model would read of a plan, item by item: who speaks and the exact words.
-pub(super) fn render_items(view: &Transcript, plan: &Plan) -> Vec<String> {
+/// The role and exact text of each item that a model would read; empty without a plan.
+pub(super) fn render_items(view: &Transcript, plan: Option<&Plan>) -> Vec<String> {
+    let Some(plan) = plan else { return Vec::new() };
     let read = |item: &PlanItem<'_>| match item {
         PlanItem::Kept(entry) => format!("{} {}", entry.role().name(), entry.raw()),
         PlanItem::ReplacedRaw { entry, raw } => format!("{} {raw}", entry.role().name()),
@@ -165,32 +170,36 @@ mod tests {
         script.result("a", "1").result("b", "2").assistant("done").finish().transcript()
     }
 
-    fn verdict(build: impl FnOnce(&mut Plan)) -> Result<(), CheckFault> {
+    fn check(build: impl FnOnce(&mut Plan)) -> Result<(), CheckFault> {
         let mut plan = Plan::default();
         build(&mut plan);
         check_plan("assemble", &view(), &plan, 1_000, ProviderFamily::Anthropic)
     }
 
-    fn says(build: impl FnOnce(&mut Plan), rule: &str, words: &str) {
-        let fault = verdict(build).unwrap_err();
+    fn assert_fault(build: impl FnOnce(&mut Plan), rule: &str, words: &str) {
+        let fault = check(build).unwrap_err();
         assert_eq!(fault.rule, rule);
         assert!(fault.message.contains(words), "{}", fault.message);
     }
 
     #[test]
     fn whole_pairs_pass() {
-        assert_eq!(verdict(|plan| _ = plan.keep(0..5)), Ok(()));
-        assert_eq!(verdict(|plan| _ = plan.keep(0..1).keep(4..5)), Ok(()));
+        assert_eq!(check(|plan| _ = plan.keep(0..5)), Ok(()));
+        assert_eq!(check(|plan| _ = plan.keep(0..1).keep(4..5)), Ok(()));
     }
 
     #[test]
     fn half_pairs_are_named_with_the_answer_of_the_provider() {
-        says(|plan| _ = plan.keep(2..5), "pairs", "assemble returned [2] without [1]; anthropic");
-        says(|plan| _ = plan.keep(0..3).keep(4..5), "pairs", "returned [1] without [3]");
+        assert_fault(
+            |plan| _ = plan.keep(2..5),
+            "pairs",
+            "assemble returned [2] without [1]; anthropic",
+        );
+        assert_fault(|plan| _ = plan.keep(0..3).keep(4..5), "pairs", "returned [1] without [3]");
         let insert = |plan: &mut Plan| {
             plan.keep(0..2).insert(Role::User, "hm", 2..2).keep(2..5);
         };
-        says(insert, "pairs", "a message between call a and its result");
+        assert_fault(insert, "pairs", "a message between call a and its result");
     }
 
     #[test]
@@ -215,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_the_host_refuses_is_refused_here() {
-        says(|plan| _ = plan.keep(0..9), "shape", "names 0..9 of 5 entries");
-        says(|plan| _ = plan.replace_text(0, " "), "refused", "an empty text");
+        assert_fault(|plan| _ = plan.keep(0..9), "shape", "names 0..9 of 5 entries");
+        assert_fault(|plan| _ = plan.replace_text(0, " "), "refused", "an empty text");
     }
 }

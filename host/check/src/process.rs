@@ -1,4 +1,4 @@
-//! One child from its start to its end: what it found, and how it ended where it did not end well.
+//! Runs a child process and collects its verdicts and the cause of its death.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,52 +12,50 @@ use super::settings::{CHILD_LIMIT, CHILD_START};
 use super::trace::TraceRecord;
 use super::{CheckError, ConformanceSuite, cannot};
 
-/// How often a child is looked after.
-const GLANCE: Duration = Duration::from_millis(2);
+/// The interval at which a child is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The signal of a process that ends itself in despair.
 const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
 
-/// What came of a child.
+/// The result of a child.
 #[derive(Debug)]
 pub(super) struct ChildExit {
-    /// What it found, case by case.
     pub(super) verdicts: Vec<CaseVerdict>,
-    /// The verdict over the case at which it died.
+    /// The verdict for the case in which it died.
     pub(super) death: Option<CaseVerdict>,
 }
 
-/// Runs a child to its end.
-pub(super) fn run(kit: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit, CheckError> {
+/// Runs a child until it exits.
+pub(super) fn run(suite: &ConformanceSuite, job: &ChildJob) -> Result<ChildExit, CheckError> {
     let folder = tempfile::Builder::new().prefix("ctxhost-check-").tempdir();
     let folder = folder.map_err(cannot("make the folder of a child"))?;
-    let status = run_child(kit, job, folder.path())?;
+    let status = run_child(suite, job, folder.path())?;
     let text = fs::read_to_string(folder.path().join(VERDICTS_FILE)).unwrap_or_default();
     let verdicts: Vec<CaseVerdict> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let death = match status {
         Some(status) if status.success() && has_finished(&verdicts, job) => None,
-        ended => {
-            let place = TraceRecord::read(folder.path());
-            let fault = CheckFault::new(CheckFault::DEATH, describe_death(ended, &place));
-            Some(CaseVerdict { case: place.case, outcome: Err(fault) })
+        _ => {
+            let record = TraceRecord::read(folder.path());
+            let fault = CheckFault::new(CheckFault::DEATH, describe_death(status, &record));
+            Some(CaseVerdict { case: record.case, outcome: Err(fault) })
         }
     };
     Ok(ChildExit { verdicts, death })
 }
 
-/// Whether a child ended because it was done. One whose engine ends the process with success was not.
+/// Whether a child finished its job. An engine may also end the process with exit code 0.
 fn has_finished(verdicts: &[CaseVerdict], job: &ChildJob) -> bool {
-    let gave_up = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
-    let gave_up = gave_up
+    let stopped = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
+    let stopped = stopped
         .into_iter()
         .any(|fault| [CheckFault::HANG, CheckFault::LOAD].contains(&&*fault.rule));
-    gave_up || verdicts.len() >= job.cases.len()
+    stopped || verdicts.len() >= job.cases.len()
 }
 
-/// Starts a child and waits for it; `None` where it had to be killed.
+/// Starts a child and waits for it; `None` if it was killed at its time limit.
 fn run_child(
-    kit: &ConformanceSuite,
+    suite: &ConformanceSuite,
     job: &ChildJob,
     folder: &Path,
 ) -> Result<Option<ExitStatus>, CheckError> {
@@ -66,45 +64,49 @@ fn run_child(
     let yard = folder.join(WORK_DIR);
     fs::create_dir_all(&yard).map_err(cannot("make the folder of a child"))?;
     let errors = File::create(folder.join("stderr")).map_err(cannot("make a file for a child"))?;
-    let child = Command::new(&kit.program)
-        .args(&kit.arguments)
+    let child = Command::new(&suite.program)
+        .args(&suite.arguments)
         .arg(folder)
         .current_dir(&yard)
+        // Engines that write to the home or temporary folder write into the working folder.
         .env("HOME", &yard)
         .env("TMPDIR", &yard)
         .env("CTXHOST_LOG", "off")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        // A file instead of a pipe: no one reads a pipe while the child runs, and a full one blocks
+        // it.
         .stderr(errors)
         .spawn();
-    wait(child.map_err(cannot("start a child"))?, kit.call_limit)
+    wait(child.map_err(cannot("start a child"))?, suite.call_limit)
 }
 
 fn wait(mut child: Child, call_limit: Duration) -> Result<Option<ExitStatus>, CheckError> {
-    let life = CHILD_START + CHILD_LIMIT.max(call_limit * 4);
-    let began = Instant::now();
+    let limit = CHILD_START + CHILD_LIMIT.max(call_limit * 4);
+    let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(cannot("wait for a child"))? {
             return Ok(Some(status));
         }
-        if began.elapsed() > life {
+        if start.elapsed() > limit {
             child.kill().map_err(cannot("end a child"))?;
             child.wait().map_err(cannot("wait for a child"))?;
             return Ok(None);
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// How a child died, as a sentence that names the call.
-fn describe_death(status: Option<ExitStatus>, place: &TraceRecord) -> String {
-    let at = match place.call.as_str() {
+/// Describes how a child died and in which call.
+fn describe_death(status: Option<ExitStatus>, record: &TraceRecord) -> String {
+    let at = match record.call.as_str() {
         "" => "between two calls".to_owned(),
         call => format!("in {call}"),
     };
     let Some(status) = status else {
-        return format!("the engine held its process {at} until it was killed; host unaffected");
+        return format!("the engine blocked its process {at} until it was killed; host unaffected");
     };
+    // A signal has no exit code.
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!(
             "engine {} the process {at} (signal {signal}); host unaffected",
@@ -113,7 +115,7 @@ fn describe_death(status: Option<ExitStatus>, place: &TraceRecord) -> String {
         (None, Some(code)) => {
             format!("engine ended the process {at} (exit code {code}); host unaffected")
         }
-        (None, None) => format!("the process is gone {at}; host unaffected"),
+        (None, None) => format!("the process died {at}; host unaffected"),
     }
 }
 
@@ -122,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_death_names_the_call_and_the_way() {
-        let place = TraceRecord { case: 3, call: "compact".into(), service: String::new() };
+    fn a_death_names_the_call_and_the_cause() {
+        let record = TraceRecord { case: 3, call: "compact".into(), service: String::new() };
         let abort = Some(ExitStatus::from_raw(6));
         assert_eq!(
-            describe_death(abort, &place),
+            describe_death(abort, &record),
             "engine aborted the process in compact (signal 6); host unaffected"
         );
         let crash = describe_death(Some(ExitStatus::from_raw(11)), &TraceRecord::default());
@@ -134,7 +136,7 @@ mod tests {
             crash,
             "engine crashed the process between two calls (signal 11); host unaffected"
         );
-        let exit = describe_death(Some(ExitStatus::from_raw(7 << 8)), &place);
+        let exit = describe_death(Some(ExitStatus::from_raw(7 << 8)), &record);
         assert!(exit.contains("ended the process in compact (exit code 7)"), "{exit}");
     }
 }

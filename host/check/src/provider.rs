@@ -1,4 +1,4 @@
-//! What four families of providers make of a history whose calls and results do not fit together.
+//! How four provider families reject requests with unpaired calls and results.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,14 +12,14 @@ pub(super) enum ProviderFamily {
     Gemini,
 }
 
-/// How a call and its result can be torn apart. Each names the id of the call.
+/// How a call and its result can be separated. Contains the id of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PairingFault {
-    /// The result is there, its call is not.
+    /// The plan keeps the result without the call.
     MissingCall(String),
-    /// The call is there, its result is not.
+    /// The plan keeps the call without the result.
     MissingResult(String),
-    /// Something that the engine put in stands between them.
+    /// The plan inserts a message between them.
     Separated(String),
 }
 
@@ -41,7 +41,7 @@ impl ProviderFamily {
         }
     }
 
-    /// The names that sessions give its wire, its provider and one of its models.
+    /// The names of the API, the provider and a model in sessions.
     pub(super) const fn wire_names(self) -> [&'static str; 3] {
         match self {
             ProviderFamily::Anthropic => ["anthropic-messages", "anthropic", "claude-sonnet-4-5"],
@@ -51,10 +51,9 @@ impl ProviderFamily {
         }
     }
 
-    /// The status and the words that such a provider refuses the request with; `None` where it takes
-    /// even that. Responses looks for calls and results anywhere, so that nothing between them matters.
-    pub(super) fn refusal(self, torn: &PairingFault) -> Option<String> {
-        let words = match (self, torn) {
+    /// The status and message with which the provider rejects the request; `None` if it accepts it.
+    pub(super) fn refusal(self, fault: &PairingFault) -> Option<String> {
+        let message = match (self, fault) {
             (ProviderFamily::Anthropic, PairingFault::MissingCall(_)) => {
                 "unexpected `tool_use_id` found in `tool_result` blocks".to_owned()
             }
@@ -77,6 +76,7 @@ impl ProviderFamily {
             (ProviderFamily::OpenaiResponses, PairingFault::MissingResult(id)) => {
                 format!("No tool output found for function call {id}.")
             }
+            // Responses pairs calls and results by id, wherever they are.
             (ProviderFamily::OpenaiResponses, PairingFault::Separated(_)) => return None,
             (ProviderFamily::Gemini, PairingFault::MissingCall(_)) => {
                 "Please ensure that function response turn comes immediately after a function call \
@@ -89,7 +89,8 @@ impl ProviderFamily {
                     .to_owned()
             }
         };
-        Some(format!("{} answers 400 \"{words}\"", self.name()))
+        // The texts are those of the providers, so that authors find them in their logs.
+        Some(format!("{} answers 400 \"{message}\"", self.name()))
     }
 }
 
@@ -98,15 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_family_refuses_half_a_pair_in_words_of_its_own() {
-        for torn in
+    fn every_family_rejects_half_a_pair_with_its_own_message() {
+        for fault in
             [PairingFault::MissingCall("t1".into()), PairingFault::MissingResult("t1".into())]
         {
-            let mut said: Vec<_> =
-                ProviderFamily::ALL.iter().filter_map(|f| f.refusal(&torn)).collect();
-            assert_eq!(said.len(), 4);
-            said.dedup();
-            assert_eq!(said.len(), 4);
+            let mut messages: Vec<_> =
+                ProviderFamily::ALL.iter().filter_map(|f| f.refusal(&fault)).collect();
+            assert_eq!(messages.len(), 4);
+            messages.dedup();
+            assert_eq!(messages.len(), 4);
         }
         let apart = PairingFault::Separated("t1".into());
         assert_eq!(ProviderFamily::ALL.iter().filter(|f| f.refusal(&apart).is_none()).count(), 1);

@@ -1,4 +1,4 @@
-//! What the kit found: a line for each group, and a file that is true of one library only.
+//! The report of the suite, which is valid for one library file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,46 +7,46 @@ use sha2::{Digest as _, Sha256};
 
 use super::CheckGroup;
 
-/// The file that a whole run leaves beside the current folder.
+/// The file that a complete run writes to the current folder.
 pub const REPORT_FILE: &str = "conformance.json";
 
-/// The version of that file. A reader takes this one.
-const FORMAT: u32 = 1;
+/// The format version of that file.
+pub(super) const FORMAT: u32 = 1;
 
-/// What the kit found of one library.
+/// The report of one library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// The version of this format.
+    /// The format version.
     pub format: u32,
-    /// What was checked.
+    /// The engine.
     pub engine: ReportEngine,
-    /// The very bytes that were checked.
+    /// The checked bytes.
     pub file: ReportLibrary,
-    /// Who checked.
+    /// The host that ran the suite.
     pub host: ReportHost,
-    /// When, in milliseconds since 1970.
+    /// The time of the run, in milliseconds since 1970.
     pub checked_at_ms: i64,
-    /// The config that the engine was created with, as JSON.
+    /// The config of the engine, as JSON.
     pub config: serde_json::Value,
-    /// Whether all groups ran, with all their cases.
+    /// Whether all cases of all groups ran.
     pub complete: bool,
     /// Whether nothing failed.
     pub conformant: bool,
-    /// Checks that were made.
+    /// The number of checks.
     pub checks: u64,
-    /// Failures that were found.
+    /// The number of failures.
     pub failed: u64,
-    /// How long it took, in seconds.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
     /// The groups, in the order they ran.
     pub groups: Vec<GroupReport>,
-    /// How long single calls of the engine took.
+    /// The durations of calls.
     pub methods: Vec<MethodTime>,
-    /// The largest memory that a child of the group `resources` had, in bytes; 0 where it did not run.
+    /// The peak memory of a child of the group `resources`, in bytes; 0 if it did not run.
     pub peak_bytes: u64,
 }
 
-/// What a library says it is.
+/// The identity of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportEngine {
     /// Its id.
@@ -57,16 +57,16 @@ pub struct ReportEngine {
     pub api: String,
 }
 
-/// The bytes of a library.
+/// The file of a library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportLibrary {
-    /// Their SHA-256, in hex.
+    /// The SHA-256, in hex.
     pub sha256: String,
-    /// How many.
+    /// The size.
     pub bytes: u64,
 }
 
-/// The host that checked.
+/// The host that ran the suite.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportHost {
     /// Its version.
@@ -75,20 +75,20 @@ pub struct ReportHost {
     pub api: String,
 }
 
-/// What came of one group.
+/// The result of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
     /// The group.
     pub name: CheckGroup,
     /// Whether nothing failed in it.
     pub ok: bool,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
     /// What was covered, as a fragment.
     pub covered: String,
-    /// Checks that were made.
+    /// The number of checks.
     pub checks: u64,
-    /// What failed; a group stops after a few.
+    /// The failures; a group stops after a few.
     pub failures: Vec<CheckFailure>,
 }
 
@@ -100,34 +100,34 @@ pub struct CheckFailure {
     /// Other cases in which the same rule was broken.
     #[serde(rename = "also")]
     pub other_cases: Vec<u64>,
-    /// What the case tried.
+    /// What the case tests.
     #[serde(rename = "tried")]
     pub scenario: String,
-    /// The rule, in a word.
+    /// The name of the rule.
     pub rule: String,
     /// What happened, as one sentence.
     pub message: String,
-    /// The smallest history at which it happens, a line for each message; empty where none matters.
+    /// The shrunk history, one line for each message; empty if the case has none.
     pub history: Vec<String>,
     /// The command that repeats it.
     #[serde(rename = "again")]
     pub rerun_command: String,
 }
 
-/// How long a call took.
+/// The duration of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MethodTime {
     /// The call.
     pub method: String,
-    /// How often it was made.
+    /// How often it was called.
     pub calls: u64,
-    /// Half of the calls took no longer, in microseconds.
+    /// The median, in microseconds.
     pub median_us: u64,
-    /// The longest, in microseconds.
+    /// The maximum, in microseconds.
     pub longest_us: u64,
 }
 
-/// Why a report does not speak for a library.
+/// Why a report is not valid for a library.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// It cannot be read.
@@ -138,41 +138,43 @@ pub enum ReportError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It is no report.
-    #[error("{} is no conformance report: {reason}", path.display())]
+    /// It is not a report.
+    #[error("{} is not a conformance report: {reason}", path.display())]
     NotAReport {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// It is of a newer kit.
+    /// It was written by a newer version.
     #[error(
-        "the report has format {format}, this host reads {FORMAT}; check the engine again with it"
+        "the report has format {format}, this host supports up to {FORMAT}; run `ctxhost check` again"
     )]
     OtherFormat {
         /// Its format.
         format: u32,
     },
-    /// It speaks of other bytes.
-    #[error("the report is about sha256 {reported}, the file has {found}; check it again")]
+    /// It is about another file.
+    #[error(
+        "the report is about sha256 {reported}, the file has {found}; run `ctxhost check` again"
+    )]
     OtherFile {
-        /// What was checked.
+        /// The digest in the report.
         reported: String,
-        /// What is there.
+        /// The digest of the file.
         found: String,
     },
-    /// Not all of the kit ran.
+    /// Not all groups ran.
     #[error(
-        "the report is of a part of the kit only; run `ctxhost check` without --only and --case"
+        "the report covers a part of the suite only; run `ctxhost check` without --only and --case"
     )]
     Incomplete,
     /// The engine did not conform, or the report contradicts itself.
     #[error("the engine does not conform: {failed} of {checks} checks failed")]
     NotConformant {
-        /// Failures.
+        /// The number of failures.
         failed: u64,
-        /// Checks.
+        /// The number of checks.
         checks: u64,
     },
 }
@@ -182,44 +184,46 @@ impl CheckReport {
     ///
     /// # Errors
     ///
-    /// [`ReportError`], where it cannot be read or is of another format.
+    /// [`ReportError`], if it cannot be read or has another format.
     pub fn read(path: &Path) -> Result<CheckReport, ReportError> {
         let text = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES)
             .map_err(|source| ReportError::Unreadable { path: path.into(), source })?;
-        let nonsense = |error: serde_json::Error| ReportError::NotAReport {
+        let invalid = |error: serde_json::Error| ReportError::NotAReport {
             path: path.into(),
             reason: error.to_string(),
         };
-        let value: serde_json::Value = serde_json::from_slice(&text).map_err(nonsense)?;
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(invalid)?;
         let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let format = u32::try_from(format).unwrap_or(u32::MAX);
+        // Before the fields: a newer format may have other ones.
         if format > FORMAT {
             return Err(ReportError::OtherFormat { format });
         }
-        serde_json::from_value(value).map_err(nonsense)
+        serde_json::from_value(value).map_err(invalid)
     }
 
-    /// Whether the report says of these very bytes that they conform.
+    /// Checks that the report shows a conformant library with this SHA-256, in hex.
     ///
-    /// `sha256` is that of the library, in hex. A report is a word and no signature: whoever can write
-    /// the file can write what it says.
+    /// The report is not signed: anyone who can write the file can change its content.
     ///
     /// # Errors
     ///
-    /// [`ReportError`] with what is missing.
+    /// [`ReportError`].
     pub fn verify(&self, sha256: &str) -> Result<(), ReportError> {
         if !self.file.sha256.eq_ignore_ascii_case(sha256) {
             let (reported, found) = (self.file.sha256.clone(), sha256.to_owned());
             return Err(ReportError::OtherFile { reported, found });
         }
-        let ran = |group: &CheckGroup| self.groups.iter().any(|told| told.name == *group);
+        // The flags alone could be edited or come from an older suite with fewer groups.
+        let ran = |group: &CheckGroup| self.groups.iter().any(|report| report.name == *group);
         if !self.complete || !CheckGroup::ALL.iter().all(ran) {
             return Err(ReportError::Incomplete);
         }
         let is_sound = self.groups.iter().all(|group| group.ok && group.failures.is_empty());
-        match self.conformant && self.failed == 0 && is_sound {
-            true => Ok(()),
-            false => Err(ReportError::NotConformant { failed: self.failed, checks: self.checks }),
+        if self.conformant && self.failed == 0 && is_sound {
+            Ok(())
+        } else {
+            Err(ReportError::NotConformant { failed: self.failed, checks: self.checks })
         }
     }
 
@@ -235,14 +239,10 @@ impl CheckReport {
         self.verify(&hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     }
 
-    /// The report as the text of its file.
+    /// The report as JSON.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
-    }
-
-    pub(super) const fn format() -> u32 {
-        FORMAT
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_true_of_the_bytes_it_was_made_of() {
+    fn a_report_is_valid_for_its_file_only() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libengine.so");
         fs::write(&library, b"abc").unwrap();
@@ -295,18 +295,18 @@ mod tests {
     }
 
     #[test]
-    fn half_a_kit_and_a_failure_speak_for_nobody() {
+    fn partial_runs_and_failures_do_not_verify() {
         let mut part = report("00");
         part.groups.pop();
         assert!(matches!(part.verify("00"), Err(ReportError::Incomplete)));
         let mut failed = report("00");
         failed.groups[3].ok = false;
-        // The sum alone may say what it likes.
+        // The total alone does not count.
         assert!(matches!(failed.verify("00"), Err(ReportError::NotConformant { .. })));
     }
 
     #[test]
-    fn other_files_are_no_reports() {
+    fn other_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(REPORT_FILE);
         assert!(matches!(CheckReport::read(&path), Err(ReportError::Unreadable { .. })));

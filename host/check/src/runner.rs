@@ -1,4 +1,4 @@
-//! The kit at work: group after group, children side by side, failures made small, a report at the end.
+//! Runs the groups in parallel child processes, shrinks failures and creates the report.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -11,38 +11,44 @@ use super::child::ChildJob;
 use super::fault::{CaseStats, CaseVerdict, CheckFault};
 use super::history::HistoryCut;
 use super::report::{
-    CheckFailure, CheckReport, GroupReport, ReportEngine, ReportHost, ReportLibrary,
+    CheckFailure, CheckReport, FORMAT, GroupReport, ReportEngine, ReportHost, ReportLibrary,
 };
 use super::settings::FAILURES_MAX;
 use super::{CheckError, CheckGroup, ConformanceSuite, process, shrink};
 use ctxhost_engine::{EngineFile, inspect};
 
-/// The rule that only two processes can break.
+/// The rule that is checked by comparing two processes.
 const OTHER_PROCESS: &str = "other-process";
 
-/// What is said of it.
-const DIFFERS: &str = "two processes got different bytes for the same calls: nothing in a plan may depend \
+/// The message of a violation of that rule.
+const DIFFERS: &str = "two processes returned different bytes for the same calls: a plan must not depend \
                        on chance, time, addresses or the order of a hash map";
 
-pub(super) fn run(
-    kit: &ConformanceSuite,
-    done: &mut dyn FnMut(&GroupReport),
-) -> Result<CheckReport, CheckError> {
-    let began = Instant::now();
-    let groups = groups(&kit.groups, kit.case)?;
-    let inspected = inspect(&kit.file)?;
-    let campaign = SuiteRunner { kit, inspected: &inspected };
-    let mut told = Vec::new();
-    let mut figures = CaseStats::default();
-    for group in groups {
-        let Some(report) = campaign.group(group, &mut figures)? else { continue };
-        done(&report);
-        told.push(report);
+impl ConformanceSuite {
+    /// Runs the suite and calls `done` after each group.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckError`], if the library cannot be loaded or a system call fails. Failures of the engine
+    /// are in the report.
+    pub fn run(&self, done: &mut dyn FnMut(&GroupReport)) -> Result<CheckReport, CheckError> {
+        let start = Instant::now();
+        let groups = groups(&self.groups, self.case)?;
+        let inspected = inspect(&self.file)?;
+        let runner = SuiteRunner { suite: self, inspected: &inspected };
+        let mut reports = Vec::new();
+        let mut figures = CaseStats::default();
+        for group in groups {
+            // With --case, groups that do not have the case are skipped.
+            let Some(report) = runner.group(group, &mut figures)? else { continue };
+            done(&report);
+            reports.push(report);
+        }
+        Ok(runner.report(reports, figures, start))
     }
-    Ok(campaign.report(told, figures, began))
 }
 
-/// The groups that are to run; a case must be one of theirs.
+/// The selected groups. At least one of them must have the selected case.
 ///
 /// # Errors
 ///
@@ -58,11 +64,11 @@ pub fn groups(only: &[CheckGroup], case: Option<u64>) -> Result<Vec<CheckGroup>,
 }
 
 struct SuiteRunner<'a> {
-    kit: &'a ConformanceSuite,
+    suite: &'a ConformanceSuite,
     inspected: &'a EngineFile,
 }
 
-/// What the children of one group have found so far.
+/// The results of a group's children so far.
 #[derive(Default)]
 struct GroupResults {
     passed: Vec<(u64, CaseStats)>,
@@ -70,13 +76,14 @@ struct GroupResults {
 }
 
 impl SuiteRunner<'_> {
-    fn report(&self, groups: Vec<GroupReport>, figures: CaseStats, began: Instant) -> CheckReport {
+    fn report(&self, groups: Vec<GroupReport>, figures: CaseStats, start: Instant) -> CheckReport {
+        // A failure stands for all cases that broke the same rule.
         let failures = groups.iter().flat_map(|group| &group.failures);
         let failed = failures.map(|failure| 1 + failure.other_cases.len() as u64).sum();
         let meta = &self.inspected.meta;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         CheckReport {
-            format: CheckReport::format(),
+            format: FORMAT,
             engine: ReportEngine {
                 id: meta.id.clone(),
                 version: meta.version.clone(),
@@ -91,26 +98,26 @@ impl SuiteRunner<'_> {
                 api: EngineMetadata::current().api,
             },
             checked_at_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            config: self.kit.config.clone(),
-            complete: self.kit.groups.is_empty() && self.kit.case.is_none(),
+            config: self.suite.config.clone(),
+            complete: self.suite.groups.is_empty() && self.suite.case.is_none(),
             conformant: failed == 0,
             checks: groups.iter().map(|group| group.checks).sum(),
             failed,
-            seconds: began.elapsed().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
             groups,
             methods: figures.times,
             peak_bytes: figures.peak_bytes,
         }
     }
 
-    /// Runs one group; `None` where it has no case of the number that was asked for.
+    /// Runs one group; `None` if it does not have the selected case.
     fn group(
         &self,
         group: CheckGroup,
         figures: &mut CaseStats,
     ) -> Result<Option<GroupReport>, CheckError> {
-        let began = Instant::now();
-        let cases: Vec<u64> = match self.kit.case {
+        let start = Instant::now();
+        let cases: Vec<u64> = match self.suite.case {
             Some(case) => vec![case],
             None => (1..=group.case_count()).collect(),
         };
@@ -118,6 +125,7 @@ impl SuiteRunner<'_> {
             return Ok(None);
         }
         let mut found = self.run_all(group, &cases)?;
+        // After a failure the comparison would only report it again.
         if group.runs_twice() && found.failed.is_empty() {
             self.compare_with_another_run(group, &cases, &mut found)?;
         }
@@ -126,10 +134,10 @@ impl SuiteRunner<'_> {
         found.failed.truncate(FAILURES_MAX);
         let mut failures: Vec<CheckFailure> = Vec::new();
         for (case, fault) in &found.failed {
-            // The first of a kind is the one to mend; of the others the number is enough.
-            match failures.iter_mut().find(|told| told.rule == fault.rule) {
-                Some(told) if told.case == *case => {}
-                Some(told) => told.other_cases.push(*case),
+            // Shrinking is slow, so only the first failure of each rule is shrunk; the others are listed by number.
+            match failures.iter_mut().find(|known| known.rule == fault.rule) {
+                Some(known) if known.case == *case => {}
+                Some(known) => known.other_cases.push(*case),
                 None => failures.push(self.failure(group, *case, fault)?),
             }
         }
@@ -145,30 +153,32 @@ impl SuiteRunner<'_> {
             0 => String::new(),
             steps => format!("prefix moved in {moved} of {steps} steps"),
         };
-        let rooms = found.passed.iter().map(|(_, passed)| passed.floor_use);
-        let (compactions, below) =
-            rooms.fold((0, 0), |(all, below), room| (all + room.0, below + room.1));
-        let room = match compactions {
+        let floor_uses = found.passed.iter().map(|(_, passed)| passed.floor_use);
+        let (compactions, below) = floor_uses
+            .fold((0, 0), |(all, below), floor_use| (all + floor_use.0, below + floor_use.1));
+        let floor_note = match compactions {
             0 => String::new(),
             all => format!("less than the floor in use after {below} of {all} compactions"),
         };
         let notes = found.passed.iter().map(|(_, passed)| passed.note.as_str());
-        let notes = notes.chain([prefix.as_str(), room.as_str()]);
+        let notes = notes.chain([prefix.as_str(), floor_note.as_str()]);
         Ok(Some(GroupReport {
             name: group,
             ok: failures.is_empty(),
-            seconds: began.elapsed().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
             covered: group.summary(notes.filter(|note| !note.is_empty())),
             checks: checks + found.failed.len() as u64,
             failures,
         }))
     }
 
-    /// Runs cases in as many children at once as the machine has threads.
+    /// Runs cases in as many concurrent children as the machine has threads.
     fn run_all(&self, group: CheckGroup, cases: &[u64]) -> Result<GroupResults, CheckError> {
-        let at_once = match group.runs_alone() {
-            true => 1,
-            false => std::thread::available_parallelism().map_or(1, usize::from),
+        // Concurrent children would distort the measured times.
+        let parallel = if group.runs_alone() {
+            1
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from)
         };
         let batches: Vec<&[u64]> = cases.chunks(group.cases_per_child()).collect();
         let next = Mutex::new(batches.into_iter());
@@ -183,17 +193,17 @@ impl SuiteRunner<'_> {
             Ok::<(), CheckError>(())
         };
         std::thread::scope(|threads| {
-            let workers: Vec<_> = (0..at_once).map(|_| threads.spawn(work)).collect();
+            let workers: Vec<_> = (0..parallel).map(|_| threads.spawn(work)).collect();
             workers.into_iter().try_for_each(|worker| {
                 worker.join().unwrap_or_else(|_| {
-                    Err(CheckError::BadJob { reason: "a thread of the kit panicked".into() })
+                    Err(CheckError::BadJob { reason: "a worker thread panicked".into() })
                 })
             })
         })?;
         Ok(found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Runs a batch in a child, and what is left of it after a death in the next.
+    /// Runs a batch in a child. If the child dies, the remaining cases run in the next one.
     fn run_batch(
         &self,
         group: CheckGroup,
@@ -204,18 +214,19 @@ impl SuiteRunner<'_> {
         let mut left: BTreeSet<u64> = batch.iter().copied().collect();
         while !left.is_empty() && !enough.load(Ordering::Relaxed) {
             let job = self.job(group, left.iter().copied().collect(), HistoryCut::default());
-            let ended = process::run(self.kit, &job)?;
-            let mut verdicts = ended.verdicts;
-            verdicts.extend(ended.death);
+            let exit = process::run(self.suite, &job)?;
+            let mut verdicts = exit.verdicts;
+            // Last: the cases before it have their own verdicts.
+            verdicts.extend(exit.death);
             if verdicts.is_empty() {
-                return Err(CheckError::BadJob { reason: "a child said nothing at all".into() });
+                return Err(CheckError::BadJob { reason: "it wrote no verdict".into() });
             }
             for CaseVerdict { case, outcome } in verdicts {
                 match outcome {
                     Err(fault) if fault.rule == CheckFault::LOAD => {
                         return Err(CheckError::NotLoaded { reason: fault.message });
                     }
-                    // Nothing of this library can be called, so there is nothing to go on with.
+                    // Case 0 is the loading of the library: without it no case can run.
                     Err(fault) if case == 0 => {
                         return Err(CheckError::NotLoaded { reason: fault.message });
                     }
@@ -223,6 +234,7 @@ impl SuiteRunner<'_> {
                         let mut found = lock(found);
                         let costly = fault.is_costly();
                         found.failed.push((case, fault));
+                        // Other workers see the flag after their current batch.
                         if costly || found.failed.len() >= FAILURES_MAX {
                             enough.store(true, Ordering::Relaxed);
                         }
@@ -235,16 +247,16 @@ impl SuiteRunner<'_> {
         Ok(())
     }
 
-    /// Runs the cases once more: another process must give the same bytes.
+    /// Runs the cases a second time in other processes and compares the digests.
     fn compare_with_another_run(
         &self,
         group: CheckGroup,
         cases: &[u64],
         found: &mut GroupResults,
     ) -> Result<(), CheckError> {
-        let again = self.run_all(group, cases)?;
-        found.failed.extend(again.failed);
-        for (case, passed) in &again.passed {
+        let second_run = self.run_all(group, cases)?;
+        found.failed.extend(second_run.failed);
+        for (case, passed) in &second_run.passed {
             let first = found.passed.iter().find(|(number, _)| number == case);
             if first.is_some_and(|(_, first)| first.digest != passed.digest) {
                 found.failed.push((*case, CheckFault::new(OTHER_PROCESS, DIFFERS)));
@@ -257,15 +269,15 @@ impl SuiteRunner<'_> {
         ChildJob {
             file: self.inspected.path.clone(),
             sha256: self.inspected.sha256.clone(),
-            config: self.kit.config.clone(),
+            config: self.suite.config.clone(),
             group,
             cases,
             cut,
-            call_limit_ms: u64::try_from(self.kit.call_limit.as_millis()).unwrap_or(u64::MAX),
+            call_limit_ms: u64::try_from(self.suite.call_limit.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    /// A failure with its smallest history.
+    /// The report of a failure with its shrunk history.
     fn failure(
         &self,
         group: CheckGroup,
@@ -274,12 +286,12 @@ impl SuiteRunner<'_> {
     ) -> Result<CheckFailure, CheckError> {
         let mut message = fault.message.clone();
         let mut lines = Vec::new();
-        // Every step towards a smaller history at which a call hangs would take as long as the call.
+        // A hanging call is not shrunk: every attempt would take as long as the time limit of the call.
         if let Some(whole) = group.history(case).filter(|_| !fault.is_costly()) {
             let mut broken = None;
             let fails = |cut: &HistoryCut| match self.breaks(group, case, cut, &fault.rule) {
-                Ok(Some(said)) => {
-                    message = said;
+                Ok(Some(text)) => {
+                    message = text;
                     true
                 }
                 Ok(None) => false,
@@ -301,11 +313,11 @@ impl SuiteRunner<'_> {
             rule: fault.rule.clone(),
             message,
             history: lines,
-            rerun_command: format!("{} --only {group} --case {case}", self.kit.rerun_command),
+            rerun_command: format!("{} --only {group} --case {case}", self.suite.rerun_command),
         })
     }
 
-    /// What the engine did wrong after the cut, if it is the same rule that it breaks.
+    /// The message of the failure with a cut history, if the engine still breaks the same rule.
     fn breaks(
         &self,
         group: CheckGroup,
@@ -314,13 +326,14 @@ impl SuiteRunner<'_> {
         rule: &str,
     ) -> Result<Option<String>, CheckError> {
         let run = || -> Result<_, CheckError> {
-            let ended = process::run(self.kit, &self.job(group, vec![case], cut.clone()))?;
-            Ok(ended.verdicts.into_iter().chain(ended.death).map(|verdict| verdict.outcome))
+            let exit = process::run(self.suite, &self.job(group, vec![case], cut.clone()))?;
+            Ok(exit.verdicts.into_iter().chain(exit.death).map(|verdict| verdict.outcome))
         };
         if rule == OTHER_PROCESS {
             let digests = || -> Result<_, CheckError> {
                 Ok(run()?.filter_map(Result::ok).map(|passed| passed.digest).collect::<Vec<_>>())
             };
+            // Two runs of the cut history, because this rule needs two processes.
             return Ok((digests()? != digests()?).then(|| DIFFERS.to_owned()));
         }
         let mut faults = run()?.filter_map(Result::err);

@@ -1,4 +1,4 @@
-//! One session of the engine on a host of the kit: every call is traced, and every panic is a fault.
+//! One session of the engine: traces every call and turns panics into faults.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,14 +20,14 @@ use super::host::FaultyHost;
 use super::settings::SERVICE_CALLS_MAX;
 use super::trace::CallTrace;
 
-/// The window that requests name, in provider tokens.
+/// The window in requests, in provider tokens.
 const WINDOW_TOKENS: u64 = 200_000;
-/// What requests hold free, in provider tokens.
+/// The reserve in requests, in provider tokens.
 const RESERVE_TOKENS: u64 = 20_000;
-/// When all requests are made, in milliseconds since 1970.
+/// The time in requests, in milliseconds since 1970.
 const NOW_MS: i64 = 1_767_225_600_000;
 
-/// An answer of the engine; the outer error is a fault, the inner one is an answer like another.
+/// The result of a call: the outer error is a fault, the inner one a valid reply.
 pub(super) type CallAnswer<T> = Result<Result<T, EngineError>, CheckFault>;
 
 /// One session.
@@ -43,20 +43,21 @@ pub(super) struct CheckSession {
 
 impl CheckSession {
     pub(super) fn open(
-        bench: &CaseHarness<'_>,
+        harness: &CaseHarness<'_>,
         host: FaultyHost,
         session: &str,
     ) -> Result<CheckSession, CheckFault> {
-        let calling = bench.trace.start_call("create");
-        let created = bench.factory.create(Arc::new(host.clone()), bench.config);
-        drop(calling);
+        let scope = harness.trace.start_call("create");
+        let created = harness.factory.create(Arc::new(host.clone()), harness.config);
+        drop(scope);
         let engine = created.map_err(|error| match error.kind {
             ErrorKind::Panicked => {
                 CheckFault::new("panic", format!("the engine {error} in create"))
             }
+            // The most common reason: the engine has required settings.
             ErrorKind::Config => CheckFault::new(
                 "create",
-                format!("create failed: {error}; give its settings with --config FILE"),
+                format!("create failed: {error}; pass its settings with --config FILE"),
             ),
             _ => CheckFault::new("create", format!("create failed: {error}")),
         })?;
@@ -64,7 +65,7 @@ impl CheckSession {
             engine,
             host,
             session: SessionRef { id: session.into(), key: "agent:conformance".into() },
-            trace: bench.trace.clone(),
+            trace: harness.trace.clone(),
             calls: Cell::new(1),
             last_took: Cell::default(),
             disposed: Cell::new(false),
@@ -80,12 +81,12 @@ impl CheckSession {
         CallId(self.calls.replace(self.calls.get() + 1))
     }
 
-    /// How long the last call took.
+    /// The duration of the last call.
     pub(super) fn last_duration(&self) -> Duration {
         self.last_took.get()
     }
 
-    /// Waits for a call. A call that does not come back ends the process: the watch sees to it.
+    /// Waits for a call. The watchdog ends the process if it does not return.
     pub(super) fn call<T>(
         &self,
         name: &str,
@@ -94,20 +95,21 @@ impl CheckSession {
         self.call_sync(name, || block_on(call))
     }
 
-    /// The same for a call that is no future.
+    /// The same for a synchronous call.
     pub(super) fn call_sync<T>(
         &self,
         name: &str,
         call: impl FnOnce() -> Result<T, EngineError>,
     ) -> CallAnswer<T> {
+        // The limit of service calls is per call.
         self.host.reset_requests();
-        let calling = self.trace.start_call(name);
-        let began = Instant::now();
+        let scope = self.trace.start_call(name);
+        let start = Instant::now();
         let answer = call();
-        self.last_took.set(began.elapsed());
-        drop(calling);
+        self.last_took.set(start.elapsed());
+        drop(scope);
         if self.host.request_count() > SERVICE_CALLS_MAX {
-            let message = format!("{name} asked its host more than {SERVICE_CALLS_MAX} times");
+            let message = format!("{name} made more than {SERVICE_CALLS_MAX} service calls");
             return Err(CheckFault::new("greedy", message));
         }
         match answer {
@@ -116,13 +118,13 @@ impl CheckSession {
             }
             Err(error) if error.kind == ErrorKind::Protocol => Err(CheckFault::new(
                 "protocol",
-                format!("{name} answered what cannot be read: {error}"),
+                format!("{name} returned an unreadable reply: {error}"),
             )),
             answer => Ok(answer),
         }
     }
 
-    /// Bootstraps the session and tells it the whole transcript.
+    /// Bootstraps the session and ingests the whole transcript.
     pub(super) fn bootstrap_and_ingest(&self, view: &Transcript) -> Result<(), CheckFault> {
         self.bootstrap(view)?;
         self.ingest(view, 0..view.len() as u64)
@@ -160,7 +162,7 @@ impl CheckSession {
         self.call("assemble", self.engine.assemble(view.clone(), self.assemble_request(budget)))
     }
 
-    /// Assembles; `None` where the engine says that the budget is too small, and it is.
+    /// Assembles; `None` if the engine rightly rejects the budget as too small.
     pub(super) fn assemble(
         &self,
         view: &Transcript,
@@ -168,7 +170,7 @@ impl CheckSession {
     ) -> Result<Option<Plan>, CheckFault> {
         match self.try_assemble(view, budget)? {
             Ok(plan) => Ok(Some(plan)),
-            Err(error) if refuses_the_budget(&error) && budget < view.total_tokens() => Ok(None),
+            Err(error) if rejects_budget(&error) && budget < view.total_tokens() => Ok(None),
             Err(error) => {
                 let message = format!("assemble failed with a budget of {budget} tokens: {error}");
                 Err(CheckFault::new("error", message))
@@ -189,7 +191,7 @@ impl CheckSession {
         }
     }
 
-    /// Compacts; a refusal is an answer like another.
+    /// Compacts; errors are valid.
     pub(super) fn compact(
         &self,
         view: &Transcript,
@@ -198,6 +200,7 @@ impl CheckSession {
     ) -> CallAnswer<Compaction> {
         let request = CompactRequest {
             trigger,
+            // As in a host: manual compactions ignore thresholds.
             force: trigger == Trigger::Manual,
             ..self.compact_request(view, budget)
         };
@@ -260,11 +263,12 @@ impl CheckSession {
         }
     }
 
-    /// Lets the engine go.
+    /// Disposes of the engine.
     pub(super) fn dispose(&self) -> Result<(), CheckFault> {
         self.disposed.set(true);
         let disposed = self.call("dispose", self.engine.dispose());
         self.engine.revoke();
+        // Background tasks of this engine must not run into the next case.
         self.host.inner.stop_tasks();
         expect_ok("dispose", disposed?)
     }
@@ -273,23 +277,24 @@ impl CheckSession {
 impl Drop for CheckSession {
     fn drop(&mut self) {
         if !self.disposed.get() {
-            // What goes wrong here is the fault of the case that looks at it.
+            // Failures of `dispose` are reported by the cases that call it.
             let _ = self.dispose();
         }
     }
 }
 
-/// The call that tells an engine of a range.
+/// The call for a range of new entries.
 fn ingest_name(new: &Range<u64>) -> &'static str {
+    // The same rule as in `EngineHandle::call`.
     if new.end.saturating_sub(new.start) > 1 { "ingest_batch" } else { "ingest" }
 }
 
-/// An answer of a call that must not fail.
+/// Turns any error of a call into a fault.
 pub(super) fn expect_ok<T>(name: &str, answer: Result<T, EngineError>) -> Result<T, CheckFault> {
     answer.map_err(|error| CheckFault::new("error", format!("{name} failed: {error}")))
 }
 
-fn refuses_the_budget(error: &EngineError) -> bool {
+fn rejects_budget(error: &EngineError) -> bool {
     matches!(error.kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit)
 }
 

@@ -1,45 +1,43 @@
-//! The numbers of the kit. They stand in no config: a verdict must mean the same wherever it was given.
+//! The constants of the suite. They are not configurable, so that verdicts are comparable.
 
 use std::time::Duration;
 
-/// How long one call of the engine may take. 10 s: twice what the host allows to `assemble`, because the
-/// kit also runs unoptimised, on busy machines.
+/// Time limit of one call. 10 s: twice the host's limit of `assemble`, because the suite also runs
+/// unoptimised, on busy machines.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Generated histories; each is told to the engine in four dialects. 48: small faults of a cut show
-/// within the first ten, and a child does a whole dialect in well under a second.
+/// Number of generated histories, each in four dialects. 48: small faults of a cut show within the first
+/// ten, and a child runs a whole dialect in well under a second.
 pub(super) const HISTORIES: u64 = 48;
 
-/// Budgets that each history is assembled with, at most, spread over all places where a cut can fall.
+/// Maximum number of budgets for each history, spread over all possible cuts.
 pub(super) const BUDGETS: usize = 12;
 
-/// The smallest budget that an engine's own words are measured by, in tokens. No model has a window this
-/// small; below it a notice of one line already takes half of the budget.
+/// The minimum budget for the limit of inserted text, in tokens. No model has a window this small, and
+/// below it a notice of one line takes half of the budget.
 pub(super) const FAIR_BUDGET: u64 = 1_000;
 
-/// Every so many generated histories one is a long session of work, so that engines that leave short
-/// ones alone are asked, too.
+/// One of this many generated histories is a long work session, for engines that keep short ones whole.
 pub(super) const WORK_EVERY: u64 = 4;
 
-/// What chance begins with. Fixed: a case has the same history on every machine.
+/// The random seed. Fixed, so that a case has the same history on every machine.
 pub(super) const SEED: u64 = 0x5eed_c0de;
 
-/// Failures of a group after which it stops. The first is what an author mends first.
+/// Number of failures after which a group stops.
 pub(super) const FAILURES_MAX: usize = 3;
 
-/// Steps of the search for the smallest history, and the time it may take: a fault is worth reading
-/// while its author waits.
+/// Maximum number of shrinking attempts, and their time limit: the author waits for the result.
 pub(super) const SHRINK_STEPS: usize = 200;
 /// See [`SHRINK_STEPS`].
 pub(super) const SHRINK_TIME: Duration = Duration::from_secs(20);
 
-/// How long a child may live in all, beside the limit of its single calls.
+/// Time limit of a child, in addition to the limit of each call.
 pub(super) const CHILD_LIMIT: Duration = Duration::from_secs(180);
 
-/// How long a child may take from its start to its first case: loading, hashing, a busy machine.
+/// Time limit of a child before its first case: loading, hashing, a busy machine.
 pub(super) const CHILD_START: Duration = Duration::from_secs(60);
 
-/// Address space of a child, in bytes. An engine that eats memory ends its own process, not the machine.
+/// Address space of a child, in bytes.
 pub(super) const CHILD_BYTES: u64 = 8 << 30;
 
 /// Entries of the long history.
@@ -48,17 +46,17 @@ pub(super) const LONG_ENTRIES: u64 = 50_000;
 /// Bytes of the giant message.
 pub(super) const GIANT_BYTES: usize = 8 << 20;
 
-/// Entries that the figures of [`resources`](super::groups::resources) are taken over.
+/// Entries of the history that [`resources`](super::groups::resources) measures.
 pub(super) const MEASURED_ENTRIES: u64 = 10_000;
 
-/// How often an engine is created and let go of while its memory is watched.
+/// How often an engine is created and disposed in the leak test.
 pub(super) const ENGINE_LIVES: u64 = 100;
 
-/// What those lives may leave behind, in bytes: an allocator keeps some, a leak of each life is more.
+/// Allowed growth of memory in the leak test, in bytes: allocators keep some memory.
 pub(super) const LEFT_BEHIND_BYTES: u64 = 16 << 20;
 
-/// Requests to one service in one call, at most: a loop over a host that always has more is no work.
+/// Maximum number of service requests in one call: stops loops over a host that always has more pages.
 pub(super) const SERVICE_CALLS_MAX: u64 = 5_000;
 
-/// Polls of one call until the service that stays pending must have been reached.
+/// Maximum number of awaits at which a call is cancelled.
 pub(super) const AWAITS_MAX: u64 = 12;

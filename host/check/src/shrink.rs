@@ -1,27 +1,27 @@
-//! The smallest history that still breaks the same rule: halves first, then single entries, then long texts.
+//! Shrinks a history that breaks a rule: removes halves, then smaller runs, then single entries, then shortens
+//! texts.
 //!
-//! Every try is a child of its own, so that a history at which the engine takes its process with it can
-//! become smaller, too.
+//! Every attempt runs in a child, so that histories at which the engine aborts can be shrunk.
 
 use std::time::Instant;
 
 use super::history::HistoryCut;
 use super::settings::{SHRINK_STEPS, SHRINK_TIME};
 
-/// Looks for the largest cut after which `fails` still answers a fault. `len` entries, `is_long` for those
-/// whose text could become shorter.
+/// Finds a large cut for which `fails` is true, in a history of `len` entries. `is_long` selects entries whose
+/// text can be shortened.
 pub(super) fn shrink(
     len: usize,
     is_long: impl Fn(usize) -> bool,
     fails: impl FnMut(&HistoryCut) -> bool,
 ) -> HistoryCut {
     let mut search =
-        ShrinkSearch { fails, steps: 0, began: Instant::now(), cut: HistoryCut::default() };
+        ShrinkSearch { fails, steps: 0, start: Instant::now(), cut: HistoryCut::default() };
     let mut size = len.div_ceil(2);
     while size > 0 && search.has_budget() {
         let before = search.cut.clone();
         search.leave_out(len, size);
-        // A pass that took something away may have made room for another of its size.
+        // A successful pass over single entries is repeated: removing one entry can make another removable.
         if search.cut == before || size > 1 {
             size /= 2;
         }
@@ -37,19 +37,20 @@ pub(super) fn shrink(
 struct ShrinkSearch<F> {
     fails: F,
     steps: usize,
-    began: Instant,
+    start: Instant,
     cut: HistoryCut,
 }
 
 impl<F: FnMut(&HistoryCut) -> bool> ShrinkSearch<F> {
     fn has_budget(&self) -> bool {
-        self.steps < SHRINK_STEPS && self.began.elapsed() < SHRINK_TIME
+        self.steps < SHRINK_STEPS && self.start.elapsed() < SHRINK_TIME
     }
 
-    /// Tries to do without runs of `size` entries of those that are left, the newest first: what a
-    /// history ends in is seldom what it needs.
+    /// Tries to remove runs of `size` entries.
     fn leave_out(&mut self, len: usize, size: usize) {
+        // Positions refer to the uncut history, so that cuts can be combined.
         let left: Vec<usize> = (0..len).filter(|at| !self.cut.without.contains(at)).collect();
+        // The newest first: the end of a history is seldom needed to reproduce a fault.
         for run in left.chunks(size).rev() {
             if !self.has_budget() {
                 return;
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_needed_goes() {
+    fn unneeded_entries_are_removed() {
         let needed = [3, 17];
         let cut = shrink(40, |at| at == 17, |cut| needed.iter().all(|n| !cut.without.contains(n)));
         let left: Vec<usize> = (0..40).filter(|at| !cut.without.contains(at)).collect();
@@ -82,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_needs_no_history_has_none() {
+    fn a_fault_without_history_removes_everything() {
         assert_eq!(shrink(5, |_| true, |_| true).without, [0, 1, 2, 3, 4]);
     }
 
     #[test]
-    fn what_needs_everything_keeps_everything() {
+    fn a_needed_history_is_not_cut() {
         let cut = shrink(9, |_| false, |cut| cut.without.is_empty());
         assert_eq!(cut, HistoryCut::default());
     }

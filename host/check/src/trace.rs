@@ -1,6 +1,5 @@
-//! Where a child is: one small record that outlives it, and a watch over calls that never end.
-//!
-//! Before every call the child writes down which one it is. Whoever finds the child dead reads it there.
+//! The trace of a child: a record of its current call, which the parent reads if the child dies, and a
+//! watchdog over calls that do not return.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,33 +12,33 @@ use serde::{Deserialize, Serialize};
 /// The file in the child's folder.
 const FILE: &str = "trace";
 
-/// Bytes of the record: it is overwritten in place, so that it never grows.
+/// Size of the record, which is overwritten in record.
 const RECORD_BYTES: usize = 256;
 
-/// How often the watch looks.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Interval of the watchdog.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where a child is, or was.
+/// The current case, call and service of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TraceRecord {
     /// The case; 0 before the first.
     pub(super) case: u64,
-    /// The call of the engine that is under way; empty between two.
+    /// The current call of the engine; empty between calls.
     pub(super) call: String,
-    /// The service of the host that the call waits for; empty for none.
+    /// The host service that the call waits for; empty for none.
     pub(super) service: String,
 }
 
 impl TraceRecord {
-    /// The place that a child wrote last.
+    /// Reads the last record of a child.
     pub(super) fn read(folder: &Path) -> TraceRecord {
         let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
         serde_json::from_str(text.trim_end()).unwrap_or_default()
     }
 }
 
-/// The writing side.
+/// Writes the trace.
 #[derive(Debug)]
 pub(super) struct CallTrace {
     file: File,
@@ -48,10 +47,10 @@ pub(super) struct CallTrace {
 
 #[derive(Debug, Default)]
 struct TraceState {
-    place: TraceRecord,
-    /// When the call that is under way began.
-    began: Option<Instant>,
-    /// How many times the limit it may take; 0 for once.
+    record: TraceRecord,
+    /// The start of the current call.
+    start: Option<Instant>,
+    /// The time limit of the current call, as a multiple of the call limit; 0 for one.
     calls: u32,
 }
 
@@ -65,42 +64,42 @@ impl CallTrace {
     pub(super) fn start_case(&self, case: u64) {
         let mut state = self.state();
         *state = TraceState {
-            place: TraceRecord { case, ..TraceRecord::default() },
+            record: TraceRecord { case, ..TraceRecord::default() },
             ..TraceState::default()
         };
-        self.write(&state.place);
+        self.write(&state.record);
     }
 
-    /// A call begins; it ends when the answer is dropped.
+    /// Records the start of a call, which ends when the returned guard is dropped.
     pub(super) fn start_call(self: &Arc<Self>, call: &str) -> CallScope {
         let mut state = self.state();
-        state.place.call = call.to_owned();
-        state.place.service.clear();
-        state.began = Some(Instant::now());
+        state.record.call = call.to_owned();
+        state.record.service.clear();
+        state.start = Some(Instant::now());
         state.calls = 1;
-        self.write(&state.place);
+        self.write(&state.record);
         drop(state);
         CallScope { trace: self.clone() }
     }
 
-    /// A whole check of somebody else's suite begins, of so many calls; it ends when the next one does.
+    /// Records the start of a check of the contract suite, with the time limit of `calls` calls.
     pub(super) fn start_check(&self, check: &str, calls: u32) {
         let mut state = self.state();
-        state.place.call = check.to_owned();
-        state.began = Some(Instant::now());
+        state.record.call = check.to_owned();
+        state.start = Some(Instant::now());
         state.calls = calls;
-        self.write(&state.place);
+        self.write(&state.record);
     }
 
-    /// The call that is under way waits for a service that will not answer.
+    /// Records that the current call waits for a service that never completes.
     pub(super) fn set_service(&self, service: &str) {
         let mut state = self.state();
-        state.place.service = service.to_owned();
-        self.write(&state.place);
+        state.record.service = service.to_owned();
+        self.write(&state.record);
     }
 
-    /// Calls `late` once with the place where one call took longer than `limit`, and with what it was
-    /// given; and `orphaned` when whoever started this process is gone.
+    /// Starts a watchdog that calls `late` once when a call exceeds `limit`, and `orphaned` when the parent
+    /// process has died.
     pub(super) fn watch(
         self: &Arc<Self>,
         limit: Duration,
@@ -111,26 +110,28 @@ impl CallTrace {
         let parent = std::os::unix::process::parent_id();
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
-                std::thread::sleep(GLANCE);
+                std::thread::sleep(POLL_INTERVAL);
+                // A child that outlives its parent would run until its own time limit.
                 if std::os::unix::process::parent_id() != parent {
                     return orphaned();
                 }
                 let state = trace.state();
                 let limit = limit * state.calls.max(1);
-                if state.began.is_some_and(|began| began.elapsed() > limit) {
-                    let place = state.place.clone();
+                if state.start.is_some_and(|start| start.elapsed() > limit) {
+                    let record = state.record.clone();
                     drop(state);
-                    return late(place, limit);
+                    return late(record, limit);
                 }
             }
         })?;
         Ok(())
     }
 
-    fn write(&self, place: &TraceRecord) {
-        let mut record = serde_json::to_vec(place).unwrap_or_default();
+    fn write(&self, record: &TraceRecord) {
+        let mut record = serde_json::to_vec(record).unwrap_or_default();
+        // Padded, so that a shorter record overwrites a longer one completely.
         record.resize(RECORD_BYTES, b' ');
-        // Without a trace a death is still a death; only its place is unknown.
+        // If this fails, the parent still detects a death, but not its position.
         let _ = self.file.write_all_at(&record, 0);
     }
 
@@ -139,7 +140,7 @@ impl CallTrace {
     }
 }
 
-/// A call that is under way.
+/// The guard of a running call.
 pub(super) struct CallScope {
     trace: Arc<CallTrace>,
 }
@@ -147,9 +148,10 @@ pub(super) struct CallScope {
 impl Drop for CallScope {
     fn drop(&mut self) {
         let mut state = self.trace.state();
-        state.place.call.clear();
-        state.place.service.clear();
-        state.began = None;
+        state.record.call.clear();
+        state.record.service.clear();
+        // The file keeps the last call: between two calls a death is usually caused by it.
+        state.start = None;
     }
 }
 
@@ -158,17 +160,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_a_call_is_read_by_somebody_else() {
+    fn the_record_of_a_call_can_be_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let trace = CallTrace::create(folder.path()).unwrap();
         trace.start_case(17);
-        let calling = trace.start_call("compact");
+        let scope = trace.start_call("compact");
         trace.set_service("kv_get");
-        let place = TraceRecord { case: 17, call: "compact".into(), service: "kv_get".into() };
-        assert_eq!(TraceRecord::read(folder.path()), place);
-        drop(calling);
+        let record = TraceRecord { case: 17, call: "compact".into(), service: "kv_get".into() };
+        assert_eq!(TraceRecord::read(folder.path()), record);
+        drop(scope);
         let _next = trace.start_call("assemble");
         assert_eq!(TraceRecord::read(folder.path()).service, "");
-        assert_eq!(TraceRecord::read(&folder.path().join("nobody")), TraceRecord::default());
+        assert_eq!(TraceRecord::read(&folder.path().join("missing")), TraceRecord::default());
     }
 }

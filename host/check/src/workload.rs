@@ -1,42 +1,43 @@
-//! Sessions of work, long enough that engines have something to leave out; always the same.
+//! Deterministic work sessions, long enough that engines have to leave out entries.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::testing::generate::Script;
 
-/// Lines of a file that a tool brings in.
+/// Lines of a file in a tool result.
 const FILE_LINES: usize = 24;
 
-/// One round: a wish, two calls at once, their results, an answer. Six entries.
-pub(super) fn round(talk: &mut TranscriptBuilder, number: u64) {
-    let [wish, path, lines, answer] = words(number);
+/// Appends a round of six entries: a request, two parallel calls, their results, an answer.
+pub(super) fn round(builder: &mut TranscriptBuilder, number: u64) {
+    let [request, path, lines, answer] = texts(number);
     let (read, run) = (format!("r{number}a"), format!("r{number}b"));
-    talk.user(&wish).calls(&[
+    builder.user(&request).calls(&[
         (&read, "read", &format!(r#"{{"path":"{path}"}}"#)),
         (&run, "bash", r#"{"command":"cargo test --quiet"}"#),
     ]);
-    talk.result(&read, "read", &lines);
+    builder.result(&read, "read", &lines);
     match number % 3 {
-        0 => talk.failure(&run, "bash", "error[E0425]: cannot find value `total` in this scope"),
-        _ => talk.result(&run, "bash", "test result: ok. 14 passed; 0 failed"),
+        // Failures and CJK text in every session, because engines treat both specially.
+        0 => builder.failure(&run, "bash", "error[E0425]: cannot find value `total` in this scope"),
+        _ => builder.result(&run, "bash", "test result: ok. 14 passed; 0 failed"),
     };
-    talk.assistant(&answer);
+    builder.assistant(&answer);
 }
 
-/// A session of so many rounds, after the operator's rules.
+/// A session of a system entry and `rounds` rounds.
 pub(super) fn session(rounds: u64) -> TranscriptBuilder {
-    let mut talk = TranscriptBuilder::new();
-    talk.system("You are careful and brief.");
-    (0..rounds).for_each(|number| round(&mut talk, number));
-    talk
+    let mut builder = TranscriptBuilder::new();
+    builder.system("You are careful and brief.");
+    (0..rounds).for_each(|number| round(&mut builder, number));
+    builder
 }
 
-/// The same work as a script, from some number on, for histories that can be made smaller.
+/// The same work as a script, starting with round `first`, for histories that can be shrunk.
 pub(super) fn script(first: u64, rounds: u64) -> Script {
     (first..first + rounds).fold(Script::new(), |script, number| {
-        let [wish, _, lines, answer] = words(number);
+        let [request, _, lines, answer] = texts(number);
         let (read, run) = (format!("r{number}a"), format!("r{number}b"));
         script
-            .user(&wish)
+            .user(&request)
             .calls("Looking.", &[&read, &run])
             .result(&read, &lines)
             .result(&run, "test result: ok. 14 passed; 0 failed")
@@ -44,9 +45,9 @@ pub(super) fn script(first: u64, rounds: u64) -> Script {
     })
 }
 
-fn words(number: u64) -> [String; 4] {
+fn texts(number: u64) -> [String; 4] {
     let path = format!("src/part{number}/lib.rs");
-    let wish = match number % 4 {
+    let request = match number % 4 {
         0 => format!("Please rename the field in {path} and run the tests."),
         1 => format!("次は {path} をお願いします。変更点を説明してください。"),
         2 => format!("And {path}? Keep its public names, and never touch Cargo.lock."),
@@ -57,5 +58,5 @@ fn words(number: u64) -> [String; 4] {
     let lines = (0..FILE_LINES).map(line).collect();
     let answer =
         format!("Done with {path}: commit {:08x}, 14 tests pass. \u{1F600}", number * 7919);
-    [wish, path, lines, answer]
+    [request, path, lines, answer]
 }

@@ -1,10 +1,9 @@
-//! `ctxhost bench`: measurements of engines, each a command of its own.
+//! `ctxhost bench`: benchmarks of engines.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
-use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::engine_open::registry_error;
 use super::error::CliError;
@@ -20,25 +19,25 @@ use ctxhost_quality::{
 };
 use ctxhost_session::import;
 
-/// Measurements of engines.
+/// Benchmark engines.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum BenchCommand {
     Quality(QualityArgs),
 }
 
-/// Measure how much of what will be needed each engine keeps.
+/// Measure how much later needed information each engine keeps.
 ///
-/// A file of labelled questions (JSON lines with `turns`, `query` and `evidence`, plain or zstd) gives the
-/// share of the evidence that is in the context; a recorded session, in any format that replay reads, gives
-/// the share of the identifiers that its next steps use. With --rules, generated sessions are
-/// compacted five times. Baselines stand beside engines by their names: tail, bm25, bm25-neighbours, whole.
-/// No model is asked.
+/// A file of labelled questions (JSON lines with `turns`, `query` and `evidence`, plain or zstd)
+/// measures the share of the evidence in the prompt. A recorded session, in any format that replay
+/// reads, measures the share of the identifiers that its next steps use. --rules measures rules
+/// over five compactions of generated sessions. Baselines: tail, bm25, bm25-neighbours, whole. No
+/// model is called.
 #[derive(Debug, clap::Args)]
 pub(super) struct QualityArgs {
-    /// Files of questions and recorded sessions.
+    /// Question files and recorded sessions.
     #[arg(value_name = "FILE", required_unless_present = "rules")]
     files: Vec<PathBuf>,
-    /// Engines and baselines, side by side; each engine may be a chain, such as mask+legacy.
+    /// Engines and baselines to compare; an engine may be a chain, such as mask+legacy.
     #[arg(
         long,
         value_name = "ID|BASELINE,…",
@@ -47,7 +46,7 @@ pub(super) struct QualityArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     engines: Vec<String>,
-    /// What a request may take, in tokens as the host counts them.
+    /// Prompt budgets, in tokens as the host counts them.
     #[arg(
         long,
         value_name = "TOKENS,…",
@@ -59,10 +58,10 @@ pub(super) struct QualityArgs {
     /// Also measure rules over five compactions of generated sessions.
     #[arg(long)]
     rules: bool,
-    /// How many sessions --rules generates.
+    /// Number of sessions that --rules generates.
     #[arg(long, default_value_t = RuleOptions::default().sessions, requires = "rules")]
     rule_sessions: u64,
-    /// Where the generated sessions begin: another seed, other sessions.
+    /// Seed of the generated sessions.
     #[arg(long, default_value_t = RuleOptions::default().seed, requires = "rules")]
     seed: u64,
     /// Print the report as JSON.
@@ -71,15 +70,15 @@ pub(super) struct QualityArgs {
     /// Print the report as Markdown tables.
     #[arg(long, group = "data")]
     markdown: bool,
-    /// Leave times out of the report, so that two runs are the same to the byte.
+    /// Leave timings out of the report, so that two runs are identical.
     #[arg(long)]
     no_timings: bool,
 }
 
-/// A larger file is no data set, in bytes.
+/// Input files are limited to 1 GiB.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 
-/// What a file holds.
+/// Content of an input file.
 enum BenchInput {
     Questions(Vec<LabelledQuestion>),
     Recording(Box<import::ImportedSession>),
@@ -107,14 +106,11 @@ impl QualityArgs {
             report = report.without_timings();
         }
         match (self.json, self.markdown) {
-            (true, _) => {
-                let json = serde_json::to_string_pretty(&report);
-                let json = json.map_err(|error| CliError::internal(error.to_string()))?;
-                output.print_bytes(format!("{json}\n").as_bytes())?;
-            }
+            (true, _) => output.print_json(&report)?,
             (_, true) => output.print(&render::quality::markdown(&report))?,
             _ => output.print(&render::quality::table(&report, output.style()))?,
         }
+        // A figure of an engine that breaks its budget is not comparable.
         let is_sound = report.overruns() == 0 && report.violations() == 0;
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -127,11 +123,12 @@ impl QualityArgs {
         let mut report = QualityReport::default();
         let files: Result<Vec<(String, BenchInput)>, CliError> =
             self.files.iter().map(|path| read(path)).collect();
+        // All files are read before the first measurement, which takes minutes.
         let files = files?;
         for name in &self.engines {
             let subject = BenchSubject::parse(name, config)
                 .map_err(|error| registry_error(config, name, error))?;
-            let bar = progress(output, name);
+            let bar = output.progress_bar(name);
             let broken = |error: ctxhost_quality::QualityError| CliError::user(error.to_string());
             for (file, material) in &files {
                 let step = |count| bar.inc(count);
@@ -170,7 +167,7 @@ impl QualityArgs {
     }
 }
 
-/// Questions by their content, anything else as a recording.
+/// Reads a file as questions, or else as a recording.
 fn read(path: &Path) -> Result<(String, BenchInput), CliError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let shown = path.display().to_string();
@@ -178,23 +175,13 @@ fn read(path: &Path) -> Result<(String, BenchInput), CliError> {
         .map_err(|error| CliError::user(format!("{shown}: {error}")))?;
     match parse_questions(&bytes) {
         Ok(questions) => Ok((name, BenchInput::Questions(questions))),
+        // Recordings and questions are both JSON Lines, so the content decides, not the name.
         Err(not_questions) => match import::open_bytes(&shown, &bytes) {
             Ok(recorded) => Ok((name, BenchInput::Recording(Box::new(recorded)))),
             Err(error) => {
-                let failure = CliError::user(error.to_string());
-                Err(failure.hint(format!("it holds no questions either: {not_questions}")))
+                let error = CliError::user(error.to_string());
+                Err(error.hint(format!("not a question file either: {not_questions}")))
             }
         },
     }
-}
-
-fn progress(output: &Output, engine: &str) -> ProgressBar {
-    let target = if output.is_watched() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
-    bar.set_message(engine.to_owned());
-    bar
 }

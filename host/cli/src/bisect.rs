@@ -12,16 +12,17 @@ use super::session_arg::shell_quote;
 use ctxhost_history::{BisectResult, BranchCompaction, TextFate, TextLocation, bisect};
 use ctxhost_session::import;
 
-/// Find out which compaction lost a text, and how to bring it back.
+/// Find the compaction that lost a text.
 ///
-/// Upper case and white space do not count. Exit code 1 where nothing in the session says it.
+/// Also prints the commands that restore it. Ignores case and white space. Exit code 1 if the
+/// session does not contain the text.
 #[derive(Debug, clap::Args)]
 pub(super) struct BisectArgs {
-    /// The session, or a recording of another agent.
+    /// Session, or a recording of another agent.
     session: PathBuf,
-    /// What was said.
+    /// Text to search for.
     text: String,
-    /// Print it as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -31,20 +32,18 @@ impl BisectArgs {
         let session = import::open_file(&self.session)?.session;
         let search = bisect(&session, &self.text)?;
         let commands = commands(&search, &self.session);
-        let text = match self.json {
-            true => {
-                let value = json!({ "text": self.text, "found": search, "commands": commands });
-                format!("{value:#}\n")
-            }
-            false => describe_search(&self.text, &search, &commands),
-        };
-        output.print(&text)?;
+        if self.json {
+            let value = json!({ "text": self.text, "found": search, "commands": commands });
+            output.print_json(&value)?;
+        } else {
+            output.print(&describe_search(&self.text, &search, &commands))?;
+        }
         let is_there = search.fate != TextFate::NeverAppeared;
         Ok(if is_there { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// What brings it back, the most of it first.
+/// The commands that restore the text, the one that restores most first.
 fn commands(search: &BisectResult, session: &Path) -> Vec<String> {
     let session = shell_quote(session);
     let mut commands = Vec::new();
@@ -67,11 +66,11 @@ fn is_in_context(search: &BisectResult) -> bool {
 
 fn describe_search(text: &str, search: &BisectResult, commands: &[String]) -> String {
     let mut lines = vec![match &search.first {
-        Some(first) => format!("first said        {}", format_location(first)),
+        Some(first) => format!("first appears     {}", format_location(first)),
         None if search.fate == TextFate::NeverAppeared => {
-            format!("{:?} was never said", one_line(text))
+            format!("{:?} does not occur in the session", one_line(text))
         }
-        None => "said by a summary only".to_owned(),
+        None => "only in a summary".to_owned(),
     }];
     match &search.fate {
         TextFate::NeverAppeared => {}
@@ -83,16 +82,17 @@ fn describe_search(text: &str, search: &BisectResult, commands: &[String]) -> St
             lines.push(format!("lost by           {}", describe_loss(by)));
         }
         TextFate::OnAnotherBranch => {
-            lines.push("not on this branch, which no compaction changes".into())
+            lines.push("only on another branch, which compactions of this one do not change".into())
         }
         TextFate::LeftOut => {
             lines.push(
-                "no compaction lost it: an edit took it out, or it was never in context".into(),
+                "no compaction dropped it: an edit removed it, or it was never in the context"
+                    .into(),
             );
         }
     }
     if !commands.is_empty() {
-        lines.push("\nto bring it back".into());
+        lines.push("\nto restore it".into());
         lines.extend(commands.iter().map(|command| format!("  {command}")));
     }
     format!("{}\n", lines.join("\n"))

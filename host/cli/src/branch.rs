@@ -1,4 +1,4 @@
-//! `ctxhost branch`: another session that begins like this one.
+//! `ctxhost branch`: forks a session.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,22 +12,22 @@ use ctxhost_agent::originals;
 use ctxhost_history::{ForkPoint, HistoryError, fork_session};
 use ctxhost_session::Session;
 
-/// Fork a session: a new file with all that was said up to a moment. Prints its path.
+/// Fork a session into a new file and print its path.
 ///
-/// The original stays as it is, byte for byte; the fork names it as its parent, as Pi does. Without a
-/// moment it is forked where it stands.
+/// The original is not changed; the fork names it as its parent, as Pi does. By default the fork
+/// holds the whole session.
 #[derive(Debug, clap::Args)]
 pub(super) struct BranchArgs {
-    /// The session; `session.jsonl@2` ends just before its second compaction.
+    /// Session; `session.jsonl@2` ends just before its second compaction.
     #[arg(value_name = "SESSION[@N]")]
     session: SessionArg,
-    /// End with this entry, of whatever branch of the file.
+    /// Last entry of the fork, on any branch of the file.
     #[arg(long, value_name = "ID", conflicts_with = "turn")]
     at: Option<String>,
-    /// End with this turn.
+    /// Last turn of the fork.
     #[arg(long, value_name = "N")]
     turn: Option<usize>,
-    /// The new file; by default one beside the original.
+    /// New file; by default beside the original.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -39,13 +39,15 @@ impl BranchArgs {
             (Some(id), None, None) => ForkPoint::Record(id),
             (None, Some(turn), None) => ForkPoint::Turn(turn),
             (None, None, Some(number)) => ForkPoint::BeforeCompaction(number),
-            _ => return Err(CliError::user("the moment is named twice; name it once")),
+            _ => return Err(CliError::user("give only one of --at, --turn and @N")),
         };
         let original = &self.session.path;
         let session = Session::read(original)?;
+        // Absolute, since the fork may be moved or opened from another folder.
         let parent = std::path::absolute(original)?.display().to_string();
         let fork = fork_session(&session, &until, &parent, now_ms())?;
         let path = self.out.unwrap_or_else(|| original.with_file_name(fork.header().file_name()));
+        // Checked before anything is written; a fork must never replace a session.
         if path.exists() {
             return Err(HistoryError::AlreadyExists { path }.into());
         }

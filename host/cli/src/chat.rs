@@ -1,4 +1,4 @@
-//! `ctxhost chat`: an agent in the terminal, one message or many.
+//! `ctxhost chat`: an agent in the terminal, for one message or a conversation.
 
 mod command;
 mod event_printer;
@@ -23,28 +23,27 @@ use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 /// Talk to a model that works in this folder with tools.
 ///
-/// The conversation is a session file that Pi opens too. The model comes from [agent] in ctxhost.toml, or
-/// from --model.
+/// The conversation is a session file that Pi can open. The model is [agent] model of ctxhost.toml,
+/// or --model.
 #[derive(Debug, clap::Args)]
 pub(super) struct ChatArgs {
-    /// Say this, print the answer and end.
+    /// Send this message, print the answer and exit.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// The session to go on with: a file, or an id where [store] keeps sessions in a database. It is made
-    /// where it is not there yet.
+    /// Session to continue: a file, or an id if [store] keeps sessions in a database. It is created
+    /// if it does not exist.
     #[arg(long, value_name = "FILE|ID", conflicts_with = "resume")]
     session: Option<PathBuf>,
-    /// Go on with the newest session of this folder.
+    /// Continue the newest session of this folder.
     #[arg(short = 'c', long = "continue")]
     resume: bool,
-    /// The model, as provider/id.
+    /// Model, as provider/id.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Its context window, such as 32k.
+    /// Context window of the model, such as 32k.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
-    /// default the one of the slot.
+    /// Engine, by id or library path, or a chain such as mask+legacy; by default the active engine.
     #[arg(long, value_name = "ID|PATH")]
     engine: Option<String>,
 }
@@ -65,13 +64,15 @@ impl ChatArgs {
             let session = runtime.adopt_session(session)?;
             let held = runtime.quarantine().map(|held| held.reason);
             if let Some(reason) = &held {
-                output.note(&format!("{} serves: {reason}", runtime.engine()));
+                output.note(&format!("using engine {}: {reason}", runtime.engine()));
             }
             let show = EventPrinter::start(&runtime, output.style(), held);
             let outcome = match &self.prompt {
                 Some(text) => send_once(&runtime, &session, text).await,
                 None => repl::run_repl(&runtime, &session, &config, output).await,
             };
+            // Waits for background work, such as a compaction, before the events stop being
+            // printed.
             runtime.shutdown().await;
             show.finish().await;
             outcome
@@ -98,6 +99,7 @@ impl ChatArgs {
             builder = builder.engine(engine);
         }
         if !config.name().is_empty() {
+            // Without a config file there is nothing to watch.
             builder = builder.watch_config(config.name(), state_folder());
         }
         Ok(builder.build().await?)
@@ -112,6 +114,7 @@ impl ChatArgs {
         let is_stored = config.store.kind != StoreKind::Files;
         if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(session_id_arg) {
             return Ok(match store.open(id) {
+                // A given id that does not exist is created, so that scripts need not check first.
                 Err(SessionError::NotFound { .. }) => store.create(header(Some(id), cwd))?,
                 opened => opened?,
             });
@@ -124,9 +127,10 @@ impl ChatArgs {
             });
         }
         if let Some(path) = &self.session {
-            return Ok(match path.exists() {
-                true => Session::open(path)?,
-                false => Session::create(path, &cwd.display().to_string(), None)?,
+            return Ok(if path.exists() {
+                Session::open(path)?
+            } else {
+                Session::create(path, &cwd.display().to_string(), None)?
             });
         }
         let folder = session_folder(cwd);
@@ -138,24 +142,26 @@ impl ChatArgs {
     }
 }
 
-/// Where the sessions of a working folder are kept.
+/// The folder with the sessions of a working folder.
 pub(super) fn session_folder(cwd: &Path) -> SessionFolder {
     SessionFolder::for_cwd(&sessions_root(), cwd)
 }
 
-/// Where all sessions are kept, in a folder for each working folder.
+/// The folder with all sessions, one folder for each working folder.
 pub(super) fn sessions_root() -> PathBuf {
     state_folder().join("sessions")
 }
 
-/// Where sessions put away large results and images.
+/// The blob folders, which hold large results and images of sessions.
 pub(super) fn blob_dirs() -> BlobDirs {
     BlobDirs::from_state_dir(&state_folder())
 }
 
-/// The id that an argument is, where it is not the name of a file.
+/// Reads an argument as a session id, unless it names a file.
 pub(super) fn session_id_arg(argument: &Path) -> Option<&str> {
-    let is_file = argument.extension().is_some_and(|it| it == "jsonl") || argument.exists();
+    // A file that does not exist yet is recognised by its extension.
+    let is_file =
+        argument.extension().is_some_and(|extension| extension == "jsonl") || argument.exists();
     if is_file { None } else { argument.to_str() }
 }
 

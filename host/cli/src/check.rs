@@ -1,4 +1,4 @@
-//! `ctxhost check`: a library held against the contract of engines, rule by rule.
+//! `ctxhost check`: the conformance tests of an engine library.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,30 +18,30 @@ use ctxhost_check::{
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineFile, LoadError, inspect, short_digest};
 
-/// Hold an engine's library against the contract, rule by rule.
+/// Test an engine library against the contract.
 ///
-/// Every test runs in a process of its own, so an engine that aborts or hangs harms nobody. What an engine
-/// answers is judged before the host's law repairs it. A failure is shown with the smallest conversation
-/// at which it happens and the command that repeats it. The engine's settings are those of the file that
-/// --config names, and of no other. A whole run leaves conformance.json in this folder, which speaks for these
-/// very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
-/// host can load; 4: one that it must not load, because every user could have replaced it.
+/// Every test runs in its own process, so an engine that aborts or hangs does not affect the
+/// others. Tests judge the engine's own answers, before the host repairs them. A failure is shown
+/// with the smallest conversation that reproduces it and the command to repeat it. The engine's
+/// settings come from --config only. A full run writes conformance.json, bound to the bytes of the
+/// library. Exit codes: 0 conformant; 1 not conformant; 3 not an engine for this host; 4 not
+/// loadable, because any user can replace the file.
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
-    /// The library.
+    /// Library to test.
     #[arg(required_unless_present = "child")]
     file: Option<PathBuf>,
-    /// Run these groups only: load, contract, transcript, progress, determinism, restart, limits,
+    /// Run only these groups: load, contract, transcript, progress, determinism, restart, limits,
     /// cancellation, services, isolation, resources, security.
     #[arg(long, value_name = "GROUP,..", value_delimiter = ',', hide_possible_values = true)]
     only: Vec<CheckGroup>,
-    /// Run this case of each group only, as a failure names it.
+    /// Run only this case of each group, as named in a failure.
     #[arg(long, value_name = "N")]
     case: Option<u64>,
-    /// Answer with the report as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// How many seconds one call of the engine may take before it counts as hanging.
+    /// Time limit of one engine call in seconds; a longer call counts as hanging.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -49,15 +49,15 @@ pub(super) struct CheckArgs {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     call_limit: u64,
-    /// Do the job in this folder, as a child of the kit.
+    /// Run the job in this folder, as a child of the test kit.
     #[arg(long, value_name = "FOLDER", hide = true)]
     child: Option<PathBuf>,
 }
 
-/// What is said of every file that is no engine for this host.
-const NOTHING_CALLED: &str = "nothing was called";
+/// Hint for files that are not an engine for this host.
+const NOTHING_CALLED: &str = "the engine was not run";
 
-/// The widest name of a group, and what it stands in.
+/// Width of the longest group name.
 const NAME_WIDTH: usize = 13;
 
 impl CheckArgs {
@@ -70,7 +70,7 @@ impl CheckArgs {
             serve(folder)?;
             return Ok(ExitCode::SUCCESS);
         }
-        // What was asked for is wrong whatever the file is.
+        // Wrong arguments are reported before anything is read.
         groups(&self.only, self.case)?;
         let again = self.repeat_command(config_path);
         let file = self.file.unwrap_or_default();
@@ -89,6 +89,7 @@ impl CheckArgs {
             arguments: vec!["check".to_owned(), "--child".to_owned()],
             rerun_command: again,
         };
+        // The suite takes a callback that cannot fail, so a write error is kept until it returns.
         let mut written = Ok(());
         let report = kit.run(&mut |group| {
             if !self.json && written.is_ok() {
@@ -101,8 +102,8 @@ impl CheckArgs {
         Ok(ExitCode::from(u8::from(!report.conformant)))
     }
 
-    /// This command without groups and case. What an engine does depends on its settings, and what counts as
-    /// hanging on the limit.
+    /// The command that repeats this run, without groups and case. It includes the settings and the
+    /// time limit, since results depend on both.
     fn repeat_command(&self, config_path: Option<&Path>) -> String {
         let mut command = "ctxhost check".to_owned();
         if let Some(path) = config_path {
@@ -116,8 +117,8 @@ impl CheckArgs {
     }
 }
 
-/// The table `[plugins.entries.<id>.config]` of the file that was named. No other config counts: what a
-/// verdict says must not depend on the folder it was asked for in.
+/// Reads `[plugins.entries.<id>.config]` from --config. No other config is searched: a verdict must
+/// not depend on the current folder.
 fn engine_settings(path: Option<&Path>, inspected: &EngineFile) -> Result<Value, CliError> {
     let Some(path) = path else { return Ok(json!({})) };
     Ok(Config::load(path)?.engine_config(&inspected.meta.id))
@@ -129,7 +130,7 @@ fn headline(inspected: &EngineFile) -> String {
     format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {sha256}\n")
 }
 
-/// One group: a line, and what failed in it.
+/// One line for a group, then its failures.
 fn group_lines(group: &GroupReport) -> String {
     let name = group.name.name();
     let seconds = format!("{:.1}s", group.seconds);
@@ -150,16 +151,17 @@ fn group_lines(group: &GroupReport) -> String {
         if !failure.other_cases.is_empty() {
             let cases: Vec<String> = failure.other_cases.iter().map(u64::to_string).collect();
             let noun = if cases.len() == 1 { "case" } else { "cases" };
-            text += &format!("    the same in {noun} {}\n", cases.join(", "));
+            text += &format!("    also fails in {noun} {}\n", cases.join(", "));
         }
-        text += &format!("    again: {}\n", failure.rerun_command);
+        text += &format!("    repeat: {}\n", failure.rerun_command);
     }
     text
 }
 
-/// Leaves the report of a whole run in this folder, and says whether it did.
+/// Writes the report of a full run into this folder; `false` for a partial run.
 fn write_report(report: &CheckReport) -> Result<bool, CliError> {
     if report.complete {
+        // Only a full run: a report of some groups would certify what was not tested.
         std::fs::write(REPORT_FILE, report.to_json())
             .map_err(|error| CliError::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
     }
@@ -170,9 +172,10 @@ fn verdict(report: &CheckReport, left: bool) -> String {
     let CheckReport { checks, failed, seconds, .. } = report;
     let to = if left { format!("  -> {REPORT_FILE}") } else { String::new() };
     let checks = format_count(*checks, "check");
-    match report.conformant {
-        true => format!("CONFORMANT  {checks}, 0 failed, {seconds:.1}s{to}\n"),
-        false => format!("NOT CONFORMANT  {failed} failed, {checks}, {seconds:.1}s{to}\n"),
+    if report.conformant {
+        format!("CONFORMANT  {checks}, 0 failed, {seconds:.1}s{to}\n")
+    } else {
+        format!("NOT CONFORMANT  {failed} failed, {checks}, {seconds:.1}s{to}\n")
     }
 }
 
@@ -180,6 +183,7 @@ impl From<CheckError> for CliError {
     fn from(error: CheckError) -> Self {
         match error {
             CheckError::NotLoadable(error) => {
+                // An unreadable path says nothing about the engine in it.
                 let was_read = !matches!(error, LoadError::Unreadable { .. });
                 let failure = CliError::from(error);
                 if was_read { failure.hint(NOTHING_CALLED) } else { failure }

@@ -1,4 +1,4 @@
-//! `ctxhost compact`: a session compacted by hand.
+//! `ctxhost compact`: compacts a session on command.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,25 +20,24 @@ use ctxhost_context::{CompactionOutcome, CompactionVerdict, SessionDirectory};
 use ctxhost_engine::{OnEngineError, state_folder};
 use ctxhost_session::{CompactionRecovery, Session};
 
-/// Compact a Pi session: its history is folded into what the engine makes of it.
+/// Compact a Pi session with an engine.
 ///
-/// One entry is appended to the session and nothing is taken away; Pi opens the result. If the engine
-/// makes no progress or anything fails, the file is as it was.
+/// Appends one entry and removes nothing; Pi can open the result. If the engine makes no progress
+/// or fails, the file is not changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct CompactArgs {
-    /// The session.
+    /// Session file.
     file: PathBuf,
-    /// Work it out and show it, but write nothing.
+    /// Show the result, but write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// The context window to compact for, such as 200k; by default the window of its model.
+    /// Context window to compact for, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
-    /// default the one of the slot.
+    /// Engine, by id or library path, or a chain such as mask+legacy; by default the active engine.
     #[arg(long, value_name = "ID|PATH")]
     engine: Option<String>,
-    /// What the summary should look after.
+    /// What the summary should focus on.
     #[arg(long, value_name = "TEXT")]
     focus: Option<String>,
 }
@@ -52,24 +51,26 @@ impl CompactArgs {
         let config = run_setup::find_config(config_path, &self.file, output)?;
         let mut session = self.open()?;
         if let CompactionRecovery::Applied { id } = session.recover_compaction() {
-            // What was asked for before the crash is there; a summary of a summary is nobody's wish.
+            // The interrupted compaction is what the user asked for; compacting again would
+            // summarise its summary.
             output.print(&describe_recovered(&session, &id))?;
             return Ok(ExitCode::SUCCESS);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outcomes = runtime.block_on(async {
-            let roster = EngineRegistry::load(&config);
+            let registry = EngineRegistry::load(&config);
             let name = run_setup::named_engine_or_slot(self.engine.as_deref(), &config, output)?;
-            let specs = roster.chain(&config, &name);
+            let specs = registry.chain(&config, &name);
             let mut specs = specs.map_err(|error| registry_error(&config, &name, error))?;
             let (mut options, window) =
-                run_setup::run_options(&config, &roster, session.model(), self.window, None)?;
+                run_setup::run_options(&config, &registry, session.model(), self.window, None)?;
             run_setup::add_workspace_rules(&session, &mut specs, &mut options, output);
+            // A dry run must not change the quarantine of an engine either.
             if !self.dry_run {
                 options.engines.failure_log = Some(Arc::new(failure_log(&config, &state_folder())));
             }
             if self.engine.is_some() {
-                // Who names an engine wants that one or none in their session.
+                // The user named this engine, so no other one may compact the session.
                 options.engines.on_error = OnEngineError::Fail;
             }
             options.context.sessions = Arc::new(SessionDirectory::new(blob_dirs()));
@@ -77,17 +78,19 @@ impl CompactArgs {
             let compaction = compact_session(session, &specs, &options, focus, now_ms()).await;
             compaction.map_err(|error| run_setup::run_error(&config, &name, &window, error))
         })?;
+        // Several attempts are possible; the last one tells how the session ends.
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };
         output.print(&self.describe_outcome(last))?;
         let applied = last.verdict == CompactionVerdict::Applied;
         Ok(if applied { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// A dry run works on a copy in memory.
+    /// Opens the session; a dry run uses a copy in memory.
     fn open(&self) -> Result<Session, CliError> {
         if !self.dry_run {
             return Ok(Session::open(&self.file)?);
         }
+        // In memory, so that a dry run also works on a session that is open in a chat.
         Ok(Session::read(&self.file)?.into_memory())
     }
 
@@ -110,23 +113,24 @@ impl CompactArgs {
     }
 }
 
-/// A compaction of an earlier run that had been worked out when it was cut short.
+/// Reports a compaction that an earlier run computed and did not write.
 fn describe_recovered(session: &Session, id: &str) -> String {
     let tokens = session.live(0).total_tokens();
     format!(
-        "compaction {id} of an earlier run, which was cut short, is in the session now: {tokens} tokens\n\
+        "recovered compaction {id} of an interrupted run: {tokens} tokens now\n\
          run the command again to compact further\n"
     )
 }
 
-/// Says so where another engine than the configured one made it.
+/// The reason why another engine than the configured one compacted.
 fn fallback_line(outcome: &CompactionOutcome) -> String {
     let why = outcome.fallback.as_ref();
-    why.map(|why| format!("\nit stood in for another engine: {why}")).unwrap_or_default()
+    why.map(|why| format!("\nmade by the fallback engine: {why}")).unwrap_or_default()
 }
 
-/// How much of what was said is still said.
 fn retention_line(outcome: &CompactionOutcome) -> String {
     let shares = outcome.retention.as_ref();
-    shares.map(|shares| format!("\nkept: {}", retention::category_line(shares))).unwrap_or_default()
+    shares
+        .map(|shares| format!("\nretained: {}", retention::category_line(shares)))
+        .unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `ctxhost config`: the config file checked, explained, and made out of another agent's.
+//! `ctxhost config`: checks, explains and imports the config file.
 
 mod import;
 
@@ -15,15 +15,15 @@ use ctxhost_config::{Config as Settings, FILE_NAME, explain, json_schema};
 use ctxhost_engine::{EngineFile, split_ids};
 use ctxhost_trust::{LOCK_NAME, TrustLevel};
 
-/// The config file: checked, explained, described, imported.
+/// Check, explain or import the config file.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check every key and value, and open the engine of the slot and the bundled ones with their
+    /// Check every key and value, and open the active engine and the bundled ones with their
     /// settings. Other libraries are read, not loaded.
     Check,
-    /// Show every setting with its value, its unit, its reason and where it comes from.
+    /// Show every setting with its value, unit, source and reason.
     Explain,
-    /// Print the JSON Schema of ctxhost.toml, with which editors complete and check it.
+    /// Print the JSON Schema of ctxhost.toml, for editors.
     Schema,
     Import(import::ImportArgs),
 }
@@ -43,7 +43,7 @@ impl ConfigCommand {
     }
 }
 
-/// The config that was named, else the nearest one, else the defaults.
+/// Loads the config that was given, else the nearest one, else the defaults.
 pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
     match given.map(Path::to_owned).or_else(find_config_file) {
         Some(path) => Ok(Settings::load(path)?),
@@ -51,26 +51,27 @@ pub(super) fn load_config(given: Option<&Path>) -> Result<Settings, CliError> {
     }
 }
 
-/// The nearest config of this folder and those above.
+/// Finds the nearest config, from the current folder upwards.
 pub(super) fn find_config_file() -> Option<PathBuf> {
     Settings::discover(std::env::current_dir().ok()?).map(relative_to_cwd)
 }
 
-/// A path below this folder is named from here.
+/// Makes a path below the current folder relative to it.
 pub(super) fn relative_to_cwd(path: PathBuf) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
+    // Shorter and stable in transcripts; a path elsewhere stays absolute.
     path.strip_prefix(&here).map(Path::to_owned).unwrap_or(path)
 }
 
 fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError> {
     let slot = settings.slot();
     let mut text = match settings.name() {
-        "" => format!("ok  config  defaults, there is no {FILE_NAME} here or above\n"),
+        "" => format!("ok  config  defaults (no {FILE_NAME} in this folder or above)\n"),
         name => format!("ok  config  {name}\n"),
     };
     text += &format!("ok  slot    context_engine = {}", slot.configured);
     text += &match slot.reason {
-        Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
+        Some(reason) => format!(" ({reason}; using {})\n", slot.engine),
         None => "\n".to_owned(),
     };
     text += &shadow_line(settings);
@@ -83,13 +84,14 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
         }
     }
     let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
+    // A disabled engine may be missing or broken on purpose.
     let others = others.filter(|id| settings.plugins.disabled_reason(id).is_none());
     let in_use = used.iter().map(|id| opened_line(settings, id));
     let beside = others.map(|id| match engine_open::inspect_engine(settings, id)? {
         None => opened_line(settings, id),
         Some(file) => Ok(inspected_line(&file)),
     });
-    // One that is not usable hides none of the others.
+    // Reports all unusable engines, not only the first.
     let (usable, failures): (Vec<_>, Vec<_>) = in_use.chain(beside).partition(Result::is_ok);
     text.extend(usable.into_iter().flatten());
     output.print(&text)?;
@@ -99,7 +101,7 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError>
     }
 }
 
-/// Who runs in the shadow, and who may not.
+/// The shadow engines, and why some of them do not run.
 fn shadow_line(settings: &Settings) -> String {
     let refused = settings.plugins.slots.shadow.iter().filter_map(|name| {
         let reason = settings.plugins.shadow_disabled_reason(name)?;
@@ -114,12 +116,14 @@ fn shadow_line(settings: &Settings) -> String {
     }
 }
 
-/// What files need, where they need anything.
+/// The trust policy for engine files; empty if any file is accepted.
 fn trust_line(settings: &Settings) -> String {
     let policy = engine_registry::file_policy(settings);
     match (policy.trust(), policy.lock()) {
         (TrustLevel::Any, _) => String::new(),
-        (TrustLevel::Pinned, None) => "ok  trust   pinned, and the lock cannot be read\n".into(),
+        (TrustLevel::Pinned, None) => {
+            "ok  trust   pinned, but the lock file cannot be read\n".into()
+        }
         (TrustLevel::Pinned, Some(lock)) => {
             format!("ok  trust   pinned, {} in {LOCK_NAME}\n", lock.pins().count())
         }
@@ -132,14 +136,14 @@ fn opened_line(settings: &Settings, id: &str) -> Result<String, CliError> {
     Ok(format!("ok  engine  {} {} ({})\n", info.id, info.version, engine.source()))
 }
 
-/// Loading a library is running it, and one that serves nobody is not run for a check.
+/// An engine that is not in use is not loaded: loading a library runs its code.
 fn inspected_line(file: &EngineFile) -> String {
     let (meta, path) = (&file.meta, file.path.display());
     format!("ok  engine  {} {} ({path}) - read, not loaded\n", meta.id, meta.version)
 }
 
 fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, CliError> {
-    let columns = ["setting", "value", "unit", "from", "reason"].map(GridColumn::left);
+    let columns = ["setting", "value", "unit", "source", "reason"].map(GridColumn::left);
     let mut grid = Grid::new(columns.to_vec());
     for row in explain(settings) {
         grid.row(vec![row.key, row.value, row.unit, row.source, row.reason], Tone::Plain);

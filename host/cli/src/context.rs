@@ -1,4 +1,4 @@
-//! `ctxhost context`: what the window of a session is filled with.
+//! `ctxhost context`: what fills the window of a session.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,13 +15,14 @@ use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::replay::report::ReplayWindow;
 use ctxhost_session::import;
 
-/// Show what the window of a session is filled with, what of it could be given back, and when the next
-/// compaction is near.
+/// Show what fills the context window of a session.
+///
+/// Also shows what could be freed, and when the next compaction is due.
 #[derive(Debug, clap::Args)]
 pub(super) struct ContextArgs {
-    /// The session.
+    /// Session file.
     session: PathBuf,
-    /// The context window, such as 200k; by default the window of its model.
+    /// Context window, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
     /// Print the figures as JSON.
@@ -69,9 +70,6 @@ fn print_json(
         "free_tokens": budget_tokens.saturating_sub(filling.tokens),
         "turns_until_compaction": filling.turns_left(budget_tokens),
     });
-    let text = serde_json::to_string_pretty(&figures);
-    output.print_bytes(
-        (text.map_err(|error| CliError::internal(error.to_string()))? + "\n").as_bytes(),
-    )?;
+    output.print_json(&figures)?;
     Ok(ExitCode::SUCCESS)
 }

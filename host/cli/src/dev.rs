@@ -1,4 +1,5 @@
-//! `ctxhost dev`: an engine built, tried and held against the bundled one, at every change.
+//! `ctxhost dev`: builds an engine, replays a session and compares it with `legacy`, at every
+//! change.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,29 +15,29 @@ use ctxhost_dev::{
 };
 use ctxhost_engine::short_digest;
 
-/// Build the engine of this folder, replay a session through it and through legacy, show the
-/// differences; and again whenever a source changes.
+/// Build, replay and compare an engine at every change.
 ///
-/// Each build that changed something is a generation of its own. The replay runs in a process of its
-/// own, so an engine that crashes ends that and not this.
+/// Builds the engine in this folder, replays a session through it and through legacy, and shows the
+/// differences; repeats when a source changes. The replay runs in its own process, so an engine
+/// that crashes does not end this command.
 #[derive(Debug, clap::Args)]
 pub(super) struct DevArgs {
-    /// The session to replay.
+    /// Session to replay.
     #[arg(long, value_name = "FILE|demo:NAME", default_value = "demo:coding")]
     session: SessionSource,
-    /// The context window to replay against, such as 32k; by default the one that `replay` takes.
+    /// Context window to replay against, such as 32k; by default the one that `replay` uses.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The folder of the engine's sources; by default this one.
+    /// Folder of the engine's sources; by default the current one.
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
-    /// Build as hosts will load it. The default.
+    /// Build in release mode. The default.
     #[arg(long, conflicts_with = "debug")]
     release: bool,
-    /// Build sooner; times mean little then.
+    /// Build in debug mode: faster to build, timings are not meaningful.
     #[arg(long)]
     debug: bool,
-    /// Do it once and end: with 1 where the engine failed, with 2 where there is none or nothing to replay.
+    /// Run once and exit: 1 if the engine failed, 2 if there is no engine or nothing to replay.
     #[arg(long)]
     once: bool,
 }
@@ -48,11 +49,13 @@ impl DevArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let project = EngineProject::open(self.dir.as_deref().unwrap_or(Path::new(".")))?;
-        // What the replay would refuse after minutes of building.
+        // Fails before the build on errors that the replay would find after it.
         self.session.open()?;
         super::config::load_config(config_path)?;
+        // The replay runs in a child of this same binary, so that both always have the same
+        // version.
         let program = std::env::current_exe()?;
-        let mut bench = DevLoop {
+        let mut dev_loop = DevLoop {
             profile: if self.debug { BuildProfile::Debug } else { BuildProfile::Release },
             trial: ReplayTrial {
                 program,
@@ -65,39 +68,46 @@ impl DevArgs {
             before: None,
         };
         if self.once {
-            let is_sound = bench.run_round(output)?;
+            let is_sound = dev_loop.run_round(output)?;
             return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        let watch = SourceWatcher::start(&bench.project)?;
+        // Started before the first build: a change during it triggers the next one.
+        let watch = SourceWatcher::start(&dev_loop.project)?;
         loop {
-            if let Err(failure) = bench.run_round(output) {
-                output.note(&failure.to_string());
+            // A failing build must not end the loop; the author fixes it and saves again.
+            if let Err(error) = dev_loop.run_round(output) {
+                output.note(&error.to_string());
             }
-            output.note(&format!("watching {} (Ctrl-C ends)", bench.project.folder().display()));
+            output.note(&format!(
+                "watching {} (Ctrl-C to stop)",
+                dev_loop.project.folder().display()
+            ));
             let changed = watch.wait()?;
-            let shown = changed.strip_prefix(bench.project.folder()).unwrap_or(&changed);
+            let shown = changed.strip_prefix(dev_loop.project.folder()).unwrap_or(&changed);
             output.note(&format!("changed: {}", shown.display()));
         }
     }
 }
 
-/// What stays the same over the rounds, and what the newest of them found.
+/// The state of `dev` between builds.
 struct DevLoop {
     project: EngineProject,
     profile: BuildProfile,
     trial: ReplayTrial,
     generations: GenerationLog,
-    /// The run of the generation before.
+    /// Name and run of the previous generation.
     before: Option<(String, EngineRun)>,
 }
 
 impl DevLoop {
-    /// Builds, tries and shows; whether the engine served every request and no law was broken.
+    /// Builds, replays and reports; `true` if the engine served every request without an invariant
+    /// violation.
     fn run_round(&mut self, output: &mut Output) -> Result<bool, CliError> {
         let built = self.project.build(self.profile)?;
         let took = format!("built in {:.1} s", built.duration.as_secs_f64());
+        // Loading the same bytes twice would compare a generation with itself.
         let Some(generation) = self.generations.add(&built)? else {
-            output.print(&format!("{took}; the library is the same as before\n"))?;
+            output.print(&format!("{took}; the library is unchanged\n"))?;
             return Ok(true);
         };
         let name = generation.name();
@@ -108,7 +118,7 @@ impl DevLoop {
         ))?;
         let report = self.trial.run(&generation)?;
         let [run, legacy] = report.runs.as_slice() else {
-            return Err(CliError::internal("the replay told of other engines than were asked for"));
+            return Err(CliError::internal("the replay reported other engines than requested"));
         };
         let comparison = RunComparison {
             session: &report.session,
@@ -120,6 +130,7 @@ impl DevLoop {
             before: self.before.as_ref().map(|(name, run)| (name.as_str(), run)),
         };
         output.print(&render(&comparison, output.style()))?;
+        // Repairs do not count: a repaired plan was served by this engine.
         let is_sound = run.totals.fallbacks == 0 && run.totals.violations == 0;
         self.before = Some((name, run.clone()));
         Ok(is_sound)
@@ -129,6 +140,7 @@ impl DevLoop {
 impl From<DevError> for CliError {
     fn from(error: DevError) -> Self {
         match error {
+            // The author can fix these, so they are exit code 2.
             DevError::NoProject { .. } | DevError::NoLibrary { .. } | DevError::Load(_) => {
                 CliError::user(error.to_string())
             }

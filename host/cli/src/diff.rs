@@ -1,4 +1,4 @@
-//! `ctxhost diff`: what a compaction dropped, where that is, and what it kept.
+//! `ctxhost diff`: what a compaction dropped, replaced and kept.
 
 use std::process::ExitCode;
 
@@ -9,20 +9,19 @@ use super::session_arg::SessionArg;
 use ctxhost_history::diff_compaction;
 use ctxhost_session::import;
 
-/// Show what a compaction dropped, where it is, what stands for it, and how much of what was said is
-/// still said.
+/// Show what a compaction dropped, replaced and kept.
 ///
-/// Reads the session and writes nothing. A compaction of Pi is told as well as one of ctxhost.
+/// Reads compactions of ctxhost and of Pi. Writes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct DiffArgs {
-    /// The session, and which of its compactions: `session.jsonl@2` is the second, `@-1` the last, which
-    /// is meant where none is named.
+    /// Session, and which of its compactions: `session.jsonl@2` is the second, `@-1` the last.
+    /// Default: the last.
     #[arg(value_name = "SESSION[@N]")]
     session: SessionArg,
     /// List everything.
     #[arg(long)]
     all: bool,
-    /// Print it as JSON, which always lists everything.
+    /// Print the difference as JSON, always complete.
     #[arg(long)]
     json: bool,
 }
@@ -31,16 +30,17 @@ impl DiffArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
         let session = import::open_file(&self.session.path)?.session;
         let difference = diff_compaction(&session, self.session.number)?;
-        let text = match self.json {
-            true => {
-                let json = serde_json::to_string_pretty(&difference);
-                json.map_err(|error| CliError::internal(error.to_string()))? + "\n"
-            }
-            false => {
-                render::diff::render(&difference, &self.session.path, self.all, output.style())
-            }
-        };
-        output.print(&text)?;
+        if self.json {
+            output.print_json(&difference)?;
+        } else {
+            let style = output.style();
+            output.print(&render::diff::render(
+                &difference,
+                &self.session.path,
+                self.all,
+                style,
+            ))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

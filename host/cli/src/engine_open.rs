@@ -1,4 +1,4 @@
-//! Engines opened for a command: what is wrong with one is told with the file and line to mend.
+//! Opens engines for commands; errors name the file and line of the config.
 
 use std::sync::Arc;
 
@@ -14,22 +14,23 @@ use ctxhost_engine::{
 
 use super::error::CliError;
 
-/// Opens an engine by its id or by the path of its library, with its settings from the config.
+/// Opens an engine by id or library path, with its settings from the config.
 pub(super) fn open_engine(config: &Config, name: &str) -> Result<EngineInstance, CliError> {
     let spec = EngineRegistry::load(config)
         .spec(config, name)
         .map_err(|error| registry_error(config, name, error))?;
     let mut environment = EngineEnvironment::new(config.timeouts.clone(), HostClock::default());
+    // Loading an engine can crash the process; the quarantine must know of it.
     environment.failure_log = Some(Arc::new(failure_log(config, &state_folder())));
     EngineInstance::open(&spec, &environment).map_err(|error| open_error(config, name, error))
 }
 
-/// Opens the engines of a name: one engine, or several in a row.
+/// Opens one engine, or every engine of a chain.
 pub(super) fn open_chain(config: &Config, name: &str) -> Result<Vec<EngineInstance>, CliError> {
     split_ids(name).into_iter().map(|name| open_engine(config, name)).collect()
 }
 
-/// Finds the engines of a name that may serve: of one engine, or of several in a row.
+/// Checks that an engine, or every engine of a chain, may be used.
 pub(super) fn inspect_chain(config: &Config, name: &str) -> Result<(), CliError> {
     let names =
         parse_chain(name).map_err(|row| registry_error(config, name, row_error(name, row)))?;
@@ -40,8 +41,8 @@ fn row_error(name: &str, row: ChainSpecError) -> EngineRegistryError {
     EngineRegistryError::Chain { name: name.to_owned(), error: row }
 }
 
-/// Finds an engine that may serve without running anything of it: a library is read and held
-/// against its entry, not loaded. `None` for a bundled engine.
+/// Checks that an engine may be used without running it: a library is read and compared with its
+/// entry, not loaded. `None` for a bundled engine.
 pub(super) fn inspect_engine(config: &Config, name: &str) -> Result<Option<EngineFile>, CliError> {
     if let Some(reason) = config.plugins.disabled_reason(name).filter(|_| name != LEGACY) {
         let error = EngineRegistryError::Refused { name: name.into(), reason };
@@ -51,34 +52,36 @@ pub(super) fn inspect_engine(config: &Config, name: &str) -> Result<Option<Engin
         .spec(config, name)
         .map_err(|error| registry_error(config, name, error))?;
     let found = spec.read_file().map_err(|error| open_error(config, name, error))?;
+    // A path is checked under the id that its library states.
     let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
-    // Naming an engine in the slot is permission enough; elsewhere the list of the welcome counts.
+    // The engine in the slot needs no entry in plugins.allow.
     let in_slot = config.slot().engine;
     if id == LEGACY || split_ids(&in_slot).contains(&id) || config.plugins.allows(id) {
         return Ok(found);
     }
-    let reason = "plugins.allow does not name it".into();
+    let reason = "plugins.allow does not list it".into();
     Err(registry_error(config, name, EngineRegistryError::Refused { name: id.into(), reason }))
 }
 
-/// Why an engine could not be opened: a setting that it refuses is shown in its place.
+/// The error of an engine that cannot be opened, at the line of the setting that it rejects.
 pub(super) fn open_error(config: &Config, name: &str, error: EngineOpenError) -> CliError {
     if let EngineOpenError::Create { id, error } = &error
+        // By convention engines put the rejected key into the error's detail.
         && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
     {
         return ConfigError::engine_setting(config, id, key, &error.message).into();
     }
-    let failure = CliError::from(error);
+    let error = CliError::from(error);
     match setting_location(config, &format!("plugins.entries.{name}.path")) {
-        Some(place) => failure.hint(format!("{place} names this file for engine {name:?}")),
-        None => failure,
+        Some(location) => error.hint(format!("{location} sets this file for engine {name:?}")),
+        None => error,
     }
 }
 
-/// Why a name leads to no engine: where the config forbids it, the line that does.
+/// The error of a name without a usable engine, with the line of the config that forbids it.
 pub(super) fn registry_error(config: &Config, name: &str, error: EngineRegistryError) -> CliError {
-    let place = match &error {
-        // A reason begins with the setting that it comes from.
+    let location = match &error {
+        // A reason starts with the key of its setting.
         EngineRegistryError::Refused { reason, .. } => {
             reason.split(' ').next().and_then(|key| setting_location(config, key))
         }
@@ -88,14 +91,14 @@ pub(super) fn registry_error(config: &Config, name: &str, error: EngineRegistryE
         }
         EngineRegistryError::Chain { .. } => None,
     };
-    let failure = CliError::from(error);
-    match place {
-        Some(place) => failure.hint(format!("see {place}")),
-        None => failure,
+    let error = CliError::from(error);
+    match location {
+        Some(location) => error.hint(format!("see {location}")),
+        None => error,
     }
 }
 
-/// The line of the config that puts a name into a slot, alone or in a row.
+/// The line of the config that puts an engine into a slot, alone or in a chain.
 fn slot_location(config: &Config, name: &str) -> Option<String> {
     let names = |written: &str| split_ids(written).contains(&name);
     let at = |list: &str, number: usize| {
@@ -116,7 +119,7 @@ fn slot_location(config: &Config, name: &str) -> Option<String> {
     in_slot.or_else(|| at("shadow", in_shadow()?))
 }
 
-/// `file:line` of a setting, where the config has it.
+/// `file:line` of a setting, if the config sets it.
 pub(super) fn setting_location(config: &Config, key: &str) -> Option<String> {
     let line = config.setting_line(key)?;
     Some(format!("{}:{line}", config.name()))

@@ -1,4 +1,4 @@
-//! `ctxhost engines`: what can fill the slot, and what one of them is.
+//! `ctxhost engines`: lists and inspects engines.
 
 mod list;
 
@@ -16,26 +16,26 @@ use ctxhost_agent::engine_registry::{EngineRegistry, EngineRegistryError, Regist
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSource, inspect, parse_chain, short_digest, state_folder};
 
-/// The engines that can fill the slot.
+/// List and inspect engines.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum EnginesCommand {
-    /// List the engines: bundled, named in the config, found in its engine_dirs; which bytes they have,
-    /// and which of them serves.
+    /// List all engines (bundled, from the config and its engine_dirs), their bytes, and which one
+    /// is active.
     List(EngineListArgs),
-    /// Load an engine and show what it says of itself.
+    /// Load an engine and show its properties.
     Info {
-        /// Its id, or the path of its library; several in a row as mask+legacy.
+        /// Engine id or library path; a chain as mask+legacy.
         engine: String,
     },
-    /// Print where the file of an engine is.
+    /// Print the path of an engine's library.
     Path {
-        /// Its id.
+        /// Engine id.
         engine: String,
     },
-    /// Let an engine out of quarantine, in every process.
+    /// Release an engine from quarantine, in every process.
     #[command(visible_alias = "unquarantine")]
     Release {
-        /// Its id.
+        /// Engine id.
         engine: String,
     },
 }
@@ -56,32 +56,33 @@ impl EnginesCommand {
     }
 }
 
-/// The file of an engine, for scripts.
 fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliError> {
-    let roster = EngineRegistry::load(config);
-    let Some(engine) = roster.engine(id) else { return Err(unknown_engine(&roster, id)) };
+    let registry = EngineRegistry::load(config);
+    let Some(engine) = registry.engine(id) else { return Err(unknown_engine(&registry, id)) };
     match &engine.source {
         EngineSource::File(path) => output.print(&format!("{}\n", path.display()))?,
         EngineSource::Bundled | EngineSource::Linked(_) => {
-            return Err(CliError::user(format!("{id} is bundled: it has no file")));
+            // An error, so that a script never passes an empty path on.
+            return Err(CliError::user(format!("{id} is bundled and has no file")));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn unknown_engine(roster: &EngineRegistry, id: &str) -> CliError {
-    let installed = roster.engines().map(|engine| engine.id.clone()).collect();
+fn unknown_engine(registry: &EngineRegistry, id: &str) -> CliError {
+    let installed = registry.engines().map(|engine| engine.id.clone()).collect();
     EngineRegistryError::Unknown { name: id.into(), installed }.into()
 }
 
-/// Who is released serves again: in new processes at once, in those that run from their next call.
+/// New processes use a released engine at once, running ones from their next call.
 fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, CliError> {
     let book = failure_log(config, &state_folder());
-    let roster = EngineRegistry::load(config);
-    // One that was taken away since may still be held.
-    let is_known = roster.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
+    let registry = EngineRegistry::load(config);
+    // An engine that was uninstalled may still be in quarantine.
+    let is_known =
+        registry.engine(id).is_some() || book.records()?.iter().any(|record| record.id == id);
     if !is_known {
-        return Err(unknown_engine(&roster, id));
+        return Err(unknown_engine(&registry, id));
     }
     let records = book.release(id)?;
     if records.is_empty() {
@@ -89,20 +90,21 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, C
         return Ok(ExitCode::SUCCESS);
     }
     for record in records {
+        // 64 characters are a digest; bundled engines are recorded by version.
         let build = match record.bytes.len() {
             64 => short_digest(&record.bytes),
             _ => record.bytes.as_str(),
         };
-        output.print(&format!("{id} ({build}) is released; it had {}\n", record.summary()))?;
+        output.print(&format!("{id} ({build}) released; it had {}\n", record.summary()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of the bytes that were loaded, where they serve by this id.
+/// Trust state of the loaded bytes, if the registry has them under this id.
 fn trust_rows(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String)> {
-    let roster = EngineRegistry::load(config);
+    let registry = EngineRegistry::load(config);
     let serves = |it: &&RegisteredEngine| it.sha256.as_deref() == Some(sha256);
-    let Some(engine) = roster.engine(id).filter(serves) else { return Vec::new() };
+    let Some(engine) = registry.engine(id).filter(serves) else { return Vec::new() };
     let standing = &engine.standing;
     let mut rows = vec![("trust", standing.state.label().to_owned())];
     rows.extend(standing.signer.clone().map(|key| ("signer", key)));
@@ -110,7 +112,7 @@ fn trust_rows(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, Str
     rows
 }
 
-/// An engine, or each of several in a row.
+/// Shows an engine, or each engine of a chain.
 fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, CliError> {
     let row = parse_chain(name)
         .map_err(|row| EngineRegistryError::Chain { name: name.into(), error: row })?;
@@ -150,7 +152,7 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
     if let Some(worker) = engine.sandbox_info() {
         rows.push(("process", worker.confinement.applied.join("; ")));
         if !worker.confinement.missing.is_empty() {
-            rows.push(("not here", worker.confinement.missing.join("; ")));
+            rows.push(("missing", worker.confinement.missing.join("; ")));
         }
     }
     if !status.summary.is_empty() {
@@ -158,6 +160,7 @@ fn print_info(config: &Config, name: &str, output: &mut Output) -> Result<(), Cl
     }
     let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
     output.print(&lines.collect::<String>())?;
+    // The contract promises engines a `dispose` at the end of a program.
     runtime.block_on(engine.dispose());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What went wrong, for people: a sentence, a hint, an exit code.
+//! Errors of commands: a message, hints, an exit code.
 
 use std::process::ExitCode;
 
@@ -19,21 +19,20 @@ use ctxhost_trust::{LockError, PackageError};
 
 use super::output::Output;
 
-/// Whose turn it is to do something about it.
+/// What has to change before the command succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CliErrorKind {
-    /// The arguments, the config or the input are wrong.
+    /// Wrong arguments, config or input.
     User,
     /// The machine or the program failed.
     Internal,
-    /// The library that was named is no engine for this host.
+    /// The library is not an engine for this host.
     Library,
-    /// An engine is there and must not be loaded: nobody vouches for its bytes, or it is in
-    /// quarantine.
+    /// The engine must not be loaded: its bytes are not trusted, or it is in quarantine.
     Untrusted,
 }
 
-/// A command that did not succeed.
+/// The error of a command.
 #[derive(Debug)]
 pub(super) struct CliError {
     kind: CliErrorKind,
@@ -43,22 +42,22 @@ pub(super) struct CliError {
 }
 
 impl CliError {
-    /// The caller's input is wrong: exit code 2.
+    /// Wrong input: exit code 2.
     pub(super) fn user(message: impl Into<String>) -> Self {
         CliError { kind: CliErrorKind::User, message: message.into(), hints: Vec::new() }
     }
 
-    /// The program or the machine failed: exit code 1.
+    /// A failure of the program or the machine: exit code 1.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         CliError { kind: CliErrorKind::Internal, message: message.into(), hints: Vec::new() }
     }
 
-    /// The library cannot be loaded here: exit code 3.
+    /// A library that cannot be loaded: exit code 3.
     pub(super) fn library(message: impl Into<String>) -> Self {
         CliError { kind: CliErrorKind::Library, message: message.into(), hints: Vec::new() }
     }
 
-    /// An engine must not be loaded: exit code 4.
+    /// An engine that must not be loaded: exit code 4.
     pub(super) fn untrusted(message: impl Into<String>) -> Self {
         CliError { kind: CliErrorKind::Untrusted, message: message.into(), hints: Vec::new() }
     }
@@ -68,24 +67,25 @@ impl CliError {
         self.kind == CliErrorKind::Untrusted
     }
 
-    /// Adds a line that says what else is known or what to do.
+    /// Adds a line with details or the next step.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Two things went wrong; the exit code is that of the first.
+    /// Adds a second error; the exit code stays that of the first.
     pub(super) fn with(self, other: CliError) -> Self {
         self.hint(other.to_string())
     }
 
-    /// What went wrong, without the hints.
+    /// The message without hints.
     pub(super) fn into_message(self) -> String {
         self.message
     }
 
-    /// Tells the person and answers the exit code.
+    /// Prints the error and returns the exit code.
     pub(super) fn report(self, output: &mut Output) -> ExitCode {
+        // Standard error even for expected failures: a script reads standard output only.
         output.note(&self.to_string());
         match self.kind {
             CliErrorKind::User => ExitCode::from(2),
@@ -98,15 +98,18 @@ impl CliError {
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
+        // An unwritable file is a problem of the machine, not of the config: exit code 1, without a
+        // diagnostic.
         if let ConfigError::Unwritable { cause, .. } = &error {
             return CliError::internal(format!("{error}: {cause}"));
         }
-        // The diagnostic shows the line itself, with the place marked.
+        // The diagnostic shows the line of the file.
         let handler =
+            // Without colours: `note` would replace their escape codes.
             miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &error) {
-            Ok(()) => CliError::user("the config is not usable").hint(shown.trim_end()),
+            Ok(()) => CliError::user("invalid config").hint(shown.trim_end()),
             Err(_) => CliError::user(error.to_string()),
         }
     }
@@ -119,6 +122,8 @@ impl std::fmt::Display for CliError {
     }
 }
 
+// Errors are taken apart down to the one that decides the exit code; a generic conversion would
+// make all of them code 1.
 impl From<BuildError> for CliError {
     fn from(error: BuildError) -> Self {
         match error {
@@ -158,7 +163,7 @@ impl From<HistoryError> for CliError {
         match error {
             HistoryError::Session(error) => error.into(),
             HistoryError::Unwritable { .. } => CliError::internal(error.to_string()),
-            asked => CliError::user(asked.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }
@@ -184,7 +189,7 @@ impl From<CanaryError> for CliError {
     fn from(error: CanaryError) -> Self {
         match error {
             CanaryError::Disk { .. } => CliError::internal(error.to_string()),
-            asked => CliError::user(asked.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }
@@ -193,7 +198,7 @@ impl From<OriginalError> for CliError {
     fn from(error: OriginalError) -> Self {
         match error {
             OriginalError::Media(error) => error.into(),
-            asked => CliError::user(asked.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }
@@ -217,7 +222,7 @@ impl From<EngineOpenError> for CliError {
             | EngineOpenError::Untrusted { .. }
             | EngineOpenError::Quarantined { .. } => CliError::untrusted(error.to_string()),
             EngineOpenError::Load(error) => error.into(),
-            // The worker says the same of a file as the loader here would.
+            // A sandbox reports the errors of its loader as text.
             EngineOpenError::Sandbox { source: SandboxError::Refused { reason }, .. } => {
                 CliError::library(reason)
             }
@@ -246,7 +251,7 @@ impl From<PackageError> for CliError {
         match error {
             PackageError::Load(error) => error.into(),
             PackageError::Signature(error) => CliError::untrusted(error.to_string()),
-            asked => CliError::user(asked.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }
@@ -260,7 +265,7 @@ impl From<InstallationError> for CliError {
             | InstallationError::Lock(LockError::Unwritable { .. }) => {
                 CliError::internal(error.to_string())
             }
-            asked => CliError::user(asked.to_string()),
+            other => CliError::user(other.to_string()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `ctxhost export_branch`: a branch as one document, without secrets if so wished.
+//! `ctxhost export`: one branch as a document, redacted on request.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,26 +11,26 @@ use ctxhost_blobs::ImageStore;
 use ctxhost_history::{self as history, RedactionCounts, write_new};
 use ctxhost_session::import;
 
-/// Write down a whole branch, with its compactions and what they folded away.
+/// Export a branch with its compactions and the entries they folded.
 ///
-/// With --redact, secrets, e-mail addresses and the names of home folders become numbered placeholders, and
-/// pictures and signatures are left out. Patterns find what they know: read it before you share it.
+/// --redact replaces secrets, e-mail addresses and names of home folders by numbered placeholders,
+/// and removes images and signatures. Patterns find only what they know: read the result before you
+/// share it.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// The session, or a recording of another agent.
+    /// Session, or a recording of another agent.
     session: PathBuf,
-    /// Replace what should stay at home.
+    /// Replace personal data by placeholders.
     #[arg(long)]
     redact: bool,
-    /// A session again, or a page to read.
+    /// Session file, or a page to read.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "json")]
     format: ExportFormat,
-    /// Write it to a new file that only you can read; by default to standard output.
+    /// Write to a new file that only you can read; by default to standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ExportFormat {
     /// JSON Lines in the session format of Pi.
@@ -50,18 +50,22 @@ impl ExportArgs {
             ExportFormat::Markdown => export.to_markdown()?,
         };
         match &self.out {
+            // Never overwrites, and readable by the owner only: an export contains the whole
+            // conversation.
             Some(path) => write_new(path, text.as_bytes())?,
-            // Somebody reads Markdown, in a pager as well; JSON has no character in it that steers.
+            // Markdown is read on a terminal, so it is sanitized; JSON escapes control characters
+            // itself.
             None if self.format == ExportFormat::Markdown => output.print(&text)?,
             None => output.print_bytes(text.as_bytes())?,
         }
+        // On standard error, because the export itself may be on standard output.
         output.note(&describe_export(&export));
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl ExportArgs {
-    /// Whoever reads it has no store: images that were put away stand in their lines again.
+    /// Inlines images from the blob store, which a reader of the export does not have.
     fn with_images(&self, text: &str) -> String {
         let images = ImageStore::new_inline(blob_dirs().session_blobs(&self.session));
         text.split_inclusive('\n').map(|line| images.load_line_images(line)).collect()
@@ -76,8 +80,7 @@ fn describe_export(export: &history::SessionExport) -> String {
     if let Some(replaced) = export.replaced {
         let RedactionCounts { secrets, addresses, names, images } = replaced;
         parts.push(format!("{} replaced", format_count(secrets as u64, "secret")));
-        let others =
-            [(addresses, "e-mail addresses"), (names, "home folders"), (images, "pictures")];
+        let others = [(addresses, "e-mail addresses"), (names, "home folders"), (images, "images")];
         let others = others.into_iter().filter(|(number, _)| *number > 0);
         parts.extend(others.map(|(number, what)| format!("{what}: {number}")));
     }

@@ -1,4 +1,4 @@
-//! `ctxhost fetch`: the original behind a notice.
+//! `ctxhost fetch`: the original that a notice replaces.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,20 +9,20 @@ use super::output::Output;
 use ctxhost_agent::originals::{self, OriginalError, StoredOriginal};
 use ctxhost_session::{Session, import};
 
-/// Print what a notice such as `[truncated: …] … the original is entry a1b2c3d4 of the session`
-/// stands for.
+/// Print the original that a notice replaces.
 ///
-/// Reads every session that replay reads, and the results and images that were put away for it.
+/// A notice is a text such as `[truncated: …] … the original is entry a1b2c3d4 of the session`.
+/// Reads every session format that replay reads, and the blobs of the session.
 #[derive(Debug, clap::Args)]
 pub(super) struct FetchArgs {
-    /// The session.
+    /// Session file.
     session: PathBuf,
-    /// The handle that the notice names, or the beginning of it.
+    /// Handle from the notice, or a prefix of it.
     handle: String,
-    /// Write it to a file instead; one that is there is replaced.
+    /// Write to a file, replacing an existing one.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the entry as the session has it, one line of JSON with everything but its text too.
+    /// Print the whole entry as one line of JSON.
     #[arg(long)]
     json: bool,
 }
@@ -34,15 +34,14 @@ impl FetchArgs {
             StoredOriginal::Entry { line, .. } if self.json => {
                 format!("{}\n", line.trim_end()).into()
             }
+            // Tool calls and images have no text; printing nothing would look like a lost entry.
             StoredOriginal::Entry { text, .. } if text.is_empty() => {
-                let message = format!("entry {} holds no text", self.handle);
-                return Err(CliError::user(message).hint("print all of it with --json"));
+                let message = format!("entry {} has no text", self.handle);
+                return Err(CliError::user(message).hint("print the whole entry with --json"));
             }
             StoredOriginal::Entry { text, .. } => text.into_bytes(),
             StoredOriginal::Bytes(_) if self.json => {
-                return Err(CliError::user(
-                    "a file that was put away is no JSON; leave --json out",
-                ));
+                return Err(CliError::user("a stored file is not JSON; omit --json"));
             }
             StoredOriginal::Bytes(bytes) => bytes,
         };

@@ -1,4 +1,4 @@
-//! `ctxhost fsck`: whether sessions on disk are what was written, and what can be put right.
+//! `ctxhost fsck`: checks and repairs session files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,19 +11,20 @@ use super::output::Output;
 use super::render::format::{format_count, group_digits};
 use ctxhost_session::fsck::{FsckNote, FsckReport, SessionFault};
 
-/// Check that sessions on disk are what was written.
+/// Check session files for damage.
 ///
-/// Finds lines that were cut short, changed, lost, moved or doubled, and files that others may read.
-/// Ends with 0 where every line of every session is sound, with 1 where one is not.
+/// Finds lines that were truncated, changed, lost, moved or duplicated, and files that other users
+/// can read. Exit code 1 if a session is damaged.
 #[derive(Debug, clap::Args)]
 pub(super) struct FsckArgs {
-    /// Session files, or folders that hold some; by default all that `chat` keeps.
+    /// Session files or folders; by default all sessions of `chat`.
     #[arg(value_name = "FILE|FOLDER")]
     paths: Vec<PathBuf>,
-    /// Put right what can be put right without losing anything: torn lines, checksums, modes, left-overs.
+    /// Repair what can be repaired without loss: torn lines, checksums, file modes, left-over
+    /// files.
     #[arg(long)]
     repair: bool,
-    /// Print what was found as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -36,13 +37,15 @@ impl FsckArgs {
             report.folder(folder, self.repair);
         }
         for file in &found.files {
-            let checkup = FsckReport::check(file)?;
-            report.sessions.push(if self.repair { checkup.repair()? } else { checkup });
+            let session = FsckReport::check(file)?;
+            report.sessions.push(if self.repair { session.repair()? } else { session });
         }
-        match self.json {
-            true => output.print_bytes(format!("{:#}\n", report.to_json()).as_bytes())?,
-            false => output.print(&report.to_text())?,
+        if self.json {
+            output.print_bytes(format!("{:#}\n", report.to_json()).as_bytes())?
+        } else {
+            output.print(&report.to_text())?
         }
+        // Notes do not count as damage, so that a cron job reports only lost or changed lines.
         Ok(ExitCode::from(u8::from(report.damaged() > 0)))
     }
 
@@ -50,36 +53,34 @@ impl FsckArgs {
         let mut found = FsckTargets::default();
         if self.paths.is_empty() {
             let root = sessions_root();
+            // A machine that never ran a chat has no such folder, which is not an error.
             if root.is_dir() {
                 found.folder(&root, true)?;
             }
         }
         for path in &self.paths {
-            match path.is_dir() {
-                true => found.folder(path, false)?,
-                false => found.files.push(path.clone()),
-            }
+            // A file is checked whatever its extension; in folders only `.jsonl` is a session.
+            if path.is_dir() { found.folder(path, false)? } else { found.files.push(path.clone()) }
         }
         Ok(found)
     }
 }
 
-/// What there is to check.
+/// The files and folders to check.
 #[derive(Debug, Default)]
 struct FsckTargets {
     files: Vec<PathBuf>,
-    /// Folders that ctxhost made, so that nobody else should look into them.
+    /// Folders that ctxhost created, which other users must not be able to read.
     folders: Vec<PathBuf>,
 }
 
 impl FsckTargets {
     fn folder(&mut self, folder: &Path, is_own: bool) -> Result<(), CliError> {
+        // Modes are checked only on folders that ctxhost created; those that a user names are
+        // theirs.
         self.folders.extend(is_own.then(|| folder.to_owned()));
         for path in folder_entries(folder)? {
-            match path.is_dir() {
-                true => self.folder(&path, is_own)?,
-                false => self.file(path),
-            }
+            if path.is_dir() { self.folder(&path, is_own)? } else { self.file(path) }
         }
         Ok(())
     }
@@ -91,7 +92,7 @@ impl FsckTargets {
     }
 }
 
-/// What is in a folder, by name. Links are left out: they could lead in circles.
+/// The paths in a folder, sorted. Symbolic links are skipped, since they could form a cycle.
 fn folder_entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let unread =
         |error| CliError::user(format!("cannot read the folder {}: {error}", folder.display()));
@@ -103,10 +104,10 @@ fn folder_entries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(paths)
 }
 
-/// What was found and done.
+/// The results of all checks.
 #[derive(Debug, Default)]
 struct FsckSummary {
-    /// Folders that others may look into, or that were closed again.
+    /// Folders that other users can read, or that were repaired.
     folders: Vec<FolderReport>,
     sessions: Vec<FsckReport>,
 }
@@ -135,12 +136,11 @@ impl FsckSummary {
 
     fn to_text(&self) -> String {
         let folders = self.folders.iter().map(|folder| {
-            let said = folder.repaired.as_ref().map(|said| format!("  {said}\n"));
-            format!(
-                "{}\n{}",
-                folder.note.path.display(),
-                said.unwrap_or_else(|| { format!("  note: {}\n", folder.note.message) })
-            )
+            let path = folder.note.path.display();
+            match &folder.repaired {
+                Some(repair) => format!("{path}\n  {repair}\n"),
+                None => format!("{path}\n  note: {}\n", folder.note.message),
+            }
         });
         let sessions = self.sessions.iter().filter_map(session_text);
         let (messages, damaged) = (self.messages() as u64, self.damaged() as u64);
@@ -156,7 +156,7 @@ impl FsckSummary {
     fn to_json(&self) -> Value {
         let folders = self.folders.iter();
         json!({
-            "folders": folders.map(|it| json!({ "note": it.note, "repaired": it.repaired })).collect::<Vec<_>>(),
+            "folders": folders.map(|folder| json!({ "note": folder.note, "repaired": folder.repaired })).collect::<Vec<_>>(),
             "sessions": self.sessions.iter().map(session_json).collect::<Vec<_>>(),
             "messages": self.messages(),
             "damaged": self.damaged(),
@@ -164,15 +164,15 @@ impl FsckSummary {
     }
 }
 
-/// What there is to say of a session; nothing of one that is as it should be.
+/// The findings of a session; `None` for a sound one.
 fn session_text(session: &FsckReport) -> Option<String> {
     let faults = session.faults.iter().map(fault_line);
     let notes = session.notes.iter().map(|note| note_line(session, note));
     let repairs = session.repairs.iter().map(|done| format!("  {done}\n"));
-    let said: String = faults.chain(notes).chain(repairs).collect();
+    let findings: String = faults.chain(notes).chain(repairs).collect();
     let holder = session.holder.as_ref().map(|holder| format!("  open in {holder}\n"));
     let holder = holder.unwrap_or_default();
-    (!said.is_empty()).then(|| format!("{}\n{holder}{said}", session.path.display()))
+    (!findings.is_empty()).then(|| format!("{}\n{holder}{findings}", session.path.display()))
 }
 
 fn fault_line(fault: &SessionFault) -> String {
@@ -184,9 +184,10 @@ fn fault_line(fault: &SessionFault) -> String {
 
 fn note_line(session: &FsckReport, note: &FsckNote) -> String {
     let name = note.path.file_name().unwrap_or_default().to_string_lossy();
-    match note.path == session.path {
-        true => format!("  note: {}\n", note.message),
-        false => format!("  note: {name}: {}\n", note.message),
+    if note.path == session.path {
+        format!("  note: {}\n", note.message)
+    } else {
+        format!("  note: {name}: {}\n", note.message)
     }
 }
 

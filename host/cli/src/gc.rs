@@ -1,4 +1,4 @@
-//! `ctxhost gc`: what nothing names any more is cleared away.
+//! `ctxhost gc`: removes blobs that nothing references.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,17 +12,16 @@ use super::run_setup;
 use super::sessions::total_bytes;
 use ctxhost_blobs::{GRACE, GarbageCollector, GarbageReport, TRASH_DAYS};
 
-/// Clear away results and images that no session names any more.
+/// Remove results and images that no session references.
 ///
-/// Hosts may be at work meanwhile. Sessions stay where they are, unless retention.session_days is set in
-/// ctxhost.toml: then those that nobody has touched for so long go to the trash folder.
+/// Safe while hosts are running. Sessions are kept, unless retention.session_days is set: then
+/// sessions that were not used for that long move to the trash.
 #[derive(Debug, clap::Args)]
 pub(super) struct GcArgs {
-    /// How old they are at least, such as 90d or 12h, and never less than 1h; by default
-    /// retention.blob_days.
+    /// Minimum age, such as 90d or 12h, at least 1h; by default retention.blob_days.
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     older_than: Option<Duration>,
-    /// Say what would go, and change nothing.
+    /// Show what would be removed, but change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -36,13 +35,17 @@ impl GcArgs {
         let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
         let retention = config.retention;
         let older_than = self.older_than.unwrap_or_else(|| days(retention.blob_days));
+        // 0 disables the removal of sessions.
         let session_days = Some(retention.session_days).filter(|days| *days > 0);
         let collection = GarbageCollector {
             home: blob_dirs(),
+            // Younger blobs may belong to a write in progress whose session line does not exist
+            // yet.
             blobs_older_than: older_than.max(GRACE),
             sessions_older_than: session_days.map(days),
             now: SystemTime::now(),
         };
+        // Found first and swept second: the dry run reports exactly what a sweep would remove.
         let mut garbage = collection.find()?;
         if !self.dry_run {
             collection.remove(&mut garbage)?;
@@ -57,10 +60,8 @@ fn describe_garbage(
     garbage: &GarbageReport,
     is_dry: bool,
 ) -> String {
-    let verb = |would: &str, did: &str| match is_dry {
-        true => format!("would {would}"),
-        false => did.to_owned(),
-    };
+    let verb =
+        |would: &str, did: &str| if is_dry { format!("would {would}") } else { did.to_owned() };
     let age = age(collection.blobs_older_than);
     let removed = verb("remove", "removed");
     let mut text = format!(
@@ -69,7 +70,7 @@ fn describe_garbage(
         format_bytes(total_bytes(&garbage.blobs)),
         garbage.reachable,
     );
-    let mut say = |line: String| {
+    let mut add_line = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
@@ -77,32 +78,32 @@ fn describe_garbage(
         let (blobs, bytes) =
             (garbage.recent.len() as u64, format_bytes(total_bytes(&garbage.recent)));
         let blobs = format_count(blobs, "blob");
-        say(format!(
-            "{} {blobs} ({bytes}) that nothing names, not older than {age}",
+        add_line(format!(
+            "{} {blobs} ({bytes}) unreferenced, but not older than {age}",
             verb("keep", "kept")
         ));
     }
     if !garbage.staging.is_empty() {
         let (files, bytes) =
             (garbage.staging.len() as u64, format_bytes(total_bytes(&garbage.staging)));
-        say(format!(
-            "{removed} {} ({bytes}) of writes that were cut short",
+        add_line(format!(
+            "{removed} {} ({bytes}) of interrupted writes",
             format_count(files, "file")
         ));
     }
     if !garbage.sessions.is_empty() {
         let bytes = garbage.sessions.iter().map(|session| session.size_bytes).sum();
         let untouched = collection.sessions_older_than.map(self::age).unwrap_or_default();
-        say(format!(
-            "{} {} ({}) to the trash for {TRASH_DAYS}d, untouched for {untouched}:",
+        add_line(format!(
+            "{} {} ({}) to the trash for {TRASH_DAYS}d, unused for {untouched}:",
             verb("move", "moved"),
             format_count(garbage.sessions.len() as u64, "session"),
             format_bytes(bytes),
         ));
     }
-    garbage.sessions.iter().for_each(|session| say(format!("  {}", session.path.display())));
+    garbage.sessions.iter().for_each(|session| add_line(format!("  {}", session.path.display())));
     for day in &garbage.trash {
-        say(format!("{removed} {} ({})", day.path.display(), format_bytes(day.size_bytes)));
+        add_line(format!("{removed} {} ({})", day.path.display(), format_bytes(day.size_bytes)));
     }
     text
 }
@@ -119,7 +120,7 @@ fn age(age: Duration) -> String {
 }
 
 pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no age; write a number of days or hours, such as 90d or 12h");
+    let bad = || format!("{text:?} is not an age; write days or hours, such as 90d or 12h");
     let (number, hours) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
         (Some(days), _) => (days, 24),
         (_, Some(hours)) => (hours, 1),

@@ -1,4 +1,4 @@
-//! `ctxhost install` and `ctxhost uninstall`: which code may run here, and who said so.
+//! `ctxhost install` and `ctxhost uninstall`: pins engine libraries and names them in the config.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,27 +13,31 @@ use ctxhost_config::{Config, FILE_NAME};
 use ctxhost_engine::{FailureLog, Isolation, short_digest, split_ids, state_folder};
 use ctxhost_trust::{EnginePackage, LOCK_NAME, LockFile, Signature, TrustedKeys};
 
-/// Install an engine: copy its library into a private folder, pin its bytes in ctxhost.lock and name
-/// it in ctxhost.toml. Nothing of it is run.
+/// Install an engine.
+///
+/// Copies its library into a private folder, pins its bytes in ctxhost.lock and adds it to
+/// ctxhost.toml. Does not run it.
 #[derive(Debug, clap::Args)]
 pub(super) struct InstallArgs {
-    /// The library, the folder of its crate after `cargo build --release` or of its Makefile after `make`,
-    /// or a folder that holds one library with its report and its signature.
+    /// Library, folder of its crate after `cargo build --release` or of its Makefile after `make`,
+    /// or folder with one library, its report and its signature.
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
 }
 
-/// Take an installed engine away: its library, its pin and its path in ctxhost.toml. Its settings stay.
+/// Uninstall an engine.
+///
+/// Removes its library, its pin and its path in ctxhost.toml. Its settings stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct UninstallArgs {
-    /// The engine's id.
+    /// Engine id.
     engine: String,
 }
 
-/// Where things are for this command.
+/// The files that an installation changes.
 struct InstallTarget {
     config: PathBuf,
     settings: Config,
@@ -47,24 +51,27 @@ impl InstallArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let place = InstallTarget::open(config_path)?;
-        let plugins = &place.settings.plugins;
+        let target = InstallTarget::open(config_path)?;
+        let plugins = &target.settings.plugins;
         let keys = TrustedKeys::parse(&plugins.trusted_keys);
         let keys = keys.map_err(|error| CliError::user(error.to_string()))?;
+        // Read once: the digest that is shown is of the bytes that get installed.
         let package = EnginePackage::open(&self.path, &keys)?;
-        let isolation = place.installation().isolation(&package.file)?;
-        output.print(&describe_package(&package, isolation, &place.config, &self.path)?)?;
+        let isolation = target.installation().isolation(&package.file)?;
+        output.print(&describe_package(&package, isolation, &target.config, &self.path)?)?;
+        // After the description, so that the user sees which file was refused.
         if plugins.require_signature && package.signer().is_none() {
-            let message = "not installed: plugins.require_signature asks for a signature by one of \
+            let message = "not installed: plugins.require_signature requires a signature by one of \
                            plugins.trusted_keys";
             return Err(CliError::untrusted(message));
         }
+        // The answer defaults to no, and a refusal is not success for a script.
         if !self.yes && !confirm()? {
             output.print("nothing was installed\n")?;
             return Ok(ExitCode::FAILURE);
         }
-        let installed = place.installation().install(&package)?;
-        output.print(&describe_installed(&installed, &place, config_path))?;
+        let installed = target.installation().install(&package)?;
+        output.print(&describe_installed(&installed, &target, config_path))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -75,15 +82,14 @@ impl UninstallArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let place = InstallTarget::open(config_path)?;
-        let pin = place.installation().uninstall(&self.engine)?;
+        let target = InstallTarget::open(config_path)?;
+        let pin = target.installation().uninstall(&self.engine)?;
         let digits = short_digest(&pin.sha256);
         output.print(&format!("{} {}  sha256 {digits} is uninstalled\n", pin.id, pin.version))?;
-        if place.settings.slot().engine == pin.id {
-            let config = place.config.display();
-            output.note(&format!(
-                "the slot still names it ({config}); `ctxhost use legacy` mends that"
-            ));
+        // The slot is left alone: replacing the active engine is a decision of its own.
+        if target.settings.slot().engine == pin.id {
+            let config = target.config.display();
+            output.note(&format!("the slot still names it ({config}); run `ctxhost use legacy`"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -103,7 +109,7 @@ impl InstallTarget {
     }
 }
 
-/// What is about to be trusted.
+/// Describes what is about to be trusted.
 fn describe_package(
     package: &EnginePackage,
     isolation: Isolation,
@@ -116,12 +122,15 @@ fn describe_package(
         Signature::UnknownKey(key) => format!("{key} (not in trusted_keys, so not checked)"),
         Signature::Trusted(key) => key.clone(),
     };
-    let mut text = "installing runs native code with your permissions\n".to_owned();
-    if isolation == Isolation::Process {
-        text = "installing runs native code, in a process of its own\n".to_owned();
-    }
+    let rights = if isolation == Isolation::Process {
+        "in a sandboxed process"
+    } else {
+        "with your permissions"
+    };
+    let mut text = format!("the engine runs as native code {rights}\n");
     let (id, version, sha256) = (&file.meta.id, &file.meta.version, short_digest(&file.sha256));
     text += &format!("{id} {version}  sha256 {sha256}  signer {signer}  isolation {isolation}\n");
+    // A folder was given: name the library that was found in it.
     if std::path::absolute(given).is_ok_and(|given| given != file.path) {
         text += &format!("from {}\n", file.path.display());
     }
@@ -135,9 +144,10 @@ fn describe_package(
     let lock = LockFile::read(config).map_err(|error| CliError::user(error.to_string()))?;
     if let Some(old) = lock.as_ref().and_then(|lock| lock.pin(id)) {
         let old_sha256 = short_digest(&old.sha256);
-        text += &match old.sha256 == file.sha256 {
-            true => "these bytes are pinned already\n".to_owned(),
-            false => format!("{} {old_sha256} -> {version} {sha256}\n", old.version),
+        text += &if old.sha256 == file.sha256 {
+            "these bytes are already pinned\n".to_owned()
+        } else {
+            format!("{} {old_sha256} -> {version} {sha256}\n", old.version)
         };
     }
     Ok(text)
@@ -145,20 +155,20 @@ fn describe_package(
 
 fn describe_installed(
     installed: &InstalledEngine,
-    place: &InstallTarget,
+    target: &InstallTarget,
     given: Option<&Path>,
 ) -> String {
     let id = &installed.pin.id;
     let mut text = format!("pinned in {LOCK_NAME}\n");
     if installed.config_changed {
-        let name = place.config.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
-        let is_new = if installed.config_created { " is new" } else { "" };
+        let name = target.config.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
+        let is_new = if installed.config_created { " (new)" } else { "" };
         text += &format!("{name}{is_new}: [plugins.entries.{id}] path\n");
     }
     if installed.released {
-        text += "the quarantine of older builds is lifted\n";
+        text += "older builds are released from quarantine\n";
     }
-    let slot = place.settings.slot().configured;
+    let slot = target.settings.slot().configured;
     if !split_ids(&slot).contains(&id.as_str()) {
         let config = given.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
         text += &format!("next: ctxhost use {id}{config}\n");
@@ -166,13 +176,15 @@ fn describe_installed(
     text
 }
 
-/// Asks whoever sits there. Where nobody does, nobody agreed.
+/// Asks for confirmation on the terminal; without one the answer is no.
 fn confirm() -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
-        let failure = CliError::user("nobody can be asked here, so nothing was installed");
-        return Err(failure.hint("say --yes where you have looked at what stands above"));
+        let error =
+            CliError::user("cannot ask for confirmation without a terminal; nothing was installed");
+        return Err(error.hint("check the lines above, then repeat the command with --yes"));
     }
     let mut stderr = std::io::stderr();
+    // On standard error, since standard output may be redirected to a file.
     write!(stderr, "install it? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();

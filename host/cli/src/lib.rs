@@ -1,4 +1,4 @@
-//! The command line: arguments as types, one command a file, errors as exit codes and hints.
+//! The command line: one module for each command, errors as exit codes with hints.
 
 #![cfg_attr(
     test,
@@ -11,7 +11,9 @@ mod branch;
 mod chat;
 mod check;
 mod clock;
+mod command_groups;
 mod compact;
+mod completions;
 mod config;
 mod context;
 mod dev;
@@ -47,26 +49,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ctxhost_engine_api::border::EngineMetadata;
 
 use self::output::Output;
 
-/// Of this program, and of what it speaks with engines: any engine of the same major fits.
+/// Version of the program and of the engine ABI. Any engine of the same ABI major can be loaded.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let EngineMetadata { abi_major, abi_minor, .. } = EngineMetadata::current();
     format!("{} (engine ABI {abi_major}.{abi_minor})", env!("CARGO_PKG_VERSION"))
 });
 
-/// The safe place to change how an agent remembers.
+/// Context engines for LLM agents: compare, run and write them.
 #[derive(Debug, Parser)]
-#[command(name = "ctxhost", version = VERSION.as_str(), about, max_term_width = 100)]
+#[command(name = "ctxhost", version = VERSION.as_str(), max_term_width = 100)]
 struct CliArgs {
-    /// The config file. Without it, most commands take the nearest ctxhost.toml of this folder and those
-    /// above; those that read a session then take the one nearest to that.
+    /// Config file. By default the nearest ctxhost.toml, from the current folder upwards; commands
+    /// that read a session then search from the session's folder upwards.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When to colour.
+    /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
     #[command(subcommand)]
@@ -79,7 +81,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Run(run::RunArgs),
     Serve(serve::ServeArgs),
-    /// The sessions that `chat` keeps.
+    /// List, show and measure chat sessions.
     #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
     Compact(compact::CompactArgs),
@@ -96,75 +98,80 @@ enum Command {
     Bench(bench::BenchCommand),
     Export(export::ExportArgs),
     Gc(gc::GcArgs),
-    /// The engines that can fill the slot.
+    /// List and inspect engines.
     #[command(subcommand)]
     Engines(engines::EnginesCommand),
     Install(install::InstallArgs),
     Uninstall(install::UninstallArgs),
-    /// The config file: checked, explained, imported.
+    /// Check, explain or import the config file.
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Use(use_engine::UseArgs),
-    /// The engine of the slot, and a canary beside it.
+    /// Show or change the active engine and its canary.
     #[command(subcommand)]
     Slot(slot::SlotCommand),
     New(new::NewArgs),
     Dev(dev::DevArgs),
     Check(check::CheckArgs),
-    /// The engines in the shadow of the slot's own.
+    /// Compare shadow engines with the active engine.
     #[command(subcommand)]
     Shadow(shadow::ShadowCommand),
-    /// The database that sessions are kept in, where [store] names one.
+    /// Manage the session database of [store].
     #[command(subcommand)]
     Store(store::StoreCommand),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
-/// Runs the command that the process was started with.
+/// Runs the command of this process.
 pub fn run() -> ExitCode {
-    let arguments = CliArgs::parse();
+    // Parsed by hand instead of CliArgs::parse, because the overview of commands is added to the
+    // generated help.
+    let matches = command_groups::with_groups(CliArgs::command()).get_matches();
+    let arguments = CliArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if !arguments.command.starts_log() {
         log::start();
     }
-    let mut output = Output::new(arguments.color);
+    let output = &mut Output::new(arguments.color);
+    let config = arguments.config.as_deref();
     let outcome = match arguments.command {
-        Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Run(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Serve(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Diff(command) => command.run(&mut output),
-        Command::Context(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Statusline(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Fetch(command) => command.run(&mut output),
-        Command::Fsck(command) => command.run(&mut output),
-        Command::Undo(command) => command.run(&mut output),
-        Command::Restore(command) => command.run(&mut output),
-        Command::Branch(command) => command.run(&mut output),
-        Command::Bisect(command) => command.run(&mut output),
-        Command::Bench(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Export(command) => command.run(&mut output),
-        Command::Gc(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Install(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Uninstall(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::New(command) => command.run(&mut output),
-        Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Shadow(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Replay(command) => command.run(config, output),
+        Command::Chat(command) => command.run(config, output),
+        Command::Run(command) => command.run(config, output),
+        Command::Serve(command) => command.run(config, output),
+        Command::Sessions(command) => command.run(config, output),
+        Command::Compact(command) => command.run(config, output),
+        Command::Diff(command) => command.run(output),
+        Command::Context(command) => command.run(config, output),
+        Command::Statusline(command) => command.run(config, output),
+        Command::Fetch(command) => command.run(output),
+        Command::Fsck(command) => command.run(output),
+        Command::Undo(command) => command.run(output),
+        Command::Restore(command) => command.run(output),
+        Command::Branch(command) => command.run(output),
+        Command::Bisect(command) => command.run(output),
+        Command::Bench(command) => command.run(config, output),
+        Command::Export(command) => command.run(output),
+        Command::Gc(command) => command.run(config, output),
+        Command::Engines(command) => command.run(config, output),
+        Command::Install(command) => command.run(config, output),
+        Command::Uninstall(command) => command.run(config, output),
+        Command::Config(command) => command.run(config, output),
+        Command::Use(command) => command.run(config, output),
+        Command::Slot(command) => command.run(config, output),
+        Command::New(command) => command.run(output),
+        Command::Dev(command) => command.run(config, output),
+        Command::Check(command) => command.run(config, output),
+        Command::Shadow(command) => command.run(config, output),
+        Command::Store(command) => command.run(config, output),
+        Command::Completions(command) => command.run(output),
+        Command::Man(command) => command.run(),
     };
-    match outcome {
-        Ok(code) => code,
-        Err(failure) => failure.report(&mut output),
-    }
+    outcome.unwrap_or_else(|error| error.report(output))
 }
 
 impl Command {
-    /// Whether it starts the log by itself, because the config says what is traced.
+    /// Commands that start the log themselves, with the settings of the config.
     fn starts_log(&self) -> bool {
         matches!(self, Command::Run(_) | Command::Serve(_))
     }

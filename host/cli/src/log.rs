@@ -1,10 +1,9 @@
-//! The log on standard error, and the traces that go to a collector where the config names one.
+//! The log on standard error, and traces to an OpenTelemetry collector if one is configured.
 
 mod event_lines;
-#[cfg(feature = "otel")]
-mod traces;
 #[cfg(not(feature = "otel"))]
-#[path = "log/no_traces.rs"]
+mod no_traces;
+#[cfg(feature = "otel")]
 mod traces;
 
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -14,47 +13,54 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 use super::error::CliError;
 use ctxhost_config::TelemetrySettings;
 
-pub(super) use traces::Traces;
+#[cfg(not(feature = "otel"))]
+pub(super) use no_traces::NoTraceExporter as TraceExporter;
+#[cfg(feature = "otel")]
+pub(super) use traces::TraceExporter;
 
-/// What is shown unasked, where `CTXHOST_LOG` names nothing else.
+/// Log level without `CTXHOST_LOG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DefaultLogLevel {
-    /// What a report cannot say by itself. A person at a terminal looks at the report.
+    /// For commands with a report: only what the report does not show.
     Errors,
-    /// That something goes on otherwise than it should, too: a server has nothing else to say it with.
+    /// For a server, whose log is its only output.
     Warnings,
 }
 
-/// Starts the log. What engines and the host have to say goes to standard error, so that standard
-/// output stays data.
+/// Starts the log on standard error; standard output is reserved for data.
 pub(super) fn start() {
-    with_traces(&Traces::none(), DefaultLogLevel::Errors, &TelemetrySettings::default());
+    with_traces(&TraceExporter::none(), DefaultLogLevel::Errors, &TelemetrySettings::default());
 }
 
-/// Starts the log, and traces where the config says where they go.
+/// Starts the log, and traces if the config names a collector.
 ///
-/// Must not be called or dropped inside a future: the exporter has threads of its own and waits for them.
+/// Must not be called or dropped inside a future: the exporter waits for its own threads.
 pub(super) fn start_traced(
     settings: &TelemetrySettings,
-    unasked: DefaultLogLevel,
-) -> Result<Traces, CliError> {
-    let traces = Traces::start(settings)?;
-    with_traces(&traces, unasked, settings);
+    default_level: DefaultLogLevel,
+) -> Result<TraceExporter, CliError> {
+    let traces = TraceExporter::start(settings)?;
+    with_traces(&traces, default_level, settings);
     Ok(traces)
 }
 
-fn with_traces(traces: &Traces, unasked: DefaultLogLevel, settings: &TelemetrySettings) {
-    let level = match unasked {
+fn with_traces(
+    traces: &TraceExporter,
+    default_level: DefaultLogLevel,
+    settings: &TelemetrySettings,
+) {
+    let level = match default_level {
         DefaultLogLevel::Errors => "error",
         DefaultLogLevel::Warnings => "warn",
     };
+    // An invalid CTXHOST_LOG falls back to the default instead of ending the program.
     let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines =
         fmt::layer().with_writer(event_lines::stderr_lines).without_time().with_target(false);
-    // Who closes the log ends no request.
+    // A closed standard error must not fail a request.
     let lines = lines.log_internal_errors(false);
     let log =
         tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces.layer(settings));
-    // A second start in one process is a test's; the first log stays.
+    // Only tests start a second log in one process; the first one stays.
     let _ = log.try_init();
 }

@@ -1,4 +1,4 @@
-//! `ctxhost new`: the folder of an engine of one's own.
+//! `ctxhost new`: creates the folder of a new engine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,23 +8,23 @@ use super::output::Output;
 use super::session_arg::shell_quote;
 use ctxhost_scaffold::{ApiSource, EngineName, EngineScaffold, ScaffoldError, ScaffoldLanguage};
 
-/// Write a new engine: sources, tests, a CI file, ready to build.
+/// Create a new engine: sources, tests and a CI file, ready to build.
 ///
-/// It builds and passes `ctxhost check` as it is; what it does is small, real and there to be changed.
-/// Nothing is ever written over: the folder must not be there yet.
+/// It builds and passes `ctxhost check`. Existing folders are not overwritten.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewArgs {
-    /// The id: lower-case words joined by hyphens, such as keep-errors. Crate, slot and file are called so.
+    /// Id: lower-case words joined by hyphens, such as keep-errors; also the name of the crate and
+    /// the file.
     id: String,
-    /// What it is written in.
+    /// Language of the engine.
     #[arg(long, value_enum, default_value_t = LanguageArgument::Rust)]
     lang: LanguageArgument,
-    /// The folder to make; by default one called like the engine, here.
+    /// Folder to create; by default the id, in the current folder.
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
-    /// Where the crate gets ctxhost-engine-api from: its folder, a git URL or a version. By default the
-    /// sources that this program was built from, while they are there, else the version it speaks.
-    /// Nothing to an engine in C: this program holds the header.
+    /// Source of ctxhost-engine-api: a folder, a git URL or a version. By default the sources this
+    /// program was built from if they exist, else its version. Not used for C, whose header is
+    /// included.
     #[arg(long, value_name = "PATH|URL|VERSION")]
     engine_api: Option<String>,
 }
@@ -46,24 +46,25 @@ impl NewArgs {
             LanguageArgument::Rust => ScaffoldLanguage::Rust,
             LanguageArgument::C => ScaffoldLanguage::C,
         };
+        // The id is a valid folder and crate name by construction.
         let folder = self.dir.unwrap_or_else(|| name.id().into());
         let scaffold = EngineScaffold { name, language, api_source: engine_api };
         let files = scaffold.write(&folder)?;
-        let mut said = format!("created {}/\n", folder.display());
+        let mut text = format!("created {}/\n", folder.display());
         for file in files {
-            said += &format!("  {}\n", file.display());
+            text += &format!("  {}\n", file.display());
         }
-        said += &match language {
+        text += &match language {
             ScaffoldLanguage::Rust => format!("engine API: {}\n", origin(&scaffold.api_source)),
-            ScaffoldLanguage::C => "header: that of this program\n".into(),
+            ScaffoldLanguage::C => "header: included\n".into(),
         };
-        said += &format!("next: cd {} && ctxhost dev\n", shell_quote(&folder));
-        output.print(&said)?;
+        text += &format!("next: cd {} && ctxhost dev\n", shell_quote(&folder));
+        output.print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Where the dependency comes from, and what that means for others.
+/// The source of the dependency, with a warning for a local path.
 fn origin(engine_api: &ApiSource) -> String {
     match engine_api {
         ApiSource::Path(_) => format!("{engine_api} (on this machine only; see Cargo.toml)"),

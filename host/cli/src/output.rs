@@ -1,13 +1,16 @@
-//! Where words go: standard output for what was asked, standard error for everything else.
+//! Standard output for results, standard error for everything else.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use clap::ColorChoice;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde::Serialize;
 
+use super::error::CliError;
 use super::render::sanitize::sanitize;
 use super::render::style::TextStyle;
 
-/// The two streams and how they look.
+/// The output streams and their style.
 #[derive(Debug)]
 pub(super) struct Output {
     color: ColorChoice,
@@ -18,49 +21,67 @@ impl Output {
         Output { color }
     }
 
-    /// Writes what was asked for. A reader that closed the pipe has had enough: that is success.
-    ///
-    /// Text for people, which cannot steer a terminal whatever foreign words stand in it.
+    /// Writes text for people, sanitized. A closed pipe is not an error.
     pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
         self.write(sanitize(text, self.style().color).as_bytes())
     }
 
-    /// The same for data, such as JSON or a file: a program gets each byte of it, a terminal only text.
+    /// Writes data, such as JSON: unchanged into a pipe or file, sanitized on a terminal.
     pub(super) fn print_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        match std::io::stdout().is_terminal() {
-            true => self.write(sanitize(&String::from_utf8_lossy(bytes), false).as_bytes()),
-            false => self.write(bytes),
+        if std::io::stdout().is_terminal() {
+            return self.write(sanitize(&String::from_utf8_lossy(bytes), false).as_bytes());
         }
+        self.write(bytes)
+    }
+
+    /// Writes a value as indented JSON.
+    pub(super) fn print_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(value);
+        let text = text.map_err(|error| CliError::internal(error.to_string()))?;
+        Ok(self.print_bytes(format!("{text}\n").as_bytes())?)
     }
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
+        // Flushed at once: a chat shows text as it arrives, and the process may end by a signal.
         let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         match written {
+            // `ctxhost ... | head` closes the pipe early, which is not a failure.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
     }
 
-    /// Writes a line beside the output. Where even that fails there is nobody left to tell.
+    /// Writes a line to standard error. A failure to write it is ignored, since there is no other
+    /// stream to report it on.
     pub(super) fn note(&mut self, line: &str) {
         let _ = writeln!(std::io::stderr(), "{}", sanitize(line, false));
     }
 
-    /// How text on standard output should look. A terminal wraps long lines by itself.
+    /// The style of text on standard output. A terminal wraps long lines itself.
     pub(super) fn style(&self) -> TextStyle {
         let color = match self.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto => {
+                // https://no-color.org: any value of the variable disables colour.
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
         };
+        // Tables are not cut to the terminal's width: output that depends on it could not be
+        // compared or grepped.
         TextStyle { color, width: None }
     }
 
-    /// Whether a person watches, so that a progress bar is of use.
-    pub(super) fn is_watched(&self) -> bool {
-        std::io::stderr().is_terminal()
+    /// A progress bar on standard error, hidden without a terminal.
+    pub(super) fn progress_bar(&self, engine: &str) -> ProgressBar {
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_message(engine.to_owned());
+        bar
     }
 }

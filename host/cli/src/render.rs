@@ -1,4 +1,4 @@
-//! Reports as people read them: text for a terminal, one page for a browser.
+//! Renders reports as terminal text, Markdown and HTML.
 
 pub(crate) mod html;
 pub(crate) mod table;

@@ -1,4 +1,4 @@
-//! `ctxhost replay`: recorded sessions shaped again, turn by turn.
+//! `ctxhost replay`: replays recorded sessions through engines.
 
 mod source;
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use self::source::SessionSource;
 use super::engine_open::registry_error;
@@ -21,23 +21,22 @@ use ctxhost_agent::replay::report::{EngineRun, ReplayReport, ReplayedSession, Un
 use ctxhost_config::Config;
 use ctxhost_session::import::{ImportedSession, UNKNOWN_MODEL};
 
-/// Replay recorded sessions through one engine or several and show what each did to them.
+/// Replay recorded sessions through engines and compare the results.
 ///
-/// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays; demo:coding and
-/// demo:mixed are sessions that come with the program. Nothing is written to a session and nothing leaves
-/// this machine, unless the config names a model for summaries. The config is that of --config, else the
-/// nearest of this folder, else the nearest of the session's; which one is said.
+/// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays;
+/// demo:coding and demo:mixed are built in. Sessions are not changed and nothing is sent, unless
+/// the config names a model for summaries. Uses the config of --config, else the nearest one of the
+/// current folder, else the nearest one of the session, and prints which.
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplayArgs {
-    /// The sessions: files, or demo:NAME.
+    /// Sessions: files, or demo:NAME.
     #[arg(required = true, value_name = "FILE|demo:NAME")]
     sessions: Vec<SessionSource>,
-    /// The context window to replay against, such as 32k; by default the window of a session's model, for
-    /// a demo its own.
+    /// Context window to replay against, such as 32k; by default the window of the session's model,
+    /// or of the demo.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
-    /// default the one of the slot.
+    /// Engine, by id or library path, or a chain such as mask+legacy; by default the active engine.
     #[arg(
         long,
         value_name = "ID|PATH",
@@ -45,7 +44,7 @@ pub(super) struct ReplayArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     engine: Option<String>,
-    /// Several engines, side by side; each may be a row of them, such as mask+legacy.
+    /// Engines to compare; each may be a chain, such as mask+legacy.
     #[arg(
         long,
         value_name = "ID|PATH,…",
@@ -53,13 +52,13 @@ pub(super) struct ReplayArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     engines: Vec<String>,
-    /// Print the report as JSON: one object, or a list of them for several sessions.
+    /// Print the report as JSON: an object, or a list for several sessions.
     #[arg(long, group = "data")]
     json: bool,
-    /// Print a Markdown table: one line for each session and engine.
+    /// Print a Markdown table with one row for each session and engine.
     #[arg(long, group = "data")]
     markdown: bool,
-    /// Leave times out of the JSON or the Markdown, so that two runs are the same to the byte.
+    /// Leave timings out of JSON or Markdown, so that two runs are identical.
     #[arg(long, requires = "data")]
     no_timings: bool,
     /// Also write the report of a session as one self-contained page.
@@ -74,7 +73,7 @@ impl ReplayArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         if self.report.is_some() && self.sessions.len() > 1 {
-            return Err(CliError::user("--report makes the page of one session; name one"));
+            return Err(CliError::user("--report takes one session"));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal(error.to_string()))?;
@@ -84,6 +83,7 @@ impl ReplayArgs {
             let config = run_setup::find_config(config_path, &source.config_anchor(), output)?;
             let report = runtime.block_on(self.replay(source, &recorded, &config, output))?;
             if !self.json && !self.markdown {
+                // Text is printed per session as it finishes; JSON and Markdown need all of them.
                 let gap = if reports.is_empty() { "" } else { "\n" };
                 output
                     .print(&format!("{gap}{}", render::table::render(&report, output.style())))?;
@@ -93,6 +93,7 @@ impl ReplayArgs {
         let runs = reports.iter().flat_map(|report| &report.runs);
         let violations: u64 = runs.map(|run| run.totals.violations).sum();
         self.write_reports(reports, output)?;
+        // Fallbacks and repairs are results; only a violated invariant is a failure of the program.
         Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -103,13 +104,14 @@ impl ReplayArgs {
         config: &Config,
         output: &mut Output,
     ) -> Result<ReplayReport, CliError> {
-        let roster = EngineRegistry::load(config);
-        let (mut options, window) = source.options(config, &roster, recorded, self.window)?;
+        let registry = EngineRegistry::load(config);
+        let (mut options, window) = source.options(config, &registry, recorded, self.window)?;
         let names = self.engine_names(config, output)?;
+        // A named engine that silently fell back would make the comparison wrong.
         options.engines.must_open = self.engine.is_some() || !self.engines.is_empty();
         let mut runs: Vec<EngineRun> = Vec::new();
         for name in &names {
-            let specs = roster.chain(config, name);
+            let specs = registry.chain(config, name);
             let mut specs = specs.map_err(|error| registry_error(config, name, error))?;
             run_setup::add_workspace_rules(&recorded.session, &mut specs, &mut options, output);
             let bar = progress_bar(output, name);
@@ -125,20 +127,19 @@ impl ReplayArgs {
         Ok(ReplayReport { session: session_facts(&source.name(), recorded), window, runs })
     }
 
-    /// The engines that were asked for; without any, the one of the slot. An engine asked for by name
-    /// must be there: another one in its place would be no answer. Where the slot decides, its
-    /// fallback is what the agent would meet too.
+    /// The engines to replay. A named engine must open, since a fallback would measure another
+    /// engine; the active engine may fall back as it would in an agent.
     fn engine_names(&self, config: &Config, output: &mut Output) -> Result<Vec<String>, CliError> {
         let named = self.engine.iter().chain(&self.engines);
         let names = named.map(|name| run_setup::named_engine_or_slot(Some(name), config, output));
         let names = names.collect::<Result<Vec<_>, _>>()?;
-        match names.is_empty() {
-            true => Ok(vec![run_setup::named_engine_or_slot(None, config, output)?]),
-            false => Ok(names),
+        if names.is_empty() {
+            return Ok(vec![run_setup::named_engine_or_slot(None, config, output)?]);
         }
+        Ok(names)
     }
 
-    /// Writes what was asked for beside the text for people: the page, the data.
+    /// Writes the page and the data that were requested.
     fn write_reports(
         &self,
         reports: Vec<ReplayReport>,
@@ -158,17 +159,14 @@ impl ReplayArgs {
         if !self.json {
             return Ok(());
         }
-        let timed = |report: ReplayReport| match self.no_timings {
-            true => report.without_timings(),
-            false => report,
-        };
-        let reports: Vec<ReplayReport> = reports.into_iter().map(timed).collect();
-        let json = match reports.as_slice() {
-            [report] => serde_json::to_string_pretty(report),
-            reports => serde_json::to_string_pretty(reports),
-        };
-        let json = json.map_err(|error| CliError::internal(error.to_string()))?;
-        Ok(output.print_bytes(format!("{json}\n").as_bytes())?)
+        let mut reports = reports;
+        if self.no_timings {
+            reports = reports.into_iter().map(ReplayReport::without_timings).collect();
+        }
+        match reports.as_slice() {
+            [report] => output.print_json(report),
+            reports => output.print_json(reports),
+        }
     }
 }
 
@@ -182,20 +180,15 @@ fn session_facts(name: &str, recorded: &ImportedSession) -> ReplayedSession {
         entries,
         turns,
         requests,
+        // Formats without a model carry a placeholder that must not appear in reports.
         model: model.filter(|id| id != UNKNOWN_MODEL).unwrap_or_default(),
         problems: recorded.problems.iter().map(|p| problem(p.line, &p.message)).collect(),
     }
 }
 
 fn progress_bar(output: &Output, engine: &str) -> ProgressBar {
-    let target = if output.is_watched() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
+    let bar = output.progress_bar(engine);
     let style = ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} requests {eta}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(engine.to_owned());
     bar
 }

@@ -1,4 +1,4 @@
-//! `ctxhost restore`: turns that were compacted away, back in context.
+//! `ctxhost restore`: brings compacted turns back into the context.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,21 +11,21 @@ use super::session_arg::shell_quote;
 use ctxhost_history::{RestoreRequest, RestoredMessage, TurnRange, build_restoration};
 use ctxhost_session::Session;
 
-/// Bring turns back into the context after they were compacted away.
+/// Bring compacted turns back into the context.
 ///
-/// They are appended as one message of quoted text, with calls and results told in words. What is still
-/// in context is not told twice. `ctxhost sessions show` counts the turns.
+/// Appends them as one message of quoted text, with tool calls and results described in words.
+/// Entries that are still in the context are skipped. `ctxhost sessions show` numbers the turns.
 #[derive(Debug, clap::Args)]
 pub(super) struct RestoreArgs {
-    /// The session.
+    /// Session file.
     session: PathBuf,
-    /// The turns, such as 3 or 3..5. Results of more than 2,000 characters are cut.
+    /// Turns, such as 3 or 3..5. Results longer than 2,000 characters are truncated.
     #[arg(long, value_name = "A..B", required_unless_present = "entry", conflicts_with = "entry")]
     turn: Option<TurnRange>,
-    /// One entry by its id, uncut.
+    /// One entry by its id, not truncated.
     #[arg(long, value_name = "ID")]
     entry: Option<String>,
-    /// Show what would be brought back, but write nothing.
+    /// Show what would be restored, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -37,10 +37,11 @@ impl RestoreArgs {
             (Some(range), _) => RestoreRequest::Turns(range),
             (None, Some(id)) => RestoreRequest::Entry(id),
             (None, None) => {
-                return Err(CliError::user("name turns with --turn or an entry with --entry"));
+                return Err(CliError::user("give --turn or --entry"));
             }
         };
         if self.dry_run {
+            // Read without a lock, so that a dry run works while a chat has the session open.
             let found = build_restoration(&Session::read(&self.session)?, &wanted, &shown_as)?;
             output.print(&format!(
                 "dry run - nothing written\n{}\n{}\n",
@@ -61,8 +62,8 @@ fn describe_restoration(found: &RestoredMessage) -> String {
     let RestoredMessage { entries, live, tokens, .. } = found;
     let live = match live {
         0 => String::new(),
-        live => format!("; {live} still in context, not told twice"),
+        live => format!("; {live} skipped, still in context"),
     };
     let entries = format_count(entries.len() as u64, "entry");
-    format!("{entries} brought back, {}{live}", format_count(*tokens, "token"))
+    format!("{entries} restored, {}{live}", format_count(*tokens, "token"))
 }

@@ -1,4 +1,4 @@
-//! `ctxhost run`: an agent with a gateway of its own, which ends with it and leaves nothing behind.
+//! `ctxhost run`: runs an agent behind its own temporary gateway.
 
 mod child;
 mod clients;
@@ -23,23 +23,23 @@ use ctxhost_config::Config;
 use ctxhost_gateway::metrics::GatewayTotals;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
 
-/// Where nobody else is told of it: a free port of this machine.
+/// A free port of this machine.
 const FREE_PORT: &str = "127.0.0.1:0";
 
-/// Run an agent behind a gateway that is there for it alone.
+/// Run an agent behind a gateway of its own.
 ///
-/// The agent is told by its environment, Codex by arguments. Its keys stay its own, an address that its
-/// environment names already is asked in its place. Sessions are forgotten when it ends; `ctxhost serve`
-/// keeps them.
+/// The agent is configured through its environment, Codex through arguments. It keeps its keys; an
+/// upstream address that its environment names is used as the upstream. Sessions are deleted at the
+/// end; `ctxhost serve` keeps them.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Where to listen; without it, a free port of this machine.
+    /// Address to listen on; by default a free port of this machine.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Print the link of the dashboard. It opens once.
+    /// Print the dashboard link, which works once.
     #[arg(long)]
     ui: bool,
-    /// The agent and its arguments.
+    /// Agent and its arguments.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -58,12 +58,15 @@ impl RunArgs {
         let cwd = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &cwd, output)?;
         let traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Errors)?;
-        // Whatever the umask says: what stands in it are sessions.
+        // Private whatever the umask is: the folder holds sessions.
         let owner_alone = std::fs::Permissions::from_mode(0o700);
         let state =
+            // Sessions of a temporary gateway live in this folder and are deleted with it.
             tempfile::Builder::new().permissions(owner_alone).prefix("ctxhost-run-").tempdir()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = threads.block_on(self.run_with_gateway(&config, state.path(), output));
+        // The runtime ends before the traces: its tasks still create spans, and the exporter must
+        // not be dropped inside a future.
         drop(threads);
         drop(traces);
         outcome
@@ -75,18 +78,22 @@ impl RunArgs {
         state: &Path,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
+        // The port of the config belongs to `ctxhost serve`, which may be running.
         let listen = self.listen.clone().unwrap_or_else(|| FREE_PORT.to_owned());
+        // What the agent's environment names is the real upstream; the child gets this gateway's
+        // address instead.
         let upstreams = upstreams(&ClientUpstreams::of(&self.command, env_var));
         let mut options = GatewayOptions::from_config(config, state.to_owned());
-        // A certificate is for clients elsewhere; the agent knows nothing of it.
+        // The agent does not know the certificate, which is meant for clients on other machines.
         let gateway = &mut options.config.gateway;
         (gateway.tls_cert, gateway.tls_key) = (None, None);
-        // Others on this machine may neither spend the agent's keys nor read its words.
+        // Other users of this machine must not spend the agent's keys or read its conversation.
         let token = self::token::gateway_token(options.token.as_ref())?;
         let options = GatewayOptions {
             listen: Some(listen),
             upstreams,
             token: Some(token.clone()),
+            // Most agents only accept a base URL, so the token is its first path segment.
             token_in_path: true,
             ..options
         };
@@ -103,45 +110,47 @@ impl RunArgs {
             output,
         )
         .await;
+        // The gateway outlives the agent, so that requests at its very end are still answered.
         stop.cancel();
         let served = serving.await;
         output.note(&summary_line(watch.totals(), &runtime.engine()));
         if let Err(error) = served {
-            return Err(CliError::internal(format!("the gateway broke down: {error}")));
+            return Err(CliError::internal(format!("the gateway failed: {error}")));
         }
         Ok(match ended {
+            // The exit code is the agent's, so that scripts can wrap it transparently.
             Ok(status) => child::exit_code(status),
             Err(error) => child::start_failure_code(&error),
         })
     }
 }
 
-/// What protects a gateway from other machines is told to `ctxhost serve`.
+/// Rewords the error about an exposed address, whose fix is a flag of `ctxhost serve`.
 fn bind_error(error: GatewayError) -> CliError {
     match error {
         GatewayError::Exposed { address, .. } => CliError::user(format!(
-            "{address} can be reached from other machines, and this gateway is for one agent on this one; \
-             give --listen an address such as 127.0.0.1:8787, or use `ctxhost serve`"
+            "other machines can reach {address}, but `ctxhost run` serves one agent on this machine; \
+             use --listen 127.0.0.1:8787, or `ctxhost serve`"
         )),
         other => other.into(),
     }
 }
 
-async fn run_agent(told: ClientCommand, output: &mut Output) -> std::io::Result<ExitStatus> {
-    let ClientCommand { command, variables, note: remark } = told;
-    if let Some(remark) = remark {
-        output.note(&format!("ctxhost: {remark}"));
+async fn run_agent(client: ClientCommand, output: &mut Output) -> std::io::Result<ExitStatus> {
+    let ClientCommand { command, variables, note } = client;
+    if let Some(note) = note {
+        output.note(&format!("ctxhost: {note}"));
     }
-    let mut words = command.into_iter();
-    let program = words.next().unwrap_or_default();
+    let mut arguments = command.into_iter();
+    let program = arguments.next().unwrap_or_default();
     let mut command = Command::new(&program);
-    command.args(words).envs(variables);
+    command.args(arguments).envs(variables);
     child::run(command).await.inspect_err(|error| {
-        output.note(&format!("error: {} was not started: {error}", program.to_string_lossy()));
+        output.note(&format!("error: cannot start {}: {error}", program.to_string_lossy()));
     })
 }
 
-/// What came of it, in one line.
+/// The summary that is printed at the end.
 fn summary_line(sums: GatewayTotals, engine: &str) -> String {
     let GatewayTotals { requests, compactions, fallbacks, saved_tokens } = sums;
     let requests = format_count(requests, "request");
@@ -150,11 +159,11 @@ fn summary_line(sums: GatewayTotals, engine: &str) -> String {
     let line = format!("ctxhost: {requests}, {compactions}, {saved} tokens saved, engine {engine}");
     match fallbacks {
         0 => line,
-        fallbacks => format!("{line} (another one stood in {} times)", group_digits(fallbacks)),
+        fallbacks => format!("{line} ({})", format_count(fallbacks, "fallback")),
     }
 }
 
-/// The addresses that the environment names, under the words of `[gateway.upstreams]`.
+/// The upstreams that the environment names, by the keys of `[gateway.upstreams]`.
 fn upstreams(named: &ClientUpstreams) -> BTreeMap<String, String> {
     let all = [
         ("anthropic-messages", &named.anthropic),
@@ -175,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receipt_is_one_line_and_says_who_stood_in() {
+    fn the_summary_is_one_line_and_counts_fallbacks() {
         let sums =
             GatewayTotals { requests: 12, compactions: 1, fallbacks: 0, saved_tokens: 34_567 };
         assert_eq!(
@@ -183,6 +192,6 @@ mod tests {
             "ctxhost: 12 requests, 1 compaction, 34,567 tokens saved, engine legacy"
         );
         let sums = GatewayTotals { fallbacks: 3, ..sums };
-        assert!(summary_line(sums, "mask").ends_with("engine mask (another one stood in 3 times)"));
+        assert!(summary_line(sums, "mask").ends_with("engine mask (3 fallbacks)"));
     }
 }

@@ -1,4 +1,4 @@
-//! What commands that shape requests need: the config that applies, and a setup made from it.
+//! Shared setup of commands that shape requests: config, model window, engines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use ctxhost_models::ModelName;
 use ctxhost_provider::{Completer, ConnectError};
 use ctxhost_session::Session;
 
-/// The options of a run for a model, against the window that was asked for or that the config knows.
+/// The options of a run for a model, with the window that was given or that the config has.
 pub(super) fn run_options(
     config: &Config,
-    roster: &EngineRegistry,
+    registry: &EngineRegistry,
     model: Option<(String, String)>,
     window: Option<u64>,
     recorded_tokens: Option<u64>,
@@ -34,16 +34,17 @@ pub(super) fn run_options(
     let target = Target {
         model: ModelName::new(provider, id),
         window_tokens,
+        // Tool results that a live host would add do not occur in a recording.
         budget: Some(Budget { tokens: budget_tokens, reserve_tokens, spare_tokens: 0 }),
         ..Target::default()
     };
-    let mut options = OfflineOptions::new(config, roster.legacy(config), target);
+    let mut options = OfflineOptions::new(config, registry.legacy(config), target);
     options.engines.completer = completer(config)?;
     Ok((options, window))
 }
 
-/// The window of a model, the one that was asked for before the one that the common lookup finds, and what
-/// of it requests may take. `recorded_tokens` is what the recording of the session says.
+/// The window of a model and its budget. --window comes first, then the common lookup;
+/// `recorded_tokens` is the window in the recording.
 pub(super) fn model_window(
     config: &Config,
     model: Option<&(String, String)>,
@@ -64,8 +65,8 @@ pub(super) fn model_window(
     ReplayWindow { window_tokens, source, reserve_tokens, budget_tokens }
 }
 
-/// Gives engines, and the one that stands in for them, the rules of the session's workspace, and says
-/// so where they are used.
+/// Passes the workspace rules of the session to the engines and the fallback engine, and prints a
+/// note if one uses them.
 pub(super) fn add_workspace_rules(
     session: &Session,
     specs: &mut [EngineSpec],
@@ -74,14 +75,15 @@ pub(super) fn add_workspace_rules(
 ) {
     let Some(rules) = WorkspaceRules::find(session.header().cwd()) else { return };
     rules.apply_to(&mut options.engines.legacy);
+    // `fold` instead of `any`: every engine must receive the rules.
     let given = specs.iter_mut().map(|spec| rules.apply_to(spec)).fold(false, |any, it| any | it);
     if given {
         output.note(&format!("workspace rules {}", rules.path.display()));
     }
 }
 
-/// The config of this folder, else that of the session's, so that a folder of recordings can bring
-/// its own.
+/// Finds the config of the current folder, else of the session's folder, so that a folder of
+/// recordings can have its own.
 pub(super) fn find_config(
     given: Option<&Path>,
     session: &Path,
@@ -93,15 +95,17 @@ pub(super) fn find_config(
     let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(relative_to_cwd);
     match find_config_file().or_else(beside) {
         Some(path) => {
+            // Printed because the file can differ from what the user expects, see above.
             output.note(&format!("config {}", path.display()));
             Ok(Config::load(path)?)
         }
+        // No config is normal: the defaults are a working host.
         None => Ok(Config::default()),
     }
 }
 
-/// The engine that was named, once it is known that it may serve; else that of the slot, and why it is
-/// another than the config says.
+/// The engine that was named, checked; else the active engine, with a note if it is not the
+/// configured one.
 pub(super) fn named_engine_or_slot(
     named: Option<&str>,
     config: &Config,
@@ -113,24 +117,24 @@ pub(super) fn named_engine_or_slot(
     }
     let slot = config.slot();
     if let Some(reason) = &slot.reason {
-        output.note(&format!("the slot says {:?}, but {reason}", slot.configured));
+        output.note(&format!("the slot names {:?}, but {reason}", slot.configured));
     }
     Ok(slot.engine)
 }
 
-/// Why a run ended early: with which engine, and where its window came from.
+/// The error of a run, with its engine and the source of its window.
 pub(super) fn run_error(
     config: &Config,
     name: &str,
     window: &ReplayWindow,
     error: ContextError,
 ) -> CliError {
-    let failure = match error {
+    let error = match error {
         ContextError::Slot(SlotError::Open(error)) => return open_error(config, name, error),
         other => CliError::from(other),
     };
     let ReplayWindow { window_tokens, source, .. } = window;
-    failure.hint(format!(
+    error.hint(format!(
         "while running engine {name} against a window of {} tokens ({source})",
         group_digits(*window_tokens)
     ))
@@ -141,17 +145,18 @@ fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, CliError> {
     summariser(config, None).map_err(|error| connect_error(config, &name, &error))
 }
 
-/// A provider that cannot be reached as the config says, with the place that says so.
+/// The error of a provider that cannot be connected, with the line of the setting at fault.
 fn connect_error(config: &Config, name: &str, error: &ConnectError) -> CliError {
     let setting = match error {
         ConnectError::KeyNotSet { .. } => "api_key_env",
         ConnectError::TwoKeys { .. } => "api_key_command",
         ConnectError::Setting { setting, .. } => setting,
     };
-    let failure = CliError::user(error.to_string());
+    let error = CliError::user(error.to_string());
+    // A summariser with its own address has no provider table, so both places are tried.
     let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];
     match keys.iter().find_map(|key| engine_open::setting_location(config, key)) {
-        Some(place) => failure.hint(format!("{place} says so")),
-        None => failure.hint("set the variable, or name another one with api_key_env"),
+        Some(location) => error.hint(format!("see {location}")),
+        None => error.hint("set the variable, or name another one with api_key_env"),
     }
 }

@@ -1,4 +1,4 @@
-//! `ctxhost serve`: the gateway, until it is told to end.
+//! `ctxhost serve`: runs the gateway until a signal ends it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,31 @@ use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
 use ctxhost_store::StoreKind;
 
-/// Let agents of others send their requests through the engine of the slot.
+/// Run the HTTP gateway (Anthropic, OpenAI and Gemini compatible).
 ///
-/// An agent is pointed at it by its base URL. What an engine need not touch goes on byte for byte.
+/// Set a client's base URL to its address. Requests that need no change are forwarded byte for
+/// byte.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServeArgs {
-    /// Address and port to listen on; port 0 for a free one [default: gateway.listen of the config].
+    /// Address and port to listen on, port 0 for a free one [default: gateway.listen].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Who is asked: an address for all, or <dialect>=<address or provider>; may be given several times.
+    /// Upstream for all dialects, or <dialect>=<address or provider>; can be repeated.
     #[arg(long, value_name = "URL|DIALECT=URL", value_parser = parse_upstream)]
     upstream: Vec<(Vec<&'static str>, String)>,
-    /// The gateway's certificates, PEM.
+    /// Certificate chain of the gateway, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of its certificate, PEM.
+    /// Private key of its certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Listen where other machines can reach it, without a token or without TLS.
+    /// Listen on an address that other machines can reach, without a token or without TLS.
     #[arg(long)]
     i_know_this_is_exposed: bool,
 }
 
-/// The dialects that are meant, and who is asked in them. One of OpenAI's two counts for the other where
-/// nobody names that one.
+/// Parses --upstream: an address for all dialects, or one dialect. An upstream for one of OpenAI's
+/// two dialects serves the other as well, unless that one has its own.
 fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> {
     if is_url(written) {
         return Ok((DialectName::INBOUND.map(DialectName::as_str).into(), written.to_owned()));
@@ -49,11 +50,11 @@ fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> 
             "write an address that begins with http:// or https://, or dialect=address".into()
         );
     };
-    let meant = DialectName::parse(dialect).filter(|it| DialectName::INBOUND.contains(it));
-    let meant = meant.ok_or_else(|| {
-        format!("`{dialect}` is no dialect; write anthropic, openai, responses or gemini")
+    let known = DialectName::parse(dialect).filter(|name| DialectName::INBOUND.contains(name));
+    let known = known.ok_or_else(|| {
+        format!("unknown dialect `{dialect}`; write anthropic, openai, responses or gemini")
     })?;
-    Ok((vec![meant.as_str()], upstream.to_owned()))
+    Ok((vec![known.as_str()], upstream.to_owned()))
 }
 
 impl ServeArgs {
@@ -63,16 +64,19 @@ impl ServeArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let config = run_setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        // Held to the end of the command: dropping it flushes the exporter.
         let _traces = log::start_traced(&config.telemetry, log::DefaultLogLevel::Warnings)?;
         let options = self.options(GatewayOptions::from_config(&config, state_folder()));
+        // Before the runtime starts, which opens descriptors of its own.
         raise_open_file_limit();
-        let asks_for_token = options.token.is_some();
+        let needs_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
-            // Whoever ends it as soon as it says that it listens must be heard.
+            // Signals are handled before the greeting is printed: a supervisor may stop the gateway
+            // as soon as it reads it.
             let end = shutdown_token()?;
             let gateway = Gateway::bind(options).await?;
-            output.note(&greeting(&gateway, asks_for_token));
+            output.note(&greeting(&gateway, needs_token));
             note_session_storage(&config, output);
             gateway.serve(end).await;
             Ok(ExitCode::SUCCESS)
@@ -82,6 +86,7 @@ impl ServeArgs {
     fn options(self, options: GatewayOptions) -> GatewayOptions {
         let mut upstreams = BTreeMap::new();
         for (dialects, upstream) in self.upstream {
+            // Flags override the config per dialect; a later flag overrides an earlier one.
             for dialect in dialects {
                 upstreams.insert(dialect.to_owned(), upstream.clone());
             }
@@ -96,32 +101,33 @@ impl ServeArgs {
     }
 }
 
-/// The conversations of clients are in files of this machine, whatever `[store]` says.
+/// Conversations of clients are stored in local files, whatever `[store]` says.
 fn note_session_storage(config: &Config, output: &mut Output) {
     if config.store.kind != StoreKind::Files {
         output.note(
-            "ctxhost: [store] kind = \"postgres\" holds the sessions of chat and of programs; the gateway keeps the \
-             conversations of its clients in files of this machine, so let one gateway serve one client",
+            "ctxhost: [store] applies to chat and to programs; the gateway stores conversations in local files, \
+             so send each client to one gateway only",
         );
     }
 }
 
-/// A connection is a file, and the usual limit is below `gateway.max_connections`.
+/// Each connection needs a file descriptor, and the usual limit is below `gateway.max_connections`.
 fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    // The soft limit may be raised to the hard one without privileges.
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+        tracing::debug!(%error, "cannot raise the limit of open files");
     }
 }
 
-/// Where it is, who serves, and what an agent has to be told.
-fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
+/// The address, the active engine, and the variables to set in a client.
+fn greeting(gateway: &Gateway, needs_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
     let link = gateway.watch().dashboard_link();
-    let token = if asks_for_token { "  token asked for" } else { "" };
+    let token = if needs_token { "  token required" } else { "" };
     format!(
         "ctxhost: listening {url}  engine {engine}{token}\n  \
          ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}\n  \
@@ -129,25 +135,26 @@ fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
     )
 }
 
-/// Cancelled by the first signal to end. A second one ends the process at once, whatever is on its way.
+/// A token that the first signal cancels. The second signal ends the process at once.
 fn shutdown_token() -> Result<CancellationToken, CliError> {
     let end = CancellationToken::new();
     let mut signals = ShutdownSignals::listen()?;
-    let told = end.clone();
+    let on_signal = end.clone();
     tokio::spawn(async move {
         signals.next().await;
-        told.cancel();
+        on_signal.cancel();
         signals.next().await;
+        // A stream that never ends must not keep a user from stopping the gateway.
         std::process::exit(1);
     });
     Ok(end)
 }
 
-/// The signals that end a server.
+/// The signals that stop a server.
 struct ShutdownSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// Its terminal is closed.
+    /// The terminal was closed.
     hang_up: tokio::signal::unix::Signal,
 }
 

@@ -1,48 +1,50 @@
-//! Sessions and their compactions as people name them: `SESSION`, `SESSION@2`, `@2`.
+//! Parses sessions and compactions on the command line: `SESSION`, `SESSION@2`, `@2`.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A session, and perhaps one of its compactions.
+/// A session, and optionally one of its compactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SessionArg {
     /// The session file.
     pub(super) path: PathBuf,
-    /// Which compaction: from 1, or below 0 from the newest.
+    /// The number of the compaction: from 1, or negative from the newest.
     pub(super) number: Option<i64>,
 }
 
 impl FromStr for SessionArg {
     type Err = Infallible;
 
-    /// A file whose own name ends like that is meant itself.
+    /// A file whose name ends in `@2` is taken as it is.
     fn from_str(text: &str) -> Result<SessionArg, Infallible> {
         let numbered = || {
             let (path, number) = text.rsplit_once('@')?;
             Some(SessionArg { path: path.into(), number: Some(number.parse().ok()?) })
         };
         let whole = || SessionArg { path: text.into(), number: None };
+        // A file may have `@` in its name, so an existing path is never split.
         Ok(if Path::new(text).exists() { whole() } else { numbered().unwrap_or_else(whole) })
     }
 }
 
-/// `@2`, the second compaction of a branch.
+/// Parses `@2`, the second compaction of a branch.
 pub(super) fn parse_compaction(text: &str) -> Result<i64, String> {
     let number = text.strip_prefix('@').and_then(|number| number.parse().ok());
     number.ok_or_else(|| {
-        format!("{text:?} names no compaction; write @1 for the first, @-1 for the last")
+        format!("{text:?} is not a compaction; write @1 for the first, @-1 for the last")
     })
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 pub(super) fn shell_quote(path: &Path) -> String {
     let text = path.display().to_string();
+    // Quotes only when needed, since the commands are meant to be read as well as pasted.
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,%".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
     }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_the_path_that_was_meant() {
+    fn quoted_paths_survive_a_shell() {
         assert_eq!(shell_quote(Path::new("/a/b-c.jsonl")), "/a/b-c.jsonl");
         assert_eq!(shell_quote(Path::new("it's $x")), r"'it'\''s $x'");
     }

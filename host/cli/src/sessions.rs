@@ -1,4 +1,4 @@
-//! `ctxhost sessions`: the sessions that are kept, and what is in one.
+//! `ctxhost sessions`: lists and shows stored sessions.
 
 mod du;
 
@@ -18,18 +18,18 @@ use ctxhost_store::{self as store, SessionStore, StoreKind};
 
 pub(super) use du::total_bytes;
 
-/// The sessions that `chat` keeps.
+/// List, show and measure chat sessions.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SessionsCommand {
-    /// List those of this folder, the newest first.
+    /// List the sessions of this folder, newest first.
     List {
-        /// The working folder they belong to; by default this one.
+        /// Working folder; by default the current one.
         #[arg(long, value_name = "FOLDER")]
         cwd: Option<PathBuf>,
     },
-    /// Show what was said in one, turn by turn, and where it was compacted.
+    /// Show a session turn by turn, with its compactions.
     Show {
-        /// The session file, or an id where [store] keeps sessions in a database.
+        /// Session file, or an id if [store] keeps sessions in a database.
         #[arg(value_name = "FILE|ID")]
         session: PathBuf,
     },
@@ -44,6 +44,7 @@ impl SessionsCommand {
     ) -> Result<ExitCode, CliError> {
         let here = std::env::current_dir()?;
         let config = run_setup::find_config(config_path, &here, output)?;
+        // Opened only for PostgreSQL: listing files must work without a connection.
         let database = match config.store.kind {
             StoreKind::Files => None,
             StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
@@ -68,7 +69,7 @@ impl SessionsCommand {
 fn list(cwd: &Path) -> String {
     let kept = session_folder(cwd).list();
     if kept.is_empty() {
-        return "no sessions of this folder yet; `ctxhost chat` begins one\n".into();
+        return "no sessions in this folder; start one with `ctxhost chat`\n".into();
     }
     kept.iter().map(session_line).collect()
 }
@@ -76,12 +77,12 @@ fn list(cwd: &Path) -> String {
 fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, CliError> {
     let kept = store.list(Some(cwd))?;
     if kept.is_empty() {
-        return Ok("no sessions of this folder yet; `ctxhost chat` begins one\n".into());
+        return Ok("no sessions in this folder; start one with `ctxhost chat`\n".into());
     }
     Ok(kept.iter().map(|kept| summary(&kept.id, store.read(&kept.id))).collect())
 }
 
-/// One session: its file, its size, how it began.
+/// A session in two lines: its file, its size, its first message.
 fn session_line(kept: &SessionFile) -> String {
     summary(&kept.path.display().to_string(), Session::read(&kept.path))
 }
@@ -90,17 +91,19 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
     match session {
         Ok(session) => {
             let view = session.live(0).snapshot();
+            // The first user message identifies a session better than its id or date.
             let task = view.iter().find(|entry| entry.role() == Role::User);
             let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
             let entries = format_count(view.len() as u64, "entry");
             let tokens = format_count(view.total_tokens(), "token");
             format!("{path}\n  {entries}, {tokens}: {began}\n")
         }
+        // An unreadable session stays in the list, so that it can be repaired.
         Err(error) => format!("{path}\n  {error}\n"),
     }
 }
 
-/// What was said, turn by turn, with the compactions between.
+/// The messages turn by turn, with the compactions between them.
 fn show(session: &Session) -> String {
     let compactions = compactions(session);
     let mut text = String::new();
@@ -128,5 +131,6 @@ fn message_line(record: &Record) -> Option<String> {
 
 fn first_line(text: &str) -> String {
     const MOST_CHARS: usize = 100;
+    // Cut by characters, not bytes, which could split one.
     text.lines().next().unwrap_or_default().chars().take(MOST_CHARS).collect()
 }

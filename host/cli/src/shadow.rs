@@ -1,4 +1,4 @@
-//! `ctxhost shadow`: what engines in the shadow would have made of requests.
+//! `ctxhost shadow`: what shadow engines would have done.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,20 +17,20 @@ use ctxhost_agent::shadow::report::{ShadowReport, ShadowRow};
 use ctxhost_config::Config;
 use ctxhost_engine::state_folder;
 
-/// The engines in the shadow of the slot's own.
+/// Compare shadow engines with the active engine.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ShadowCommand {
-    /// Compare what they would have made of requests with what the slot's own engine made of them.
+    /// Compare the results of shadow engines with those of the active engine.
     Report(ShadowReportArgs),
 }
 
-/// What to report.
+/// Options of the shadow report.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShadowReportArgs {
-    /// How far back, such as 24h or 7d.
+    /// Period, such as 24h or 7d.
     #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "24h")]
     since: Duration,
-    /// Report the requests of hosts with any config, not those with this one alone.
+    /// Include hosts with other configs.
     #[arg(long)]
     all: bool,
     /// Print the figures as JSON.
@@ -55,22 +55,24 @@ impl ShadowReportArgs {
         let since_ms = i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX);
         let (mut lines, unreadable) = log::read(&path, now_ms().saturating_sub(since_ms))
             .map_err(|error| CliError::user(format!("cannot read {}: {error}", path.display())))?;
+        // A line may be half written by a host that is running.
         if unreadable > 0 {
             let lines = format_count(unreadable, "line");
             output.note(&format!("{lines} of {} cannot be read", path.display()));
         }
         let (all, own) = (lines.len(), log::config_name(config));
+        // Without a config of its own the report cannot tell hosts apart and shows all of them.
         lines.retain(|line| self.all || own.is_empty() || line.config == own);
         let elsewhere = all - lines.len();
         if elsewhere > 0 {
             let requests = format_count(elsewhere as u64, "request");
-            output.note(&format!("{requests} of hosts with other configs left out; see --all"));
+            output.note(&format!(
+                "{requests} of hosts with other configs omitted; include them with --all"
+            ));
         }
         let report = ShadowReport::from_records(&lines);
         if self.json {
-            let json = serde_json::to_string_pretty(&report);
-            let json = json.map_err(|error| CliError::internal(error.to_string()))?;
-            output.print_bytes(format!("{json}\n").as_bytes())?;
+            output.print_json(&report)?;
             return Ok(ExitCode::SUCCESS);
         }
         output.print(&render_report(&report, config, output))?;
@@ -91,12 +93,15 @@ fn render_report(report: &ShadowReport, config: &Config, output: &Output) -> Str
     }
     let failed = report.engines.iter().filter(|row| row.failed > 0).map(failure_line);
     let skipped = (report.skipped > 0).then(|| {
-        format!("{} came too fast to be looked at\n", format_count(report.skipped, "request"))
+        format!(
+            "{} skipped because the shadow engines were busy\n",
+            format_count(report.skipped, "request")
+        )
     });
     grid.render(output.style()) + &failed.chain(skipped).collect::<String>()
 }
 
-/// Why there is nothing to report.
+/// Why the report is empty.
 fn empty_report(config: &Config) -> String {
     let shadows = config.shadows();
     let named = &config.plugins.slots.shadow;
@@ -104,16 +109,15 @@ fn empty_report(config: &Config) -> String {
         Some(format!("{name} does not run: {}", config.plugins.shadow_disabled_reason(name)?))
     };
     match shadows.as_slice() {
-        [] if named.is_empty() => "nothing was shaped beside an engine in the shadow; name one in \
-                                   ctxhost.toml, with shadow = [\"mask\"] under [plugins.slots]\n"
-            .into(),
+        [] if named.is_empty() => {
+            "no shadow engine is configured; set shadow = [\"mask\"] in [plugins.slots]\n".into()
+        }
         [] => {
             let why_not: Vec<String> = named.iter().filter_map(why_not).collect();
-            format!("nothing was shaped beside an engine in the shadow; {}\n", why_not.join("; "))
+            format!("no shadow engine ran: {}\n", why_not.join("; "))
         }
         shadows => format!(
-            "nothing was shaped beside {} in that time; a host that runs with {} writes down what it \
-             sees, and replays have no shadows\n",
+            "no requests for {} in this period; hosts with config {} record them, replays do not\n",
             shadows.join(", "),
             config.name(),
         ),
@@ -121,10 +125,7 @@ fn empty_report(config: &Config) -> String {
 }
 
 fn cells(row: &ShadowRow) -> Vec<String> {
-    let ratio = match row.serves {
-        true => "serves".to_owned(),
-        false => format!("{:.2}x", row.tokens_ratio),
-    };
+    let ratio = if row.serves { "active".to_owned() } else { format!("{:.2}x", row.tokens_ratio) };
     vec![
         one_line(&row.engine),
         group_digits(row.requests),
@@ -139,9 +140,5 @@ fn cells(row: &ShadowRow) -> Vec<String> {
 
 fn failure_line(row: &ShadowRow) -> String {
     let why = one_line(row.failure.as_deref().unwrap_or_default());
-    format!(
-        "{} made nothing of {}: {why}\n",
-        one_line(&row.engine),
-        format_count(row.failed, "request")
-    )
+    format!("{} failed on {}: {why}\n", one_line(&row.engine), format_count(row.failed, "request"))
 }

@@ -1,4 +1,4 @@
-//! `ctxhost slot`: a canary for the context-engine slot, how it goes, and how it ends.
+//! `ctxhost slot`: sets the active engine, and starts, shows and ends canaries.
 
 mod slot_config;
 mod status;
@@ -17,46 +17,46 @@ use ctxhost_agent::canary::guard::CanaryGuard;
 use ctxhost_agent::canary::{Canary, CanaryError, SessionShare};
 use ctxhost_config::set_slot_spec;
 
-/// The name of the slot that canaries are for.
+/// The slot that supports canaries.
 const CONTEXT_ENGINE: &str = "context_engine";
 
-/// A slot that has no canaries, and no engine that could be swapped.
+/// The memory slot, which has neither canaries nor reload.
 const MEMORY: &str = "memory";
 
-/// The engine of the slot, and a canary beside it.
+/// Show or change the active engine and its canary.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SlotCommand {
-    /// Put an engine into the slot; with --canary, on a share of new sessions alone.
+    /// Set the active engine; with --canary, try an engine on a share of new sessions.
     Set(SlotSetArgs),
-    /// Who serves which share, what was measured, and whether the guards hold.
+    /// Show the shares, the figures of each engine, and the state of the guards.
     Status(SlotNameArg),
-    /// Give the canary the whole slot.
+    /// Make the canary the active engine.
     Promote(SlotNameArg),
-    /// Take the canary back; without one, the engine that was promoted last.
+    /// End the canary; without one, undo the last promotion.
     Rollback(SlotNameArg),
 }
 
-/// Which slot is meant.
+/// The slot argument.
 #[derive(Debug, clap::Args)]
 pub(super) struct SlotNameArg {
-    /// The slot; there is one that engines can be tried in.
+    /// Slot; only this one supports canaries.
     #[arg(default_value = CONTEXT_ENGINE, value_parser = [CONTEXT_ENGINE])]
     slot: String,
 }
 
-/// Put an engine into the slot.
+/// Set the active engine, or start a canary.
 #[derive(Debug, clap::Args)]
 pub(super) struct SlotSetArgs {
-    /// The engine's id, or several in a row as mask+legacy; the name of the slot may stand before it.
+    /// Engine id, or a chain as mask+legacy; optionally after the slot name.
     #[arg(required = true, num_args = 1..=2, value_name = "[SLOT] ENGINE")]
     engine: Vec<String>,
-    /// The share of new sessions that it serves, such as 10%.
+    /// Share of new sessions for the canary, such as 10%.
     #[arg(long, value_name = "SHARE")]
     canary: Option<SessionShare>,
-    /// What must hold of it, such as 'illegal==0'; it is rolled back when one is broken.
+    /// Condition such as 'illegal==0'; the canary is rolled back when it fails. Can be repeated.
     #[arg(long = "guard", value_name = "GUARD", requires = "canary")]
     guards: Vec<CanaryGuard>,
-    /// How long it should be watched before it is promoted, such as 30m.
+    /// How long to watch the canary, such as 30m. It is not promoted automatically.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_time)]
     bake: u64,
 }
@@ -81,90 +81,99 @@ impl SlotSetArgs {
     fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
         let engine = self.engine()?;
         let Some(share) = self.canary else {
+            // Without --canary the command is `ctxhost use`, so that both report and check the
+            // same.
             return UseArgs { engine }.run(config_path, output);
         };
-        let place = SlotConfig::locate(config_path)?;
-        refuse_path(&engine, &place.path)?;
-        let serving = place.effective_engine();
+        let slot = SlotConfig::locate(config_path)?;
+        refuse_path(&engine, &slot.path)?;
+        let serving = slot.effective_engine();
         if serving.is_none() {
             serving.note_reason(output);
-            let failure = CliError::user("nobody serves in the slot, so there is no rest");
-            return Err(failure.hint("`ctxhost use ID` puts an engine there first"));
+            let error =
+                CliError::user("no engine is active, so a canary has nothing to be compared with");
+            return Err(error.hint("set one with `ctxhost use ID`"));
         }
+        // Compared with the effective engine: a canary that is the fallback would be compared with
+        // itself.
         if is_same_chain(&engine, serving.effective()) {
             serving.note_reason(output);
-            return Err(CliError::user(format!("{engine:?} serves every session already")));
+            return Err(CliError::user(format!("{engine:?} already serves every session")));
         }
-        if is_same_chain(&engine, &place.engine()) {
-            let message = format!("{engine:?} is in the slot already");
+        // The configured engine may be unavailable at the moment, but becomes active again by
+        // itself.
+        if is_same_chain(&engine, &slot.engine()) {
+            let message = format!("{engine:?} is already in the slot");
             return Err(CliError::user(message));
         }
-        engine_open::inspect_chain(&place.config, &engine)?;
-        // Loading it proves that a host can, with its settings.
-        engine_open::open_chain(&place.config, &engine)?;
-        let canary = Canary::start(&engine, share, self.guards, self.bake, place.now_ms);
-        place.start_canary(&canary)?;
+        engine_open::inspect_chain(&slot.config, &engine)?;
+        // Loading it shows that a host can load it with these settings.
+        engine_open::open_chain(&slot.config, &engine)?;
+        let canary = Canary::start(&engine, share, self.guards, self.bake, slot.now_ms);
+        slot.start_canary(&canary)?;
         let bake = status::format_duration(canary.bake_ms);
         output.print(&format!(
             "canary: {engine} on {share} of new sessions, {} on the rest; guard window {bake}\n",
             serving.effective(),
         ))?;
         serving.note_reason(output);
+        // A note, not an error: watching a canary by eye is a legitimate way to use it.
         if canary.guards.is_empty() {
-            output.note("no --guard: nothing rolls it back by itself");
+            output.note("no --guard: the canary is not rolled back automatically");
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The last word; the one before it must be the slot.
+    /// The engine is the last argument; a slot name may precede it.
     fn engine(&self) -> Result<String, CliError> {
         match self.engine.as_slice() {
             [engine] => Ok(engine.clone()),
             [slot, engine] if slot == CONTEXT_ENGINE => Ok(engine.clone()),
             [slot, ..] if slot == MEMORY => {
-                let message = format!("engines are put into {CONTEXT_ENGINE} alone");
+                let message = format!("only {CONTEXT_ENGINE} can be set with this command");
                 Err(CliError::user(message)
-                    .hint("who remembers is written in ctxhost.toml: [plugins.slots] memory"))
+                    .hint("set the memory engine in ctxhost.toml: [plugins.slots] memory"))
             }
             [slot, ..] => {
-                let message = format!("{slot:?} is no slot; the one is {CONTEXT_ENGINE}");
-                Err(CliError::user(message)
-                    .hint("several engines in a row are one word: mask+legacy"))
+                let message = format!("unknown slot {slot:?}; use {CONTEXT_ENGINE}");
+                Err(CliError::user(message).hint("write a chain as one word: mask+legacy"))
             }
-            [] => Err(CliError::user("name an engine")),
+            [] => Err(CliError::user("missing engine")),
         }
     }
 }
 
-/// The config names the canary, and then it is none any more: a host that looks in between has both.
-fn promote(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
-    let canary = place.canary()?.ok_or(CanaryError::NotRunning)?;
+/// The config is written first: a host that reads both in between sees the engine in the slot and
+/// as the canary, which is harmless.
+fn promote(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
+    let canary = slot.canary()?.ok_or(CanaryError::NotRunning)?;
     let engine = &canary.engine;
-    engine_open::inspect_chain(&place.config, engine)?;
-    engine_open::open_chain(&place.config, engine)?;
-    let figures = place.home.read_metrics(engine, &canary.run);
-    let was = place.effective_engine();
-    set_slot_spec(&place.path, engine)?;
-    place.record_promotion(&canary, "it was promoted")?;
+    engine_open::inspect_chain(&slot.config, engine)?;
+    engine_open::open_chain(&slot.config, engine)?;
+    // Read before the slot changes: hosts stop recording for the canary afterwards.
+    let figures = slot.home.read_metrics(engine, &canary.run);
+    let was = slot.effective_engine();
+    set_slot_spec(&slot.path, engine)?;
+    slot.record_promotion(&canary, "it was promoted")?;
     let tried = match figures.turns {
         0 => String::new(),
         turns => {
-            format!("; {} of {turns} turns failed while it was tried", figures.failed_turns)
+            format!("; {} of {turns} turns failed during the trial", figures.failed_turns)
         }
     };
     output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_RELOAD}\n", was.effective()))?;
     if figures.turns == 0 {
-        output.note("nothing was measured of it: it served no turn while it was tried");
+        output.note("nothing was measured: it served no turn as a canary");
     }
     Ok(())
 }
 
-fn roll_back(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
-    let state = place.home.read()?;
-    let serving = place.effective_engine();
+fn roll_back(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
+    let state = slot.home.read()?;
+    let serving = slot.effective_engine();
     if let Some(canary) = state.canary {
-        let figures = place.home.read_metrics(&canary.engine, &canary.run);
-        place.home.update(|state| Ok(state.end(&canary.run, false, "by hand", place.now_ms)))?;
+        let figures = slot.home.read_metrics(&canary.engine, &canary.run);
+        slot.home.update(|state| Ok(state.end(&canary.run, false, "by hand", slot.now_ms)))?;
         output.print(&format!(
             "{} 100%  ({} sessions of {} keep their history)\n",
             serving.effective(),
@@ -174,12 +183,13 @@ fn roll_back(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
         serving.note_reason(output);
         return Ok(());
     }
+    // Without a canary, rolling back undoes the last promotion.
     let previous = state.previous.ok_or(CanaryError::NothingBefore)?;
-    engine_open::inspect_chain(&place.config, &previous)?;
-    engine_open::open_chain(&place.config, &previous)?;
-    set_slot_spec(&place.path, &previous)?;
-    place.home.update(|state| {
-        state.demote(place.now_ms);
+    engine_open::inspect_chain(&slot.config, &previous)?;
+    engine_open::open_chain(&slot.config, &previous)?;
+    set_slot_spec(&slot.path, &previous)?;
+    slot.home.update(|state| {
+        state.demote(slot.now_ms);
         Ok(())
     })?;
     output.print(&format!(
@@ -189,9 +199,10 @@ fn roll_back(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A time with a unit, in milliseconds.
+/// Parses a duration with a unit, to milliseconds.
 fn parse_time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no time; write one like 30m or 2h");
+    let wrong = || format!("{text:?} is not a duration; write one like 30m or 2h");
+    // jiff reads friendly durations such as `1h 30m`; negative ones and zero are rejected below.
     let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     u64::try_from(time.as_millis()).ok().filter(|ms| *ms > 0).ok_or_else(wrong)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::chat::session_folder;
-use super::config::find_config_file;
+use super::config::load_config;
 use super::error::CliError;
 use super::output::Output;
 use super::render::format::{format_count, group_digits};
@@ -17,12 +17,14 @@ use ctxhost_config::Config;
 use ctxhost_retention::Shares;
 use ctxhost_session::{Record, RecordedCompaction, Session, import};
 
-/// Say in one line how full a session is, for shells, tmux and status bars.
+/// Print in one line how full a session is.
+///
+/// For shells, tmux and status bars.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatuslineArgs {
-    /// The session; by default the newest that `chat` keeps for this folder.
+    /// Session; by default the newest chat session of this folder.
     session: Option<PathBuf>,
-    /// The context window, such as 200k; by default the window of its model.
+    /// Context window, such as 200k; by default the window of the session's model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
     /// Print the figures as JSON.
@@ -30,7 +32,7 @@ pub(super) struct StatuslineArgs {
     json: bool,
 }
 
-/// What the line says.
+/// The figures of the line.
 #[derive(Debug, Serialize)]
 struct SessionStatus {
     engine: String,
@@ -40,7 +42,7 @@ struct SessionStatus {
     window_tokens: u64,
     percent: u64,
     compactions: u64,
-    /// What the last compaction kept; none without one, or where it did not count.
+    /// What the last compaction retained; `None` without one, or if nothing was measured.
     survival: Option<Shares>,
 }
 
@@ -50,15 +52,11 @@ impl StatuslineArgs {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let config = match config_path.map(Path::to_owned).or_else(find_config_file) {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
-        let status = self.status(&config)?;
-        let line = match self.json {
-            true => serde_json::to_string(&status)
-                .map_err(|error| CliError::internal(error.to_string()))?,
-            false => status.to_line(),
+        let status = self.status(&load_config(config_path)?)?;
+        let line = if self.json {
+            serde_json::to_string(&status).map_err(|error| CliError::internal(error.to_string()))?
+        } else {
+            status.to_line()
         };
         output.print(&format!("{line}\n"))?;
         Ok(ExitCode::SUCCESS)
@@ -84,6 +82,7 @@ impl StatuslineArgs {
             tokens,
             budget_tokens: window.budget_tokens,
             window_tokens: window.window_tokens,
+            // Of the budget, not of the window: a compaction starts at the budget.
             percent: tokens * 100 / window.budget_tokens.max(1),
             compactions: compacted.len() as u64,
             survival: compacted.last().and_then(retention_of),
@@ -93,6 +92,7 @@ impl StatuslineArgs {
 
 impl SessionStatus {
     fn to_line(&self) -> String {
+        // A status bar must always show something, so this is not an error.
         if self.session.is_none() {
             return format!("{} · no session yet", self.engine);
         }
@@ -108,7 +108,7 @@ impl SessionStatus {
             format_count(self.compactions, "compaction"),
         ];
         let survival = self.survival.as_ref().map(retention::format_mean);
-        parts.extend(survival.map(|share| format!("the last kept {share}")));
+        parts.extend(survival.map(|share| format!("last compaction retained {share}")));
         parts.join(" · ")
     }
 }
@@ -118,8 +118,9 @@ fn newest_session() -> Result<Option<PathBuf>, CliError> {
     Ok(kept.into_iter().next().map(|kept| kept.path))
 }
 
-/// What the record of a compaction says that it kept.
+/// Reads the retention figures from the record of a compaction.
 fn retention_of(compacted: &RecordedCompaction) -> Option<Shares> {
+    // The name in the session format; the figures are called retention everywhere else.
     let shares = compacted.host_details.get("survival")?;
     serde_json::from_value(shares.clone()).ok()
 }

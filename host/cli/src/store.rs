@@ -1,4 +1,4 @@
-//! `ctxhost store`: the database that sessions are kept in.
+//! `ctxhost store`: manages the session database.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use ctxhost_config::Config;
 use ctxhost_session::Session;
 use ctxhost_store::{CopyReport, StoreKind, StoreSettings, copy_sessions, migrate, open};
 
-/// The database that sessions are kept in, where `[store]` names one.
+/// Manage the session database of `[store]`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum StoreCommand {
-    /// Make the tables, or bring them to the newest version; copy session files in.
+    /// Create or upgrade the tables, and copy session files into the database.
     ///
-    /// What is there already stays, so the command can be repeated. The files stay too.
+    /// Safe to repeat: existing sessions are skipped. The files are kept.
     Migrate {
-        /// The address of the database; by default that of [store] in ctxhost.toml.
+        /// URL of the database; by default that of [store] in ctxhost.toml.
         #[arg(long, value_name = "URL")]
         to: Option<String>,
-        /// Copy the session files of this folder, and of those in it.
+        /// Copy the session files in this folder and below.
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
     },
@@ -45,6 +45,7 @@ impl StoreCommand {
             files.into_iter().map(|path| (path.display().to_string(), Session::read(&path)));
         let copied = copy_sessions(sessions, &*store);
         output.print(&copied_lines(&copied))?;
+        // A difference is a failure too: one of the two copies would be lost later.
         let is_whole = copied.failed.is_empty() && copied.different.is_empty();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
@@ -53,6 +54,7 @@ impl StoreCommand {
 fn settings(config: &Config, to: Option<String>) -> StoreSettings {
     let configured = StoreSettings { kind: StoreKind::Postgres, ..config.store.clone() };
     match to {
+        // The flag replaces both ways of naming the database.
         Some(url) => StoreSettings { url: Some(url), url_env: None, ..configured },
         None => configured,
     }
@@ -60,13 +62,13 @@ fn settings(config: &Config, to: Option<String>) -> StoreSettings {
 
 fn schema_line(schema: &str, found: i32, newest: i32) -> String {
     match found {
-        0 => format!("schema {schema}: made, version {newest}\n"),
-        found if found == newest => format!("schema {schema}: version {newest} already\n"),
-        found => format!("schema {schema}: version {found} became {newest}\n"),
+        0 => format!("schema {schema}: created, version {newest}\n"),
+        found if found == newest => format!("schema {schema}: already at version {newest}\n"),
+        found => format!("schema {schema}: upgraded from version {found} to {newest}\n"),
     }
 }
 
-/// The session files in a folder and below, in the order of their names.
+/// The session files in a folder and below, sorted.
 fn session_files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -88,11 +90,11 @@ fn session_files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
 
 fn copied_lines(copied: &CopyReport) -> String {
     let mut lines = format!(
-        "{} sessions copied ({} lines), {} there already\n",
+        "{} sessions copied ({} lines), {} already present\n",
         copied.copied, copied.lines, copied.present
     );
     for name in &copied.different {
-        lines += &format!("different there, left as it is: {name}\n");
+        lines += &format!("differs in the database, not changed: {name}\n");
     }
     for (name, reason) in &copied.failed {
         lines += &format!("not copied: {name}: {reason}\n");

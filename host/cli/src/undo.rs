@@ -1,4 +1,4 @@
-//! `ctxhost undo_compaction`: a compaction taken back.
+//! `ctxhost undo`: undoes a compaction.
 
 use std::process::ExitCode;
 
@@ -9,31 +9,33 @@ use super::session_arg::{SessionArg, parse_compaction};
 use ctxhost_history::{self as history, BranchCompaction, TranscriptMeasure, UndoReport};
 use ctxhost_session::Session;
 
-/// Take a compaction back: the model sees again what it had folded away, and all that was said since.
+/// Undo a compaction.
 ///
-/// Nothing is removed from the session. Newer compactions go with it: they were made of what it had left.
-/// Both digests are printed; where nothing was said since, they are the same.
+/// The model sees the folded entries again, and everything added since. Nothing is removed from the
+/// session. Newer compactions are undone as well, since they built on this one. Prints both
+/// digests; they are equal if nothing was added since.
 #[derive(Debug, clap::Args)]
 pub(super) struct UndoArgs {
-    /// The session, as `session.jsonl` or `session.jsonl@2`.
+    /// Session, as `session.jsonl` or `session.jsonl@2`.
     #[arg(value_name = "SESSION[@N]")]
     session: SessionArg,
-    /// Which compaction of the branch: @1 is the first.
+    /// Compaction of the branch: @1 is the first.
     #[arg(value_name = "@N", value_parser = parse_compaction, conflicts_with = "last")]
     number: Option<i64>,
-    /// The last one, which is meant where none is named.
+    /// Undo the last one. The default.
     #[arg(long)]
     last: bool,
 }
 
 impl UndoArgs {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, CliError> {
+        // `SESSION@2` and `SESSION @2` are both accepted, but not at once.
         let number = match (self.number, self.session.number) {
             (Some(_), Some(_)) => {
-                return Err(CliError::user("the compaction is named twice; name it once"));
+                return Err(CliError::user("give the compaction once"));
             }
             (_, Some(_)) if self.last => {
-                return Err(CliError::user("the compaction is named twice; leave --last out"));
+                return Err(CliError::user("give the compaction or --last, not both"));
             }
             (number, of_session) => number.or(of_session),
         };
@@ -47,9 +49,10 @@ impl UndoArgs {
 fn describe_undo(undone: &UndoReport) -> String {
     let UndoReport { compaction, newer, before, now } = undone;
     let taken: String = [compaction].into_iter().chain(newer).map(compaction_line).collect();
-    let note = match before.digest == now.digest {
-        true => "the same: nothing was said since".to_owned(),
-        false => format!("that, and {} said since", now.entries.saturating_sub(before.entries)),
+    let note = if before.digest == now.digest {
+        "equal: nothing was added since".to_owned()
+    } else {
+        format!("includes {} added since", now.entries.saturating_sub(before.entries))
     };
     format!(
         "{taken}before it  {}\nnow        {}\n           {note}\n\
@@ -60,7 +63,7 @@ fn describe_undo(undone: &UndoReport) -> String {
 }
 
 fn compaction_line(compaction: &BranchCompaction) -> String {
-    format!("taken back {compaction}\n")
+    format!("undone     {compaction}\n")
 }
 
 fn describe_measure(measure: &TranscriptMeasure) -> String {

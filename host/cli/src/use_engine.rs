@@ -1,4 +1,4 @@
-//! `ctxhost use`: another engine in the slot, proved by loading it.
+//! `ctxhost use`: sets the active engine after loading it once.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,22 +14,23 @@ use ctxhost_config::{Config, FILE_NAME, set_slot_spec};
 use ctxhost_engine::EngineInstance;
 use ctxhost_trust::PinState;
 
-/// What a change of the slot comes to.
+/// The effect of a changed slot on running hosts.
 pub(super) const HOSTS_RELOAD: &str =
-    "hosts that run with this config swap to it between two turns";
+    "running hosts with this config switch to it between two turns";
 
-/// The same where the slot holds the engine already.
+/// The same if the slot already holds this engine.
 const HOSTS_REOPEN: &str =
-    "hosts that run with this config open it anew if its bytes or settings have changed";
+    "running hosts with this config reload it if its bytes or settings have changed";
 
-/// The setting that is changed.
+/// The setting to change.
 const SLOT: &str = "plugins.slots.context_engine";
 
-/// Put an engine into the slot. The config keeps its comments; if the engine does not load, the config
-/// is as it was.
+/// Set the active engine in ctxhost.toml.
+///
+/// Comments are kept. If the engine does not load, the file is not changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct UseArgs {
-    /// The engine's id; several in a row as mask+legacy.
+    /// Engine id; a chain as mask+legacy.
     pub(super) engine: String,
 }
 
@@ -40,22 +41,27 @@ impl UseArgs {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let path = config_target(config_path);
+        // A missing config is not an error here: `ctxhost use` is how one is created.
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         refuse_path(&self.engine, &path)?;
-        // Before the config is touched: an engine that takes this process down leaves it as it was.
+        // Loads the engine before the config is written: if it crashes this process, the config is
+        // unchanged.
         let engines = engine_open::inspect_chain(&before, &self.engine)
             .and_then(|()| engine_open::open_chain(&before, &self.engine))
-            .map_err(|failure| with_unchanged_slot(failure, &before))?;
+            .map_err(|error| with_unchanged_slot(error, &before))?;
         let edit = set_slot_spec(&path, &self.engine)?;
+        // Loaded again from disk: what counts is what a host will read, not what was edited in
+        // memory.
         let config = match Config::load(&path) {
             Ok(config) => config,
             Err(error) => {
+                // The edit itself can make the file invalid, for example by a duplicate in a chain.
                 edit.restore()?;
                 return Err(with_unchanged_slot(error.into(), &before));
             }
         };
         let configured = before.slot().configured;
-        let told: Vec<String> =
+        let described: Vec<String> =
             engines.iter().map(|engine| describe_engine(&config, engine)).collect();
         let (noun, them) = if engines.len() == 1 { ("engine", "it") } else { ("engines", "them") };
         output.print(&format!(
@@ -64,21 +70,20 @@ impl UseArgs {
              {}\n",
             path.display(),
             self.describe_change(&configured),
-            told.join(", then "),
+            described.join(", then "),
             if configured == self.engine { HOSTS_REOPEN } else { HOSTS_RELOAD },
         ))?;
-        // The slot is filled, whatever is the matter with the notes beside it.
-        if let Err(failure) =
-            SlotConfig::new(&path, before).record_replacement(&self.engine, output)
+        // The slot is set already, so an unreadable canary state is only a note.
+        if let Err(error) = SlotConfig::new(&path, before).record_replacement(&self.engine, output)
         {
-            output.note(&failure.to_string());
+            output.note(&error.to_string());
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn describe_change(&self, old: &str) -> String {
         if old == self.engine {
-            return format!("is {old:?} already");
+            return format!("is already {old:?}");
         }
         format!("{old:?} -> {:?}", self.engine)
     }
@@ -89,44 +94,43 @@ fn describe_engine(config: &Config, engine: &EngineInstance) -> String {
     format!("{} {} ({})", info.id, info.version, trust_or_source(config, engine))
 }
 
-/// Who answers for the bytes that were loaded: the lock, or the place they came from.
+/// Why the loaded bytes are trusted: the lock file, or their source.
 fn trust_or_source(config: &Config, engine: &EngineInstance) -> String {
-    let roster = EngineRegistry::load(config);
-    match roster.engine(engine.id()).map(|it| &it.standing.state) {
+    let registry = EngineRegistry::load(config);
+    match registry.engine(engine.id()).map(|entry| &entry.standing.state) {
         Some(PinState::Pinned) => PinState::Pinned.label().to_owned(),
         _ => engine.source().to_string(),
     }
 }
 
-/// The slot holds an id, which an entry leads to its file, so that settings find their engine.
+/// Refuses a path: the slot holds an id, so that the engine's settings can be found by it.
 pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), CliError> {
     if !engine.contains('/') && !engine.ends_with(".so") {
         return Ok(());
     }
-    let message = format!("{engine:?} is a path, and the slot holds an id");
+    let message = format!("{engine:?} is a path; the slot needs an id");
     Err(CliError::user(message).hint(format!(
-        "`ctxhost install {engine}` pins it and names it in {}; then `ctxhost use <id>`",
+        "run `ctxhost install {engine}`, which adds it to {}, then `ctxhost use <id>`",
         config.display(),
     )))
 }
 
-/// What a refusal leaves as it was.
-fn with_unchanged_slot(failure: CliError, config: &Config) -> CliError {
-    let failure = match failure.is_untrusted() {
-        true => failure.hint(format!(
-            "effective engine stays {}",
-            EffectiveEngine::from_config(config).effective()
-        )),
-        false => failure,
+/// Adds to an error that the slot was not changed.
+fn with_unchanged_slot(error: CliError, config: &Config) -> CliError {
+    let error = if error.is_untrusted() {
+        let effective = EffectiveEngine::from_config(config);
+        error.hint(format!("the effective engine is still {}", effective.effective()))
+    } else {
+        error
     };
     let old = config.slot().configured;
-    failure.hint(match engine_open::setting_location(config, SLOT) {
-        Some(place) => format!("the slot still says {old:?} ({place})"),
-        None => format!("the slot still says {old:?}"),
+    error.hint(match engine_open::setting_location(config, SLOT) {
+        Some(location) => format!("the slot is still {old:?} ({location})"),
+        None => format!("the slot is still {old:?}"),
     })
 }
 
-/// The file that was named, else the nearest one, else a new one here.
+/// The config to write: the given one, else the nearest, else a new one in the current folder.
 pub(super) fn config_target(given: Option<&Path>) -> PathBuf {
     given.map(Path::to_owned).or_else(find_config_file).unwrap_or_else(|| PathBuf::from(FILE_NAME))
 }

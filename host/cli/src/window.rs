@@ -1,8 +1,8 @@
-//! Window sizes as people write them: `32k`, `200k`, `1m`, `32000`.
+//! Parses window sizes: `32k`, `200k`, `1m`, `32000`.
 
 use ctxhost_config::MAX_WINDOW_TOKENS;
 
-/// Parses a number of tokens; `k` is a thousand and `m` a million, as models are advertised.
+/// Parses a number of tokens; `k` is 1,000 and `m` is 1,000,000, as models are advertised.
 pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let (digits, unit) = match lower.strip_suffix(['k', 'm']) {
@@ -11,13 +11,14 @@ pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
         None => (lower.as_str(), 1),
     };
     let number: u64 = digits
+        // Accepts numbers as they are copied from model pages, such as 128,000.
         .replace(['_', ','], "")
         .parse()
-        .map_err(|_| format!("{text:?} is no number of tokens; write 32k, 200k, 1m or 32000"))?;
+        .map_err(|_| format!("{text:?} is not a number of tokens; write 32k, 200k, 1m or 32000"))?;
     match number.checked_mul(unit) {
         Some(tokens @ 1..=MAX_WINDOW_TOKENS) => Ok(tokens),
         _ => Err(format!(
-            "{text:?} is no size a window can have; write a number from 1 to {MAX_WINDOW_TOKENS}"
+            "{text:?} is not a valid window; write a number from 1 to {MAX_WINDOW_TOKENS}"
         )),
     }
 }
@@ -27,7 +28,7 @@ mod tests {
     use super::parse_tokens;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_common_notations() {
         for (text, tokens) in
             [("32k", 32_000), ("200K", 200_000), ("1m", 1_000_000), ("128,000", 128_000)]
         {

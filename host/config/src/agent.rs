@@ -1,4 +1,4 @@
-//! Who answers, and how long a turn may go on.
+//! `[agent]`: the model of the agent and the limits of its turns.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,38 +9,38 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct AgentSettings {
-        /// Who answers, as `provider/id`; the provider is a name under [providers]. Only `chat` and
-        /// programs that embed the runtime need it.
+        /// Model of the agent, as `provider/id` with a name from [providers]. Only `chat` and programs that
+        /// embed the runtime need it.
         pub model: Option<String> = None, Text;
-        /// Who stands in where it cannot answer, as `provider/id`, in order; never for a request
-        /// that is too large.
+        /// Models to try in order when the first one fails, as `provider/id`; not used for a request that
+        /// is too large.
         pub fallbacks: Vec<String> = Vec::new(), List;
-        /// What every conversation begins with; short, so that it fits every task.
+        /// Start of every conversation; short, so that it fits any task.
         pub system_prompt: String = String::from( "You are an agent that works in the person's folder with the tools you are given. \
                  Do what is asked, check the result, and say briefly what you did.", ),
             Text;
-        /// How much the model thinks first; off, since it costs output and not every model can.
+        /// How much the model reasons before it answers; off, since reasoning costs output tokens and not
+        /// every model supports it.
         pub thinking: ThinkingLevel = ThinkingLevel::Off, Word(&["off", "low", "medium", "high"]);
-        /// The longest answer, never more than the reserve; room for a long file in one tool call.
+        /// Longest answer, at most the reserve; enough for a long file in one tool call.
         pub max_output_tokens: u64 = 8_192, Whole(1), "provider tokens";
-        /// Requests of one turn that may call tools; longer turns are loops, and `go on` lets a
-        /// long one continue.
+        /// Limit of requests with tool calls in one turn; longer turns are usually loops, and `go on`
+        /// continues a real one.
         pub max_rounds: u32 = 200, Whole(1), "requests";
-        /// Sessions that work at the same time, model calls not counted; beyond it a machine is
-        /// busy with tools.
+        /// Sessions that may run tools at the same time, not counting model calls; more would overload one
+        /// machine.
         pub concurrent_turns: usize = 16, Whole(1), "turns";
-        /// Whether the model is offered `spawn_agent`, which gives a task to a session of its own;
-        /// false, because each costs a conversation.
+        /// Whether the model may call `spawn_agent`, which starts a session of its own for a task; false,
+        /// because each costs a conversation.
         pub subagents: bool = false, Flag;
-        /// How deep sub-agents may start others, 1 for the agent alone; a task is divided once, and
-        /// a part of it once more.
+        /// How deep sub-agents may start others; 1 allows the agent alone to start them.
         pub subagent_depth: u32 = 2, Whole(1), "levels";
-        /// So many of one session may live at the same time; more than this nobody keeps in view.
+        /// Live sub-agents of one session at the same time.
         pub subagents_live: usize = 8, Whole(1), "sub-agents";
-        /// How long one may live before it is swept up; half an hour is a long task.
+        /// Time after which a sub-agent is removed; half an hour is a long task.
         pub subagent_ttl_ms: u64 = 1_800_000, Whole(1), "ms";
-        /// The most of the notes of earlier sessions that the system prompt holds, the newest
-        /// first; some 2,000 tokens in every request.
+        /// Most characters of earlier sessions' notes in the system prompt, newest first; about 2,000
+        /// tokens in every request.
         pub notes_chars: usize = 8_000, Whole(0), "characters";
     }
 }

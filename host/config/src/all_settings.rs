@@ -1,4 +1,4 @@
-//! Every setting of the file by its dotted path, derived from the definitions of its tables.
+//! All settings by dotted path, derived from the `settings!` tables.
 
 use std::sync::LazyLock;
 
@@ -7,18 +7,19 @@ use ctxhost_engine_api::settings::{Setting, SettingKind};
 use super::Config;
 use super::spans::TomlValueKind;
 
-/// A setting and its place in the file.
+/// A setting and its path.
 #[derive(Clone, Debug)]
 pub struct SettingRow {
-    /// Its dotted path. `*` stands for a name of the user's: an engine, a model.
+    /// Dotted path. `*` stands for a user's name: an engine, a model.
     pub key: String,
-    /// What it is.
+    /// Its definition.
     pub setting: &'static Setting,
     pub(super) path: Vec<&'static str>,
 }
 
-/// Every setting there is, in the order in which people read about them.
+/// All settings, in the order of the documentation.
 pub fn all_settings() -> &'static [SettingRow] {
+    // Built once: the table is walked for every key of every file.
     static ROWS: LazyLock<Vec<SettingRow>> = LazyLock::new(|| {
         let mut rows = Vec::new();
         collect(Config::SETTINGS, &[], &mut rows);
@@ -38,7 +39,7 @@ fn collect(table: &'static [Setting], above: &[&'static str], rows: &mut Vec<Set
     }
 }
 
-/// Whether a value may be here.
+/// Whether a value is allowed.
 pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
     match (allowed, value) {
         (SettingKind::Slot, _) => true,
@@ -60,6 +61,7 @@ pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
             SettingKind::List | SettingKind::Keys | SettingKind::Rules,
             TomlValueKind::List { only_text },
         ) => *only_text,
+        // TOML writes 1 for 1.0, so an integer is accepted for every kind of number.
         (_, TomlValueKind::Whole(Some(number))) => allowed.allows_number(*number as f64),
         (
             SettingKind::Number(..) | SettingKind::AtLeast(_) | SettingKind::Share,
@@ -69,28 +71,29 @@ pub(super) fn is_allowed(allowed: SettingKind, value: &TomlValueKind) -> bool {
     }
 }
 
-/// `"append"` or `"rewrite"`, in the way of a sentence.
+/// Quotes names for a sentence: `` `append`, `rewrite` ``.
 pub(super) fn quote_list(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What may stand at a path.
+/// What a path of the file means.
 pub(super) enum PathKind {
     /// A setting.
     Setting(&'static Setting),
-    /// Inside a table that is not ours to read.
+    /// Inside a table or list that is checked elsewhere.
     Foreign,
     /// A table of settings.
     Table,
-    /// Nothing.
+    /// Not a setting.
     Unknown,
 }
 
-/// What may stand at a path.
+/// Classifies a path of the file.
 pub(super) fn classify_path(path: &[String]) -> PathKind {
     let mut found = PathKind::Unknown;
     for row in all_settings().iter().filter(|row| matches_pattern(&row.path, path)) {
         match row.path.len().cmp(&path.len()) {
+            // An exact match wins over a `*` that would also match a prefix.
             std::cmp::Ordering::Equal => return PathKind::Setting(row.setting),
             std::cmp::Ordering::Less if holds_unchecked_values(row.setting.kind) => {
                 found = PathKind::Foreign;
@@ -102,7 +105,7 @@ pub(super) fn classify_path(path: &[String]) -> PathKind {
     found
 }
 
-/// Whether what is inside a value is checked elsewhere: items of a list, a table of the user's own.
+/// Whether the contents of a value are checked elsewhere: items of a list, keys of a user's table.
 fn holds_unchecked_values(allowed: SettingKind) -> bool {
     matches!(
         allowed,
@@ -116,7 +119,7 @@ fn holds_unchecked_values(allowed: SettingKind) -> bool {
     )
 }
 
-/// The names that may stand in a table, without those that are the user's.
+/// The keys of a table, without user-chosen names.
 pub(super) fn keys_in_table(table: &[String]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for row in all_settings().iter().filter(|row| matches_pattern(&row.path, table)) {
@@ -128,7 +131,7 @@ pub(super) fn keys_in_table(table: &[String]) -> Vec<&'static str> {
     names
 }
 
-/// Whether a pattern and a path agree as far as both go.
+/// Whether a pattern and a path agree over their common length.
 pub(super) fn matches_pattern<S: AsRef<str>>(pattern: &[&str], path: &[S]) -> bool {
     pattern.iter().zip(path).all(|(pattern, name)| *pattern == "*" || *pattern == name.as_ref())
 }

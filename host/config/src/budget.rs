@@ -1,11 +1,11 @@
-//! How a window becomes a budget.
+//! `[budget]`: from a window to a budget.
 
 use serde::{Deserialize, Serialize};
 
-/// The least that is held free for an answer where the window allows it, in provider tokens.
+/// Least reserve for an answer, in provider tokens, if the window allows it.
 ///
-/// Default 20,000: a long answer with a tool call in it still ends. Windows for which this is too
-/// much are covered by `reserve_max_share`, so a smaller number would only cut answers short.
+/// A long answer with a tool call fits into 20,000. Small windows are covered by
+/// `reserve_max_share`, so a smaller number would only truncate answers.
 pub const RESERVE_FLOOR_TOKENS: u64 = 20_000;
 
 ctxhost_engine_api::settings! {
@@ -13,39 +13,41 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct BudgetSettings {
-        /// Held free for the answer. 20,000 lets a long answer with a tool call end, and is the
-        /// least that counts.
+        /// Tokens reserved for the answer. 20,000 fit a long answer with a tool call, and are the minimum
+        /// that counts.
         pub reserve_tokens: u64 = RESERVE_FLOOR_TOKENS, Whole(1), "provider tokens";
-        /// The most of the window that the reserve may take; a quarter keeps small windows usable.
+        /// Largest part of the window that the reserve may take; a quarter keeps small windows usable.
         pub reserve_max_share: f64 = 0.25, Number(0.01, 0.9), "share";
-        /// Estimates are multiplied by this before they meet a window; mixed text is misjudged by
+        /// Factor on estimates before they are compared with a window; estimates of mixed text are off by
         /// up to a fifth.
         pub safety_margin: f64 = 1.2, Number(1.0, 4.0), "factor";
-        /// System prompt and tools of a replayed session, which recordings do not hold; 0, because
-        /// a number nobody measured would be invented.
+        /// System prompt and tools of a replayed session, which recordings do not contain; 0, because any
+        /// other number would be a guess.
         pub overhead_tokens: u64 = 0, Whole(0), "provider tokens";
     }
 }
 
 impl BudgetSettings {
-    /// The reserve in provider tokens, and the budget in tokens as entries count them.
+    /// The reserve in provider tokens, and the budget in estimated tokens.
     ///
-    /// `overhead_tokens` is what system prompt and tools take, in provider tokens. A window that
-    /// they fill leaves a budget of 0.
+    /// `overhead_tokens` is the size of system prompt and tools, in provider tokens. If they fill
+    /// the window, the budget is 0.
     pub fn budget(&self, window_tokens: u64, overhead_tokens: u64) -> (u64, u64) {
         let reserve_tokens = self.reserve(window_tokens);
         let free_tokens =
+            // Saturating: the tools of an agent can be larger than a small window.
             window_tokens.saturating_sub(reserve_tokens).saturating_sub(overhead_tokens);
         (reserve_tokens, floor(free_tokens as f64 / self.safety_margin))
     }
 
     fn reserve(&self, window_tokens: u64) -> u64 {
+        // A smaller reserve truncates answers with tool calls, which then fail to parse.
         let wanted_tokens = self.reserve_tokens.max(RESERVE_FLOOR_TOKENS);
         wanted_tokens.min(floor(window_tokens as f64 * self.reserve_max_share))
     }
 }
 
-/// Casting a float saturates, so no size of window can wrap around.
+/// Casting a float saturates, so a huge window cannot wrap around.
 fn floor(tokens: f64) -> u64 {
     tokens.floor() as u64
 }

@@ -1,4 +1,4 @@
-//! When the host compacts by itself.
+//! `[compaction]`: when the host compacts, and what a compaction must keep.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,70 +10,69 @@ use super::spans::TomlValueKind;
 use ctxhost_retention::{Category, GateRule, GateRuleError, QualityGate};
 
 ctxhost_engine_api::settings! {
-    /// `[compaction]`: when compactions happen.
+    /// `[compaction]`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct CompactionSettings {
-        /// When a compaction that would help is made: after a turn, after a pause, when a person
-        /// agrees, or only by hand; between turns nobody waits for it.
+        /// When the host compacts ahead of need: after a turn, after a pause (idle), after the user
+        /// confirms (ask), or on command only (manual). Between turns, no request waits for it.
         pub timing: CompactionTiming = CompactionTiming::default(), Word(&["between-turns", "idle", "ask", "manual"]);
-        /// Whether one that would help may also come between two rounds of tools; it costs the
-        /// prompt cache in the middle of a thought.
+        /// Whether it may also compact between two tool rounds of a turn; false, because that invalidates
+        /// the prompt cache in the middle of a task.
         pub mid_turn: bool = false, Flag;
-        /// With `idle`: how long a session must be quiet; a minute without a word is a pause.
+        /// With `idle`: how long a session must be quiet.
         pub idle_ms: u64 = 60_000, Whole(1), "ms";
-        /// Share of the budget from which on a compaction is worked out ahead, in the background; 0
-        /// for never, since it may be work for nothing.
+        /// Share of the budget above which a compaction is precomputed in the background; 0 disables it,
+        /// since the work may be wasted.
         pub precompute_share: f64 = 0.0, Number(0.0, 1.0), "share";
-        /// The least that a compaction has to keep, or it is rejected; none, because how much may
-        /// go is for the person to say.
+        /// Least shares that a compaction must keep, or it is rejected; none, because what may be lost is
+        /// the user's decision.
         pub gate: QualityGate = QualityGate::default(), Rules;
-        /// Whether the model is asked for notes before a compaction, for the memory to keep; false,
-        /// because it is one more request, and without a memory nobody keeps them.
+        /// Whether the model writes notes for the memory slot before a compaction; false, because it costs
+        /// a request and needs a memory.
         pub memory_flush: bool = false, Flag;
-        /// A larger live transcript is compacted; 0 for never, since tokens are what a window
-        /// counts.
+        /// Compact a live transcript that is larger; 0 disables it, since windows count tokens.
         pub max_live_bytes: u64 = 0, Whole(0), "bytes";
-        /// A request that took too long is answered by a compaction above this share of the window;
-        /// below it, size was not the reason.
+        /// A request that timed out is compacted and retried above this share of the window; below it, size
+        /// was not the cause.
         pub timeout_share: f64 = 0.65, Number(0.1, 1.0), "share";
-        /// After such timeouts, in one turn; a third would not help either.
+        /// Limit of such compactions in one turn; a third has not helped either.
         pub timeout_compactions: u32 = 2, Whole(0), "compactions";
-        /// How long a program that ends waits for what it does in the background; a summary takes
-        /// less.
+        /// How long a program waits at its end for background work; a summary takes less.
         pub wait_ms: u64 = 60_000, Whole(0), "ms";
     }
 }
 
-/// When compactions happen.
+/// When the host compacts ahead of need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompactionTiming {
-    /// After a turn, when its answer is out; before a request only where it does not fit.
+    /// After a turn, once its answer is complete; before a request only if it does not fit.
     #[default]
     BetweenTurns,
-    /// When the session has been quiet for a while; before a request only where it does not fit.
+    /// After a quiet period; before a request only if it does not fit.
     Idle,
-    /// When a person says yes. A request that does not fit waits for it.
+    /// After the user confirms. A request that does not fit waits for the confirmation.
     Ask,
-    /// When a person asks for it. A request that does not fit is an error.
+    /// On command only. A request that does not fit is an error.
     Manual,
 }
 
-/// Checks the rules of the gate, each at its own place.
+/// Checks the rules of the quality gate, each error at its rule.
 pub(super) fn check_gate_rules(origin: &ConfigSource) -> Result<(), ConfigError> {
-    for place in origin.places.iter() {
-        let [table, setting, _] = place.path.as_slice() else { continue };
-        let TomlValueKind::Text(rule) = &place.value else { continue };
+    for span in origin.spans.iter() {
+        let [table, setting, _] = span.path.as_slice() else { continue };
+        let TomlValueKind::Text(rule) = &span.value else { continue };
         if table != "compaction" || setting != "gate" {
             continue;
         }
+        // Parsed again by serde later; here the error gets the position of its rule.
         let Err(bad) = rule.parse::<GateRule>() else { continue };
         let message = format!("compaction.gate: {bad}");
-        let mistake = ConfigDiagnostic::new(&origin.name, &origin.text, message);
-        let mistake =
-            mistake.with_label(place.value_span.clone(), "this rule").with_help(rule_help(&bad));
-        return Err(Box::new(mistake).into());
+        let error = ConfigDiagnostic::new(&origin.name, &origin.text, message);
+        let error =
+            error.with_label(span.value_span.clone(), "this rule").with_help(rule_help(&bad));
+        return Err(Box::new(error).into());
     }
     Ok(())
 }
@@ -83,10 +82,10 @@ fn rule_help(bad: &GateRuleError) -> String {
     match bad {
         GateRuleError::Category { name } => match closest_name(name, &names) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("counted are {}", quote_list(&names)),
+            None => format!("categories: {}", quote_list(&names)),
         },
         GateRuleError::Form { .. } => {
-            format!("a name, >= and a share; counted are {}", quote_list(&names))
+            format!("write a category, >= and a share; categories: {}", quote_list(&names))
         }
         GateRuleError::Least { .. } => "1.0 keeps all of them, 0.95 all but one in twenty".into(),
     }

@@ -1,8 +1,7 @@
-//! The edits that ctxhost makes to a configuration file: who fills the context-engine slot, and
-//! ([`entry`]) where an installed engine stands.
+//! Edits of the config file: the active engine, and ([`entry`]) the paths of installed engines.
 //!
-//! Comments, order and spacing stay. The file is replaced as a whole, so that a reader sees the old
-//! text or the new one and nothing between, and every edit can be taken back to the byte.
+//! Comments, order and spacing are kept. The file is replaced atomically, and each edit can be
+//! reverted byte for byte.
 
 use std::fs;
 use std::io;
@@ -16,38 +15,39 @@ use ctxhost_engine::{join_ids, split_ids};
 
 pub(super) mod entry;
 
-/// An edit that was made.
+/// A change of the slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotEdit {
     /// The file.
     pub path: PathBuf,
-    /// What the slot held; `None` where it was not written.
+    /// The slot's value before; `None` if it was not set.
     pub before: Option<String>,
-    /// What it holds now.
+    /// The slot's value after.
     pub after: String,
-    /// The whole file before the edit; `None` where there was no file.
+    /// The file before the edit; `None` if it did not exist.
     pub old_text: Option<String>,
 }
 
 impl SlotEdit {
-    /// Takes the edit back: the file is what it was, to the byte, or is gone if it was not there.
+    /// Reverts the edit byte for byte; a file that did not exist is removed.
     ///
-    /// Whatever else was written to the file since is taken back with it.
+    /// Later changes to the file are reverted as well.
     pub fn restore(&self) -> Result<(), ConfigError> {
         restore_text(&self.path, self.old_text.as_deref())
     }
 }
 
-/// Makes a file what it was; one that was not there goes.
+/// Restores a file; one that did not exist is removed.
 fn restore_text(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
     match old_text {
         Some(text) => replace(path, text),
+        // The file did not exist before, so restoring it means removing it.
         None => fs::remove_file(path)
             .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause }),
     }
 }
 
-/// Writes an engine's id into the slot. A missing file or table is made.
+/// Writes an engine id into the slot. Creates the file and the table if needed.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigErro
     set(path.as_ref(), id, Value::from(id))
 }
 
-/// Writes several engines in a row into the slot.
+/// Writes a chain of engines into the slot.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn set_slot_chain(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, 
     set(path.as_ref(), &join_ids(ids.iter().copied()), ids.iter().copied().collect())
 }
 
-/// Writes an engine, or several in a row, as one word: `mask` or `mask+legacy`.
+/// Writes an engine or a chain: `mask` or `mask+legacy`.
 ///
 /// # Errors
 ///
@@ -78,18 +78,18 @@ pub fn set_slot_spec(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, Con
 }
 
 fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError> {
+    // The whole text is kept for an exact restore; configs are small.
     let old_text = read(path)?;
     let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     let Some(slots) = slots(&mut document) else {
-        let message =
-            format!("{name} has no table [plugins.slots], but something else of that name");
-        let help = "write [plugins.slots] as a table of its own; the file is unchanged";
+        let message = format!("plugins.slots in {name} is not a table");
+        let help = "write it as a table [plugins.slots]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     };
-    let before = set_value(slots, value);
+    let before = set_value(slots, "context_engine", value);
     replace(path, &document.to_string())?;
     Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
@@ -102,11 +102,11 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     }
 }
 
-/// The table of slots, made where it is missing.
+/// The table of slots, created if needed.
 fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     let plugins = document.entry("plugins").or_insert_with(|| {
         let mut table = Table::new();
-        // [plugins.slots] says it all; a line [plugins] above it would stand empty.
+        // An implicit table, so that no empty [plugins] line is written above [plugins.slots].
         table.set_implicit(true);
         Item::Table(table)
     });
@@ -114,9 +114,14 @@ fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     slots.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
 }
 
-/// Puts the value in; what stands around the old value stays around the new one.
-fn set_value(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
-    let old = slots.get("context_engine").and_then(Item::as_value);
+/// Sets a value, keeps the comments and spaces around the old one, and returns the old one.
+pub(super) fn set_value(
+    table: &mut dyn TableLike,
+    key: &str,
+    value: impl Into<Value>,
+) -> Option<String> {
+    let mut value = value.into();
+    let old = table.get(key).and_then(Item::as_value);
     let before = old.map(|old| match old.as_str() {
         Some(text) => text.to_owned(),
         None => old.clone().decorated("", "").to_string(),
@@ -124,16 +129,16 @@ fn set_value(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
     if let Some(old) = old {
         *value.decor_mut() = old.decor().clone();
     }
-    match slots.get_mut("context_engine") {
-        Some(slot) => *slot = Item::Value(value),
-        None => drop(slots.insert("context_engine", Item::Value(value))),
+    match table.get_mut(key) {
+        Some(item) => *item = Item::Value(value),
+        None => drop(table.insert(key, Item::Value(value))),
     }
     before
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), ConfigError> {
-    // A link stays a link: what it points to is replaced.
+    // A symbolic link is kept; its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     replace_file(&target, text.as_bytes(), FileAccess::Inherited)
         .map_err(|error| ConfigError::Unwritable { path: path.to_owned(), cause: error.source })

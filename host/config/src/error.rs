@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, shown at its line.
+//! Errors of the config file, shown at their line.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 use super::Config;
 use super::spans::{self, KeySpan};
 
-/// Why there is no configuration.
+/// Why a config cannot be used or written.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -17,27 +17,27 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
-    /// Something in the file is wrong.
+    /// The file is invalid.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Mistake(#[from] Box<ConfigDiagnostic>),
-    /// The file cannot be replaced. It is as it was.
+    Invalid(#[from] Box<ConfigDiagnostic>),
+    /// The file cannot be replaced; it is unchanged.
     #[error("could not write {}; it is unchanged", path.display())]
-    #[diagnostic(help("check that its folder may be written to and has space"))]
+    #[diagnostic(help("check that its folder is writable and has space"))]
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
 }
 
-/// Something wrong at one place of a file.
+/// An error at a position of a file.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct ConfigDiagnostic {
@@ -52,39 +52,39 @@ pub struct ConfigDiagnostic {
 }
 
 impl ConfigError {
-    /// An engine refused a setting of its own table; `dotted_key` is the path below that table.
+    /// An engine rejected a setting of its own table; `dotted_key` is the path in that table.
     pub fn engine_setting(config: &Config, id: &str, dotted_key: &str, message: &str) -> Self {
         let table = ["plugins", "entries", id, "config"];
         let inner = if dotted_key.is_empty() { Vec::new() } else { spans::split_path(dotted_key) };
         let path: Vec<String> = table.iter().map(|&name| name.to_owned()).chain(inner).collect();
         let title = match dotted_key {
-            "" => format!("the engine `{id}` refuses its settings: {message}"),
-            key => format!("the engine `{id}` refuses its setting `{key}`: {message}"),
+            "" => format!("engine `{id}` rejects its settings: {message}"),
+            key => format!("engine `{id}` rejects its setting `{key}`: {message}"),
         };
-        let mistake = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, title)
-            .with_help(format!("what `{id}` reads stands in [{}]", spans::join_path(&table)));
-        Box::new(match config.origin.places.nearest(&path) {
-            Some(place) if place.path == path => mistake.with_label(place.assignment(), message),
-            // Outside the engine's own entry no place is to blame.
-            Some(place) if place.path.len() >= 3 => {
-                mistake.with_label(place.assignment(), "in here")
+        let error = ConfigDiagnostic::new(&config.origin.name, &config.origin.text, title)
+            .with_help(format!("the settings of `{id}` are in [{}]", spans::join_path(&table)));
+        Box::new(match config.origin.spans.nearest(&path) {
+            Some(span) if span.path == path => error.with_label(span.assignment(), message),
+            // An error outside of the engine's entry has no position in the file.
+            Some(span) if span.path.len() >= 3 => {
+                error.with_label(span.assignment(), "in this table")
             }
-            _ => mistake,
+            _ => error,
         })
         .into()
     }
 
-    /// `file:line:column`, where one place is to blame.
+    /// `file:line:column`, if the error has a position.
     pub fn location(&self) -> Option<String> {
         match self {
-            ConfigError::Mistake(mistake) => mistake.location(),
+            ConfigError::Invalid(error) => error.location(),
             ConfigError::Unreadable { .. } | ConfigError::Unwritable { .. } => None,
         }
     }
 }
 
 impl ConfigDiagnostic {
-    /// A mistake somewhere in a file.
+    /// An error without a position.
     pub(super) fn new(name: &str, text: &str, message: impl Into<String>) -> Self {
         ConfigDiagnostic {
             message: message.into(),
@@ -95,25 +95,25 @@ impl ConfigDiagnostic {
         }
     }
 
-    /// What TOML itself or serde refuses.
+    /// An error of the TOML parser or of serde.
     pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Box<Self> {
-        let mistake =
+        let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
                 .with_help("the file is TOML 1.0: `key = value` lines below `[table]` lines");
         Box::new(match error.span() {
-            Some(span) => mistake.with_label(span, "here"),
-            None => mistake,
+            Some(span) => diagnostic.with_label(span, "here"),
+            None => diagnostic,
         })
     }
 
-    /// What the editor of TOML refuses.
+    /// An error of the TOML editor.
     pub(super) fn from_edit(name: &str, text: &str, error: &toml_edit::TomlError) -> Box<Self> {
-        let mistake =
+        let diagnostic =
             ConfigDiagnostic::new(name, text, format!("{name} is not valid: {}", error.message()))
-                .with_help("mend the file first; it is unchanged");
+                .with_help("correct the file first; it is unchanged");
         Box::new(match error.span() {
-            Some(span) => mistake.with_label(span, "here"),
-            None => mistake,
+            Some(span) => diagnostic.with_label(span, "here"),
+            None => diagnostic,
         })
     }
 
@@ -123,8 +123,8 @@ impl ConfigDiagnostic {
         self
     }
 
-    pub(super) fn with_key_label(self, place: &KeySpan, label: impl Into<String>) -> Self {
-        self.with_label(place.key.clone(), label)
+    pub(super) fn with_key_label(self, span: &KeySpan, label: impl Into<String>) -> Self {
+        self.with_label(span.key.clone(), label)
     }
 
     pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {

@@ -1,4 +1,4 @@
-//! Every setting with its value, where the value comes from, and why it is there.
+//! Explains every setting: value, source and reason.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,36 +11,36 @@ use super::plugins::SlotChoice;
 use super::spans::{self, TomlValueKind};
 use super::{Config, RESERVE_FLOOR_TOKENS};
 
-/// One setting, explained.
+/// An explained setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainRow {
-    /// Its dotted path.
+    /// Dotted path.
     pub key: String,
-    /// Its value, as people read it.
+    /// Value as text.
     pub value: String,
-    /// The unit of its value; empty where there is none.
+    /// Unit of the value; empty without one.
     pub unit: String,
     /// `<file> line <n>`, or `default`.
     pub source: String,
-    /// What it does and why; where something else was made of it, what and why.
+    /// What it does and why; first, why the effective value differs from the written one.
     pub reason: String,
 }
 
-/// What stands for a setting that nobody set and that has no default.
+/// Shown for a setting without a value.
 const UNSET: &str = "not set";
 
-/// What stands for a value in which a key may stand.
+/// Shown instead of a value that may contain a secret.
 const REDACTED: &str = "(not shown)";
 
-/// Explains every setting, in the order of the catalogue.
+/// Explains every setting, in the order of the documentation.
 pub fn explain(config: &Config) -> Vec<ExplainRow> {
-    // Every table has a form as JSON; explanations of a value that had none would say "not set".
+    // Serialising the tables cannot fail; an empty value would show every setting as "not set".
     let values = serde_json::to_value(config).unwrap_or_default();
     all_settings().iter().flat_map(|row| rows(config, &values, row)).collect()
 }
 
-/// One row; for a setting of each engine or each model, one for each; for a table that is not
-/// ours, one for each value in it.
+/// The rows of a setting: one, or one for each engine or model, or one for each value in a user's
+/// table.
 fn rows(config: &Config, values: &Value, row: &SettingRow) -> Vec<ExplainRow> {
     let allowed = row.setting.kind;
     if matches!(allowed, SettingKind::Foreign | SettingKind::Texts | SettingKind::Upstreams) {
@@ -79,15 +79,18 @@ fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<
     match key {
         "plugins.slots.context_engine" => slot_value(config.slot()),
         "plugins.slots.memory" => (config.memory().unwrap_or_else(|| "none".into()), None),
-        "budget.reserve_tokens" if reserve_tokens < RESERVE_FLOOR_TOKENS => {
-            (reserve_tokens.to_string(), Some(format!("counts as {RESERVE_FLOOR_TOKENS}")))
-        }
+        // A lower value is accepted but has no effect, which the explanation must show.
+        "budget.reserve_tokens" if reserve_tokens < RESERVE_FLOOR_TOKENS => (
+            reserve_tokens.to_string(),
+            Some(format!("raised to the minimum of {RESERVE_FLOOR_TOKENS}")),
+        ),
         _ => (redact_credentials(format_value(value)), None),
     }
 }
 
-/// An address in which a name and a password stand is not shown.
+/// Hides an address that contains credentials.
 fn redact_credentials(value: String) -> String {
+    // URLs with credentials and PostgreSQL strings; better to hide too much.
     let is_secret = value.contains("://") && value.contains('@') || value.contains("password=");
     if is_secret { REDACTED.to_owned() } else { value }
 }
@@ -96,40 +99,38 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
     match choice.reason {
         None => (choice.configured, None),
         Some(reason) => (
-            format!(
-                "{} (in use: {})",
-                format_value(&Value::from(choice.configured)),
-                choice.engine
-            ),
-            Some(format!("{} is in use, because {reason}", choice.engine)),
+            format!("{} (using {})", format_value(&Value::from(choice.configured)), choice.engine),
+            Some(format!("{} is used because {reason}", choice.engine)),
         ),
     }
 }
 
-/// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
+/// The values of a user's table. Headers, environment values and names that look like secrets are
+/// hidden.
 fn user_table_rows(config: &Config, row: &SettingRow) -> Vec<ExplainRow> {
     let is_inside =
         |path: &[String]| path.len() > row.path.len() && matches_pattern(&row.path, path);
     let mut rows = Vec::new();
-    // Items of a list are shown with their list.
+    // A list is one row, with its items.
     let mut list: Option<Vec<String>> = None;
-    for place in config.origin.places.iter().filter(|place| is_inside(&place.path)) {
-        if list.as_ref().is_some_and(|list| place.path.starts_with(list)) {
+    for span in config.origin.spans.iter().filter(|span| is_inside(&span.path)) {
+        if list.as_ref().is_some_and(|list| span.path.starts_with(list)) {
             continue;
         }
-        match place.value {
+        match span.value {
             TomlValueKind::Table => continue,
-            TomlValueKind::List { .. } => list = Some(place.path.clone()),
+            TomlValueKind::List { .. } => list = Some(span.path.clone()),
             _ => {}
         }
-        let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
+        let written = config.origin.text.get(span.value_span.clone()).unwrap_or_default();
         let is_secret = match row.setting.kind {
-            // Keys stand there under any name.
+            // Header and environment values may be keys under any name.
             SettingKind::Texts => true,
-            _ => place.path.last().is_some_and(|name| is_secret_name(name)),
+            _ => span.path.last().is_some_and(|name| is_secret_name(name)),
         };
-        let key = spans::join_path(&place.path);
-        let setting = engine_setting(&place.path).unwrap_or(row.setting);
+        let key = spans::join_path(&span.path);
+        // Bundled engines document their settings; other engines' tables are opaque.
+        let setting = engine_setting(&span.path).unwrap_or(row.setting);
         rows.push(ExplainRow {
             value: if is_secret { REDACTED.into() } else { redact_credentials(written.to_owned()) },
             unit: setting.unit.to_owned(),
@@ -162,7 +163,7 @@ fn is_secret_name(name: &str) -> bool {
     ["secret", "password", "token", "api_key", "apikey"].iter().any(|word| name.ends_with(word))
 }
 
-/// The value at a path; null where there is none.
+/// The value at a path; null without one.
 fn value_at<'v>(values: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().fold(values, |value, name| value.get(name).unwrap_or(&Value::Null))
 }

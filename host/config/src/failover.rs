@@ -1,23 +1,23 @@
-//! How long models rest that gave no answer.
+//! `[failover]`: cooldowns of failed models.
 
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// How long models rest, and how often one is asked again.
+    /// `[failover]`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct FailoverSettings {
-        /// A model that said too much was asked of it; limits count by the minute, and a longer
-        /// wait that it asks for goes before.
-        pub throttled_rest_ms: u64 = 60_000, Whole(0), "ms";
-        /// One that was overloaded, failed, or did not answer; the request has been repeated before
-        /// that already.
-        pub troubled_rest_ms: u64 = 30_000, Whole(0), "ms";
-        /// One that only a person can help (key, bill, name, window); they may be doing so at this
-        /// moment.
-        pub refused_rest_ms: u64 = 600_000, Whole(0), "ms";
-        /// Of an empty or broken answer by the same model; what fails twice in the same way fails a
-        /// third time.
+        /// Cooldown of a model that answered with a rate limit; limits count by the minute. A longer wait
+        /// that the provider asks for counts instead.
+        pub rate_limit_cooldown_ms: u64 = 60_000, Whole(0), "ms";
+        /// Cooldown of a model that was overloaded, failed or did not answer, after the request was
+        /// retried.
+        pub error_cooldown_ms: u64 = 30_000, Whole(0), "ms";
+        /// Cooldown of a model that needs a change by the user (key, billing, name, window); long enough to
+        /// make it.
+        pub refused_cooldown_ms: u64 = 600_000, Whole(0), "ms";
+        /// Retries of an empty or broken answer with the same model; one that fails twice the same way
+        /// fails again.
         pub same_model_retries: u32 = 1, Whole(0), "retries";
     }
 }

@@ -1,8 +1,8 @@
-//! Settings of other agents, carried over: what they call compaction, pruning and slots, in our words.
+//! Imports settings of other agents.
 //!
-//! A file becomes leaves with dotted keys (`source`), each leaf is looked up in the table of its agent
-//! (`openclaw`, `hermes`), and what was found becomes TOML (`document`). What has no counterpart is
-//! told with its reason; nothing of a file is an error but its syntax.
+//! A file is flattened into leaves with dotted keys (`source`), each leaf is looked up in its
+//! agent's table (`openclaw`, `hermes`), and the result is written as TOML (`document`). Settings
+//! without a counterpart are reported with a reason; only a syntax error is an error.
 
 mod document;
 mod hermes;
@@ -22,73 +22,81 @@ pub use document::{MergeSummary, merge, render};
 use source::SettingLeaf;
 use value_shape::ValueShape;
 
-/// Whose configuration it is.
+/// The agent whose config is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceAgent {
-    /// `openclaw.json`: JSON, with comments and trailing commas where people wrote them.
+    /// `openclaw.json`: JSON, with comments and trailing commas.
     OpenClaw,
     /// `config.yaml` of Hermes Agent.
     Hermes,
 }
 
-/// What was found in a file.
+/// The settings of a file.
 #[derive(Clone, Debug)]
 pub struct SettingsImport {
-    /// Whose file it was.
+    /// The agent.
     pub agent: SourceAgent,
-    /// What has a counterpart, in the order of the table.
+    /// Settings with a counterpart, in the order of the mapping table.
     pub settings: Vec<ImportedSetting>,
-    /// What has none, in the order of the file.
+    /// Settings without one, in the order of the file.
     pub skipped: Vec<SkippedSetting>,
 }
 
-/// A setting of ours and where it comes from.
+/// A setting with its original key.
 #[derive(Clone, Debug)]
 pub struct ImportedSetting {
-    /// The path of our setting.
+    /// Path of our setting.
     pub path: Vec<String>,
-    /// Its value.
+    /// Value.
     pub value: Value,
-    /// The key it had.
+    /// Original key.
     pub from: String,
-    /// The row it came by: of two keys that end at one setting, the later row counts.
+    /// Its row in the mapping table: if two keys map to one setting, the later row wins.
     rank: usize,
 }
 
-/// A setting that was left out.
+/// A setting that was not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedSetting {
     /// Its key in the file.
     pub key: String,
-    /// Why, as a fragment.
+    /// The reason, as a fragment.
     pub reason: String,
 }
 
-/// One row of an agent's table: a key of theirs and what becomes of it.
+/// A row of a mapping table.
 struct MappingRow {
-    /// Dotted; `*` stands for any one name, `**` at the end for all that lies below.
+    /// Dotted; `*` matches any one name, `**` at the end any rest.
     key: &'static str,
     mapping: KeyMapping,
 }
 
-/// What becomes of a key.
+/// What a key maps to.
 enum KeyMapping {
-    /// Ours at this dotted path, which takes up the names that `*` stood for in their order.
+    /// A setting at this dotted path, which takes the names that `*` matched, in order.
     To(&'static str, ValueShape),
-    /// None of ours, and why.
+    /// Nothing, for this reason.
     None(&'static str),
 }
 
-/// What is to know of an agent's file.
+const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::To(path, shape) }
+}
+
+const fn none(key: &'static str, reason: &'static str) -> MappingRow {
+    MappingRow { key, mapping: KeyMapping::None(reason) }
+}
+
+/// The mapping of an agent's config.
 struct MappingTable {
     rows: &'static [MappingRow],
-    /// Where the settings that concern us stand. What lies elsewhere is told in one line.
+    /// The paths of relevant settings. Everything else is reported in one line.
     scopes: &'static [&'static str],
 }
 
 impl SourceAgent {
-    /// By the ending of a file's name.
-    pub fn of(path: &Path) -> Option<SourceAgent> {
+    /// Detects the agent by file extension.
+    pub fn detect(path: &Path) -> Option<SourceAgent> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "json" | "json5" | "jsonc" => Some(SourceAgent::OpenClaw),
@@ -109,7 +117,8 @@ impl SourceAgent {
 ///
 /// # Errors
 ///
-/// [`ConfigError::Mistake`] at its place, where the text is no JSON or YAML or no table of settings.
+/// [`ConfigError::Invalid`] at its position, for a syntax error or a file that is not a table of
+/// settings.
 pub fn import(agent: SourceAgent, name: &str, text: &str) -> Result<SettingsImport, ConfigError> {
     let document = match agent {
         SourceAgent::OpenClaw => source::json(name, text)?,
@@ -123,6 +132,7 @@ pub fn import(agent: SourceAgent, name: &str, text: &str) -> Result<SettingsImpo
     if agent == SourceAgent::Hermes {
         hermes::choose_engine(&mut import);
     }
+    // Otherwise the imported file would be rejected: the cap must not be below compact_ms.
     import.raise_cap();
     import.settings.sort_by_key(|setting| setting.rank);
     Ok(import)
@@ -133,10 +143,11 @@ impl SettingsImport {
         let rows = table.rows.iter().enumerate();
         let mut fitting =
             rows.filter_map(|(rank, row)| Some((rank, row, KeyMatch::of(row.key, &leaf.path)?)));
+        // The first row wins: specific keys are listed before patterns.
         let Some((rank, row, fit)) = fitting.next() else {
             return match outside_scopes(table.scopes, &leaf.path) {
-                Some(key) => self.skip(key, "not about context"),
-                None => self.skip(leaf.key(), "unknown here"),
+                Some(key) => self.skip(key, "not a context setting"),
+                None => self.skip(leaf.key(), "unknown key"),
             };
         };
         match &row.mapping {
@@ -154,13 +165,14 @@ impl SettingsImport {
     fn add_setting(&mut self, setting: ImportedSetting, shape: ValueShape) {
         match self.settings.iter_mut().find(|known| known.path == setting.path) {
             Some(known) if shape.prefers_existing(&known.value, &setting.value) => {}
+            // OpenClaw has two keys for the reserve and uses the larger one.
             Some(known) if shape.is_largest() || known.rank < setting.rank => *known = setting,
             Some(_) => {}
             None => self.settings.push(setting),
         }
     }
 
-    /// A compaction that may take longer than our cap for all of it raises the cap as well.
+    /// Raises compact_cap_ms if an imported compaction timeout exceeds it.
     fn raise_cap(&mut self) {
         let cap_ms = i64::try_from(EngineTimeouts::default().compact_cap_ms).unwrap_or(i64::MAX);
         let is_over = |setting: &&ImportedSetting| {
@@ -174,17 +186,18 @@ impl SettingsImport {
 
     fn skip(&mut self, key: String, reason: &str) {
         let left_out = SkippedSetting { key, reason: reason.to_owned() };
+        // A list of plugins would repeat the same reason for each of its keys.
         if !self.skipped.contains(&left_out) {
             self.skipped.push(left_out);
         }
     }
 }
 
-/// How a key of a table fits the path of a leaf.
+/// A match of a table key with a leaf.
 struct KeyMatch {
     /// The path as far as the table names it.
     key: String,
-    /// What `*` stands for.
+    /// The names that `*` matched.
     names: Vec<String>,
 }
 
@@ -202,7 +215,7 @@ impl KeyMatch {
     }
 }
 
-/// A path of ours with names in it. `*` takes the next name; `*/*` joins the next two with a slash.
+/// Fills names into a path of ours. `*` takes the next name; `*/*` joins the next two with a slash.
 fn fill_wildcards(path: &str, names: Vec<String>) -> Vec<String> {
     let mut names = names.into_iter();
     let mut next = || names.next().unwrap_or_default();
@@ -214,7 +227,7 @@ fn fill_wildcards(path: &str, names: Vec<String>) -> Vec<String> {
     path.split('.').map(segment).collect()
 }
 
-/// Where a path leaves the ways that lead to a territory; `None` inside one.
+/// Where a path leaves all scopes; `None` for a path inside of one.
 fn outside_scopes(territory: &[&str], path: &[String]) -> Option<String> {
     let mut shared = 0;
     for place in territory {

@@ -1,4 +1,4 @@
-//! The JSON Schema of the file, for editors that complete and check it.
+//! The JSON Schema of the config file, for editors.
 
 use ctxhost_engine::{BUNDLED, bundled_settings};
 use ctxhost_engine_api::settings::{Setting, SettingKind};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, FILE_NAME};
 
-/// The dialect of JSON Schema that [`json_schema`] is written in.
+/// The version of JSON Schema.
 const SCHEMA_DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// The JSON Schema of the file, draft 2020-12, with the settings of the bundled engines.
+/// The JSON Schema of the config file, with the settings of the bundled engines.
 pub fn json_schema() -> Value {
     let mut schema = json!({ "$schema": SCHEMA_DIALECT, "title": FILE_NAME });
     merge(&mut schema, table(Config::SETTINGS));
@@ -21,7 +21,7 @@ pub fn json_schema() -> Value {
     schema
 }
 
-/// The table of an engine whose settings are known.
+/// The schema of a bundled engine's entry.
 fn bundled_entry(entry: &Value, id: &str) -> Value {
     let mut entry = entry.clone();
     if let Some(config) = entry.pointer_mut("/properties/config") {
@@ -35,6 +35,7 @@ fn table(settings: &[Setting]) -> Value {
     let mut table = json!({
         "type": "object",
         "properties": properties.collect::<Map<_, _>>(),
+        // Like the parser: an unknown key is an error, not a warning.
         "additionalProperties": false,
     });
     let required = settings.iter().filter(|setting| setting.default.is_none());
@@ -48,7 +49,7 @@ fn table(settings: &[Setting]) -> Value {
 fn property(setting: &Setting) -> Value {
     let mut property = values(setting.kind);
     let unit = match setting.unit {
-        // The texts speak of shares themselves.
+        // The descriptions of shares name their unit.
         unit if unit.is_empty() || unit.starts_with("share") => String::new(),
         unit => format!("\n\nUnit: {unit}."),
     };
@@ -63,7 +64,7 @@ fn property(setting: &Setting) -> Value {
     property
 }
 
-/// What JSON Schema says of the values that may be in a setting.
+/// The schema of allowed values.
 fn values(allowed: SettingKind) -> Value {
     let texts = json!({ "type": "string" });
     match allowed {
@@ -89,6 +90,8 @@ fn values(allowed: SettingKind) -> Value {
             json!({ "type": "object", "additionalProperties": texts })
         }
         SettingKind::Slot => {
+            // `examples` instead of `enum`: installed engines have names that the schema cannot
+            // know.
             let engine = json!({ "type": "string", "examples": BUNDLED });
             json!({ "anyOf": [engine, { "type": "array", "items": engine }] })
         }
@@ -97,12 +100,12 @@ fn values(allowed: SettingKind) -> Value {
         SettingKind::Tables(inner) => {
             json!({ "type": "object", "additionalProperties": table(inner) })
         }
-        // Text of any sort, and what a later version of the contract adds.
+        // Text, and kinds that a later version of the contract adds.
         _ => texts,
     }
 }
 
-/// Adds the members of an object to another one.
+/// Adds members to an object.
 fn merge(object: &mut Value, members: Value) {
     if let (Value::Object(object), Value::Object(members)) = (object, members) {
         object.extend(members);

@@ -1,9 +1,9 @@
-//! The configuration file: read with its places kept, resolved with a reason for every choice.
+//! The config file: parsed with positions, validated, resolved with a reason for every value.
 //!
-//! A file becomes a [`Config`] in three steps: `spans` parses it and remembers where every key
-//! stands, `check` compares it with the `all_settings` of settings and points at the first mistake,
-//! and serde fills the tables. Each setting is defined once, as a field of its table, with default,
-//! unit and reason; catalogue, schema, explanation and documents are derived from that.
+//! `spans` parses a file and records the position of every key, `check` compares it with
+//! `all_settings` and reports the first error, and serde fills the tables. Each setting is defined
+//! once, as a field of its table; checks, JSON Schema, explanations and documentation are derived
+//! from it.
 
 #![cfg_attr(
     test,
@@ -33,6 +33,7 @@ mod json_schema;
 mod model;
 mod plugins;
 mod providers;
+mod renamed;
 mod session;
 mod shadow;
 mod slots;
@@ -74,75 +75,75 @@ use ctxhost_provider::ProviderSettings;
 use ctxhost_store::StoreSettings;
 use ctxhost_tools::{McpSettings, ToolSettings};
 
-/// The name of the file that [`Config::discover`] looks for.
+/// The file name that [`Config::discover`] searches for.
 pub const FILE_NAME: &str = "ctxhost.toml";
 
 ctxhost_engine_api::settings! {
-    /// The configuration, resolved: every setting has a value, every path is whole. Nothing may be in the file that is
-    /// not here.
+    /// The resolved config: every setting has a value, every path is absolute or relative to the
+    /// current folder. The file may contain nothing else.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Config {
-        /// Engines and the slots they fill.
+        /// Engines and their slots.
         pub plugins: PluginSettings = PluginSettings::default(), Table(PluginSettings::SETTINGS);
-        /// What engines in the shadow of the slot may do.
+        /// Limits of shadow engines.
         pub shadow: ShadowSettings = ShadowSettings::default(), Table(ShadowSettings::SETTINGS);
-        /// How a window becomes a budget.
+        /// From a window to a budget.
         pub budget: BudgetSettings = BudgetSettings::default(), Table(BudgetSettings::SETTINGS);
-        /// The limits of the law.
-        pub law: InvariantSettings = InvariantSettings::default(), Table(InvariantSettings::SETTINGS);
-        /// How long an engine may take.
+        /// Limits of the invariants.
+        pub invariants: InvariantSettings = InvariantSettings::default(), Table(InvariantSettings::SETTINGS);
+        /// Time limits of engine calls.
         pub timeouts: EngineTimeouts = EngineTimeouts::default(), Table(EngineTimeouts::SETTINGS);
         /// Windows of named models, as `provider/model`.
         pub models: BTreeMap<String, ModelSettings> = BTreeMap::new(),
             Tables(ModelSettings::SETTINGS);
-        /// What holds for a model that nobody names.
+        /// Defaults for models without an entry.
         pub model: ModelDefaults = ModelDefaults::default(), Table(ModelDefaults::SETTINGS);
-        /// How engines follow each other on a running host.
+        /// Reloading of engines on a running host.
         pub swap: SwapSettings = SwapSettings::default(), Table(SwapSettings::SETTINGS);
-        /// Who answers, and how long a turn may go on.
+        /// The agent and the limits of its turns.
         pub agent: AgentSettings = AgentSettings::default(), Table(AgentSettings::SETTINGS);
-        /// How sessions are kept.
+        /// Storage of sessions.
         pub session: SessionSettings = SessionSettings::default(), Table(SessionSettings::SETTINGS);
-        /// What `ctxhost gc` may clear away.
+        /// What `ctxhost gc` may remove.
         pub retention: RetentionSettings = RetentionSettings::default(),
             Table(RetentionSettings::SETTINGS);
-        /// When compactions happen.
+        /// When to compact.
         pub compaction: CompactionSettings = CompactionSettings::default(),
             Table(CompactionSettings::SETTINGS);
-        /// How long models rest that gave no answer.
+        /// Cooldowns of failed models.
         pub failover: FailoverSettings = FailoverSettings::default(),
             Table(FailoverSettings::SETTINGS);
-        /// How the sizes of requests are learned from what providers count.
+        /// Learning token factors from providers' counts.
         pub accounting: AccountingSettings = AccountingSettings::default(),
             Table(AccountingSettings::SETTINGS);
-        /// Where sessions are kept: files of this machine, or a PostgreSQL database that many machines share.
+        /// Session storage: files, or a PostgreSQL database that several machines share.
         pub store: StoreSettings = StoreSettings::default(), Table(StoreSettings::SETTINGS);
-        /// Providers of models, by their names.
+        /// Model providers by name.
         pub providers: BTreeMap<String, ProviderSettings> = BTreeMap::new(),
             Tables(ProviderSettings::SETTINGS);
-        /// A model that engines may ask for summaries; without this table summaries are made offline.
+        /// The model for summaries; without it summaries are extracted offline.
         pub summariser: Option<SummariserSettings> = None, Table(SummariserSettings::SETTINGS);
-        /// How the gateway listens, and whom it asks.
+        /// The HTTP gateway.
         pub gateway: GatewaySettings = GatewaySettings::default(), Table(GatewaySettings::SETTINGS);
-        /// What a running gateway tells about itself.
+        /// Traces and dashboard of a gateway.
         pub telemetry: TelemetrySettings = TelemetrySettings::default(),
             Table(TelemetrySettings::SETTINGS);
-        /// Which tools the model may call, and what they may do.
+        /// Tools of the agent.
         pub tools: ToolSettings = ToolSettings::default(), Table(ToolSettings::SETTINGS);
-        /// Servers that bring more tools, each under a name.
+        /// MCP servers by name.
         pub mcp: BTreeMap<String, McpSettings> = BTreeMap::new(), Tables(McpSettings::SETTINGS);
         #[serde(skip)]
         origin: ConfigSource = ConfigSource::default();
     }
 }
 
-/// Where a configuration was read from.
+/// Where a config was read from.
 #[derive(Clone, Debug, Default)]
 struct ConfigSource {
     name: String,
     text: Arc<str>,
-    places: KeySpans,
+    spans: KeySpans,
 }
 
 impl Config {
@@ -154,69 +155,73 @@ impl Config {
         Config::parse(&path.display().to_string(), &text)
     }
 
-    /// Resolves the text of a file. Paths in it are meant relative to the folder of `name`.
+    /// Resolves the text of a file. Its paths are relative to the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-        let places = KeySpans::parse(name, text)?;
-        let origin = ConfigSource { name: name.to_owned(), text: text.into(), places };
+        let spans = KeySpans::parse(name, text)?;
+        let origin = ConfigSource { name: name.to_owned(), text: text.into(), spans };
+        // Before serde, whose messages have no suggestion and stop at the first type error.
         check::check_keys(&origin)?;
         let config: Config = toml::from_str(text)
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
         let config = config.resolved(origin);
+        // After the tables are filled, since defaults take part in these rules.
         check::check_combinations(&config)?;
         Ok(config)
     }
 
     /// The nearest `ctxhost.toml`, from `start_dir` upwards.
     pub fn discover(start_dir: impl AsRef<Path>) -> Option<PathBuf> {
+        // Like .git or Cargo.toml, so that a project can have its own config.
         let candidates = start_dir.as_ref().ancestors().map(|folder| folder.join(FILE_NAME));
         candidates.into_iter().find(|path| path.is_file())
     }
 
-    /// The name of the file, as it was given; empty for [`Config::default`].
+    /// The name of the file, as given; empty for [`Config::default`].
     pub fn name(&self) -> &str {
         &self.origin.name
     }
 
-    /// The engine that the context-engine slot ends at, and why.
+    /// The active engine, and why it differs from the configured one.
     pub fn slot(&self) -> SlotChoice {
         self.plugins.context_engine()
     }
 
-    /// The engines that run beside the slot's own, without effect.
+    /// The shadow engines.
     pub fn shadows(&self) -> Vec<String> {
         self.plugins.shadows()
     }
 
-    /// The engine of the memory slot; `None` while it is off.
+    /// The engine of the memory slot; `None` if it is off.
     pub fn memory(&self) -> Option<String> {
         self.plugins.memory()
     }
 
-    /// What is configured about an engine.
+    /// The entry of an engine.
     pub fn entry(&self, id: &str) -> Option<&EngineEntry> {
         self.plugins.entries.get(id)
     }
 
-    /// The engine's own table as JSON, unread; `{}` where there is none.
+    /// The engine's own table as JSON; `{}` without one.
     pub fn engine_config(&self, id: &str) -> serde_json::Value {
         self.entry(id).map_or_else(|| serde_json::json!({}), EngineEntry::config_json)
     }
 
-    /// Where a setting stands in the file, in bytes: `key = value` whole, of a table its name.
+    /// The position of a setting, in bytes: the whole `key = value`, or the name of a table.
     ///
-    /// Names with dots stand in quotes: `models."openai/gpt-4.1".window_tokens`.
+    /// Names with dots are quoted: `models."openai/gpt-4.1".window_tokens`.
     pub fn setting_span(&self, dotted_path: &str) -> Option<Range<usize>> {
-        self.origin.places.find(&spans::split_path(dotted_path)).map(spans::KeySpan::assignment)
+        self.origin.spans.find(&spans::split_path(dotted_path)).map(spans::KeySpan::assignment)
     }
 
-    /// With every path taken from the folder of the file.
+    /// With every path relative to the folder of the file.
     fn resolved(self, origin: ConfigSource) -> Config {
+        // Relative to the file, not to the current folder: a host may be started from anywhere.
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
         let servers = self.mcp.into_iter();
         Config {
             plugins: self.plugins.with_paths_from(&folder),
             tools: self.tools.with_paths_from(&folder),
-            mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
+            mcp: servers.map(|(name, server)| (name, server.with_paths_from(&folder))).collect(),
             gateway: self.gateway.with_paths_from(&folder),
             origin,
             ..self

@@ -1,4 +1,4 @@
-//! Windows of models that the file names.
+//! `[models]` and `[model]`: configured windows of models.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ModelSettings required {
-        /// The window of the model `provider/name`; goes before everything but --window and a
-        /// smaller limit that a refusal named.
+        /// Window of the model `provider/name`; overrides everything but --window and a smaller limit from
+        /// a refusal.
         pub window_tokens: u64, Between(1, MAX_WINDOW_TOKENS), "provider tokens";
     }
 }
@@ -20,11 +20,11 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ModelDefaults {
-        /// The window of a model that nothing else tells; what most large models have. Written
-        /// here, it counts for every model that `[models]` does not name.
+        /// Window of a model without any other source; what most large models have. Set here, it applies to
+        /// every model that `[models]` does not name.
         pub default_window_tokens: u64 = 200_000, Between(1, MAX_WINDOW_TOKENS), "provider tokens";
-        /// How long `chat` waits at its start for what a provider states of its model's window; 0
-        /// asks nothing. A list of models comes within a second.
+        /// How long `chat` waits at its start for the provider to state the model's window; 0 does not ask.
+        /// A model list takes less than a second.
         pub window_query_ms: u64 = 2_000, Whole(0), "ms";
     }
 }

@@ -1,4 +1,4 @@
-//! The table `[plugins]`: which engine fills which slot, and where engines come from.
+//! `[plugins]`: engines, slots and where engines come from.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use ctxhost_engine::{
 };
 use ctxhost_trust::{TrustLevel, TrustSettings};
 
-/// The word that switches a slot off.
+/// Disables a slot.
 const NONE: &str = "none";
 
 ctxhost_engine_api::settings! {
@@ -19,75 +19,69 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct PluginSettings {
-        /// False sends every request through `legacy`, quietly: one switch to rule engines out as a
+        /// False uses `legacy` for every request, without a warning: one switch to exclude engines as a
         /// cause.
         pub enabled: bool = true, Flag;
-        /// Engines welcome beside the slot's own; empty welcomes all. Never disables the slot:
-        /// naming an engine there is permission enough.
+        /// Engines that may be used beside the active one; empty allows all. The engine in the slot needs
+        /// no entry here.
         pub allow: Vec<String> = Vec::new(), List;
-        /// Engines that are never used; a slot that names one ends at `legacy`.
+        /// Engines that are never used; a slot that names one falls back to `legacy`.
         pub deny: Vec<String> = Vec::new(), List;
-        /// Fallback lets `legacy` shape the request and says so everywhere; fail ends the request.
-        /// An agent that goes on is worth more than a strict one, so fallback.
+        /// `fallback` shapes the request with `legacy` and reports it; `fail` ends the request. A working
+        /// agent is worth more than a strict one, so fallback.
         pub on_engine_error: OnEngineError = OnEngineError::default(), Word(&["fallback", "fail"]);
-        /// Folders in which installed engines are looked for, relative to this file; none, because
-        /// loading an engine is running code.
+        /// Folders to search for installed engines, relative to this file; none, because loading an engine
+        /// runs its code.
         pub engine_dirs: Vec<PathBuf> = Vec::new(), List;
-        /// Where installed engines run. In a process of their own a crash, a leak or a look at your
-        /// files costs the host nothing, and a request a fraction of a millisecond; on a lane,
-        /// threads of this one, they are trusted. An engine in C sits on a lane only where its own
-        /// entry says so.
+        /// Where installed engines run. `process`: sandboxed, so a crash, a leak or an attempt to read your
+        /// files does not affect the host; costs a fraction of a millisecond per request. `thread`: in the
+        /// host's process, with its rights. An engine in C runs in a thread only if its own entry says so.
         pub isolation: Isolation = Isolation::Process, Word(&["process", "thread"]);
-        /// Pinned refuses an engine's file whose bytes stand neither in ctxhost.lock nor in its
-        /// entry; any loads what is named. Unset, pinned where there is a ctxhost.lock beside this
-        /// file: who installs engines wants them pinned, who writes a path by hand has named what
-        /// to load.
+        /// `pinned` refuses an engine file whose bytes are neither in ctxhost.lock nor in its entry; `any`
+        /// loads it. Unset: pinned if there is a ctxhost.lock beside this file.
         pub trust: Option<TrustLevel> = None, Word(&["pinned", "any"]);
-        /// Authors whose signatures count (`FILE.so.minisig` beside the file); none, because whom
-        /// to trust is yours to say.
+        /// Public keys whose signatures are accepted (`FILE.so.minisig` beside the file); none, because
+        /// whom to trust is your decision.
         pub trusted_keys: Vec<String> = Vec::new(), Keys;
-        /// True refuses every engine's file that none of these keys signed, one named on the
-        /// command line too; false, because most engines are your own.
+        /// True refuses every engine file that none of these keys signed, also one named on the command
+        /// line; false, because most engines are your own.
         pub require_signature: bool = false, Flag;
-        /// Where `ctxhost install` puts files, relative to this file; unset, a private folder of
-        /// this config below your state folder.
+        /// Folder for `ctxhost install`, relative to this file; unset, a private folder of this config
+        /// below the state folder.
         pub install_dir: Option<PathBuf> = None, Text;
-        /// An engine that failed is held this long by every process, and twice as long after each
-        /// further failure; ten minutes outlast what heals by itself. 0 holds nobody beyond the
-        /// process it failed in.
+        /// How long a failed engine is quarantined, in every process; doubles after each further failure. 0
+        /// limits the quarantine to the process it failed in.
         pub quarantine_ms: u64 = QuarantineRules::default().hold_ms, Whole(0), "ms";
-        /// The longest that failures hold an engine, and how long they are remembered; after a day
-        /// somebody has looked.
+        /// Longest quarantine after failures, and how long failures are remembered; after a day the cause
+        /// has usually been looked at.
         pub quarantine_max_ms: u64 = QuarantineRules::default().max_hold_ms, Whole(0), "ms";
-        /// So many processes that died inside an engine hold it until it is released; the second is
-        /// no accident.
+        /// Crashes of host processes inside an engine that quarantine it until it is released; the second
+        /// is no accident.
         pub crashes_before_quarantine: u32 = QuarantineRules::default().crashes, Whole(1), "crashes";
-        /// Who fills which slot.
+        /// Which engine fills which slot.
         pub slots: SlotSettings = SlotSettings::default(), Table(SlotSettings::SETTINGS);
         /// One table for each engine that needs one.
         pub entries: BTreeMap<String, EngineEntry> = BTreeMap::new(), Tables(EngineEntry::SETTINGS);
         /// The limits of their processes.
         pub worker: SandboxSettings = SandboxSettings::default(), Table(SandboxSettings::SETTINGS);
-        /// What each engine may make grow.
+        /// What each engine may store and log.
         pub quotas: Quotas = Quotas::default(), Table(Quotas::SETTINGS);
     }
 }
 
 ctxhost_engine_api::settings! {
-    /// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
+    /// `[plugins.slots]`. Any value is accepted; one that is not a name counts as unset.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SlotSettings {
-        /// Who shapes requests: one engine, or a list of them, each going on from what the one
-        /// before it shows. `legacy` holds the four layers; what is blank, no text or "none" ends
-        /// there too.
+        /// The active engine, or a chain of them, each reading the result of the one before it. A blank
+        /// value, "none" or a value that is not text selects `legacy`.
         pub context_engine: Option<toml::Value> = Some(LEGACY.into()), Slot;
-        /// Who is asked what it would make of each request, after the slot's own has answered and
-        /// without effect: `ctxhost shadow report` compares them. Nobody, because each reads every
-        /// request again.
+        /// Engines that receive each request after the active one, without effect; `ctxhost shadow report`
+        /// compares them. None, because each processes every request again.
         pub shadow: Vec<String> = Vec::new(), List;
-        /// Who remembers across sessions: `notes` keeps dated notes for each working folder;
-        /// "none", because nobody should remember unasked.
+        /// Engine that remembers across sessions: `notes` keeps dated notes for each working folder;
+        /// "none", because memory should be opted into.
         pub memory: Option<toml::Value> = Some(NONE.into()), Slot;
     }
 }
@@ -97,75 +91,77 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct EngineEntry {
-        /// False rules this one engine out and keeps its settings.
+        /// False disables this engine and keeps its settings.
         pub enabled: bool = true, Flag;
-        /// Its library, relative to this file; bundled engines have none. Loading it is running its
-        /// code.
+        /// Library file, relative to this file; bundled engines have none. Loading it runs its code.
         pub path: Option<PathBuf> = None, Text;
-        /// The digest its library must have, checked on the very bytes that are loaded; unset, any
-        /// library at that path is taken.
+        /// Digest that the library must have, checked on the bytes that are loaded; unset, any library at
+        /// that path is loaded.
         pub sha256: Option<String> = None, Digest;
-        /// Process: one of its own, for engines from a file; lane: threads of its own, so that one
-        /// that hangs does not stop the host; inline saves the hop, for bundled engines only, and
-        /// is theirs where nothing is set.
+        /// `process`: a process of its own, for engines from a file; `thread`: its own threads in the host,
+        /// so that a hanging engine does not block it; `inline`: no thread switch, for bundled engines
+        /// only, and their default.
         pub isolation: Option<Isolation> = None, Word(&["inline", "thread", "process"]);
-        /// The engine's own settings, handed over unread.
+        /// The engine's own settings, passed to it unchanged.
         pub config: toml::Table = toml::Table::new(), Foreign;
     }
 }
 
-/// The engine that a slot ends at; several in a row as one word.
+/// The engine that a slot selects; a chain as `mask+legacy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotChoice {
-    /// What the file says, as written; the default where it says nothing.
+    /// The configured value, or the default.
     pub configured: String,
     /// The engine to use.
     pub engine: String,
-    /// Why it is another than the configured one.
+    /// Why it differs from the configured engine.
     pub reason: Option<String>,
 }
 
 impl PluginSettings {
-    /// The engine of the context-engine slot. There always is one.
+    /// The active engine. There is always one.
     pub(super) fn context_engine(&self) -> SlotChoice {
         let written = match &self.slots.context_engine {
             None => return SlotChoice::from_config(LEGACY),
             Some(toml::Value::String(id)) => id,
             Some(toml::Value::Array(items)) => return self.chain_choice(items),
             Some(other) => {
-                let reason =
-                    format!("the slot holds {}, not the id of an engine", describe_kind(other));
+                let reason = format!("the slot holds {}, not an engine id", describe_kind(other));
                 return SlotChoice::fallback_to_legacy(other.to_string(), reason);
             }
         };
         let id = written.trim();
         if id.is_empty() {
+            // Not an error: the slot always selects some engine.
             return SlotChoice::fallback_to_legacy(written.clone(), "the slot is blank".into());
         }
         if id.eq_ignore_ascii_case(NONE) {
-            let reason = format!("`{id}` switches the slot off, and an agent needs some engine");
+            let reason = format!("`{id}` disables the slot, and a host needs an engine");
             return SlotChoice::fallback_to_legacy(written.clone(), reason);
         }
         match self.disabled_reason(id) {
+            // `legacy` cannot be disabled, since every fallback ends there.
             Some(reason) if id != LEGACY => SlotChoice::fallback_to_legacy(written.clone(), reason),
             _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::from_config(written) },
         }
     }
 
-    /// Engines in a row. Those that may not be used are left out.
+    /// A chain without its disabled engines.
     fn chain_choice(&self, items: &[toml::Value]) -> SlotChoice {
         let names: Option<Vec<&str>> =
             items.iter().map(|item| Some(item.as_str()?.trim())).collect();
+        // A non-text item disables the whole list: guessing its meaning could activate the wrong
+        // engine.
         let Some(names) = names else {
             let written = toml::Value::Array(items.to_vec()).to_string();
-            let reason = "the slot's list holds something that is no id of an engine";
+            let reason = "the slot's list holds a value that is not an engine id";
             return SlotChoice::fallback_to_legacy(written, reason.into());
         };
         let configured = join_ids(names.iter().copied());
         let mut reasons = Vec::new();
         let serves = |id: &&str| match self.disabled_reason(id).filter(|_| *id != LEGACY) {
             _ if id.is_empty() || id.eq_ignore_ascii_case(NONE) => {
-                reasons.push(format!("{id:?} in the slot's list names no engine"));
+                reasons.push(format!("{id:?} in the slot's list is not an engine"));
                 false
             }
             Some(reason) => {
@@ -184,14 +180,13 @@ impl PluginSettings {
         SlotChoice { configured, engine: join_ids(row), reason }
     }
 
-    /// The engines that run beside the slot's own, without effect; a row of them is one of these. Those
-    /// that may not be used are left out.
+    /// The shadow engines or chains, without disabled ones.
     pub(super) fn shadows(&self) -> Vec<String> {
         let may_run = |name: &&String| self.shadow_disabled_reason(name).is_none();
         self.slots.shadow.iter().filter(may_run).cloned().collect()
     }
 
-    /// Why an engine, or one of a row, may not run in the shadow; `None` where all may.
+    /// Why an engine, or one of a chain, may not run as a shadow; `None` if all may.
     pub fn shadow_disabled_reason(&self, name: &str) -> Option<String> {
         split_ids(name)
             .into_iter()
@@ -199,34 +194,34 @@ impl PluginSettings {
             .find_map(|id| self.disabled_reason(id))
     }
 
-    /// The engine of the memory slot. Nothing remembers unless somebody asks for it.
+    /// The engine of the memory slot, which is off by default.
     pub(super) fn memory(&self) -> Option<String> {
         let id = self.slots.memory.as_ref()?.as_str()?.trim();
         let is_named = !id.is_empty() && !id.eq_ignore_ascii_case(NONE);
         (is_named && self.disabled_reason(id).is_none()).then(|| id.to_owned())
     }
 
-    /// Why an engine may not be used; `None` when it may.
+    /// Why an engine may not be used; `None` if it may.
     ///
-    /// `allow` is not asked: naming an engine in the slot is permission enough.
+    /// Ignores `allow`, which the engine in the slot does not need.
     pub fn disabled_reason(&self, id: &str) -> Option<String> {
         if !self.enabled {
             return Some("plugins.enabled is false".into());
         }
         if self.deny.iter().any(|denied| denied == id) {
-            return Some(format!("plugins.deny names `{id}`"));
+            return Some(format!("plugins.deny lists `{id}`"));
         }
         let is_enabled = self.entries.get(id).is_none_or(|entry| entry.enabled);
         (!is_enabled).then(|| format!("plugins.entries.{id}.enabled is false"))
     }
 
-    /// Whether an engine is welcome beside the slot's own, for comparison and for a swap.
+    /// Whether an engine may be used beside the active one.
     pub fn allows(&self, id: &str) -> bool {
         let is_allowed = self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == id);
         is_allowed && self.disabled_reason(id).is_none()
     }
 
-    /// What is demanded of engine files.
+    /// The trust policy for engine files.
     pub fn trust_demands(&self) -> TrustSettings {
         TrustSettings {
             trust: self.trust,
@@ -235,7 +230,7 @@ impl PluginSettings {
         }
     }
 
-    /// How long failures are remembered.
+    /// The quarantine rules.
     pub fn quarantine_rules(&self) -> QuarantineRules {
         QuarantineRules {
             hold_ms: self.quarantine_ms,
@@ -244,8 +239,9 @@ impl PluginSettings {
         }
     }
 
-    /// The same table with every path taken from `folder`.
+    /// The same table with every path relative to `folder`.
     pub(super) fn with_paths_from(mut self, folder: &Path) -> PluginSettings {
+        // `join` keeps absolute paths as they are.
         for path in self.engine_dirs.iter_mut().chain(&mut self.install_dir) {
             *path = folder.join(&*path);
         }
@@ -278,7 +274,7 @@ fn table_json(table: &toml::Table) -> Map<String, Value> {
     table.iter().map(|(key, value)| (key.clone(), json(value))).collect()
 }
 
-/// TOML as JSON. Dates, which JSON has not, become their text; infinities become null.
+/// TOML as JSON. Dates become text; infinities become null.
 pub(super) fn json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),

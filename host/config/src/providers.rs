@@ -1,4 +1,4 @@
-//! Providers by their names, and the one behind `[check_summariser]`.
+//! `[providers]` and `[summariser]`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,31 +8,30 @@ use super::{Config, spans};
 use ctxhost_dialects::{DialectName, FailureReason};
 use ctxhost_provider::ProviderSettings;
 
-/// What the provider of a `[check_summariser]` with an address of its own is called.
+/// Name of the provider behind a `[summariser]` with its own address.
 const SUMMARISER: &str = "summariser";
 
 ctxhost_engine_api::settings! {
-    /// `[check_summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
+    /// `[summariser]`: the model for `Host::complete`.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SummariserSettings required {
-        /// A table of [providers] whose model writes summaries; instead of base_url. Without both
-        /// summaries are made offline, without a model.
+        /// Name from [providers] whose model writes summaries; instead of base_url. Without this table
+        /// summaries are extracted offline, without a model.
         #[serde(default)]
         pub provider: Option<String> = None, Text;
-        /// Where an OpenAI-compatible API begins, up to and including /v1; instead of provider.
+        /// Base URL of an OpenAI-compatible API, up to and including /v1; instead of provider.
         #[serde(default)]
         pub base_url: Option<String> = None, Url;
-        /// The model's name there; a small one will do.
+        /// Model name at that provider; a small one is enough.
         pub model: String, Text;
-        /// The environment variable that holds the key, so that no key stands in a file; unset for
-        /// local servers.
+        /// Environment variable with the key, so that no key is in a file; unset for local servers.
         #[serde(default)]
         pub api_key_env: Option<String> = None, Text;
-        /// One answer; a minute is long for one chunk, and the extractive summary stands ready.
+        /// Limit of one answer; after it the extractive summary is used.
         #[serde(default = "default::timeout_ms")]
         pub timeout_ms: u64 = 60_000, Whole(1), "ms";
-        /// The longest answer; a summary of 16,000 characters with headings fits.
+        /// Longest answer; fits a summary of 16,000 characters with headings.
         #[serde(default = "default::max_output_tokens")]
         pub max_output_tokens: u64 = 4_096, Whole(1), "provider tokens";
     }
@@ -44,7 +43,7 @@ impl Config {
         self.providers.get(name)
     }
 
-    /// The provider that writes summaries, with its name; `None` where summaries are made offline.
+    /// The provider for summaries, with its name; `None` if summaries are extracted offline.
     pub fn summariser_provider(&self) -> Option<(String, ProviderSettings)> {
         let summariser = self.summariser.as_ref()?;
         if let Some(name) = &summariser.provider {
@@ -53,7 +52,7 @@ impl Config {
         let settings = ProviderSettings {
             base_url: summariser.base_url.clone(),
             api_key_env: summariser.api_key_env.clone(),
-            // Whoever asks for a summary asks again by itself, and the offline one stands ready.
+            // The caller retries by itself and has the offline summary as a fallback.
             retries: 0,
             ..ProviderSettings::new(DialectName::OpenAiCompletions)
         };
@@ -61,38 +60,39 @@ impl Config {
     }
 }
 
-/// Checks what only two settings together can get wrong.
+/// Checks rules that involve two settings.
 pub(super) fn check_providers(config: &Config) -> Result<(), ConfigError> {
     for (name, settings) in &config.providers {
         check_anthropic_only(config, name, settings)?;
         check_phrases(config, name, settings)?;
+        // Which one wins would be a guess, and the wrong key may cost money.
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
             let key = spans::join_path(&["providers", name, "api_key_command"]);
-            let message = format!("`{name}` has api_key_env and api_key_command");
+            let message = format!("provider `{name}` sets both api_key_env and api_key_command");
             return Err(conflict_error(config, &[&key], message, "keep one of them"));
         }
     }
     check_summariser(config)
 }
 
-/// What only Anthropic's dialect can be told.
+/// Checks settings that only the Anthropic dialect supports.
 fn check_anthropic_only(
     config: &Config,
     name: &str,
     settings: &ProviderSettings,
 ) -> Result<(), ConfigError> {
-    let told = [
+    let options = [
         ("one_hour_cache", settings.one_hour_cache),
         ("context_editing", settings.context_editing),
     ];
-    let told = told.into_iter().find(|(_, is_told)| *is_told);
-    match told.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
+    let used = options.into_iter().find(|(_, is_set)| *is_set);
+    match used.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
         None => Ok(()),
         Some((setting, _)) => {
             let key = spans::join_path(&["providers", name, setting]);
             let message =
-                format!("{setting} is for anthropic-messages, which `{name}` does not speak");
-            Err(conflict_error(config, &[&key], message, "leave it out"))
+                format!("{setting} needs dialect anthropic-messages, which `{name}` does not use");
+            Err(conflict_error(config, &[&key], message, "remove it"))
         }
     }
 }
@@ -109,7 +109,7 @@ fn check_phrases(
             _ => "never_overflow_phrases",
         };
         let key = spans::join_path(&["providers", name, setting]);
-        let message = format!("`{}` is no regular expression", bad.pattern);
+        let message = format!("`{}` is not a regular expression", bad.pattern);
         return Err(conflict_error(
             config,
             &[&key],
@@ -128,23 +128,24 @@ fn check_summariser(config: &Config) -> Result<(), ConfigError> {
     match (&summariser.provider, &summariser.base_url) {
         (None, None) => fail(
             &["summariser"],
-            "[summariser] names neither a provider nor an address",
+            "[summariser] needs provider or base_url",
             "write provider = \"<a table of [providers]>\", or base_url",
         ),
         (Some(_), Some(_)) => fail(
             &["summariser.base_url"],
-            "[summariser] has provider and base_url",
+            "[summariser] sets both provider and base_url",
             "keep one of them",
         ),
+        // The key would be ignored, because the provider brings its own.
         (Some(_), None) if summariser.api_key_env.is_some() => fail(
             &["summariser.api_key_env"],
-            "the key of a provider stands in its own table",
+            "the key belongs in the table of the provider",
             "move api_key_env there",
         ),
         (Some(name), None) if config.provider(name).is_none() => {
-            let message = format!("there is no provider `{name}`");
+            let message = format!("unknown provider `{name}`");
             let help =
-                format!("begin one with a line [{}]", spans::join_path(&["providers", name]));
+                format!("start one with a line [{}]", spans::join_path(&["providers", name]));
             fail(&["summariser.provider"], &message, &help)
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! How sessions are kept, and for how long.
+//! `[session]` and `[retention]`: how sessions are stored, and for how long.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,42 +9,40 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SessionSettings {
-        /// When a line is on the disk for certain: before it is acknowledged, at the end of the
-        /// turn, or when the system likes; always, because what was said should survive a power
-        /// cut. A compaction waits under `turn` too.
+        /// When a written line is synced to the disk: before it is acknowledged (always), at the end of the
+        /// turn, or when the system does it (os); always, so that messages survive a power cut. A
+        /// compaction is synced under `turn` too.
         pub sync: SyncPolicy = SyncPolicy::default(), Word(&["always", "turn", "os"]);
-        /// Where images of new messages are kept: in the lines of the session, or each once in a
-        /// file under its hash; inline, because Pi and every other reader of the session sees them
-        /// then. What a model is sent is the same.
+        /// Where images of new messages are stored: in the session's lines, or once under their hash;
+        /// inline, because Pi and other readers of the session then see them. The request is the same.
         pub media: ImageStorage = ImageStorage::default(), Word(&["inline", "store"]);
-        /// With `store`, what an image may take in its line, in base64; a smaller one gains little
-        /// from a file of its own, which takes 4 KiB of the disk at least.
+        /// With `store`: images up to this size in base64 stay in their line; a file of its own takes at
+        /// least 4 KiB of disk.
         pub media_inline_bytes: u64 = 16_384, Whole(0), "bytes";
     }
 }
 
-/// Where images are kept.
+/// Where images are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageStorage {
     /// In the lines of the session.
     #[default]
     Inline,
-    /// Each once, under the hash of its bytes, with all else that is put away.
+    /// Once, under the hash of the bytes, in the blob store.
     Store,
 }
 
 ctxhost_engine_api::settings! {
-    /// `[retention]`: what `ctxhost gc` may clear away.
+    /// `[retention]`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct RetentionSettings {
-        /// How long `ctxhost gc` keeps bytes that no session names; a session that was moved away
-        /// for a quarter of a year still finds them when it comes back.
+        /// How long `ctxhost gc` keeps bytes that no session references; a session that was moved away for
+        /// three months still finds them.
         pub blob_days: u64 = 90, Whole(1), "days";
-        /// How long `ctxhost gc` leaves a session in its place that nobody touches, before it moves
-        /// it to the trash, where it lies for 30 more; 0 leaves all where they are, because a
-        /// session is somebody's work.
+        /// Age at which `ctxhost gc` moves an untouched session to the trash, where it stays 30 more days;
+        /// 0 keeps all, because a session is someone's work.
         pub session_days: u64 = 0, Whole(0), "days";
     }
 }

@@ -1,4 +1,4 @@
-//! What engines may do that run beside the slot's own.
+//! `[shadow]`: limits of shadow engines.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,10 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct ShadowSettings {
-        /// Whether engines in the shadow may ask the model for summaries; nobody should pay for an
-        /// answer that nobody sees.
+        /// Whether shadow engines may call the model for summaries; false, because their result is not used.
         pub complete: bool = false, Flag;
-        /// What is written down of engines in the shadow before the file begins anew; the file
-        /// before it is kept. About five thousand requests.
+        /// Size of the shadow log before it is rotated, with one old file kept; about five thousand
+        /// requests.
         pub log_bytes: u64 = 4 * 1024 * 1024, Whole(65_536), "bytes";
     }
 }

@@ -1,108 +1,110 @@
-//! The rules for engines in a row and in the shadow: how many, and each of them once.
+//! Checks chains and shadow lists: number of engines and duplicates.
 
 use super::error::{ConfigDiagnostic, ConfigError};
 use super::spans::{KeySpan, TomlValueKind};
 use super::{ConfigSource, spans};
 use ctxhost_engine::{ChainSpecError, parse_chain, validate_chain};
 
-/// Engines that run beside the slot's own, at most: each of them reads every request again.
+/// Most shadow engines: each one processes every request again.
 const MAX_SHADOWS: usize = 4;
 
-/// Checks every list of engines, each mistake at its own place.
+/// Checks every list of engines; each error has its own position.
 pub(super) fn check_slots(origin: &ConfigSource) -> Result<(), ConfigError> {
     let row = texts_in(origin, "context_engine");
     let names: Vec<&str> = row.iter().map(|(_, name)| *name).collect();
     if let Err(error) = validate_chain(&names) {
         return Err(chain_error(origin, offending_item(&row, &error), &error));
     }
-    for (place, name) in origin.places.iter().filter_map(slot_text) {
+    // The slot may be one text with `+` as well as a list.
+    for (span, name) in origin.spans.iter().filter_map(slot_text) {
         if let Err(error) = parse_chain(name) {
-            return Err(chain_error(origin, Some(place), &error));
+            return Err(chain_error(origin, Some(span), &error));
         }
     }
     let shadows = texts_in(origin, "shadow");
-    if let Some((place, _)) = shadows.get(MAX_SHADOWS) {
-        let message = format!("at most {MAX_SHADOWS} engines run in the shadow of the slot's own");
-        return Err(mistake(
+    if let Some((span, _)) = shadows.get(MAX_SHADOWS) {
+        let message = format!("at most {MAX_SHADOWS} shadow engines are allowed");
+        return Err(diagnostic(
             origin,
-            Some(place),
+            Some(span),
             &message,
-            "each of them reads every request again",
+            "each one processes every request again",
         ));
     }
-    for (at, (place, name)) in shadows.iter().enumerate() {
+    for (at, (span, name)) in shadows.iter().enumerate() {
         if shadows.iter().take(at).any(|(_, earlier)| earlier == name) {
-            let message = format!("the shadow {name:?} is named twice");
-            return Err(mistake(origin, Some(place), &message, "name it once"));
+            let message = format!("shadow {name:?} is listed twice");
+            return Err(diagnostic(origin, Some(span), &message, "list it once"));
         }
-        let row = match name.is_empty() {
-            true => Err("a blank shadow names no engine".to_owned()),
-            false => parse_chain(name)
-                .map_err(|error| format!("the shadow {name:?}: a row of engines {error}")),
+        let row = if name.is_empty() {
+            Err("a shadow name is blank".to_owned())
+        } else {
+            parse_chain(name).map_err(|error| format!("shadow {name:?}: a chain {error}"))
         };
         if let Err(message) = row {
-            let help = "several in a row are written as `mask+legacy`";
-            return Err(mistake(origin, Some(place), &message, help));
+            let help = "write a chain as `mask+legacy`";
+            return Err(diagnostic(origin, Some(span), &message, help));
         }
     }
     Ok(())
 }
 
-/// What stands in the slot, where that is one text.
-fn slot_text(place: &KeySpan) -> Option<(&KeySpan, &str)> {
-    match (place.path.as_slice(), &place.value) {
+/// The slot's value, if it is text.
+fn slot_text(span: &KeySpan) -> Option<(&KeySpan, &str)> {
+    match (span.path.as_slice(), &span.value) {
         ([plugins, slots, slot], TomlValueKind::Text(text)) => {
             let is_here = plugins == "plugins" && slots == "slots" && slot == "context_engine";
-            is_here.then_some((place, text.trim()))
+            is_here.then_some((span, text.trim()))
         }
         _ => None,
     }
 }
 
-/// The texts in a list of `[plugins.slots]`, with their places.
+/// The texts of a list in `[plugins.slots]`, with their positions.
 fn texts_in<'o>(origin: &'o ConfigSource, list: &str) -> Vec<(&'o KeySpan, &'o str)> {
-    let text = |place: &'o KeySpan| match (place.path.as_slice(), &place.value) {
+    let text = |span: &'o KeySpan| match (span.path.as_slice(), &span.value) {
         ([plugins, slots, slot, _], TomlValueKind::Text(text)) => {
             let is_here = plugins == "plugins" && slots == "slots" && slot == list;
-            is_here.then_some((place, text.trim()))
+            is_here.then_some((span, text.trim()))
         }
         _ => None,
     };
-    origin.places.iter().filter_map(text).collect()
+    origin.spans.iter().filter_map(text).collect()
 }
 
-/// The item that is one too many.
+/// The item that breaks the rule.
 fn offending_item<'o>(row: &[(&'o KeySpan, &str)], error: &ChainSpecError) -> Option<&'o KeySpan> {
     let at = match error {
         ChainSpecError::TooMany { .. } => row.len().checked_sub(1),
         ChainSpecError::EmptyName => None,
+        // The second occurrence is the one to remove.
         ChainSpecError::Duplicate { id } => row.iter().rposition(|(_, name)| name == id),
     };
-    at.and_then(|at| row.get(at)).map(|(place, _)| *place)
+    at.and_then(|at| row.get(at)).map(|(span, _)| *span)
 }
 
 fn chain_error(
     origin: &ConfigSource,
-    place: Option<&KeySpan>,
+    span: Option<&KeySpan>,
     error: &ChainSpecError,
 ) -> ConfigError {
-    let help = "the engines of a row stand in the order in which they read the session";
-    mistake(origin, place, &format!("a row of engines {error}"), help)
+    let help = "list the engines in the order in which they process a request";
+    diagnostic(origin, span, &format!("a chain {error}"), help)
 }
 
-fn mistake(
+fn diagnostic(
     origin: &ConfigSource,
-    place: Option<&KeySpan>,
+    span: Option<&KeySpan>,
     message: &str,
     help: &str,
 ) -> ConfigError {
-    let list = place.map(|place| place.path.get(..3).unwrap_or_default());
+    let list = span.map(|span| span.path.get(..3).unwrap_or_default());
     let key = spans::join_path(list.unwrap_or_default());
-    let mistake = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key}: {message}"));
-    let mistake = mistake.with_help(help);
-    Box::new(match place {
-        Some(place) => mistake.with_label(place.value_span.clone(), "this one"),
-        None => mistake,
+    let diagnostic = ConfigDiagnostic::new(&origin.name, &origin.text, format!("{key}: {message}"));
+    let diagnostic = diagnostic.with_help(help);
+    Box::new(match span {
+        Some(span) => diagnostic.with_label(span.value_span.clone(), "here"),
+        None => diagnostic,
     })
     .into()
 }

@@ -1,4 +1,4 @@
-//! Where every key of a file stands, so that a mistake can be shown at its line.
+//! Positions of all keys of a file, for errors.
 
 use std::ops::Range;
 
@@ -7,36 +7,36 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigDiagnostic, ConfigError};
 
-/// Every key of a file, tables and lists included, in the order of the file.
+/// All keys of a file, including tables and list items, in file order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeySpans {
-    places: Vec<KeySpan>,
+    spans: Vec<KeySpan>,
 }
 
-/// Where one key stands.
+/// A key and its position.
 #[derive(Clone, Debug)]
 pub(super) struct KeySpan {
-    /// The names from the root down. An item of a list is named by its index.
+    /// The path from the root. A list item is named by its index.
     pub(super) path: Vec<String>,
-    /// The name, in bytes.
+    /// Position of the name, in bytes.
     pub(super) key: Range<usize>,
-    /// What is written there.
+    /// The value.
     pub(super) value: TomlValueKind,
-    /// What is written there, in bytes.
+    /// Position of the value, in bytes.
     pub(super) value_span: Range<usize>,
 }
 
-/// What is written at a place, as far as a check needs to know.
+/// A value, as far as checks need it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TomlValueKind {
     Text(String),
-    /// A whole number; `None` where it is too large for any setting.
+    /// An integer; `None` if it exceeds 64 bits.
     Whole(Option<i64>),
     Number(f64),
     Flag(bool),
     Date,
     List {
-        /// Whether everything in it is text.
+        /// Whether all items are text.
         only_text: bool,
     },
     Table,
@@ -47,30 +47,31 @@ impl KeySpans {
     pub(super) fn parse(name: &str, text: &str) -> Result<KeySpans, ConfigError> {
         let root = DeTable::parse(text)
             .map_err(|error| ConfigDiagnostic::from_toml(name, text, &error))?;
-        let mut places = Vec::new();
-        read_table(root.get_ref(), &[], &mut places);
-        places.sort_by_key(|place| place.key.start);
-        Ok(KeySpans { places })
+        let mut spans = Vec::new();
+        read_table(root.get_ref(), &[], &mut spans);
+        // File order, so that the first error is the first one a reader meets.
+        spans.sort_by_key(|span| span.key.start);
+        Ok(KeySpans { spans })
     }
 
-    /// The place of exactly this path.
+    /// The key at exactly this path.
     pub(super) fn find(&self, path: &[String]) -> Option<&KeySpan> {
-        self.places.iter().find(|place| place.path == path)
+        self.spans.iter().find(|span| span.path == path)
     }
 
-    /// The place of this path, or of the nearest table around it.
+    /// The key at this path, or at the nearest enclosing table.
     pub(super) fn nearest(&self, path: &[String]) -> Option<&KeySpan> {
         (1..=path.len()).rev().find_map(|length| self.find(path.get(..length)?))
     }
 
-    /// Every place in the order of the file.
+    /// All keys, in file order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &KeySpan> {
-        self.places.iter()
+        self.spans.iter()
     }
 }
 
 impl KeySpan {
-    /// `key = value` whole; of a table, whose value may be spread over the file, its name.
+    /// The whole `key = value`; for a table, which may be spread over the file, its name.
     pub(super) fn assignment(&self) -> Range<usize> {
         match self.value {
             TomlValueKind::Table => self.key.clone(),
@@ -79,15 +80,16 @@ impl KeySpan {
     }
 }
 
-/// The names of a dotted path, quotes taken off. A path that is no TOML is cut at its dots.
+/// Splits a dotted path and removes quotes. A path that is not valid TOML is split at its dots.
 pub(super) fn split_path(dotted_path: &str) -> Vec<String> {
     match toml_edit::Key::parse(dotted_path) {
         Ok(keys) => keys.iter().map(|key| key.get().to_owned()).collect(),
+        // Engines report keys in their own notation, which need not be valid TOML.
         Err(_) => dotted_path.split('.').map(str::to_owned).collect(),
     }
 }
 
-/// A dotted path, with quotes where a name needs them.
+/// Joins a path with dots, quoting names where needed.
 pub(super) fn join_path<S: AsRef<str>>(path: &[S]) -> String {
     let names =
         path.iter().map(|name| toml_edit::Key::new(name.as_ref()).display_repr().into_owned());
@@ -98,13 +100,14 @@ pub(super) fn join_path<S: AsRef<str>>(path: &[S]) -> String {
 pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    // Characters, as editors count, not bytes.
     let column = before.get(line_start..).unwrap_or("").chars().count() + 1;
     (before.matches('\n').count() + 1, column)
 }
 
-fn read_table(table: &DeTable<'_>, above: &[String], places: &mut Vec<KeySpan>) {
+fn read_table(table: &DeTable<'_>, above: &[String], spans: &mut Vec<KeySpan>) {
     for (key, value) in table.iter() {
-        read_value(key.get_ref(), key.span(), value, above, places);
+        read_value(key.get_ref(), key.span(), value, above, spans);
     }
 }
 
@@ -113,24 +116,19 @@ fn read_value(
     key: Range<usize>,
     value: &Spanned<DeValue<'_>>,
     above: &[String],
-    places: &mut Vec<KeySpan>,
+    spans: &mut Vec<KeySpan>,
 ) {
     let path: Vec<String> = above.iter().cloned().chain([name.to_owned()]).collect();
     match value.get_ref() {
-        DeValue::Table(table) => read_table(table, &path, places),
+        DeValue::Table(table) => read_table(table, &path, spans),
         DeValue::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                read_value(&index.to_string(), item.span(), item, &path, places);
+                read_value(&index.to_string(), item.span(), item, &path, spans);
             }
         }
         _ => {}
     }
-    places.push(KeySpan {
-        path,
-        key,
-        value: value_kind(value.get_ref()),
-        value_span: value.span(),
-    });
+    spans.push(KeySpan { path, key, value: value_kind(value.get_ref()), value_span: value.span() });
 }
 
 fn value_kind(value: &DeValue<'_>) -> TomlValueKind {
@@ -139,7 +137,7 @@ fn value_kind(value: &DeValue<'_>) -> TomlValueKind {
         DeValue::Integer(number) => {
             TomlValueKind::Whole(i64::from_str_radix(number.as_str(), number.radix()).ok())
         }
-        // TOML has no other form of a float than those that Rust reads.
+        // TOML floats are a subset of those that Rust parses.
         DeValue::Float(number) => {
             TomlValueKind::Number(number.as_str().parse().unwrap_or(f64::NAN))
         }

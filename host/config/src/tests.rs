@@ -1,4 +1,4 @@
-//! What a configuration file may say, what is made of it, and how a mistake in it is shown.
+//! Tests of parsing, defaults and error messages.
 
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ fn a_file_is_found_from_any_folder_below_it() {
 }
 
 #[test]
-fn every_place_of_a_file_can_be_found() {
+fn every_key_of_a_file_has_a_span() {
     let text = "[budget]\nreserve_tokens = 9\n\n[models.\"a/b.c\"]\nwindow_tokens = 7\n";
     let config = parse(text);
     let slice = |path: &str| config.setting_span(path).and_then(|span| text.get(span));
@@ -93,7 +93,7 @@ fn every_place_of_a_file_can_be_found() {
 }
 
 #[test]
-fn explain_tells_value_unit_source_and_what_was_made_of_it() {
+fn explain_shows_value_unit_source_and_effective_value() {
     let config = parse(
         "[plugins]\ndeny = [\"mask\"]\n[plugins.slots]\ncontext_engine = \"mask\"\n\
          [budget]\nreserve_tokens = 500\n[plugins.entries.mine.config]\nservice_token = \"abc\"\nlist = [1, 2]\n",
@@ -116,7 +116,7 @@ fn explain_tells_value_unit_source_and_what_was_made_of_it() {
 }
 
 #[test]
-fn a_summary_comes_from_a_provider_or_from_an_address() {
+fn a_summariser_has_a_provider_or_an_address() {
     let provider = "[providers.local]\ndialect = \"openai\"\nretries = 9\n";
     let named = parse(&format!("{provider}[summariser]\nmodel = \"m\"\nprovider = \"local\"\n"));
     let (name, settings) = named.summariser_provider().unwrap();

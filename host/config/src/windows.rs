@@ -1,11 +1,11 @@
-//! The window of a model, looked up in one place for every face of the program.
+//! Looks up the context window of a model, in one place for all commands, the gateway and programs.
 //!
 //! ```text
 //! [models] ─► [model] default_window_tokens, if written ─► provider ─► refusal ─► recording ─► table ─► default
 //! ```
 //!
-//! A refused size is smaller than what the steps before it say, or it is ignored: a provider that refuses a
-//! prompt knows better than a config.
+//! A size from a refusal overrides the steps before it if it is smaller: the provider's answer is
+//! more reliable than a config.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::Config;
 
-/// The windows of models by how their names begin, in provider tokens; the first row that fits counts.
-/// From the providers' own pages of models, as of November 2026: a window that is not standard (a tier, a
-/// server of one's own) belongs into `[models]`. Where a window holds the answer apart from the prompt, as
-/// that of GPT-5 does (272,000 of 400,000), it is what the prompt may take.
+/// Context windows by model name prefix, in provider tokens; the first match counts. From the
+/// providers' model pages, November 2026. Windows that are not standard (a tier, a self-hosted
+/// server) belong in `[models]`. If prompt and answer have separate windows, as in GPT-5 (272,000
+/// of 400,000), this is the one of the prompt.
 const TABLE: [(&str, u64); 32] = [
     ("claude-fable-5", LONG_TOKENS),
     ("claude-mythos-5", LONG_TOKENS),
@@ -52,36 +52,35 @@ const TABLE: [(&str, u64); 32] = [
     ("gemma-3", 131_072),
 ];
 
-/// Models whose answer takes no room in the window of the prompt, by how their names begin, each with the
-/// names among them that are an exception.
+/// Models whose answer does not use the window of the prompt, by prefix, each with an exception.
 const SEPARATE_OUTPUT: [(&str, Option<&str>); 2] =
     [("gpt-5", Some("gpt-5-chat")), ("gemini-", None)];
 
 /// The long window of Claude models, in provider tokens.
 const LONG_TOKENS: u64 = 1_000_000;
 
-/// The largest number of provider tokens that is a window. No model has a thousandth of it; what is larger is a
-/// mistake or a lie of whoever stated it, and products with it would leave 64 bits.
+/// Largest accepted window, in provider tokens. No model has a thousandth of it; larger numbers are
+/// wrong, and products with them would overflow 64 bits.
 pub const MAX_WINDOW_TOKENS: u64 = 1_000_000_000;
 
-/// What stands behind the name of a model that is asked for its long window, as Claude Code writes it.
+/// Suffix of a model name that requests the long window, as Claude Code writes it.
 pub const LONG_WINDOW_SUFFIX: &str = "[1m]";
 
-/// Where the size of a window comes from, the weakest first.
+/// The source of a window, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowSource {
-    /// `model.default_window_tokens` as it is built in.
+    /// The built-in `model.default_window_tokens`.
     Default,
-    /// The table of this module.
+    /// The built-in table.
     Table,
     /// The recording of a session.
     Recording,
-    /// A refusal of the provider: the limit that it named, or the size that it refused.
+    /// A refusal of the provider: the limit it named, or the size it refused.
     Refusal,
-    /// What the provider states of its model.
+    /// The provider's description of its model.
     Provider,
-    /// `model.default_window_tokens`, written in the config.
+    /// `model.default_window_tokens`, set in the config.
     ConfigDefault,
     /// `models."provider/model".window_tokens`.
     Config,
@@ -101,35 +100,36 @@ impl std::fmt::Display for WindowSource {
     }
 }
 
-/// The window of a model and who says so.
+/// A model's window and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelWindow {
     /// In provider tokens.
     pub tokens: u64,
-    /// Who says so.
+    /// The source.
     pub source: WindowSource,
-    /// Whether the answer takes no room in it.
+    /// Whether the answer does not use it.
     pub is_prompt_only: bool,
 }
 
-/// What others than the config say of a model's window. All in provider tokens.
+/// Information about a window from outside the config, in provider tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowHints {
-    /// What its provider states in a list of models.
+    /// The provider's model list.
     pub stated_tokens: Option<u64>,
     /// The limit that a refusal named.
     pub limit_tokens: Option<u64>,
-    /// The size that was refused without a limit: the window is smaller.
+    /// A size that was refused without a limit; the window is smaller.
     pub refused_tokens: Option<u64>,
-    /// What the recording of a session says.
+    /// The recording of a session.
     pub recorded_tokens: Option<u64>,
 }
 
 impl Config {
-    /// The window of a model, by everything that is known of it: 1 to [`MAX_WINDOW_TOKENS`] provider tokens. What
-    /// is no such number says nothing.
+    /// Looks up the window of a model, 1 to [`MAX_WINDOW_TOKENS`] provider tokens. Numbers outside
+    /// of this range are ignored.
     pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
         let written = self.configured_window(provider, model);
+        // A default that was written down is a decision of the operator and overrides the table.
         let is_default_written = self.setting_span("model.default_window_tokens").is_some();
         let default = self.model.default_window_tokens;
         let by_rank = [
@@ -144,29 +144,35 @@ impl Config {
             Some((tokens.filter(|tokens| is_window(*tokens))?, source))
         });
         let (tokens, source) = known.unwrap_or((default, WindowSource::Default));
+        // A refusal is the provider's word on this very model, so the smaller number wins over all
+        // other sources.
         let refused = [hints.limit_tokens, hints.refused_tokens];
         let refused = refused.into_iter().flatten().filter(|refused| is_window(*refused)).min();
         let (tokens, source) = match refused.filter(|refused| *refused < tokens) {
             Some(refused) => (refused, WindowSource::Refusal),
             None => (tokens, source),
         };
-        // What an operator writes is the whole window.
+        // A configured window always includes the answer.
         let is_whole = matches!(source, WindowSource::Config | WindowSource::ConfigDefault);
         ModelWindow { tokens, source, is_prompt_only: !is_whole && has_separate_output(model) }
     }
 
-    /// What `[models]` says: of this provider's model, of the model, or of any provider's model of that name,
-    /// the smallest where several have one.
+    /// The window in `[models]`: of this provider's model, of the model name, or of any provider's
+    /// model of that name, the smallest if several match.
     fn configured_window(&self, provider: &str, name: &str) -> Option<u64> {
         if self.models.is_empty() {
             return None;
         }
+        // An entry without the suffix applies to the model with it as well.
         let plain = name.strip_suffix(LONG_WINDOW_SUFFIX);
         [Some(name), plain].into_iter().flatten().find_map(|name| {
             let own = self.models.get(&format!("{provider}/{name}"));
             let own = own.or_else(|| self.models.get(name)).map(|model| model.window_tokens);
-            let has_name = |key: &str| key.strip_suffix(name).is_some_and(|it| it.ends_with('/'));
+            let has_name =
+                |key: &str| key.strip_suffix(name).is_some_and(|provider| provider.ends_with('/'));
             let of_any = self.models.iter().filter(|(key, _)| !name.is_empty() && has_name(key));
+            // The smallest: a prompt that is too large fails, one that is too small only compacts
+            // earlier.
             own.or_else(|| of_any.map(|(_, model)| model.window_tokens).min())
         })
     }
@@ -176,28 +182,28 @@ fn is_window(tokens: u64) -> bool {
     (1..=MAX_WINDOW_TOKENS).contains(&tokens)
 }
 
-/// The window of a model by its name, in provider tokens; `None` for one that is not in the table.
-/// Providers' prefixes (`models/`, `openai/`) do not count.
+/// The window of a model by name, in provider tokens; `None` if the table does not have it.
+/// Provider prefixes (`models/`, `openai/`) are ignored.
 pub fn table_window(name: &str) -> Option<u64> {
     let name = bare_model_name(name);
     let is_claude = name.starts_with("claude-");
     if is_claude && name.ends_with(LONG_WINDOW_SUFFIX) {
         return Some(LONG_TOKENS);
     }
-    // Some resellers of Claude write its versions with dots.
+    // Some resellers of Claude write versions with dots.
     let name = if is_claude { Cow::Owned(name.replace('.', "-")) } else { Cow::Borrowed(name) };
     TABLE.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, tokens)| *tokens)
 }
 
-/// Whether the answer of a model takes no room in the window of its prompt.
+/// Whether the answer of a model does not use the window of the prompt.
 fn has_separate_output(name: &str) -> bool {
     let name = bare_model_name(name);
     SEPARATE_OUTPUT.iter().any(|(begin, exception)| {
-        name.starts_with(begin) && exception.is_none_or(|it| !name.starts_with(it))
+        name.starts_with(begin) && exception.is_none_or(|other| !name.starts_with(other))
     })
 }
 
-/// The name of a model without its providers' prefixes.
+/// The name of a model without provider prefixes.
 pub fn bare_model_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
@@ -207,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_name_that_fits_stands_first() {
+    fn longer_prefixes_come_first() {
         for (at, (name, _)) in TABLE.iter().enumerate() {
             let hidden = TABLE.iter().take(at).find(|(before, _)| name.starts_with(before));
             assert_eq!(hidden, None, "{name}");
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_some_models_take_no_room_in_the_window() {
+    fn some_models_have_a_separate_output_window() {
         let apart =
             |name| Config::default().window("p", name, WindowHints::default()).is_prompt_only;
         assert!(apart("gpt-5.1-codex") && apart("models/gemini-2.5-pro"));

@@ -20,7 +20,7 @@ use ctxhost_invariants::{
 use ctxhost_retention as retention;
 
 /// The engine name of the host's emergency trim. The value is part of reports and metrics, so it stays.
-pub const EMERGENCY_TRIM: &str = "last rung";
+pub const EMERGENCY_TRIM: &str = "emergency trim";
 
 /// The parameters of a prompt.
 #[derive(Clone, Copy)]

@@ -35,7 +35,7 @@ impl ContextSettings {
     /// The settings of a config, with the system clock and without hooks.
     pub fn from_config(config: &Config) -> ContextSettings {
         ContextSettings {
-            invariants: config.law.clone(),
+            invariants: config.invariants.clone(),
             quality_gate: config.compaction.gate.clone(),
             budget: config.budget.clone(),
             accounting: config.accounting.clone(),

@@ -1,4 +1,4 @@
-//! One build of an engine: cargo or make runs, says what it has to say, and the library is found.
+//! Builds an engine with cargo or make and finds the library.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,34 +9,34 @@ use serde::Deserialize;
 use super::project::BuildTool;
 use super::{DevError, EngineProject};
 
-/// Where a Makefile leaves the library.
+/// The output folder of a Makefile.
 const MAKE_FOLDER: &str = "build";
 
-/// How a crate is built.
+/// The build profile of a crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BuildProfile {
-    /// As hosts will load it: its times mean something.
+    /// Optimised, as hosts load it, so that measured times are meaningful.
     #[default]
     Release,
-    /// Built sooner, slower when it runs.
+    /// Unoptimised: builds faster, runs slower.
     Debug,
 }
 
-/// A library that was built.
+/// The library of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOutput {
-    /// The file, which the next build replaces.
+    /// The file, which the next build overwrites.
     pub library: PathBuf,
-    /// How long that took.
+    /// The duration of the build.
     pub duration: Duration,
 }
 
 impl EngineProject {
-    /// Builds the engine. Warnings and errors go to standard error as the tool writes them.
+    /// Builds the engine. Messages of the build tool go to standard error.
     ///
     /// # Errors
     ///
-    /// [`DevError`]: no tool, a failed build, a build without a library.
+    /// [`DevError`], if the tool is missing, the build fails, or it does not create a library.
     pub fn build(&self, profile: BuildProfile) -> Result<BuildOutput, DevError> {
         let began = Instant::now();
         let library = match self.build_tool() {
@@ -48,9 +48,10 @@ impl EngineProject {
 }
 
 fn build_with_cargo(folder: &Path, profile: BuildProfile) -> Result<PathBuf, DevError> {
+    // Set if cargo runs this program, to use the same toolchain.
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(&program);
-    // Messages about artefacts on standard output, those for people on standard error.
+    // This format writes artifacts as JSON to standard output and diagnostics as text to standard error.
     command.args(["build", "--lib", "--message-format=json-render-diagnostics"]);
     command.args((profile == BuildProfile::Release).then_some("--release"));
     let messages = run(command, &program, folder)?;
@@ -68,21 +69,23 @@ fn build_with_make(folder: &Path) -> Result<PathBuf, DevError> {
     run(command, &program, folder)?;
     let entries = std::fs::read_dir(folder.join(MAKE_FOLDER)).into_iter().flatten().flatten();
     let libraries = entries.map(|entry| entry.path()).filter(|path| is_library(path));
+    // Earlier names of the library may still be in the folder.
     let newest = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).ok();
     libraries.max_by_key(newest).ok_or_else(|| DevError::NoLibrary {
-        hint: format!("make is expected to leave it in {MAKE_FOLDER}/"),
+        hint: format!("make must write the library to {MAKE_FOLDER}/"),
     })
 }
 
-/// What a tool writes to standard output, where it ends well.
+/// Runs a tool and returns its standard output.
 fn run(mut command: Command, program: &str, folder: &Path) -> Result<String, DevError> {
     command.current_dir(folder).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command
         .output()
         .map_err(|source| DevError::NoTool { program: program.to_owned(), source })?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(DevError::BuildFailed { program: name_of(program) }),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(DevError::BuildFailed { program: name_of(program) })
     }
 }
 
@@ -90,7 +93,7 @@ fn name_of(program: &str) -> String {
     Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A message of cargo, as far as it matters here.
+/// The used fields of a message of cargo.
 #[derive(Deserialize)]
 struct CargoArtifact {
     reason: String,
@@ -99,9 +102,10 @@ struct CargoArtifact {
     filenames: Vec<PathBuf>,
 }
 
-/// The library that a message says was built of a manifest.
+/// The library in a message about an artifact of a manifest.
 fn library_of(message: &str, manifest: &Path) -> Option<PathBuf> {
     let artifact: CargoArtifact = serde_json::from_str(message).ok()?;
+    // Dependencies and proc macros create libraries as well.
     let is_ours = artifact.reason == "compiler-artifact" && artifact.manifest_path == manifest;
     artifact.filenames.into_iter().find(|path| is_ours && is_library(path))
 }

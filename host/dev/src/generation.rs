@@ -1,4 +1,4 @@
-//! Generations: each build that differs from the one before, as a copy of its own that no build changes.
+//! Numbers the builds that differ and keeps a private copy of each library.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,15 +11,15 @@ use nix::unistd::Pid;
 use super::{BuildOutput, DevError, cannot};
 use ctxhost_engine::{EngineFile, inspect};
 
-/// Where copies stand, beside what the build leaves.
+/// The folder of the copies, next to the build output.
 const FOLDER: &str = "ctxhost-dev";
 
-/// One build.
+/// A build of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineGeneration {
-    /// From 1.
+    /// The number, from 1.
     pub number: u64,
-    /// The copy.
+    /// The copy of the library.
     pub library: PathBuf,
     /// The engine's id.
     pub id: String,
@@ -36,24 +36,23 @@ impl EngineGeneration {
     }
 }
 
-/// The builds of one author's session.
+/// The builds of one `ctxhost dev` run.
 #[derive(Debug, Default)]
 pub struct GenerationLog {
     newest: Option<EngineGeneration>,
 }
 
 impl GenerationLog {
-    /// The newest.
+    /// The newest build.
     pub fn newest(&self) -> Option<&EngineGeneration> {
         self.newest.as_ref()
     }
 
-    /// Takes a build in; `None` where its bytes are those of the newest generation. The library is read
-    /// and checked, and nothing of it runs.
+    /// Adds a build; `None` if it equals the newest one. The library is inspected without running it.
     ///
     /// # Errors
     ///
-    /// [`DevError::Load`] where it is no engine, [`DevError::Files`] where it cannot be copied.
+    /// [`DevError::Load`], if it is not an engine, [`DevError::Io`], if it cannot be copied.
     pub fn add(&mut self, built: &BuildOutput) -> Result<Option<EngineGeneration>, DevError> {
         let EngineFile { meta, sha256, .. } = inspect(&built.library)?;
         if self.newest.as_ref().is_some_and(|newest| newest.sha256 == sha256) {
@@ -61,6 +60,7 @@ impl GenerationLog {
         }
         let number = self.newest.as_ref().map_or(0, |newest| newest.number) + 1;
         let library = copy(&built.library, number)?;
+        // Hashed again: a build may have replaced the file between reading and copying.
         let EngineFile { sha256, .. } = inspect(&library)?;
         let generation =
             EngineGeneration { number, library, id: meta.id, version: meta.version, sha256 };
@@ -69,23 +69,23 @@ impl GenerationLog {
     }
 }
 
-/// A copy that only its owner may change. Those of this loop's earlier generations go, what still runs of
-/// them has them open; so do those of loops that have ended.
+/// Copies the library and removes the copies of earlier builds.
 fn copy(library: &Path, number: u64) -> Result<PathBuf, DevError> {
     let folder = library.with_file_name(FOLDER);
     fs::create_dir_all(&folder).map_err(cannot(format!("make {}", folder.display())))?;
     let stem = library.file_stem().unwrap_or_default().to_string_lossy();
     let extension = library.extension().unwrap_or_default().to_string_lossy();
+    // Deleting a library that is still loaded is safe: the process has it open.
     remove_old(&folder, &stem);
     let copy = folder.join(format!("{stem}.{}.{number}.{extension}", std::process::id()));
     let failed = || cannot(format!("copy {} to {}", library.display(), copy.display()));
     fs::copy(library, &copy).map_err(failed())?;
+    // The host refuses libraries that other users can replace.
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).map_err(failed())?;
     Ok(copy)
 }
 
-/// Removes the copies of a library that nobody needs any more. Other loops may be at work in the folder,
-/// on this library or on another, and a copy that stays does no harm.
+/// Removes the copies of this process and of processes that have ended.
 fn remove_old(folder: &Path, stem: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -103,7 +103,7 @@ fn owner_of(name: &str, stem: &str) -> Option<u32> {
 
 fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
-    // Whose process it is does not matter: one that may not be signalled is alive.
+    // EPERM means that the process exists and belongs to another user.
     kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
 }
 

@@ -1,5 +1,4 @@
-//! The loop of an engine author: a folder is built, the library tried on a recorded session, and that again
-//! whenever something changes.
+//! The development loop of `ctxhost dev`: build, replay a recorded session, wait for a change.
 //!
 //! ```text
 //!  project ─► build ─► generation ─► trial (a process of its own) ─► report
@@ -7,8 +6,7 @@
 //!     └──────────────────────────── watch ◄────────────────────────────┘
 //! ```
 //!
-//! The library is never loaded into this process: what an engine does to its process, it does to the
-//! trial's, and a library that was replaced is gone with it.
+//! The library is loaded in the process of the trial only, so a crash of the engine does not end the loop.
 
 #![cfg_attr(
     test,
@@ -32,11 +30,11 @@ pub use watch::SourceWatcher;
 
 use ctxhost_engine::LoadError;
 
-/// Why there is nothing to show.
+/// Why a cycle of the loop failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DevError {
-    /// The folder holds no engine's sources.
-    #[error("{} holds no engine: neither a Cargo.toml nor a Makefile; run this in the folder of one, or make one with `ctxhost new`", folder.display())]
+    /// The folder does not contain an engine.
+    #[error("{} has neither a Cargo.toml nor a Makefile; run this in the folder of an engine, or create one with `ctxhost new`", folder.display())]
     NoProject {
         /// The folder.
         folder: PathBuf,
@@ -46,47 +44,47 @@ pub enum DevError {
     NoTool {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The build failed; the tool has said why.
-    #[error("{program} did not build the engine")]
+    /// The build failed; the tool has printed the reason.
+    #[error("{program} failed to build the engine")]
     BuildFailed {
         /// The program.
         program: String,
     },
-    /// The build went well and left no library.
-    #[error("the build left no engine: {hint}")]
+    /// The build succeeded without a library.
+    #[error("the build created no engine library: {hint}")]
     NoLibrary {
-        /// What is missing.
+        /// What to change.
         hint: String,
     },
-    /// The library is no engine.
+    /// The library is not an engine.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The trial's process died.
-    #[error("the engine took its process down: {how}")]
+    #[error("the engine crashed its process: {how}")]
     TrialCrashed {
-        /// By what.
+        /// The signal.
         how: String,
     },
-    /// The trial ended without an answer; it has said why.
-    #[error("the replay came to no end: {status}")]
+    /// The trial ended without a report; it has printed the reason.
+    #[error("the replay failed: {status}")]
     NoReport {
-        /// How it ended.
+        /// The exit status.
         status: String,
     },
     /// Files cannot be watched or copied.
     #[error("cannot {action}: {reason}")]
     Io {
-        /// What was tried, as a verb.
+        /// The action, as a verb.
         action: String,
-        /// What the system said.
+        /// The system error.
         reason: String,
     },
 }
 
-/// What was tried when the system refused.
+/// Maps an error to [`DevError::Io`].
 fn cannot<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> DevError {
     let action = action.into();
     move |reason| DevError::Io { action, reason: reason.to_string() }

@@ -1,20 +1,21 @@
-//! The folder of an engine's sources: how it is built, and which of its files matter.
+//! The folder of an engine: its build tool and its source files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::DevError;
 
-/// Folders whose every file is a source.
+/// Folders in which every file is a source.
 const SOURCE_FOLDERS: [&str; 3] = ["src", "include", ".cargo"];
 
-/// Files at the root that a build or a replay depends on. A Cargo.lock is not among them: builds write it.
+/// Files at the root that a build or a replay depends on.
+// Without Cargo.lock: builds write it, which would start the next build.
 const ROOT_FILES: [&str; 5] = ["Cargo.toml", "build.rs", "Makefile", "build.zig", "ctxhost.toml"];
 
-/// What sources at the root end with.
+/// Extensions of sources at the root.
 const ROOT_SOURCES: [&str; 8] = ["c", "h", "cc", "cpp", "hpp", "zig", "go", "rs"];
 
-/// Who builds it.
+/// The build tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BuildTool {
     Cargo,
@@ -29,13 +30,14 @@ pub struct EngineProject {
 }
 
 impl EngineProject {
-    /// The engine whose sources a folder holds.
+    /// Opens the folder of an engine.
     ///
     /// # Errors
     ///
     /// [`DevError::NoProject`].
     pub fn open(folder: &Path) -> Result<EngineProject, DevError> {
         let folder =
+            // Watchers report canonical paths, which `is_source` compares.
             folder.canonicalize().map_err(|_| DevError::NoProject { folder: folder.into() })?;
         let builder = if folder.join("Cargo.toml").is_file() {
             BuildTool::Cargo
@@ -56,13 +58,13 @@ impl EngineProject {
         self.build_tool
     }
 
-    /// The folders of sources that are there.
+    /// The source folders that exist.
     pub(super) fn source_folders(&self) -> Vec<PathBuf> {
         let folders = SOURCE_FOLDERS.map(|name| self.folder.join(name));
         folders.into_iter().filter(|folder| folder.is_dir()).collect()
     }
 
-    /// Whether a change of this file is worth another build.
+    /// Whether a change of this file needs a build.
     pub(super) fn is_source(&self, path: &Path) -> bool {
         let Ok(below) = path.strip_prefix(&self.folder) else { return false };
         let mut parts = below.components().map(|part| part.as_os_str());

@@ -1,4 +1,4 @@
-//! A trial: a generation and the bundled engine over one session, in a process that may die of it.
+//! Replays a session through a build and the bundled engine in a separate process.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -7,42 +7,43 @@ use super::{DevError, EngineGeneration};
 use ctxhost_agent::replay::report::ReplayReport;
 use ctxhost_engine::LEGACY;
 
-/// What to replay, and with what.
+/// The parameters of the replay.
 #[derive(Clone, Debug)]
 pub struct ReplayTrial {
     /// This program.
     pub program: PathBuf,
-    /// The session, as `replay` takes it.
+    /// The session argument of `replay`.
     pub session: String,
-    /// The window, as `replay` takes it; `None` leaves it to `replay`.
+    /// The window argument of `replay`; `None` for its default.
     pub window: Option<u64>,
-    /// The config; `None` leaves it to `replay`.
+    /// The config argument of `replay`; `None` for its default.
     pub config: Option<PathBuf>,
 }
 
 impl ReplayTrial {
-    /// Replays the session through a generation, then through the bundled engine. The first run of the
-    /// report is the generation's. What engines log goes to standard error.
+    /// Replays the session through a build, which is the first run of the report, and the bundled engine.
+    /// Logs of the engines go to standard error.
     ///
     /// # Errors
     ///
-    /// [`DevError::TrialCrashed`] where a signal ended the process, [`DevError::NoReport`] where it gave up.
+    /// [`DevError::TrialCrashed`], if a signal ended the process, [`DevError::NoReport`], if it failed otherwise.
     pub fn run(&self, generation: &EngineGeneration) -> Result<ReplayReport, DevError> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg(&self.session).arg("--json");
+        // The bundled engine last, as the baseline of the report.
         command.arg("--engines").arg(format!("{},{LEGACY}", generation.library.display()));
         command.args(self.window.iter().map(|window| format!("--window={window}")));
         command.args(self.config.iter().flat_map(|path| ["--config".as_ref(), path.as_os_str()]));
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         let program = self.program.display().to_string();
         let output = command.output().map_err(|source| DevError::NoTool { program, source })?;
-        // A broken law makes it end badly, too, but not without its report.
+        // The exit status is ignored if there is a report: `replay` also fails after an invariant violation.
         let report = serde_json::from_slice(&output.stdout);
         report.map_err(|_| ended(output.status))
     }
 }
 
-/// Why there is no report.
+/// The cause of a missing report.
 fn ended(status: ExitStatus) -> DevError {
     use std::os::unix::process::ExitStatusExt as _;
     match status.signal() {
@@ -62,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_death_is_told_by_its_name() {
+    fn a_crash_names_its_signal() {
         let died = ended(ExitStatus::from_raw(6)).to_string();
-        assert_eq!(died, "the engine took its process down: signal 6 SIGABRT");
-        let gave_up = ended(ExitStatus::from_raw(2 << 8)).to_string();
-        assert_eq!(gave_up, "the replay came to no end: exit status: 2");
+        assert_eq!(died, "the engine crashed its process: signal 6 SIGABRT");
+        let failed = ended(ExitStatus::from_raw(2 << 8)).to_string();
+        assert_eq!(failed, "the replay failed: exit status: 2");
     }
 }

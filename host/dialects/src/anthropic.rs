@@ -1,4 +1,4 @@
-//! Anthropic's messages: how they are written, rules A-1 to A-22, and how answers stream.
+//! Anthropic's Messages API: requests by the rules A-1 to A-22, and streams.
 //!
 //! ```text
 //!  messages ─► history (A-1 to A-11, A-14 to A-16, A-19, A-20) ─┐
@@ -6,9 +6,8 @@
 //!  level ────► thinking (A-13, A-14) ───────────────────────────┘
 //! ```
 //!
-//! What the encoder cannot keep: A-2 and A-22 (the runtime knows the window and the model's limit) and
-//! the pixels of A-19. Thinking is sent back in every turn and not in the latest alone (A-17), because
-//! leaving it out changes the prefix that later thinking may be bound to (A-21).
+//! Not enforced here: A-2 and A-22 (the caller knows the window and the model's limit) and the
+//! pixels of A-19.
 
 pub(crate) mod errors;
 mod inbound;
@@ -31,36 +30,36 @@ const VERSION: &str = "2023-06-01";
 const CONTEXT_EDITING_BETA: &str = "context-management-2025-06-27";
 const THINKING_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Anthropic's dialect, spoken by others too.
+/// Anthropic's dialect, which other providers speak as well.
 #[derive(Clone, Debug, Default)]
 pub struct Anthropic {
-    /// Lets the provider clear old tool results by itself; off by default, since the engine does that.
+    /// Lets the provider clear old tool results; off by default, since the engine does that.
     pub context_editing: Option<ContextEditing>,
-    /// Whether cached prompts live for an hour instead of five minutes: writing them costs 2 times the
-    /// input price then and not 1.25 times.
+    /// Whether cached prompts live for an hour and not for five minutes. Writing them then costs 2
+    /// times the input price and not 1.25 times.
     pub one_hour_cache: bool,
-    /// Whether the provider shall leave out thinking whose conversation has changed before it, instead
-    /// of refusing the request (A-21). Off by default: only the newest models know it.
+    /// Whether the provider drops thinking whose prefix has changed, instead of refusing the
+    /// request (A-21). Off by default: only the newest models support it.
     pub drop_unbound_thinking: bool,
 }
 
 /// When the provider clears old tool results (`clear_tool_uses_20250919`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextEditing {
-    /// The prompt from which on it does, in provider tokens.
+    /// Prompt size from which it clears, in provider tokens.
     pub trigger_tokens: u64,
-    /// The newest calls that stay whole.
+    /// Number of newest calls that are kept.
     pub keep_calls: u64,
-    /// What it clears at least, or it does nothing: each clearing costs the cache. 0 for any number.
+    /// The least that one clearing removes, since each one invalidates the cache; 0 for any amount.
     pub clear_at_least_tokens: u64,
     /// Tools whose results are never cleared.
     pub exclude_tools: Vec<String>,
-    /// Whether the arguments of the calls are cleared too.
+    /// Whether the arguments of calls are cleared, too.
     pub clear_arguments: bool,
 }
 
 impl Default for ContextEditing {
-    /// The provider's own defaults.
+    /// The provider's defaults.
     fn default() -> Self {
         ContextEditing {
             trigger_tokens: 100_000,
@@ -109,6 +108,7 @@ impl Dialect for Anthropic {
     fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         Some((
             "/v1/messages/count_tokens".to_owned(),
+            // This endpoint refuses `max_tokens`, `stream` and `temperature`.
             Value::Object(request::prompt_fields(self, request)),
         ))
     }

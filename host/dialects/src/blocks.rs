@@ -1,4 +1,4 @@
-//! Plain values that dialects write from blocks: texts, images and decimal numbers.
+//! Values that several dialects write: images, `data:` URLs and decimal numbers.
 
 use serde_json::Value;
 
@@ -13,16 +13,13 @@ pub(super) struct InlineImage<'a> {
     pub(super) mime_type: &'a str,
 }
 
-/// The texts that are not empty, joined by newlines.
-pub(super) fn text_of(blocks: &[ChatBlock]) -> String {
-    let texts = blocks.iter().filter_map(|block| match block {
-        ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
+impl InlineImage<'_> {
+    pub(super) fn url(&self) -> String {
+        data_url(self.mime_type, self.data)
+    }
 }
 
-/// The images that have something in them.
+/// The images that are not empty.
 pub(super) fn images_of(blocks: &[ChatBlock]) -> Vec<InlineImage<'_>> {
     let images = blocks.iter().filter_map(|block| match block {
         ChatBlock::Image { data, mime_type } if !data.is_empty() => {
@@ -33,7 +30,12 @@ pub(super) fn images_of(blocks: &[ChatBlock]) -> Vec<InlineImage<'_>> {
     images.collect()
 }
 
-/// A number as it was written in the config: `0.7`, and not the 0.699999988 that a float makes of it.
+/// The `data:` URL of an image in base64.
+pub(super) fn data_url(mime_type: &str, data: &str) -> String {
+    format!("data:{mime_type};base64,{data}")
+}
+
+/// The shortest decimal of a number: 0.7, not 0.699999988 as the `f32` would print in JSON.
 pub(super) fn decimal(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }

@@ -1,7 +1,7 @@
-//! Call ids as a provider takes them: one map for a whole request, the same at every run.
+//! Maps call ids to ids that a provider accepts.
 //!
-//! Ids are looked at in the order they come, and an id is written the same however the conversation
-//! goes on, so that the prompt cache of the next request still fits.
+//! Ids are mapped in order of appearance, so that an id keeps its mapping when the conversation
+//! grows. Otherwise the next request would miss the prompt cache.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::message::ChatMessage;
 
-/// What a provider takes for an id.
+/// Which ids a provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// Letters, digits and `_ - . :`, at most so many characters.
+    /// Letters, digits and `_ - . :`, at most this many characters.
     Any {
         /// The longest id.
         max_chars: usize,
@@ -23,7 +23,7 @@ pub enum IdRule {
     Mistral,
 }
 
-/// The ids of one request, calls and results alike.
+/// The ids of one request, of calls and results.
 #[derive(Clone, Debug)]
 pub struct CallIds {
     rule: IdRule,
@@ -31,12 +31,13 @@ pub struct CallIds {
 }
 
 impl CallIds {
-    /// The ids of these messages. Different ids stay different, whatever the rule makes of them.
+    /// Maps the ids of messages. Different ids are mapped to different ones.
     pub fn from_messages(messages: &[ChatMessage], rule: IdRule) -> CallIds {
         let mut ids = CallIds { rule, wire_ids: HashMap::new() };
         let mut taken = HashSet::new();
         for id in messages.iter().flat_map(ids_in) {
             if !ids.wire_ids.contains_key(id) {
+                // Two ids may become equal without their illegal characters.
                 let free = candidates(id, rule).find(|candidate| !taken.contains(candidate));
                 let written = free.unwrap_or_else(|| rule.fit(id));
                 taken.insert(written.clone());
@@ -46,7 +47,7 @@ impl CallIds {
         ids
     }
 
-    /// How an id is written. One that is in no message is written by the rule alone.
+    /// The mapped id. An id of no message is mapped by the rule alone.
     pub fn wire_id(&self, id: &str) -> String {
         self.wire_ids.get(id).cloned().unwrap_or_else(|| self.rule.fit(id))
     }
@@ -63,14 +64,14 @@ fn ids_in(message: &ChatMessage) -> Vec<&str> {
     }
 }
 
-/// What an id may become: by the rule, else a hash of it, and one more hash for each collision.
+/// Candidates for an id: by the rule, then hashes of it.
 fn candidates(id: &str, rule: IdRule) -> impl Iterator<Item = String> {
     let hashes = (0..u64::MAX).map(move |attempt| hash(id, attempt, rule.hash_chars()));
     std::iter::once(rule.fit(id)).chain(hashes)
 }
 
 impl IdRule {
-    /// An id by the rule, without regard to others.
+    /// The id by the rule, without regard to collisions.
     fn fit(self, id: &str) -> String {
         if self.is_legal(id) {
             return id.to_owned();
@@ -79,7 +80,7 @@ impl IdRule {
         match self {
             IdRule::Mistral if id.is_empty() => "defaultid".to_owned(),
             IdRule::Mistral if clean.len() >= 9 => clean.chars().take(9).collect(),
-            // The hash is of what was said and not of what is left of it: `a|` and `a` differ.
+            // The hash is of the original id: `a|` and `a` have to differ.
             IdRule::Mistral => hash(id, 0, 9),
             _ if id.is_empty() => "defaulttoolid".to_owned(),
             _ if clean.is_empty() || clean.len() > self.max_chars() => {
@@ -109,7 +110,7 @@ impl IdRule {
         }
     }
 
-    /// 24 hex digits never collide by accident; Mistral has room for nine.
+    /// 24 hex digits do not collide by accident; Mistral allows only nine.
     fn hash_chars(self) -> usize {
         self.max_chars().min(24)
     }

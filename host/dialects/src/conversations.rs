@@ -1,5 +1,4 @@
-//! Conversations for the tests of dialects: single messages by hand; as the law lets them through
-//! (`rounds`); and worse ones, in whole requests (`scenes`).
+//! Conversations for tests of dialects: valid ones (`rounds`) and requests with invalid ones (`scenes`).
 
 mod rounds;
 mod scenes;
@@ -13,8 +12,8 @@ use crate::request::ModelRequest;
 pub(super) use rounds::conversations;
 pub(super) use scenes::requests;
 
-/// What the model says, in a dialect.
-pub(super) fn says(api: &str, model: &str, content: Vec<ChatBlock>) -> ChatMessage {
+/// An answer of the model in a dialect.
+pub(super) fn assistant_message(api: &str, model: &str, content: Vec<ChatBlock>) -> ChatMessage {
     let (api, model) = (api.to_owned(), model.to_owned());
     ChatMessage::Assistant(AssistantMessage { content, api, model, ..AssistantMessage::default() })
 }
@@ -41,13 +40,13 @@ pub(super) fn result_of(id: &str, content: Vec<ChatBlock>, is_error: bool) -> Ch
     })
 }
 
-/// Thinking.
-pub(super) fn thinks(thinking: &str, signature: Option<&str>) -> ChatBlock {
+/// Thinking, perhaps signed.
+pub(super) fn thinking_block(thinking: &str, signature: Option<&str>) -> ChatBlock {
     let thinking_signature = signature.map(str::to_owned);
     ChatBlock::Thinking { thinking: thinking.to_owned(), thinking_signature, redacted: false }
 }
 
-/// An image of one pixel, or so it says.
+/// A small image.
 pub(super) fn image() -> ChatBlock {
     ChatBlock::Image { data: "iVBORw0KGgo=".to_owned(), mime_type: "image/png".to_owned() }
 }

@@ -1,7 +1,7 @@
-//! A conversation as one model may see it: nothing that only another model could read, and no call
-//! or result that a provider would refuse.
+//! Adapts a conversation to one model: drops what only another model can read, and repairs what a
+//! provider would refuse.
 //!
-//! Done once before a dialect writes a request, so that no dialect needs to care.
+//! Runs once before a dialect encodes a request, so no dialect has to handle foreign content.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,14 @@ use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
 };
 
-/// The longest name of a tool, as all dialects have it.
+/// The longest tool name that all dialects accept.
 const TOOL_NAME_MAX_CHARS: usize = 64;
 
-/// What stands for a block of a kind that nobody can send.
+/// The replacement for a block of an unknown kind.
 const UNKNOWN_BLOCK: &str = "[a block of a kind that cannot be sent]";
 
-/// The messages for a model: foreign thinking and signatures gone, calls cleaned, ids unique, nothing
-/// left empty, no result without its call and no call without its result.
+/// Adapts messages to a model: no foreign thinking and signatures, clean calls with unique ids, no
+/// empty messages, and every call has its result.
 pub fn adapt_messages(
     messages: &[ChatMessage],
     api: &str,
@@ -30,6 +30,7 @@ pub fn adapt_messages(
     let mut open_calls = OpenToolCalls::default();
     let mut sent = Vec::with_capacity(messages.len());
     for message in messages {
+        // Results follow their calls directly; any other message ends the open calls.
         if !matches!(message, ChatMessage::ToolResult(_)) {
             sent.extend(open_calls.close_unanswered());
         }
@@ -63,26 +64,25 @@ struct TargetModel<'a> {
 }
 
 impl TargetModel<'_> {
-    /// A message of a model without what this reader could not read.
+    /// An answer without content that the model cannot read.
     fn read(&self, message: &AssistantMessage) -> AssistantMessage {
         let is_own = message.api == self.api
             && message.provider == self.provider
             && message.model == self.model;
-        let content = message.content.iter().filter_map(|block| match is_own {
-            true => keep_own_block(block, self.api),
-            false => adapt_foreign_block(block),
+        let content = message.content.iter().filter_map(|block| {
+            if is_own { keep_own_block(block, self.api) } else { adapt_foreign_block(block) }
         });
         AssistantMessage { content: content.collect(), ..message.clone() }
     }
 }
 
-/// A block that the reader itself wrote.
+/// A block of an answer by the same model.
 fn keep_own_block(block: &ChatBlock, api: &str) -> Option<ChatBlock> {
     match block {
         ChatBlock::Text { text, text_signature: None } if text.trim().is_empty() => None,
         ChatBlock::Thinking { thinking, thinking_signature, redacted } => {
-            let is_worth_it = !thinking.is_empty() || thinking_signature.is_some() || *redacted;
-            is_worth_it.then(|| block.clone())
+            let has_content = !thinking.is_empty() || thinking_signature.is_some() || *redacted;
+            has_content.then(|| block.clone())
         }
         ChatBlock::ToolCall(call) => clean_call(call).map(ChatBlock::ToolCall),
         ChatBlock::ProviderItem { api: of, .. } => (of == api).then(|| block.clone()),
@@ -91,7 +91,7 @@ fn keep_own_block(block: &ChatBlock, api: &str) -> Option<ChatBlock> {
     }
 }
 
-/// A block of another model: what it said and did, without what it thought and signed.
+/// A block of an answer by another model: its text and calls, without thinking and signatures.
 fn adapt_foreign_block(block: &ChatBlock) -> Option<ChatBlock> {
     match block {
         ChatBlock::Text { text, .. } => (!text.trim().is_empty()).then(|| ChatBlock::text(text)),
@@ -104,13 +104,13 @@ fn adapt_foreign_block(block: &ChatBlock) -> Option<ChatBlock> {
     }
 }
 
-/// A call that a provider takes, its name and id trimmed; `None` for one that no provider takes.
+/// A call with trimmed name and id; `None` if no provider would accept it.
 fn clean_call(call: &ToolCallBlock) -> Option<ToolCallBlock> {
     let (id, name) = (call.id.trim(), call.name.trim());
     let is_legal = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
     let has_name = !name.is_empty() && name.len() <= TOOL_NAME_MAX_CHARS;
     let is_whole = !id.is_empty() && has_name && name.chars().all(is_legal);
-    // No arguments at all, not even an empty object, is a call that broke off before they came.
+    // Missing arguments, unlike an empty object, mark a call that was interrupted before them.
     (is_whole && call.arguments != Value::Null).then(|| ToolCallBlock {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -118,7 +118,7 @@ fn clean_call(call: &ToolCallBlock) -> Option<ToolCallBlock> {
     })
 }
 
-/// What a person or a tool said, without what is empty.
+/// The blocks of a user message or a result, without empty ones.
 fn sendable(blocks: &[ChatBlock]) -> Vec<ChatBlock> {
     let one = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } => (!text.trim().is_empty()).then(|| ChatBlock::text(text)),
@@ -131,30 +131,30 @@ fn sendable(blocks: &[ChatBlock]) -> Vec<ChatBlock> {
     blocks.iter().filter_map(one).collect()
 }
 
-/// Whether more is left of a message than thinking, which no dialect takes alone.
+/// Whether a message has more than thinking, which no dialect accepts alone.
 fn has_content(message: &AssistantMessage) -> bool {
     message.content.iter().any(|block| !matches!(block, ChatBlock::Thinking { .. }))
 }
 
-/// The calls that wait for their results, and every id that was given out.
+/// The calls without results so far, and all ids in use.
 #[derive(Default)]
 struct OpenToolCalls {
     used_ids: HashSet<String>,
     open: Vec<OpenToolCall>,
 }
 
-/// A call that waits for its result.
+/// A call without a result so far.
 struct OpenToolCall {
-    /// The id as it was written.
+    /// Its id in the session.
     original_id: String,
-    /// The id as it is sent.
+    /// Its id in the request.
     sent_id: String,
     /// The tool.
     name: String,
 }
 
 impl OpenToolCalls {
-    /// Gives every call of a message an id that no earlier call has.
+    /// Gives every call of a message an unused id.
     fn open(&mut self, message: &mut AssistantMessage) {
         let calls = message.content.iter_mut().filter_map(|block| match block {
             ChatBlock::ToolCall(call) => Some(call),
@@ -162,6 +162,7 @@ impl OpenToolCalls {
         });
         for call in calls {
             let written = call.id.clone();
+            // Some models repeat ids of earlier turns.
             let fresh = (2u64..).map(|turn| format!("{written}-{turn}"));
             let mut names = std::iter::once(written.clone()).chain(fresh);
             call.id = names.find(|id| !self.used_ids.contains(id)).unwrap_or_default();
@@ -171,15 +172,15 @@ impl OpenToolCalls {
         }
     }
 
-    /// The id that a result is sent with; `None` for a result of no open call.
+    /// The request's id for a result; `None` if no open call matches.
     fn close(&mut self, result: &ToolResultMessage) -> Option<String> {
         let written = result.tool_call_id.trim();
         let at = self.open.iter().position(|call| call.original_id == written)?;
         Some(self.open.remove(at).sent_id)
     }
 
-    /// Results for the calls that got none. The law leaves only such as share their id with another call
-    /// of the same message.
+    /// Results for the calls without one. After the invariants these are only calls that share
+    /// their id with another call of the same message.
     fn close_unanswered(&mut self) -> impl Iterator<Item = ChatMessage> + use<> {
         let waiting = std::mem::take(&mut self.open).into_iter();
         waiting.map(|call| {

@@ -1,11 +1,11 @@
-//! Errors of ours, in the form that each dialect has for them.
+//! Errors of the gateway in the form of each dialect.
 
 use serde_json::Value;
 
 use super::name::DialectName;
 use super::{anthropic, gemini, openai_chat};
 
-/// An error with this HTTP status, as clients of the dialect read it.
+/// The body of an error with this HTTP status.
 pub fn error_body(dialect: DialectName, status: u16, message: &str) -> Value {
     match dialect {
         DialectName::AnthropicMessages => anthropic::errors::error_body(status, message),

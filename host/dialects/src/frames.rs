@@ -1,9 +1,9 @@
-//! The frames of an answer, cut out of its bytes as they come.
+//! Splits the bytes of an answer into frames.
 
-use super::dialect::{Framing, StreamFrame};
+use super::dialect::{FrameFormat, StreamFrame};
 use super::sse::{SseReader, SseTooLarge};
 
-/// Cuts one answer.
+/// Splits one answer.
 #[derive(Debug)]
 pub struct FrameReader(FrameSplitter);
 
@@ -13,29 +13,29 @@ enum FrameSplitter {
     JsonLines(JsonLineReader),
 }
 
-/// Why bytes are no frames.
+/// Why bytes cannot be split into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// They are no text.
-    #[error("the answer is no text in UTF-8")]
+    /// They are not UTF-8.
+    #[error("the answer is not valid UTF-8")]
     NotUtf8,
-    /// One of them is larger than anything that a model writes.
+    /// A frame is larger than any model's output.
     #[error(transparent)]
     TooLarge(#[from] SseTooLarge),
 }
 
 impl FrameReader {
-    /// A reader that holds at most `max_bytes` of a frame.
-    pub fn new(framing: Framing, max_bytes: usize) -> FrameReader {
+    /// A reader that buffers at most `max_bytes` of a frame.
+    pub fn new(framing: FrameFormat, max_bytes: usize) -> FrameReader {
         FrameReader(match framing {
-            Framing::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
-            Framing::JsonLines => {
+            FrameFormat::Sse => FrameSplitter::Sse(SseReader::new(max_bytes)),
+            FrameFormat::JsonLines => {
                 FrameSplitter::JsonLines(JsonLineReader { max_bytes, ..JsonLineReader::default() })
             }
         })
     }
 
-    /// Takes the next bytes.
+    /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             FrameSplitter::Sse(reader) => reader.push(bytes),
@@ -43,11 +43,11 @@ impl FrameReader {
         }
     }
 
-    /// The next frame; `None` until more bytes come.
+    /// The next frame; `None` until more bytes arrive.
     ///
     /// # Errors
     ///
-    /// [`FrameError`]; nothing more is read then.
+    /// [`FrameError`]; nothing may be read after it.
     pub fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, FrameError> {
         match &mut self.0 {
             FrameSplitter::Sse(reader) => {
@@ -58,8 +58,8 @@ impl FrameReader {
         }
     }
 
-    /// All bytes have come: a last line counts without its newline if it is whole JSON. Whether that makes
-    /// another frame.
+    /// Ends the bytes. Returns whether that completes another frame: a last line of whole JSON
+    /// needs no newline.
     pub fn finish(&mut self) -> bool {
         match &mut self.0 {
             FrameSplitter::Sse(_) => false,
@@ -78,6 +78,7 @@ struct JsonLineReader {
 
 impl JsonLineReader {
     fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
@@ -103,6 +104,7 @@ impl JsonLineReader {
 
     fn finish(&mut self) -> bool {
         let open = self.bytes.get(self.line_start..).unwrap_or_default();
+        // A cut connection also leaves a partial line, but that is not whole JSON.
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(open).is_ok();
         if is_whole {
             self.push(b"\n");
@@ -117,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    /// The frames of a text that comes in pieces of so many bytes.
-    fn frames(text: &str, piece_bytes: usize, framing: Framing) -> Vec<(String, String)> {
+    /// The frames of a text that arrives in pieces of this many bytes.
+    fn frames(text: &str, piece_bytes: usize, framing: FrameFormat) -> Vec<(String, String)> {
         let mut reader = FrameReader::new(framing, 1_024);
         let mut frames = Vec::new();
         let owned = |frame: StreamFrame<'_>| (frame.event.to_owned(), frame.data.to_owned());
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_last_line_needs_no_newline_if_it_is_whole() {
-        let data = |text: &str| frames(text, 3, Framing::JsonLines).len();
+        let data = |text: &str| frames(text, 3, FrameFormat::JsonLines).len();
         assert_eq!(data("{\"a\":1}\n\n{\"b\":2}"), 2);
         assert_eq!(data("{\"a\":1}\r\n{\"b\":"), 1);
         assert_eq!(data(""), 0);
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn a_frame_has_a_limit_and_is_text() {
         for (framing, text) in
-            [(Framing::Sse, "data: 1234\n\n"), (Framing::JsonLines, "1234567890\n")]
+            [(FrameFormat::Sse, "data: 1234\n\n"), (FrameFormat::JsonLines, "1234567890\n")]
         {
             let mut reader = FrameReader::new(framing, 9);
             reader.push(text.as_bytes());
@@ -168,7 +170,7 @@ mod tests {
             let json = |text: &String| serde_json::json!({ "t": text }).to_string();
             let data: Vec<_> = texts.iter().map(json).collect();
             let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
-            let plain: Vec<_> = frames(&lines, piece_bytes, Framing::JsonLines)
+            let plain: Vec<_> = frames(&lines, piece_bytes, FrameFormat::JsonLines)
                 .into_iter()
                 .map(|(_, data)| data.trim_end().to_owned())
                 .collect();
@@ -176,7 +178,7 @@ mod tests {
             let events: String =
                 data.iter().map(|data| format!(": ping\n\nevent: e\r\ndata: {data}\r\n\r\n")).collect();
             let named: Vec<_> = data.iter().map(|data| ("e".to_owned(), data.clone())).collect();
-            prop_assert_eq!(frames(&events, piece_bytes, Framing::Sse), named);
+            prop_assert_eq!(frames(&events, piece_bytes, FrameFormat::Sse), named);
         }
     }
 }

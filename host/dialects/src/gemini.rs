@@ -1,4 +1,4 @@
-//! Google's generateContent: how it is written, rules G-1 to G-12, and how answers stream.
+//! Google's generateContent API: requests by the rules G-1 to G-12, and streams.
 //!
 //! ```text
 //!  messages ─► history (G-1 to G-9, G-12) ─┐
@@ -6,7 +6,7 @@
 //!  level ────► thinking ───────────────────┘
 //! ```
 //!
-//! Cached contents are not used, so that G-11 has nothing to forbid; prefixes are cached by themselves.
+//! Cached contents are not used, so G-11 never applies; the API caches prefixes by itself.
 
 pub(crate) mod errors;
 mod inbound;
@@ -26,8 +26,8 @@ use crate::request::ModelRequest;
 
 const API: &str = "google-generative-ai";
 
-/// What begins an id that this dialect made up for a call without one. Such ids are not sent to models
-/// that gave none: their history looks as they wrote it.
+/// The prefix of ids made up for calls without one. They are not sent to models that give none, so
+/// that these see their history as they wrote it.
 const GENERATED_ID_PREFIX: &str = "ctxhost_call_";
 
 /// Google's dialect.
@@ -40,6 +40,7 @@ impl Dialect for Gemini {
     }
 
     fn path(&self, request: &ModelRequest) -> String {
+        // Without `alt=sse` the stream is one JSON array.
         format!("/v1beta/models/{}:streamGenerateContent?alt=sse", path_name(&request.model))
     }
 
@@ -62,9 +63,11 @@ impl Dialect for Gemini {
     fn count_request(&self, request: &ModelRequest) -> Option<(String, Value)> {
         let name = path_name(&request.model);
         let mut counted = Map::new();
+        // The inner request has to repeat the model of the path.
         counted.insert("model".into(), format!("models/{name}").into());
         counted.extend(request::prompt_fields(request));
         let path = format!("/v1beta/models/{name}:countTokens");
+        // Plain `contents` would be counted without system prompt and tools.
         Some((path, json!({ "generateContentRequest": counted })))
     }
 
@@ -73,12 +76,13 @@ impl Dialect for Gemini {
     }
 }
 
-/// A model's name as it stands in paths.
+/// A model's name as paths write it.
 fn path_name(model: &str) -> &str {
+    // Google's model lists name models with the prefix, configs usually without.
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// Whether a model wants signatures and ids with its calls, and takes images in their results.
+/// Whether a model requires signatures and ids with its calls, and accepts images in their results.
 fn is_gemini_3(model: &str) -> bool {
     path_name(model).starts_with("gemini-3")
 }

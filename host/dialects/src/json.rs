@@ -1,18 +1,18 @@
-//! Fields of JSON that hold text.
+//! Access to fields of JSON values that may be missing or of another type.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// A field of an object; empty where it holds no text.
+/// The text of a field; empty if the field holds none.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The same as a text of its own.
+/// [`text`] as an owned string.
 pub(crate) fn string(object: &Value, field: &str) -> String {
     text(object, field).to_owned()
 }
 
-/// The texts of a content, be it a string or parts, joined by line feeds.
+/// The texts of a message's content, a string or a list of parts, joined by line feeds.
 pub(crate) fn text_of(content: Option<&Value>) -> String {
     match content {
         Some(Value::Array(parts)) => {
@@ -21,5 +21,46 @@ pub(crate) fn text_of(content: Option<&Value>) -> String {
         }
         Some(Value::String(text)) => text.clone(),
         _ => String::new(),
+    }
+}
+
+/// Parses a JSON object; any other JSON is an error.
+pub(crate) fn parse_object(json: &str) -> serde_json::Result<Value> {
+    serde_json::from_str::<Map<String, Value>>(json).map(Value::Object)
+}
+
+/// Parses JSON; text that is not JSON stays a string.
+pub(crate) fn parse_or_string(text: String) -> Value {
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// A string as it is, anything else as JSON.
+pub(crate) fn text_or_json(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Sets a field of an object.
+pub(crate) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Removes a field of an object and keeps the order of the others.
+pub(crate) fn remove(object: &mut Value, field: &str) {
+    object.as_object_mut().and_then(|fields| fields.shift_remove(field));
+}
+
+/// Replaces `field` by a text that is not empty.
+pub(crate) fn update_text(field: &mut String, text: &str) {
+    if !text.is_empty() {
+        text.clone_into(field);
+    }
+}
+
+/// Replaces `count` by the number in a field, if there is one.
+pub(crate) fn update_count(count: &mut u64, object: &Value, field: &str) {
+    if let Some(number) = object.get(field).and_then(Value::as_u64) {
+        *count = number;
     }
 }

@@ -1,12 +1,13 @@
-//! The wire formats of model providers. Pure: no socket, no clock, no key.
+//! The wire formats of model providers, without sockets, clocks and keys.
 //!
 //! ```text
-//!  ModelRequest ─► request ─► body     what a provider is sent
-//!  Answer       ◄─ stream  ◄─ frames   what it answers: usage, errors
-//!  entries      ◄► inbound ◄► body     what its clients send, read and written again
+//!  ModelRequest  ─► request ─► body     requests to a provider
+//!  ModelResponse ◄─ stream  ◄─ frames   its answers: content, usage, errors
+//!  entries       ◄► inbound ◄► body     requests of its clients
 //! ```
 //!
-//! Each format is a folder: `request`, `inbound`, `stream`, `errors`, `usage`. `failure` says what an error means in any of them.
+//! Each format is a folder: `request`, `inbound`, `stream`, `errors`, `usage`. `failure` classifies the
+//! errors of all of them.
 
 #![cfg_attr(
     test,
@@ -30,6 +31,7 @@ pub mod cross_model;
 mod json;
 mod pairing;
 mod schema;
+mod turns;
 
 pub mod inbound;
 

@@ -1,4 +1,5 @@
-//! What is said to a model and by it, in the words of a Pi session, so that it is stored as it is sent.
+//! Messages between the host and models. Their JSON is that of Pi sessions, so they are stored as
+//! they are sent.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
 pub enum ChatMessage {
-    /// Of the person, or of the host in their place.
+    /// Of the user, or of the host in the user's place.
     User(UserMessage),
     /// Of the model.
     Assistant(AssistantMessage),
@@ -16,12 +17,12 @@ pub enum ChatMessage {
 }
 
 impl ChatMessage {
-    /// A message of the person with nothing but text.
+    /// A user message with one text.
     pub fn from_user_text(text: impl Into<String>) -> ChatMessage {
         ChatMessage::User(UserMessage { content: vec![ChatBlock::text(text)], timestamp: 0 })
     }
 
-    /// Leaves out what only its provider can judge: thinking and items of the provider's own.
+    /// Removes what only its provider can read: thinking and provider items.
     pub fn strip_provider_content(&mut self) {
         if let ChatMessage::Assistant(message) = self {
             message.content.retain(|block| {
@@ -30,7 +31,7 @@ impl ChatMessage {
         }
     }
 
-    /// Its blocks.
+    /// The message's blocks.
     pub fn content(&self) -> &[ChatBlock] {
         match self {
             ChatMessage::User(message) => &message.content,
@@ -40,11 +41,11 @@ impl ChatMessage {
     }
 }
 
-/// A message of the person.
+/// A message of the user.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UserMessage {
-    /// Its blocks; a plain string is one text block.
+    /// The blocks; a plain string is read as one text block.
     #[serde(deserialize_with = "deserialize_blocks")]
     pub content: Vec<ChatBlock>,
     /// Milliseconds since 1970.
@@ -55,29 +56,29 @@ pub struct UserMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AssistantMessage {
-    /// Its blocks, in the order they came.
+    /// The blocks in order.
     #[serde(deserialize_with = "deserialize_blocks")]
     pub content: Vec<ChatBlock>,
-    /// The dialect it was received in, such as `anthropic-messages`: signatures are valid there alone.
+    /// The dialect that received it, such as `anthropic-messages`. Signatures are valid only there.
     pub api: String,
-    /// The provider, as the config names it.
+    /// The provider's name in the config.
     pub provider: String,
-    /// The model, as the provider writes it.
+    /// The requested model, as the provider writes it.
     pub model: String,
-    /// The model that answered, where its name is another: `gpt-4.1-2025-04-14` for `gpt-4.1`.
+    /// The model that answered, if its name differs: `gpt-4.1-2025-04-14` for `gpt-4.1`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response_model: String,
-    /// The provider's id of the answer; empty where it gives none.
+    /// The provider's id of the answer; empty without one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response_id: String,
-    /// What the provider counted.
+    /// Token counts of the provider.
     pub usage: TokenUsage,
     /// Why the model stopped.
     pub stop_reason: StopReason,
-    /// The provider's own word for that, where it says more, such as `model_context_window_exceeded`.
+    /// The provider's own stop reason if it says more, such as `model_context_window_exceeded`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub raw_stop_reason: String,
-    /// What went wrong, where the answer ended in an error.
+    /// The error that ended the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Milliseconds since 1970.
@@ -85,21 +86,19 @@ pub struct AssistantMessage {
 }
 
 impl AssistantMessage {
-    /// Its texts, joined by newlines. A block may be there for its signature alone.
-    pub fn text(&self) -> String {
-        let text = |block: &ChatBlock| match block {
-            ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.clone()),
-            _ => None,
-        };
-        self.content.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+    /// A message received in the dialect `api`, without usage and time.
+    pub fn new(api: &str, content: Vec<ChatBlock>) -> AssistantMessage {
+        AssistantMessage { content, api: api.to_owned(), ..AssistantMessage::default() }
     }
 
-    /// The calls among its blocks.
+    /// The texts, joined by line feeds. Blocks without text exist for their signatures.
+    pub fn text(&self) -> String {
+        text_of(&self.content)
+    }
+
+    /// The tool calls among the blocks.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCallBlock> {
-        self.content.iter().filter_map(|block| match block {
-            ChatBlock::ToolCall(call) => Some(call),
-            _ => None,
-        })
+        tool_calls(&self.content)
     }
 }
 
@@ -120,30 +119,30 @@ pub struct ToolResultMessage {
     pub timestamp: i64,
 }
 
-/// One block.
+/// One block of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatBlock {
     /// Text.
     Text {
-        /// It.
+        /// The text.
         text: String,
-        /// What the provider wants back with it, word for word.
+        /// The provider's signature, sent back unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text_signature: Option<String>,
     },
-    /// The model's thinking. Sent back unchanged to the model that thought it, or not at all.
+    /// The model's thinking. Sent back unchanged to the model that produced it, or not at all.
     Thinking {
-        /// It; empty where it is redacted or encrypted.
+        /// The thinking; empty if redacted or encrypted.
         thinking: String,
-        /// The signature, or the encrypted thinking itself.
+        /// The signature, or the encrypted thinking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking_signature: Option<String>,
-        /// Whether the provider hid it.
+        /// Whether the provider redacted it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         redacted: bool,
     },
-    /// A call of a tool.
+    /// A tool call.
     ToolCall(ToolCallBlock),
     /// An image.
     Image {
@@ -152,14 +151,15 @@ pub enum ChatBlock {
         /// Such as `image/png`.
         mime_type: String,
     },
-    /// An item that only one dialect knows, kept word for word.
+    /// An item that only one dialect knows, kept unchanged.
     ProviderItem {
-        /// The dialect, as [`AssistantMessage::api`].
+        /// The dialect, as in [`AssistantMessage::api`].
         api: String,
         /// The item.
         item: Value,
     },
-    /// A block of a type that this version does not know.
+    /// A block of an unknown type.
+    // Kept unread, so that blocks of newer versions survive a round trip.
     #[serde(untagged)]
     Other(Value),
 }
@@ -169,68 +169,98 @@ impl ChatBlock {
     pub fn text(text: impl Into<String>) -> ChatBlock {
         ChatBlock::Text { text: text.into(), text_signature: None }
     }
+
+    /// A block of thinking, not redacted.
+    pub fn thinking(thinking: impl Into<String>, signature: Option<String>) -> ChatBlock {
+        let (thinking, thinking_signature) = (thinking.into(), signature);
+        ChatBlock::Thinking { thinking, thinking_signature, redacted: false }
+    }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ToolCallBlock {
-    /// The id that the result answers.
+    /// The id that the result refers to.
     pub id: String,
     /// The tool's name.
     pub name: String,
     /// The arguments; an object.
     pub arguments: Value,
-    /// What Gemini wants back with the call.
+    /// Gemini's signature of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
+}
+
+impl ToolCallBlock {
+    /// A call without a signature.
+    pub fn new(id: String, name: String, arguments: Value) -> ToolCallBlock {
+        ToolCallBlock { id, name, arguments, thought_signature: None }
+    }
+}
+
+/// The tool calls among blocks.
+pub(crate) fn tool_calls(blocks: &[ChatBlock]) -> impl Iterator<Item = &ToolCallBlock> {
+    blocks.iter().filter_map(|block| match block {
+        ChatBlock::ToolCall(call) => Some(call),
+        _ => None,
+    })
+}
+
+/// The texts among blocks that are not empty, joined by line feeds.
+pub(crate) fn text_of(blocks: &[ChatBlock]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
-    /// It was done.
+    /// The answer is complete.
     #[default]
     Stop,
-    /// Its answer reached a limit.
+    /// The answer reached a limit.
     Length,
-    /// It wants results of tools.
+    /// The model requests tool results.
     ToolUse,
-    /// The answer broke off.
+    /// The answer ended in an error.
     Error,
-    /// The person broke it off.
+    /// The user aborted it.
     Aborted,
-    /// A word of another writer.
+    /// A stop reason of another writer.
     #[serde(other)]
     Other,
 }
 
-/// What a provider counted, in its own tokens. The whole prompt is `input + cache_read + cache_write`.
+/// Token counts of a provider. The whole prompt is `input + cache_read + cache_write`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Prompt tokens that came from no cache.
+    /// Prompt tokens outside of the cache.
     pub input: u64,
-    /// Tokens of the answer, thinking among them.
+    /// Tokens of the answer, including thinking.
     pub output: u64,
     /// Prompt tokens read from the provider's cache.
     pub cache_read: u64,
-    /// Prompt tokens written to it.
+    /// Prompt tokens written to the cache.
     pub cache_write: u64,
-    /// All of them.
+    /// All tokens.
     pub total_tokens: u64,
-    /// What they cost; written as zeros, because ctxhost knows no prices, and Pi reads the field.
+    /// Cost: zeros, since ctxhost knows no prices; Pi requires the field.
     pub cost: TokenCost,
 }
 
 impl TokenUsage {
-    /// The whole prompt, each token counted once.
+    /// Tokens of the whole prompt.
     pub fn prompt_tokens(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// Sets the total from the parts.
+    /// Sets `total_tokens` from the other counts.
     #[must_use]
     pub fn with_total(mut self) -> TokenUsage {
         self.total_tokens = self.prompt_tokens().saturating_add(self.output);
@@ -238,7 +268,7 @@ impl TokenUsage {
     }
 }
 
-/// Prices as Pi writes them, in dollars.
+/// Prices in dollars, as in Pi sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TokenCost {
@@ -250,28 +280,28 @@ pub struct TokenCost {
     pub cache_read: f64,
     /// Of `cacheWrite`.
     pub cache_write: f64,
-    /// Of all.
+    /// Of all tokens.
     pub total: f64,
 }
 
-/// Blocks, or one string for a text block.
+/// Reads blocks, or a string as one text block.
 fn deserialize_blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ChatBlock>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum StringOrBlocks {
         Text(String),
         Blocks(Vec<ChatBlock>),
-        Nothing(()),
+        Null(()),
     }
     Ok(match StringOrBlocks::deserialize(from)? {
         StringOrBlocks::Text(text) if text.is_empty() => Vec::new(),
         StringOrBlocks::Text(text) => vec![ChatBlock::text(text)],
         StringOrBlocks::Blocks(blocks) => blocks,
-        StringOrBlocks::Nothing(()) => Vec::new(),
+        StringOrBlocks::Null(()) => Vec::new(),
     })
 }
 
-/// Arguments as an object, whatever the model made of them: what is no object stands under `input`.
+/// Arguments as an object: any other value becomes the field `input`.
 pub fn arguments_object(arguments: &Value) -> Map<String, Value> {
     match arguments {
         Value::Object(map) => map.clone(),

@@ -1,29 +1,29 @@
-//! The names of the dialects, and where the API of whoever each belongs to begins.
+//! The names of the dialects and their owners' addresses.
 
 use serde::{Deserialize, Serialize};
 
-/// The dialects, as sessions and the config name them.
+/// A dialect, as sessions and the config name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DialectName {
-    /// OpenAI's chat completions, and all that speak nearly the same.
+    /// OpenAI's chat completions and compatible APIs.
     #[serde(rename = "openai-completions", alias = "openai", alias = "openai-chat")]
     OpenAiCompletions,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     #[serde(rename = "openai-responses", alias = "responses")]
     OpenAiResponses,
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     #[serde(rename = "anthropic-messages", alias = "anthropic", alias = "claude")]
     AnthropicMessages,
     /// Gemini.
     #[serde(rename = "google-generative-ai", alias = "google", alias = "gemini")]
     GoogleGenerativeAi,
-    /// Ollama's own.
+    /// Ollama's own API.
     #[serde(rename = "ollama")]
     Ollama,
 }
 
 impl DialectName {
-    /// Every name that the config takes, the short ones last.
+    /// All names that the config accepts; the first five are canonical.
     pub const NAMES: &'static [&'static str] = &[
         "openai-completions",
         "openai-responses",
@@ -39,7 +39,7 @@ impl DialectName {
         "gemini",
     ];
 
-    /// The dialects in which clients speak to a gateway.
+    /// The dialects that the gateway accepts from clients.
     pub const INBOUND: [DialectName; 4] = [
         DialectName::AnthropicMessages,
         DialectName::OpenAiCompletions,
@@ -47,7 +47,7 @@ impl DialectName {
         DialectName::GoogleGenerativeAi,
     ];
 
-    /// The name that is written.
+    /// The canonical name.
     pub fn as_str(self) -> &'static str {
         match self {
             DialectName::OpenAiCompletions => "openai-completions",
@@ -58,12 +58,13 @@ impl DialectName {
         }
     }
 
-    /// The dialect of a name, be it long or short.
+    /// Parses a name or an alias.
     pub fn parse(word: &str) -> Option<DialectName> {
+        // Serde knows the aliases.
         serde_json::from_value(word.into()).ok()
     }
 
-    /// Where the API of whoever it belongs to begins.
+    /// The base URL of the owner's API.
     pub fn base_url(self) -> &'static str {
         match self {
             DialectName::OpenAiCompletions | DialectName::OpenAiResponses => {
@@ -75,7 +76,7 @@ impl DialectName {
         }
     }
 
-    /// The environment variable in which the key for that address usually stands.
+    /// The usual environment variable for the key of that API.
     pub fn key_variable(self) -> Option<&'static str> {
         match self {
             DialectName::OpenAiCompletions | DialectName::OpenAiResponses => Some("OPENAI_API_KEY"),

@@ -1,8 +1,8 @@
-//! Ollama's own dialect: the one that can be told the window, and must be.
+//! Ollama's own dialect, the only one that names the window in the request.
 //!
-//! A prompt that does not fit is cut by the server without a word. The request forbids that
-//! (`truncate: false`), which servers before late 2025 do not understand; for those the
-//! provider's client detects what was cut.
+//! By default the server cuts a prompt that does not fit, without an error. The request forbids
+//! that (`truncate: false`). Servers before late 2025 ignore the field; for those,
+//! `ctxhost-provider` detects the cut from the token counts.
 
 mod errors;
 mod request;
@@ -14,7 +14,7 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::dialect::{Decoder, Dialect, Framing};
+use crate::dialect::{Decoder, Dialect, FrameFormat};
 use crate::request::ModelRequest;
 
 /// The dialect's name in sessions.
@@ -41,8 +41,8 @@ impl Dialect for Ollama {
         request::request_body(request)
     }
 
-    fn framing(&self) -> Framing {
-        Framing::JsonLines
+    fn framing(&self) -> FrameFormat {
+        FrameFormat::JsonLines
     }
 
     fn new_decoder(&self) -> Box<dyn Decoder> {

@@ -1,8 +1,9 @@
-//! OpenAI's chat completions (`openai-completions`), and the many servers that speak nearly the same.
+//! OpenAI's chat completions (`openai-completions`) and compatible servers.
 //!
-//! | rule | kept by |
+//! | rule | where |
 //! |---|---|
-//! | O-1 … O-3 | the law and `cross_model`; here the order of messages is kept, and images wait behind results |
+//! | O-1 … O-3 | the invariants and `cross_model`; this folder keeps the order and puts images
+//! after results |
 //! | O-4, O-5, O-8, O-9 | `request/messages` |
 //! | O-6, O-7, O-10, O-11 | `request` |
 
@@ -21,17 +22,17 @@ pub use inbound::OpenAiChatInbound;
 use crate::dialect::{Decoder, Dialect};
 use crate::request::ModelRequest;
 
-/// The name of the dialect in sessions.
+/// The dialect's name in sessions.
 pub const API: &str = "openai-completions";
 
-/// The dialect, as one server speaks it.
+/// The dialect with the options of one server.
 #[derive(Clone, Debug, Default)]
 pub struct OpenAiChat {
     compat: Compat,
 }
 
 impl OpenAiChat {
-    /// The dialect with the peculiarities of a server.
+    /// The dialect for a server with these options.
     pub fn new(compat: Compat) -> OpenAiChat {
         OpenAiChat { compat }
     }

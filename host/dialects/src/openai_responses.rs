@@ -1,14 +1,14 @@
-//! OpenAI's Responses dialect, without any state at the server.
+//! OpenAI's Responses API, used without state at the server.
 //!
 //! ```text
-//!  reasoning item   ◄─► Content::Thinking, the whole item's JSON in its signature, as Pi has it
-//!  message          ◄─► Content::Text, id and phase in its signature, as Pi has them
-//!  function_call    ◄─► Content::ToolCall
-//!  any other item   ◄─► Content::ProviderItem, word for word: compactions, searches, what is to come
+//!  reasoning item   ◄─► ChatBlock::Thinking, the item's JSON as its signature, as in Pi
+//!  message          ◄─► ChatBlock::Text, id and phase as its signature, as in Pi
+//!  function_call    ◄─► ChatBlock::ToolCall
+//!  any other item   ◄─► ChatBlock::ProviderItem, unchanged: compactions, searches, new types
 //! ```
 //!
-//! Of items that the server made, only reasoning and provider items carry their ids back: an item
-//! with its own id demands the reasoning before it (R-4), one without demands nothing.
+//! Of the server's items only reasoning and provider items are sent back with their ids: an item
+//! with an id requires the reasoning before it (R-4), one without an id requires nothing.
 
 mod compaction;
 mod errors;
@@ -31,7 +31,7 @@ use crate::request::ModelRequest;
 /// The dialect's name in sessions.
 const API: &str = "openai-responses";
 
-/// The longest id that the dialect takes, for calls and items and as a cache key (R-7, R-12).
+/// The longest id of a call or an item (R-7).
 const ID_MAX_CHARS: usize = 64;
 
 /// The dialect. Its base URL ends in `/v1`.

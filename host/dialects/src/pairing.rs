@@ -1,32 +1,33 @@
-//! Calls and their answers, put together again: what every dialect with strict pairing encodes from.
+//! Pairs calls with their results, for dialects that require strict pairs.
 //!
-//! The law has paired them already. This room makes sure of it once more, so that no request can be
-//! refused for a call without a result, an orphaned result, or an id that is used twice.
+//! The invariants have paired them already. This runs once more on what is actually sent, so that
+//! no request is refused for a missing result, an orphan, or a duplicate id.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage};
 
-/// What a person says who has said nothing before the model did; the words of other agents.
+/// The first user message of a conversation that starts with the model; other agents use the same
+/// text.
 pub(super) const BOOTSTRAP: &str = "(session bootstrap)";
 
-/// What a person says where the model spoke last: no dialect here continues an answer.
+/// The last user message of a conversation that ends with the model.
 pub(super) const CONTINUE: &str = "Continue.";
 
-/// The result of a call that has none.
+/// The result of a call without one.
 pub(super) const NO_RESULT: &str = "no result was recorded for this call";
 
-/// The longest id and the longest tool name that every provider takes.
+/// The longest id and tool name that every provider accepts.
 const NAME_MAX_CHARS: usize = 64;
 
-/// One step of a conversation. Results are no steps: they belong to the calls that they answer.
+/// A step of a conversation. Results are part of the calls they answer.
 #[derive(Debug)]
 pub(super) enum ConversationStep<'a> {
-    /// The person spoke.
+    /// A user message.
     User(&'a [ChatBlock]),
-    /// The model spoke.
+    /// An answer of the model.
     Assistant {
-        /// What it said.
+        /// The message.
         message: &'a AssistantMessage,
         /// Its calls, in the order of its blocks.
         calls: Vec<PairedCall<'a>>,
@@ -36,15 +37,15 @@ pub(super) enum ConversationStep<'a> {
 /// A call and its result.
 #[derive(Debug)]
 pub(super) struct PairedCall<'a> {
-    /// The id that both are sent with; no other call of the request has it.
+    /// The id of both in the request; unique.
     pub id: String,
     /// The call.
     pub call: &'a ToolCallBlock,
-    /// Its result, unless it has none.
+    /// Its result, if it has one.
     pub result: Option<&'a ToolResultMessage>,
 }
 
-/// The steps of a conversation. `wire_id` makes an id one that the provider takes.
+/// Pairs the messages of a conversation. `wire_id` maps an id to one that the provider accepts.
 pub(super) fn pair_messages(
     messages: &[ChatMessage],
     written: impl Fn(&str) -> String,
@@ -70,14 +71,14 @@ pub(super) fn pair_messages(
     steps
 }
 
-/// A tool name that every provider takes.
+/// A tool name that every provider accepts.
 pub(super) fn tool_name(name: &str) -> String {
     let legal = |char: char| if is_name_char(char) { char } else { '_' };
     let name: String = name.trim().chars().take(NAME_MAX_CHARS).map(legal).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Whether a text is nothing to a provider.
+/// Whether providers treat a text as empty.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|char| char.is_whitespace() || char.is_control())
 }
@@ -86,11 +87,11 @@ fn is_name_char(char: char) -> bool {
     char.is_ascii_alphanumeric() || "_-".contains(char)
 }
 
-/// A call: the place of its message and which call of the message it is.
+/// A call: the index of its message, and its index among the calls of the message.
 type CallPosition = (usize, usize);
 
-/// Which result answers which call. A result answers the nearest message before it that has its id;
-/// a second result of a call and one without any call answer nothing.
+/// Matches results to calls. A result answers the nearest call before it with its id; second
+/// results and results without a call are dropped.
 fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultMessage> {
     let mut open: HashMap<&str, VecDeque<CallPosition>> = HashMap::new();
     let mut claims = HashMap::new();
@@ -99,6 +100,7 @@ fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultM
             ChatMessage::User(_) => {}
             ChatMessage::Assistant(message) => {
                 for call in message.tool_calls() {
+                    // A new call with this id ends the older one.
                     open.remove(call.id.as_str());
                 }
                 for (nth, call) in message.tool_calls().enumerate() {
@@ -116,7 +118,7 @@ fn match_results(messages: &[ChatMessage]) -> HashMap<CallPosition, &ToolResultM
     claims
 }
 
-/// Gives every call an id of its own, also where the session uses one twice.
+/// Gives every call an unused id, even if the session repeats one.
 struct UniqueIds<F> {
     wire_id: F,
     taken: HashSet<String>,
@@ -137,7 +139,7 @@ impl<F: Fn(&str) -> String> UniqueIds<F> {
     }
 }
 
-/// An id with a number, still no longer than an id may be.
+/// An id with a number, within the maximum length.
 fn numbered(id: &str, number: u64) -> String {
     let suffix = format!("_{number}");
     let room = NAME_MAX_CHARS.saturating_sub(suffix.len());

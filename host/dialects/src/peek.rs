@@ -1,22 +1,22 @@
-//! What the first events of an answer tell, in any dialect: that it begins, a part of it, or a refusal.
+//! Classifies the first events of a streamed answer, in any dialect.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::{ProviderRefusal, parse_refusal};
 
-/// What one event tells.
+/// What an event at the start of a stream holds.
 #[derive(Debug, PartialEq)]
 pub enum Peek {
-    /// That an answer begins.
+    /// Only the start of an answer.
     NoContent,
-    /// A part of the answer, or anything else that we do not know.
+    /// Content, or an unknown event.
     Content,
-    /// That there is none.
+    /// A refusal.
     Refused(ProviderRefusal),
 }
 
-/// What the data of an event at the beginning of a stream tells.
+/// Classifies the data of an event.
 pub fn peek(data: &[u8]) -> Peek {
     let Ok(event) = serde_json::from_slice::<PeekEvent<'_>>(data) else { return Peek::Content };
     let kind = event.kind.as_deref().unwrap_or_default();
@@ -35,17 +35,18 @@ pub fn peek(data: &[u8]) -> Peek {
         (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
         (None, None) => START_EVENTS.contains(&kind),
     };
+    // An unknown event may be content, which a retry would send twice.
     if is_quiet { Peek::NoContent } else { Peek::Content }
 }
 
-/// What matters of an event's data, in any dialect.
+/// The fields of an event that matter, in any dialect.
 #[derive(Deserialize)]
 struct PeekEvent<'a> {
     #[serde(rename = "type", default)]
     kind: Option<String>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// MiniMax's, with a code of 0 where all is well.
+    /// MiniMax's error object; code 0 is success.
     #[serde(default)]
     base_resp: Option<BaseResp>,
     #[serde(default)]
@@ -62,7 +63,7 @@ struct BaseResp {
     status_code: i64,
 }
 
-/// A block of Anthropic's, as it begins: without the words that will stand in it.
+/// The block of Anthropic's `content_block_start`.
 #[derive(Deserialize)]
 struct PeekBlock {
     #[serde(rename = "type")]
@@ -77,7 +78,7 @@ struct PeekChoice {
     finish_reason: Option<String>,
 }
 
-/// Events that say no more than that an answer begins.
+/// Events that only start an answer.
 const START_EVENTS: [&str; 8] = [
     "message_start",
     "content_block_stop",
@@ -89,10 +90,10 @@ const START_EVENTS: [&str; 8] = [
     "response.content_part.added",
 ];
 
-/// What a model stops for before it has said anything, where the window is full.
+/// Stop reasons of a model whose window was full before its first token.
 const WINDOW_FULL_REASONS: [&str; 2] = ["model_context_window_exceeded", "model_length"];
 
-/// Events that say that there will be none.
+/// Error events.
 const ERROR_EVENTS: [&str; 3] = ["error", "response.failed", "response.error"];
 
 impl PeekEvent<'_> {
@@ -104,15 +105,15 @@ impl PeekEvent<'_> {
 }
 
 impl PeekChoice {
-    /// Whether it only tells whose answer begins.
+    /// Whether the delta has no content beside its role.
     fn has_no_content(&self) -> bool {
-        let says_nothing = |value: &serde_json::Value| match value {
+        let is_empty = |value: &serde_json::Value| match value {
             serde_json::Value::Null => true,
             serde_json::Value::String(text) => text.is_empty(),
             serde_json::Value::Array(items) => items.is_empty(),
             _ => false,
         };
         let rest = self.delta.iter().filter(|(name, _)| *name != "role");
-        self.finish_reason.is_none() && rest.into_iter().all(|(_, value)| says_nothing(value))
+        self.finish_reason.is_none() && rest.into_iter().all(|(_, value)| is_empty(value))
     }
 }

@@ -1,15 +1,16 @@
-//! JSON schemas of tools, made plain: what some provider refuses at their root is folded away.
+//! Normalizes JSON schemas of tools to plain objects at their root.
 
 use serde_json::{Map, Value, json};
 
-/// References that are followed in one schema, so that a hostile one cannot blow up the request.
+/// Number of references followed per schema. A hostile schema could grow exponentially otherwise.
 const REFERENCES_MAX: usize = 512;
 
-/// A schema as a plain object: its root has `type`, `properties` and no `$ref`, `anyOf`, `oneOf`, `allOf`.
+/// A schema as a plain object with `type` and `properties`, without `$ref`, `anyOf`, `oneOf` and
+/// `allOf`.
 ///
-/// Alternatives become one object that has the properties of all and requires what all of them
-/// require: the tool itself checks the rest. A schema of something else is wrapped as `input`, where
-/// [`as_object`](crate::message::as_object) puts arguments that are no object.
+/// Alternatives become one object with the properties of all, which requires what all of them
+/// require; the tool itself validates the rest. A schema of another type is wrapped as `input`, as
+/// [`arguments_object`](crate::message::arguments_object) wraps such arguments.
 pub(super) fn object_root(schema: &Value) -> Map<String, Value> {
     let mut resolver = SchemaResolver::new(schema);
     let mut root = resolver.resolve(schema, &mut Vec::new());
@@ -36,18 +37,19 @@ pub(super) struct SchemaResolver<'a> {
 }
 
 impl<'a> SchemaResolver<'a> {
-    /// Of the schema that references point into.
+    /// A resolver for references into `whole`.
     pub(super) fn new(whole: &'a Value) -> SchemaResolver<'a> {
         SchemaResolver { whole, references_left: REFERENCES_MAX }
     }
 
-    /// A node with its reference followed and its `allOf` merged into it. `trail` holds the references
-    /// that led here and gets the new ones: none is followed inside itself.
+    /// Resolves a node's reference and merges its `allOf`. `trail` holds the references that led
+    /// here; none is followed inside itself.
     pub(super) fn resolve(&mut self, node: &Value, trail: &mut Vec<String>) -> Map<String, Value> {
         let mut node = node.as_object().cloned().unwrap_or_default();
         let path = node.shift_remove("$ref");
         let all = node.shift_remove("allOf");
         if let Some(target) = path.and_then(|path| self.follow(&path, trail)) {
+            // Fields beside a reference win over those behind it.
             merge(&mut node, self.resolve(target, trail));
         }
         for part in all.iter().filter_map(Value::as_array).flatten() {
@@ -56,7 +58,7 @@ impl<'a> SchemaResolver<'a> {
         node
     }
 
-    /// Makes one object of alternatives: it has what any has and requires what all require.
+    /// Merges alternatives into one object, which requires only what all of them require.
     pub(super) fn fold(&mut self, object: &mut Map<String, Value>, branches: &[Value]) {
         let branches = branches.iter().map(|branch| self.resolve(branch, &mut Vec::new()));
         let branches: Vec<_> = branches.filter(may_be_object).collect();
@@ -65,7 +67,7 @@ impl<'a> SchemaResolver<'a> {
             let names = required(&branch);
             common.retain(|name| names.contains(name));
             branch.shift_remove("required");
-            // Alternatives in alternatives would stand where these stood.
+            // Nested alternatives would otherwise be merged into the root.
             for key in ["anyOf", "oneOf"] {
                 branch.shift_remove(key);
             }
@@ -85,13 +87,13 @@ impl<'a> SchemaResolver<'a> {
     }
 }
 
-/// The names that a schema requires.
+/// The required names of a schema.
 pub(super) fn required(schema: &Map<String, Value>) -> Vec<String> {
     let names = schema.get("required").and_then(Value::as_array);
     names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Adds what a schema does not say yet.
+/// Adds the fields that a schema does not have.
 fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {

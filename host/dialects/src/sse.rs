@@ -1,4 +1,4 @@
-//! Server-sent events: bytes in, events out.
+//! Parses server-sent events.
 
 use std::ops::Range;
 use std::str::Utf8Error;
@@ -7,25 +7,25 @@ use memchr::memchr2;
 
 use crate::dialect::StreamFrame;
 
-/// What a stream may begin with and what is no part of its first line.
+/// A stream may begin with it; it is not part of the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads one stream of events, however its bytes are cut. Lines end in CRLF, LF or CR.
+/// Parses one stream. Lines end in CRLF, LF or CR.
 #[derive(Debug)]
 pub struct SseReader {
-    /// What came and was not read: lines, the last of which may be open.
+    /// Bytes that are not parsed yet: lines, the last of which may be incomplete.
     bytes: Vec<u8>,
-    /// Where the first line begins that was not read.
+    /// The start of the first line not parsed yet.
     line_start: usize,
-    /// How far the end of that line was looked for.
+    /// The end of that line was searched up to here.
     searched: usize,
-    /// Whether a line feed would belong to the carriage return before it.
+    /// Whether the last line ended in a carriage return, so that a line feed belongs to it.
     skips_line_feed: bool,
     has_first_line: bool,
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// Whether the event was given out, so that the next line begins another.
+    /// Whether the event was returned, so that the next line starts another.
     is_event_whole: bool,
     max_bytes: usize,
 }
@@ -33,22 +33,23 @@ pub struct SseReader {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// Its name; empty where the stream names none.
+    /// Its name; empty without one.
     pub name: &'a [u8],
-    /// Its lines of data, joined by line feeds.
+    /// Its data lines, joined by line feeds.
     pub data: &'a [u8],
 }
 
-/// What a stream is made of.
+/// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SseItem<'a> {
     /// An event.
     Event(SseEvent<'a>),
-    /// A line with no field of an event. The standard skips it; a body of such lines is no stream of events.
+    /// A line without a known field. The standard ignores it; a body of such lines is not an event
+    /// stream.
     UnknownLine,
 }
 
-/// A line or an event is larger than the reader may hold. Nothing more is read of the stream.
+/// A line or an event exceeds the limit of the reader. Nothing may be read after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream exceeds {max_bytes} bytes")]
 pub struct SseTooLarge {
@@ -56,16 +57,16 @@ pub struct SseTooLarge {
     pub max_bytes: usize,
 }
 
-/// What the next lines made.
+/// What the next lines add up to.
 enum SseStep {
     Event,
     UnknownLine,
-    /// Nothing yet: the next line is not whole.
+    /// Nothing yet: the next line is incomplete.
     Open,
 }
 
 impl SseReader {
-    /// A reader that holds at most `max_bytes` of a line, and of the data of an event.
+    /// A reader that buffers at most `max_bytes` of a line and of an event's data.
     pub fn new(max_bytes: usize) -> SseReader {
         SseReader {
             bytes: Vec::new(),
@@ -81,15 +82,16 @@ impl SseReader {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Once per push and not per line, so that the cost stays linear.
         self.bytes.drain(..self.line_start);
         self.searched -= self.line_start;
         self.line_start = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next event; `None` until more bytes come.
+    /// The next event; `None` until more bytes arrive.
     ///
     /// # Errors
     ///
@@ -104,7 +106,7 @@ impl SseReader {
         }
     }
 
-    /// The next event or the next line that is none; `None` until more bytes come.
+    /// The next event or line without a known field; `None` until more bytes arrive.
     ///
     /// # Errors
     ///
@@ -117,13 +119,13 @@ impl SseReader {
         })
     }
 
-    /// The event that the stream ended in without the blank line behind it, as far as its lines are whole.
-    /// The standard drops it; some servers never send that line.
+    /// The event before the end of the stream whose blank line is missing.
     pub fn last_event(&self) -> Option<SseEvent<'_>> {
+        // The standard drops such an event, but some servers never send the last blank line.
         (self.has_data && !self.is_event_whole).then(|| self.event())
     }
 
-    /// How many bytes it holds of what is not whole yet.
+    /// Number of buffered bytes of incomplete lines and events.
     pub fn buffered_bytes(&self) -> usize {
         let open = self.bytes.len() - self.line_start;
         open + if self.is_event_whole { 0 } else { self.data.len() }
@@ -139,7 +141,7 @@ impl SseReader {
         }
         while let Some(line) = self.next_line()? {
             if line.is_empty() {
-                // An event without data is none.
+                // The standard ignores events without data.
                 if self.has_data {
                     self.is_event_whole = true;
                     return Ok(SseStep::Event);
@@ -159,7 +161,7 @@ impl SseReader {
         self.is_event_whole = false;
     }
 
-    /// Where the next whole line is, without its end.
+    /// The next complete line, without its end.
     fn next_line(&mut self) -> Result<Option<Range<usize>>, SseTooLarge> {
         let is_line_feed = self.bytes.get(self.line_start).map(|byte| *byte == b'\n');
         if let Some(is_line_feed) = is_line_feed.filter(|_| self.skips_line_feed) {
@@ -189,7 +191,7 @@ impl SseReader {
         Ok(Some(line))
     }
 
-    /// Takes one line; `false` where it is no field of an event and no comment.
+    /// Parses one line; `false` if it is neither a known field nor a comment.
     fn read_field(&mut self, line: Range<usize>) -> Result<bool, SseTooLarge> {
         let line = self.bytes.get(line).unwrap_or_default();
         let (field, value) = match memchr::memchr(b':', line) {
@@ -215,7 +217,8 @@ impl SseReader {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Nothing is ever resumed here. A line that begins with a colon is a comment.
+            // Streams are never resumed here, so ids are ignored. A line that starts with a colon
+            // is a comment.
             b"id" | b"retry" | b"" => {}
             _ => return Ok(false),
         }
@@ -224,14 +227,14 @@ impl SseReader {
 }
 
 impl<'a> SseEvent<'a> {
-    /// The event as dialects read it.
+    /// The event as a frame.
     ///
     /// # Errors
     ///
-    /// [`Utf8Error`], where it is no text.
+    /// [`Utf8Error`] if it is not UTF-8.
     pub fn frame(self) -> Result<StreamFrame<'a>, Utf8Error> {
         let name = std::str::from_utf8(self.name)?;
-        // The standard calls events without a name `message`; dialects speak of none.
+        // The standard names events without a name `message`; dialects treat both alike.
         let event = if name == "message" { "" } else { name };
         Ok(StreamFrame { event, data: std::str::from_utf8(self.data)? })
     }
@@ -248,7 +251,7 @@ mod tests {
 
     const MAX_BYTES: usize = 128;
 
-    /// Names and data of the events of a stream whose bytes come in such pieces, over and over.
+    /// Names and data of the events of a stream that arrives in pieces of these sizes, repeated.
     fn read(stream: &[u8], piece_bytes: &[usize]) -> Result<Vec<(String, String)>, SseTooLarge> {
         let mut reader = SseReader::new(MAX_BYTES);
         let mut events = Vec::new();
@@ -358,7 +361,7 @@ mod tests {
         assert_eq!(read(line(MAX_BYTES + 1).as_bytes(), &[7]), error);
         let lines = "data: 12345678\n".repeat(MAX_BYTES / 8);
         assert_eq!(read(lines.as_bytes(), &[7]), error);
-        // Nothing of a line is held that has no end in sight.
+        // A line without an end is not buffered beyond the limit.
         let mut reader = SseReader::new(MAX_BYTES);
         reader.push(&[b'x'; MAX_BYTES + 1]);
         assert!(reader.next_event().is_err() && reader.next_event().is_err());
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_no_field_is_told_from_comments() {
+    fn an_unknown_line_differs_from_comments() {
         let mut reader = SseReader::new(MAX_BYTES);
         reader.push(b": ping\nid: 1\n{\"a\": 1}\ndata: 1\n\n");
         assert_eq!(reader.next_item(), Ok(Some(SseItem::UnknownLine)));

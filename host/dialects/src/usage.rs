@@ -1,4 +1,4 @@
-//! What an answer says of tokens, read in passing, without the rest of it.
+//! Finds token counts in answers without decoding them.
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
@@ -9,15 +9,14 @@ use super::message::TokenUsage;
 use super::name::DialectName;
 use super::{anthropic, gemini, openai_chat, openai_responses};
 
-/// How deep a usage may stand: in a message, of an event, of a list. What an upstream sends may be nothing
-/// but depth, and a stack has an end.
+/// The deepest usage object: in a message of an event of a list. Bounds the recursion, since the
+/// input may be nothing but nesting.
 const DEPTH_MAX: u32 = 3;
 
-/// What every usage begins with: `"usage"`, `"usageMetadata"`.
+/// The start of every usage field: `"usage"`, `"usageMetadata"`.
 const USAGE_KEY: &[u8] = b"\"usage";
 
-/// Finds what the events of a stream say of tokens. Nothing is parsed before the end: the first and the last
-/// event with a usage are kept.
+/// Finds the usage objects in a stream.
 #[derive(Debug)]
 pub struct UsageScanner {
     dialect: DialectName,
@@ -27,15 +26,17 @@ pub struct UsageScanner {
 }
 
 impl UsageScanner {
-    /// A scanner of a stream in a dialect.
+    /// A scanner for streams of a dialect.
     pub fn new(dialect: DialectName) -> UsageScanner {
         UsageScanner { dialect, finder: Finder::new(USAGE_KEY), first: None, last: Vec::new() }
     }
 
-    /// Takes the data of the next event.
+    /// Scans the data of the next event.
     pub fn scan(&mut self, data: &[u8]) {
-        let says_usage = |at| data.get(at..).is_some_and(is_not_null);
-        if !self.finder.find_iter(data).any(says_usage) {
+        // This runs on every byte that the gateway forwards. So nothing is parsed here, and only the
+        // first and the last event with a usage are kept.
+        let has_usage = |at| data.get(at..).is_some_and(is_not_null);
+        if !self.finder.find_iter(data).any(has_usage) {
             return;
         }
         if self.first.is_none() {
@@ -46,49 +47,49 @@ impl UsageScanner {
         }
     }
 
-    /// What the stream counts; `None` where it says nothing of it.
+    /// The token counts of the stream; `None` without any.
     pub fn usage(&self) -> Option<TokenUsage> {
         let first = self.first.as_deref()?;
         read_usages(self.dialect, [first, self.last.as_slice()])
     }
 }
 
-/// What a document in a dialect, or a list of them, counts; `None` where it says nothing of it.
+/// The token counts of a document or a list of them; `None` without any.
 pub fn read_document_usage(dialect: DialectName, document: &[u8]) -> Option<TokenUsage> {
     read_usages(dialect, [document])
 }
 
-/// What a stream does not say again at its end stays as it said it at its beginning.
+/// Merges usage objects in order: the last event of a stream omits counts of the first one.
 fn read_usages<'a>(
     dialect: DialectName,
     texts: impl IntoIterator<Item = &'a [u8]>,
 ) -> Option<TokenUsage> {
     let mut usage = None;
-    for said in texts.into_iter().flat_map(|text| usage_objects(text, DEPTH_MAX)) {
-        read_usage(dialect, &said, usage.get_or_insert_default());
+    for object in texts.into_iter().flat_map(|text| usage_objects(text, DEPTH_MAX)) {
+        read_usage(dialect, &object, usage.get_or_insert_default());
     }
     usage
 }
 
-fn read_usage(dialect: DialectName, said: &Value, usage: &mut TokenUsage) {
+fn read_usage(dialect: DialectName, object: &Value, usage: &mut TokenUsage) {
     match dialect {
-        DialectName::AnthropicMessages => anthropic::usage::read_usage(said, usage),
-        DialectName::OpenAiResponses => *usage = openai_responses::usage::read_usage(said),
+        DialectName::AnthropicMessages => anthropic::usage::read_usage(object, usage),
+        DialectName::OpenAiResponses => *usage = openai_responses::usage::read_usage(object),
         DialectName::OpenAiCompletions | DialectName::Ollama => {
-            *usage = openai_chat::usage::read_usage(said);
+            *usage = openai_chat::usage::read_usage(object);
         }
-        DialectName::GoogleGenerativeAi => *usage = gemini::usage::read_usage(said),
+        DialectName::GoogleGenerativeAi => *usage = gemini::usage::read_usage(object),
     }
 }
 
-/// OpenAI's chunks say `"usage":null` until the last one.
+/// Whether a usage has a value: OpenAI's chunks have `"usage":null` until the last one.
 fn is_not_null(sign: &[u8]) -> bool {
     let rest = sign.get(USAGE_KEY.len()..).unwrap_or_default();
     let value = rest.strip_prefix(b"\":").map(<[u8]>::trim_ascii_start);
     !value.is_some_and(|value| value.starts_with(b"null"))
 }
 
-/// Where a usage may stand, in any dialect.
+/// The fields with a usage, in any dialect.
 #[derive(Deserialize)]
 struct UsageFields<'a> {
     #[serde(borrow, default)]
@@ -101,10 +102,11 @@ struct UsageFields<'a> {
     response: Option<&'a RawValue>,
 }
 
-/// The usage objects of an event, of a document, or of a list of documents.
+/// The usage objects of an event, a document, or a list of documents.
 fn usage_objects(text: &[u8], depth: u32) -> Vec<Value> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let text = text.trim_ascii();
+    // Gemini's streams without `alt=sse` are lists.
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
         return list.iter().flat_map(|one| usage_objects(one.get().as_bytes(), depth)).collect();
     }

@@ -1,4 +1,4 @@
-//! The engines that serve: those the slot is configured with, and the bundled one behind them.
+//! The engines of a slot: the configured chain, and the bundled engine as its fallback.
 //!
 //! ```text
 //!  a call ─► trial ─► fallback ─► chain ─► deadline ─► engine
@@ -23,8 +23,7 @@ use super::service::{EngineContext, EngineService as _, SlotResult};
 use super::spec::EngineSpec;
 use super::trial::EngineTrial;
 
-/// The engines that serve. Whoever calls them calls them as if they were one engine, and is told which
-/// of them answered.
+/// The engines of a slot. Callers see one engine, and each answer names the engines that gave it.
 #[derive(Debug)]
 pub struct ActiveEngine {
     pub(super) chain: EngineChain,
@@ -33,12 +32,12 @@ pub struct ActiveEngine {
 }
 
 impl ActiveEngine {
-    /// Opens engines, the first of them the one that reads the session itself; none is the bundled one.
+    /// Opens a chain of engines in their order; an empty chain is the bundled engine alone.
     ///
     /// # Errors
     ///
-    /// [`SlotError::Open`] where one does not open and `on_error` is [`OnEngineError::Fail`], or where
-    /// the bundled one does not; [`SlotError::Row`] for a chain that is too long or holds one twice.
+    /// [`SlotError::Open`] where an engine does not open and `on_error` is [`OnEngineError::Fail`],
+    /// or where the bundled engine does not open; [`SlotError::Chain`] for an invalid chain.
     pub fn open(
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         bundled: &EngineSpec,
@@ -48,11 +47,13 @@ impl ActiveEngine {
         Self::open_as(engines.as_ref(), bundled, (on_error, on_error), environment)
     }
 
-    /// Opens engines that are to follow others, which go on where one of these does not open.
+    /// Opens the successor of a running chain, which continues where one of these engines does not
+    /// open.
     ///
     /// # Errors
     ///
-    /// [`SlotError::Open`] where one does not open, [`SlotError::Row`] as for [`ActiveEngine::open`].
+    /// [`SlotError::Open`] where an engine does not open, [`SlotError::Chain`] for an invalid
+    /// chain.
     pub fn open_successor(
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         bundled: &EngineSpec,
@@ -62,20 +63,21 @@ impl ActiveEngine {
         Self::open_as(engines.as_ref(), bundled, (OnEngineError::Fail, on_error), environment)
     }
 
-    /// The bundled engine is opened first: others may delegate to it.
     fn open_as(
         engines: &[EngineSpec],
         bundled: &EngineSpec,
         on_errors: (OnEngineError, OnEngineError),
         environment: &EngineEnvironment,
     ) -> Result<Self, SlotError> {
+        // First, since engines of the chain may delegate to it while they are created.
         let instance = Arc::new(EngineInstance::open(bundled, environment)?);
-        environment.set_delegate(Arc::downgrade(&instance));
+        let delegate = Arc::downgrade(&instance);
+        environment.set_delegate(delegate);
         let chain = EngineChain::open(engines, (bundled, &instance), on_errors, environment)?;
         Ok(ActiveEngine { chain, bundled: instance, trial: EngineTrial::default() })
     }
 
-    /// Calls the engines with the request of a call.
+    /// Calls the engines with a request.
     ///
     /// # Errors
     ///
@@ -91,58 +93,60 @@ impl ActiveEngine {
 
     engine_calls! { typed_methods SlotResult }
 
-    /// The ids that the slot was asked to hold, as one word.
+    /// The ids of the configured engines, joined.
     pub fn configured_id(&self) -> String {
         self.chain.configured_id().unwrap_or_else(|| self.bundled.id().to_owned())
     }
 
-    /// What shapes the next request: the ids of the engines that serve as one word, their versions, and
-    /// whether the last of them keeps plans within their budget by itself.
+    /// The engines that shape the next request: joined ids and versions, and whether the last one
+    /// keeps plans within their budget itself.
     pub fn serving_info(&self) -> EngineInfo {
         let active = self.current();
         active.chain.serving_info().unwrap_or_else(|| active.bundled.info().clone())
     }
 
-    /// Which engines serve the next call: what must be told of a session anew when it changes.
+    /// The engines that serve the next call. Where they change, sessions have to be bootstrapped
+    /// again.
     pub fn serving(&self) -> EngineSet {
         self.current().chain.serving()
     }
 
-    /// Why an engine does not serve, the first one's where several do not; `None` where all do.
+    /// Why an engine is in quarantine: the first in the chain's order; `None` where none is.
     pub fn quarantine_record(&self) -> Option<QuarantineRecord> {
         self.chain.quarantine_records().next()
     }
 
-    /// Lets all engines serve again; answers why the first of them did not.
+    /// Releases all engines from quarantine and answers why the first was in it.
     pub fn release_quarantine(&self) -> Option<QuarantineRecord> {
         self.chain.release_quarantine()
     }
 
-    /// What is done when one of the engines fails.
+    /// What happens when an engine fails.
     pub fn on_error(&self) -> OnEngineError {
         self.chain.on_error
     }
 
-    /// What went wrong since this was asked last.
+    /// The failures since the last call of this function.
     pub fn take_failures(&self) -> FailureCounts {
         self.chain.failures.take()
     }
 
-    /// Lets the configured engines go while somebody may still hold them: their calls are cut off and
-    /// answered by the bundled engine.
+    /// Closes the configured engines while callers may still hold them: their calls are cancelled,
+    /// and the bundled engine answers.
     pub async fn retire(&self) {
         self.chain.retired.cancel();
+        // The bundled engine stays open, since it answers the cancelled calls.
         for engine in self.chain.engines().filter(|engine| !Arc::ptr_eq(engine, &self.bundled)) {
             engine.dispose().await;
         }
     }
 
-    /// Whether the configured engines were let go; others serve meanwhile.
+    /// Whether the configured engines are closed.
     pub fn is_retired(&self) -> bool {
         self.chain.retired.is_cancelled()
     }
 
-    /// Lets all engines go. For engines that nobody else holds.
+    /// Closes all engines. For engines without other holders.
     pub async fn dispose(&self) {
         self.retire().await;
         self.bundled.dispose().await;

@@ -1,32 +1,32 @@
-//! An answer, and which engines gave it.
+//! An answer with the engines that gave it.
 
 use std::time::Duration;
 
 use ctxhost_invariants::Repair;
 
-/// An answer and who gave it.
+/// An answer with its provenance.
 #[derive(Clone, Debug)]
 pub struct EngineAnswer<T> {
     /// The answer.
     pub value: T,
-    /// The id of the engine that gave it; of several, their ids as one word.
+    /// The id of the engine that gave it; several ids joined.
     pub engine: String,
-    /// Its version.
+    /// Its version; several, each with its id.
     pub version: String,
-    /// Which engines those are: an id may be that of two.
+    /// The engines; an id alone may be that of two.
     pub serving: Option<EngineSet>,
-    /// Why it was not the configured engine.
+    /// Why it was not the configured engines.
     pub fallback: Option<String>,
-    /// What the law mended between the engines of a chain, in positions of the session.
+    /// Repairs of plans between the engines of a chain, in positions of the session.
     pub repairs: Vec<Repair>,
-    /// Plans that the law refused on the way.
+    /// Plans that were refused before this answer.
     pub refused_plans: u64,
-    /// Time inside engines.
+    /// Time spent in engines.
     pub elapsed: Duration,
 }
 
 impl<T> EngineAnswer<T> {
-    /// An answer that came from no engine.
+    /// An answer of the host itself.
     pub fn from_host(name: &str, value: T) -> Self {
         EngineAnswer {
             value,
@@ -40,7 +40,7 @@ impl<T> EngineAnswer<T> {
         }
     }
 
-    /// The same with something else made of the answer.
+    /// The same provenance with a value made of the old one.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl<T> EngineAnswer<T> {
             serving,
             fallback,
             repairs,
-            refused_plans: refused,
-            elapsed: took,
+            refused_plans,
+            elapsed,
         } = self;
         let value = make(value)?;
         Ok(EngineAnswer {
@@ -64,18 +64,18 @@ impl<T> EngineAnswer<T> {
             serving,
             fallback,
             repairs,
-            refused_plans: refused,
-            elapsed: took,
+            refused_plans,
+            elapsed,
         })
     }
 }
 
-/// Which engines serve: those of one chain, or the bundled one behind it. Told by where they are and not by
-/// their ids, since a library may bear the name of a bundled engine.
+/// A set of engines: links of one chain, or the bundled engine behind it. Not a set of ids, since a
+/// library may have the id of a bundled engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSet {
-    /// Which chain of this process.
+    /// The number of the chain in this process.
     pub(super) chain: u64,
-    /// The links of it that serve, a bit for each; 0 for the bundled engine.
+    /// The links, a bit for each; 0 for the bundled engine.
     pub(super) links: u8,
 }

@@ -1,4 +1,4 @@
-//! Where an engine runs: in this process or in a sandbox. Nobody above knows which.
+//! Where an engine runs: in this process or in a sandbox. No layer above this file distinguishes them.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use ctxhost_engine_api::*;
 
 use super::build_guard::ThreadGuard;
 use super::calls::CallGuard;
-use super::sandbox::{SandboxInfo, SandboxSupervisor};
+use super::sandbox::supervisor::{SandboxInfo, SandboxSupervisor};
 use super::threads::EngineThreads;
 
-/// The place of one engine.
+/// Where one engine runs.
 pub(super) enum EngineBackend {
     InProcess(Box<InProcess>),
     Sandbox(Box<SandboxSupervisor>),
@@ -18,20 +18,20 @@ pub(super) enum EngineBackend {
 
 /// An engine in this process.
 pub(super) struct InProcess {
-    /// Its id.
+    /// The engine's id.
     pub(super) id: String,
-    /// The engine; gone only while this is dropped.
+    /// The engine; `None` only during the drop.
     pub(super) handle: Option<EngineHandle>,
-    /// Where its code runs.
+    /// The threads that run its code.
     pub(super) threads: EngineThreads,
-    /// Who watches the thread that drops it.
+    /// The crash attribution of the thread that drops it.
     pub(super) guard: ThreadGuard,
-    /// What its drop may take, before its thread is left behind.
+    /// The time limit of its drop, after which the thread is abandoned.
     pub(super) limit: Duration,
 }
 
 impl EngineBackend {
-    /// Calls the engine, within the time of the call.
+    /// Calls the engine within the time limit of the call.
     ///
     /// # Errors
     ///
@@ -43,34 +43,34 @@ impl EngineBackend {
         call: EngineCall,
     ) -> Result<EngineReply> {
         match self {
-            EngineBackend::InProcess(here) => {
-                let gone = || EngineError::new(ErrorKind::Dead, "it is being dropped");
-                let handle = here.handle.as_ref().ok_or_else(gone)?;
-                here.threads.run(guard, handle.call(view, call)).await
+            EngineBackend::InProcess(local) => {
+                let gone = || EngineError::new(ErrorKind::Dead, "the engine is being dropped");
+                let handle = local.handle.as_ref().ok_or_else(gone)?;
+                local.threads.run(guard, handle.call(view, call)).await
             }
             EngineBackend::Sandbox(sandbox) => sandbox.call(guard, view, call).await,
         }
     }
 
-    /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
+    /// Revokes the services of the host: code of the engine that still runs cannot use them.
     pub(super) fn revoke(&self) {
         match self {
-            EngineBackend::InProcess(here) => _ = here.handle.as_ref().map(EngineHandle::revoke),
+            EngineBackend::InProcess(local) => _ = local.handle.as_ref().map(EngineHandle::revoke),
             EngineBackend::Sandbox(sandbox) => sandbox.close(),
         }
     }
 
-    /// Whether a thread of this process hangs in a call that was given up.
+    /// Whether a thread of this process hangs in a cancelled call.
     pub(super) fn has_lost_thread(&self) -> bool {
-        matches!(self, EngineBackend::InProcess(here) if here.threads.has_lost_thread())
+        matches!(self, EngineBackend::InProcess(local) if local.threads.has_lost_thread())
     }
 
-    /// Whether a process of its own that died has another one behind it.
+    /// Whether a sandbox that died is restarted.
     pub(super) fn can_restart(&self) -> bool {
         matches!(self, EngineBackend::Sandbox(sandbox) if sandbox.can_restart())
     }
 
-    /// The process it runs in, where that is one of its own.
+    /// The state of the sandbox, where the engine runs in one.
     pub(super) fn sandbox_info(&self) -> Option<SandboxInfo> {
         match self {
             EngineBackend::InProcess(_) => None,

@@ -1,4 +1,4 @@
-//! What an engine does on the side: tasks that end with it, and waiting, wherever its code runs.
+//! Background tasks of engines, which end with their engine, and `sleep`.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,7 +14,8 @@ pub(super) struct BackgroundTasks {
 }
 
 impl BackgroundTasks {
-    /// Runs a task on the lane that asks; false on a thread of the engine's own, which has none.
+    /// Runs a task on the calling thread's runtime; false on a thread without one, which the engine
+    /// started itself.
     pub(super) fn spawn(&self, task: BoxFuture<()>) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
         let task = runtime.spawn(task).abort_handle();
@@ -30,23 +31,23 @@ impl BackgroundTasks {
 }
 
 impl Drop for BackgroundTasks {
-    /// The engine is gone: so are its background tasks.
+    /// Aborts the tasks of the dropped engine.
     fn drop(&mut self) {
         self.running().iter().for_each(AbortHandle::abort);
     }
 }
 
-/// Waits. The future is polled wherever the engine awaits it: on its lane, which has a timer, or on a
-/// thread of the engine's own, which has none.
+/// Sleeps, wherever the engine polls the future.
 pub(super) fn sleep(milliseconds: u64) -> BoxFuture<()> {
-    let nap = Duration::from_millis(milliseconds);
+    let duration = Duration::from_millis(milliseconds);
     Box::pin(async move {
         if Handle::try_current().is_ok() {
-            return tokio::time::sleep(nap).await;
+            return tokio::time::sleep(duration).await;
         }
+        // A thread that the engine started itself has no runtime, and so no timer.
         let (wake, woken) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            std::thread::sleep(nap);
+            std::thread::sleep(duration);
             let _ = wake.send(());
         });
         let _ = woken.await;

@@ -1,15 +1,15 @@
-//! The one room that names the engines linked into the host.
+//! The engines linked into the host. No other file names their crates.
 
 use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::settings::Setting;
 
-/// The engine that serves when no other can.
+/// The engine that answers where no other can.
 pub const LEGACY: &str = "legacy";
 
-/// The ids of all bundled engines, in the order they are listed.
+/// The ids of all bundled engines, in the order of listings.
 pub const BUNDLED: [&str; 6] = [LEGACY, "window", "mask", "boundary", "head-tail", "recall"];
 
-/// The door of a bundled engine; `None` for any other id.
+/// The factory of a bundled engine; `None` for any other id.
 pub fn bundled(id: &str) -> Option<EngineFactory> {
     match id {
         "legacy" => Some(EngineFactory::linked::<ctxhost_engine_legacy::LegacyEngine>()),

@@ -1,4 +1,4 @@
-//! The calls that are under way: their deadlines, their cancellation, the transcript they see.
+//! Running calls: their deadlines, cancellation, and transcripts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,36 +7,38 @@ use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::{CallId, SessionRef, Transcript};
 
-/// How long a call may take.
+/// The time limit of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallLimit {
-    /// Allowed without a sign of life.
+    /// The time allowed without a progress report.
     pub(super) timeout: Duration,
-    /// Allowed in all, however much progress is reported.
+    /// The time allowed in all, whatever progress is reported.
     pub(super) cap: Duration,
 }
 
 impl CallLimit {
-    /// A limit that progress does not move.
+    /// A limit that progress does not extend.
     pub(super) fn fixed(patience: Duration) -> Self {
         CallLimit { timeout: patience, cap: patience }
     }
 }
 
 tokio::task_local! {
-    /// The session that the running call is for: services that name none mean this one.
+    /// The session of the running call, for services whose request names none.
     static SESSION: Arc<str>;
 }
 
-/// Work for a session: services that name none mean this one.
+/// Runs work as part of a session.
 pub(super) async fn scope_session<W: Future>(session: Option<Arc<str>>, work: W) -> W::Output {
     match session {
+        // Task-local, because host calls cross the plugin boundary without an argument for the
+        // session.
         Some(session) => SESSION.scope(session, work).await,
         None => work.await,
     }
 }
 
-/// The session of the call that asks; `None` on a thread of the engine's own.
+/// The session of the calling task; `None` on a thread that the engine started itself.
 pub(super) fn current_session() -> Option<Arc<str>> {
     SESSION.try_with(Clone::clone).ok()
 }
@@ -48,7 +50,7 @@ struct CallState {
     view: Option<Transcript>,
 }
 
-/// All calls of one engine that are under way.
+/// The running calls of one engine.
 #[derive(Default)]
 pub(super) struct CallTable {
     next: AtomicU64,
@@ -56,13 +58,13 @@ pub(super) struct CallTable {
 }
 
 impl CallTable {
-    /// Begins a call; it ends when the guard is dropped.
+    /// Begins a call, which ends when the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, limit: CallLimit, view: Option<Transcript>) -> CallGuard {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         self.begin_with_id(id, limit, view)
     }
 
-    /// Begins a call that has its number from elsewhere.
+    /// Begins a call with an id of the host, in a sandbox.
     pub(super) fn begin_with_id(
         self: &Arc<Self>,
         id: u64,
@@ -80,24 +82,24 @@ impl CallTable {
         CallGuard { id: CallId(id), calls: self.clone(), session: None }
     }
 
-    /// When the call must have answered; `None` once it has ended.
+    /// The deadline; `None` once the call has ended.
     pub(super) fn deadline(&self, call: CallId) -> Option<Instant> {
         self.running().get(&call.0).map(|call| call.deadline)
     }
 
-    /// A call that is not under way any more counts as cancelled.
+    /// Whether the call is over: past its deadline, cancelled or ended.
     pub(super) fn is_cancelled(&self, call: CallId) -> bool {
         self.deadline(call).is_none_or(|deadline| deadline <= Instant::now())
     }
 
-    /// A sign of life: the call has its whole patience again, up to its cap.
+    /// Restarts the timeout of a call, up to its cap.
     pub(super) fn progress(&self, call: CallId) {
         if let Some(call) = self.running().get_mut(&call.0) {
             call.deadline = (Instant::now() + call.patience).min(call.cap);
         }
     }
 
-    /// Time that passed through no fault of the engine does not count.
+    /// Extends the limits by time that was lost without the engine's fault.
     pub(super) fn extend(&self, call: CallId, passed: Duration) {
         if let Some(call) = self.running().get_mut(&call.0) {
             call.deadline += passed;
@@ -105,12 +107,12 @@ impl CallTable {
         }
     }
 
-    /// The call counts as cancelled from now on.
+    /// Marks the call as cancelled.
     pub(super) fn cancel(&self, call: CallId) {
         self.running().remove(&call.0);
     }
 
-    /// What the call may still take.
+    /// The time that the call has left.
     pub(super) fn remaining(&self, call: CallId) -> Option<CallLimit> {
         let running = self.running();
         let call = running.get(&call.0)?;
@@ -120,7 +122,7 @@ impl CallTable {
         })
     }
 
-    /// The transcript that the call was given.
+    /// The transcript of the call.
     pub(super) fn view(&self, call: CallId) -> Option<Transcript> {
         self.running().get(&call.0)?.view.clone()
     }
@@ -130,7 +132,7 @@ impl CallTable {
     }
 }
 
-/// A call that is under way.
+/// A running call.
 pub(super) struct CallGuard {
     pub(super) id: CallId,
     calls: Arc<CallTable>,
@@ -138,18 +140,18 @@ pub(super) struct CallGuard {
 }
 
 impl CallGuard {
-    /// The same call, known to be for a session.
+    /// The call with its session.
     pub(super) fn with_session(self, session: &SessionRef) -> Self {
         self.with_session_id(Some(session.id.as_str().into()))
     }
 
-    /// The same call, for the session of that id, where there is one.
+    /// The call with the id of its session, where it has one.
     pub(super) fn with_session_id(mut self, session: Option<Arc<str>>) -> Self {
         self.session = session;
         self
     }
 
-    /// Work of this call, which can be asked for its session.
+    /// Runs work in the session of this call.
     pub(super) fn scope<T, W: Future<Output = T>>(
         &self,
         work: W,
@@ -157,17 +159,17 @@ impl CallGuard {
         scope_session(self.session.clone(), work)
     }
 
-    /// The id of its session, where it is known to be for one.
+    /// The id of its session, where it is known.
     pub(super) fn session(&self) -> Option<Arc<str>> {
         self.session.clone()
     }
 
-    /// What it may still take.
+    /// The time it has left.
     pub(super) fn remaining(&self) -> CallLimit {
         self.calls.remaining(self.id).unwrap_or(CallLimit::fixed(Duration::ZERO))
     }
 
-    /// When the call must have answered.
+    /// The deadline.
     pub(super) fn deadline(&self) -> Instant {
         self.calls.deadline(self.id).unwrap_or_else(Instant::now)
     }

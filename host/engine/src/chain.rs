@@ -1,16 +1,16 @@
-//! A chain of engines in one slot, each reading what the one before it shows.
+//! A chain of engines in one slot: each engine reads the projection of the plan before it.
 //!
 //! ```text
-//!  session ─► mask ─► law ─► its projection ─► legacy ─► law ─► one plan over the session ─► law
-//!               │ refused, failed                │ refused, failed
-//!               ▼                                ▼
-//!           left out, loudly                 left out, loudly
+//!  session ─► mask ─► check ─► its projection ─► legacy ─► check ─► one plan over the session
+//!               │ refused, failed                  │ refused, failed
+//!               ▼                                  ▼
+//!           left out and reported              left out and reported
 //! ```
 //!
-//! Whoever calls a chain calls it as if it were one engine: plans, ranges and ids are those of the session.
-//! A chain of one has no projections, and one of none answers nothing. Compactions are worked out over the
-//! session itself and not over what earlier engines show, because they are written down for good, and
-//! nothing that an engine only hides for one request may be lost with them.
+//! To its callers a chain is one engine: plans, ranges and ids are those of the session. A chain of
+//! one has no projections, and an empty chain answers nothing. Compactions are computed over the
+//! session itself, not over projections: a compaction is permanent, and must not lose what an
+//! engine only hides for one request.
 
 mod assemble;
 mod calls;
@@ -30,20 +30,21 @@ use super::answer::{EngineAnswer, EngineSet};
 use super::chain_spec::{
     ChainSpecError, MAX_CHAIN_LINKS, format_versions, join_ids, validate_chain,
 };
-use super::environment::{EngineEnvironment, HostClock};
+use super::clock::HostClock;
+use super::environment::EngineEnvironment;
 use super::error::{OnEngineError, SlotError, is_engine_fault};
 use super::failures::FailureCounter;
 use super::instance::EngineInstance;
 use super::quarantine::{Quarantine, QuarantineRecord};
 use super::spec::EngineSpec;
 
-/// Chains opened so far by this process.
+/// The number of chains opened by this process.
 static CHAINS: AtomicU64 = AtomicU64::new(0);
 
-/// Engines that follow each other.
+/// A chain of engines.
 #[derive(Debug)]
 pub(super) struct EngineChain {
-    /// Which chain of this process it is.
+    /// The number of this chain in the process.
     number: u64,
     links: Vec<ChainLink>,
     pub(super) on_error: OnEngineError,
@@ -51,47 +52,47 @@ pub(super) struct EngineChain {
     clock: HostClock,
     views: LinkViews,
     pub(super) failures: FailureCounter,
-    /// The engines are to be let go.
+    /// Cancelled when the engines are closed.
     pub(super) retired: CancellationToken,
 }
 
 /// One engine of a chain.
 #[derive(Debug)]
 pub(super) struct ChainLink {
-    /// Its place.
+    /// Its index in the chain.
     number: usize,
     id: String,
     /// `None` where it did not open.
     engine: Option<Arc<EngineInstance>>,
 }
 
-/// A link that serves.
+/// A link whose engine is open and not in quarantine.
 #[derive(Clone, Copy, Debug)]
 struct ServingLink<'a> {
     link: &'a ChainLink,
     engine: &'a Arc<EngineInstance>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum ChainOutcome {
     Answered(Box<EngineAnswer<EngineReply>>),
-    /// No engine of the chain answered it.
+    /// No engine of the chain answered.
     Unanswered(UnansweredCall),
 }
 
-/// What there is to say of a call that no engine answered.
+/// Why no engine answered a call.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredCall {
-    /// Why an engine that goes on did not.
+    /// Why an engine lost this call, where it still serves.
     pub(super) lost_call: Option<String>,
-    /// Plans that the law refused.
+    /// Plans that were refused.
     pub(super) refused_plans: u64,
 }
 
 impl EngineChain {
-    /// Opens the engines of a chain. The bundled engine alone is none; as one of several it is the one
-    /// that is open already, since two of one id would write over each other's notes.
+    /// Opens the engines of a chain. `on_opening` decides about engines that do not open,
+    /// `on_error` about calls that fail.
     pub(super) fn open(
         engines: &[EngineSpec],
         bundled: (&EngineSpec, &Arc<EngineInstance>),
@@ -114,14 +115,17 @@ impl EngineChain {
         let is_bundled =
             |spec: &EngineSpec| spec.id == bundled.0.id && spec.source == bundled.0.source;
         for spec in engines {
-            let (number, engine) = (
-                chain.links.len(),
-                match is_bundled(spec) {
-                    true if engines.len() == 1 => continue,
-                    true => Ok(bundled.1.clone()),
-                    false => EngineInstance::open(spec, environment).map(Arc::new),
-                },
-            );
+            let number = chain.links.len();
+            let engine = if is_bundled(spec) {
+                // The bundled engine alone needs no chain: the fallback answers.
+                if engines.len() == 1 {
+                    continue;
+                }
+                // Shared, because two instances of one id would overwrite each other's values.
+                Ok(bundled.1.clone())
+            } else {
+                EngineInstance::open(spec, environment).map(Arc::new)
+            };
             match engine {
                 Ok(engine) => {
                     let id = engine.id().to_owned();
@@ -137,106 +141,109 @@ impl EngineChain {
                 }
             }
         }
-        // Only now every id is known: a library may have been named by its path.
+        // Not earlier: the id of a library named by its path is known once it is open.
         validate_chain(&chain.links.iter().map(|link| link.id.as_str()).collect::<Vec<_>>())?;
         Ok(chain)
     }
 
-    /// Whether there is no engine in it.
+    /// Whether the chain has no engines.
     pub(super) fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// The engines that are open.
+    /// The open engines.
     pub(super) fn engines(&self) -> impl Iterator<Item = &Arc<EngineInstance>> {
         self.links.iter().filter_map(|link| link.engine.as_ref())
     }
 
-    /// The ids of its engines, as one word; `None` where there are none.
+    /// The joined ids of its engines; `None` where it has none.
     pub(super) fn configured_id(&self) -> Option<String> {
         (!self.is_empty()).then(|| join_ids(self.links.iter().map(|link| link.id.as_str())))
     }
 
-    /// The engines that serve as if they were one; `None` where none does.
+    /// The serving engines as one; `None` where none serves.
     pub(super) fn serving_info(&self) -> Option<EngineInfo> {
-        let working: Vec<&EngineInfo> = self.serving_links().map(|it| it.engine.info()).collect();
-        let last = working.last()?;
+        let serving: Vec<&EngineInfo> =
+            self.serving_links().map(|serving| serving.engine.info()).collect();
+        let last = serving.last()?;
         Some(EngineInfo {
-            id: join_ids(working.iter().map(|info| info.id.as_str())),
-            name: working.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
-            version: format_versions(working.iter().copied()),
+            id: join_ids(serving.iter().map(|info| info.id.as_str())),
+            name: serving.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
+            version: format_versions(serving.iter().copied()),
             owns_compaction: last.owns_compaction,
-            requires: working.iter().flat_map(|info| info.requires.clone()).collect(),
+            requires: serving.iter().flat_map(|info| info.requires.clone()).collect(),
         })
     }
 
-    /// Which engines serve.
+    /// The engines that serve.
     pub(super) fn serving(&self) -> EngineSet {
         self.engine_set(self.serving_links())
     }
 
-    /// The last link of those that gave an answer; `None` for an answer of others.
+    /// The last link of a set; `None` where the set belongs to another chain.
     pub(super) fn last_link(&self, serving: EngineSet) -> Option<&ChainLink> {
         let is_ours = serving.chain == self.number;
         self.links.iter().rfind(|link| is_ours && serving.links >> link.number & 1 == 1)
     }
 
-    /// Why those that do not serve do not.
+    /// The records of the engines in quarantine.
     pub(super) fn quarantine_records(&self) -> impl Iterator<Item = QuarantineRecord> {
         self.links.iter().filter_map(|link| self.quarantine.record(&link.id))
     }
 
-    /// Lets all engines serve again; answers why the first of them did not.
+    /// Releases all engines and answers the record of the first.
     pub(super) fn release_quarantine(&self) -> Option<QuarantineRecord> {
-        let lifted: Vec<_> =
+        // Collected first, since every engine is to be released and not only the first.
+        let released: Vec<_> =
             self.links.iter().filter_map(|link| self.quarantine.release(&link.id)).collect();
-        lifted.into_iter().next()
+        released.into_iter().next()
     }
 
-    /// The law refused what an engine answered: the same as if it had failed.
+    /// Handles an answer that violates an invariant like a failure.
     pub(super) fn quarantine_invalid(
         &self,
         link: &ChainLink,
         operation: &'static str,
-        why: &str,
+        reason: &str,
     ) -> Result<Option<String>, SlotError> {
         self.failures.count_violation();
-        self.exclude(link, operation, EngineError::failed(why))
+        self.exclude(link, operation, EngineError::failed(reason))
     }
 
-    /// An answer of these engines, which says who was left out.
+    /// Attributes an answer to engines, with the reasons why others are in quarantine.
     fn attribute<'a, T>(
         &self,
         by: &[ServingLink<'a>],
         value: T,
-        took: Duration,
+        elapsed: Duration,
     ) -> EngineAnswer<T> {
-        let infos = || by.iter().map(|working| working.engine.info());
-        let left_out: Vec<String> =
+        let infos = || by.iter().map(|serving| serving.engine.info());
+        let excluded: Vec<String> =
             self.quarantine_records().map(|record| record.to_string()).collect();
         EngineAnswer {
             value,
             serving: Some(self.engine_set(by.iter().copied())),
             engine: join_ids(infos().map(|info| info.id.as_str())),
             version: format_versions(infos()),
-            fallback: (!left_out.is_empty()).then(|| left_out.join("; ")),
+            fallback: (!excluded.is_empty()).then(|| excluded.join("; ")),
             repairs: Vec::new(),
             refused_plans: 0,
-            elapsed: took,
+            elapsed,
         }
     }
 
-    /// An answer of none of these engines.
-    pub(super) fn attribute_to_host<T>(&self, value: T, took: Duration) -> EngineAnswer<T> {
-        self.attribute(&[], value, took)
+    /// An answer that no engine of the chain gave.
+    pub(super) fn attribute_to_host<T>(&self, value: T, elapsed: Duration) -> EngineAnswer<T> {
+        self.attribute(&[], value, elapsed)
     }
 
     fn engine_set<'a>(&self, engines: impl Iterator<Item = ServingLink<'a>>) -> EngineSet {
-        let links = engines.fold(0, |bits, working| bits | 1 << working.link.number);
+        // `MAX_CHAIN_LINKS` is 4, so a byte has enough bits.
+        let links = engines.fold(0, |bits, serving| bits | 1 << serving.link.number);
         EngineSet { chain: self.number, links }
     }
 
-    /// The links that serve, in order.
+    /// The serving links, in order.
     fn serving_links(&self) -> impl DoubleEndedIterator<Item = ServingLink<'_>> {
         self.links.iter().filter_map(|link| {
             let engine = link.engine.as_ref()?;
@@ -245,7 +252,7 @@ impl EngineChain {
         })
     }
 
-    /// An engine failed: from here on the chain does without it, unless that is an error.
+    /// Handles a failed call: the chain continues without the engine, unless that is an error.
     fn handle_failure(
         &self,
         link: &ChainLink,
@@ -256,7 +263,7 @@ impl EngineChain {
         self.exclude(link, operation, error)
     }
 
-    /// What is to be said of a call that is lost with an engine that goes on; `None` where it does not.
+    /// Quarantines an engine. Where it lost one call and still serves, answers the message for that call.
     fn exclude(
         &self,
         link: &ChainLink,
@@ -267,9 +274,10 @@ impl EngineChain {
         if engine.is_some_and(|engine| engine.has_lost_thread()) {
             error.message += "; its thread hangs";
         }
+        // A restarted sandbox loses one call; quarantining the engine would lose all further ones.
         let is_lost = engine.is_some_and(|engine| engine.is_single_call_loss(operation, &error));
         if is_lost {
-            tracing::warn!(engine = link.id, operation, %error, "a call is lost");
+            tracing::warn!(engine = link.id, operation, %error, "the engine lost a call");
         } else {
             self.put_in_quarantine(link, operation, &error.message);
         }
@@ -281,7 +289,7 @@ impl EngineChain {
         }
     }
 
-    /// An engine failed a call whose error goes to the caller: it is left out from then on.
+    /// Handles a failed call whose error goes to the caller.
     fn handle_caller_failure(
         &self,
         link: &ChainLink,
@@ -298,7 +306,7 @@ impl EngineChain {
         SlotError::from_engine(&link.id, operation, error)
     }
 
-    /// Where the operator wants failures and an engine has failed, the others do not go on without it.
+    /// With `on_engine_error = "fail"` the chain does not continue without an engine that failed.
     fn refuse_while_quarantined(&self, operation: &'static str) -> Result<(), SlotError> {
         let failed =
             self.quarantine_records().next().filter(|_| self.on_error == OnEngineError::Fail);

@@ -1,52 +1,53 @@
-//! Several engines in one slot, as they are written: `mask+legacy`.
+//! The notation of a chain of engines: `mask+legacy`.
 
 use std::path::Path;
 
 use ctxhost_engine_api::EngineInfo;
 
-/// What stands between engines that are written as one word.
+/// The separator of the ids of a chain.
 pub const CHAIN_SEPARATOR: char = '+';
 
-/// Engines in one row, at most. Each costs a pass over the transcript before every request, and what
-/// four strategies in a row do to a conversation nobody can foresee any more.
+/// The most engines in a chain. Each costs a pass over the transcript for every request, and the
+/// combined effect of more strategies is unpredictable.
 pub const MAX_CHAIN_LINKS: usize = 4;
 
-/// Why several engines cannot stand in a row; to follow "a row of engines".
+/// Why engines do not form a chain. The messages continue "a chain of engines".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainSpecError {
-    /// There are too many of them.
+    /// Too many engines.
     #[error("has at most {MAX_CHAIN_LINKS} of them, and this one has {engines}; leave some out")]
     TooMany {
-        /// How many.
+        /// Their number.
         engines: usize,
     },
-    /// A place in it is blank.
+    /// An empty name.
     #[error(
         "has a name on each side of a {CHAIN_SEPARATOR}, and one is missing here; write it, or leave the {CHAIN_SEPARATOR} out"
     )]
     EmptyName,
-    /// One of them comes twice.
+    /// An engine that occurs twice.
     #[error("holds each engine once, and this one holds {id:?} twice; name it once")]
     Duplicate {
-        /// Which.
+        /// Its id.
         id: String,
     },
 }
 
-/// Names as one word.
+/// Joins ids with the separator.
 pub fn join_ids<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(&CHAIN_SEPARATOR.to_string())
 }
 
-/// The names in one word; a library that is there is one name, whatever stands in it.
+/// The names in a chain. The path of an existing file is one name, whatever characters it contains.
 pub fn split_ids(name: &str) -> Vec<&str> {
-    match Path::new(name).is_file() {
-        true => vec![name],
-        false => name.split(CHAIN_SEPARATOR).map(str::trim).collect(),
+    if Path::new(name).is_file() {
+        vec![name]
+    } else {
+        name.split(CHAIN_SEPARATOR).map(str::trim).collect()
     }
 }
 
-/// The names in one word that makes a row.
+/// The names of a valid chain.
 ///
 /// # Errors
 ///
@@ -60,29 +61,30 @@ pub fn parse_chain(name: &str) -> Result<Vec<&str>, ChainSpecError> {
     Ok(names)
 }
 
-/// The versions of engines in a row, each with its engine: `mask 0.1.0 + legacy 0.1.0`. Of one engine, its
-/// version alone.
+/// The versions of several engines, each with its id: `mask 0.1.0 + legacy 0.1.0`; of one engine,
+/// its version alone.
 pub fn format_versions<'i>(engines: impl IntoIterator<Item = &'i EngineInfo>) -> String {
     let engines: Vec<&EngineInfo> = engines.into_iter().collect();
     match engines.as_slice() {
         [only] => only.version.clone(),
         engines => {
-            let told = engines.iter().map(|info| format!("{} {}", info.id, info.version));
-            told.collect::<Vec<_>>().join(&format!(" {CHAIN_SEPARATOR} "))
+            let versions = engines.iter().map(|info| format!("{} {}", info.id, info.version));
+            versions.collect::<Vec<_>>().join(&format!(" {CHAIN_SEPARATOR} "))
         }
     }
 }
 
-/// An engine, or several in a row, with the versions as [`format_versions`] tells them; one without a version is
-/// its name alone.
+/// An engine or a chain with the versions from [`format_versions`]; without a version, the name
+/// alone.
 pub fn format_engine(name: &str, version: &str) -> String {
-    match name.contains(CHAIN_SEPARATOR) && !version.is_empty() {
-        true => version.to_owned(),
-        false => format!("{name} {version}").trim().to_owned(),
+    if name.contains(CHAIN_SEPARATOR) && !version.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{name} {version}").trim().to_owned()
     }
 }
 
-/// Refuses a row that is too long or holds an engine twice.
+/// Refuses a chain that is too long or contains an engine twice.
 ///
 /// # Errors
 ///
@@ -91,8 +93,8 @@ pub fn validate_chain<S: AsRef<str>>(names: &[S]) -> Result<(), ChainSpecError> 
     if names.len() > MAX_CHAIN_LINKS {
         return Err(ChainSpecError::TooMany { engines: names.len() });
     }
-    for (place, name) in names.iter().enumerate() {
-        if names.iter().take(place).any(|earlier| earlier.as_ref() == name.as_ref()) {
+    for (index, name) in names.iter().enumerate() {
+        if names.iter().take(index).any(|earlier| earlier.as_ref() == name.as_ref()) {
             return Err(ChainSpecError::Duplicate { id: name.as_ref().to_owned() });
         }
     }
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_written_as_one_word() {
+    fn a_chain_is_written_as_one_word() {
         assert_eq!(split_ids("mask+legacy"), ["mask", "legacy"]);
         assert_eq!(split_ids("legacy"), ["legacy"]);
         assert_eq!(join_ids(["mask", "legacy"]), "mask+legacy");
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_an_end_and_no_engine_twice() {
+    fn a_chain_has_a_limit_and_holds_an_engine_once() {
         assert_eq!(validate_chain(&["a", "b", "c", "d"]), Ok(()));
         assert_eq!(validate_chain(&["a"; 5]), Err(ChainSpecError::TooMany { engines: 5 }));
         assert_eq!(
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_stands_beside_its_engine() {
+    fn each_version_follows_its_engine() {
         let engine = |id: &str, version: &str| EngineInfo {
             id: id.into(),
             version: version.into(),

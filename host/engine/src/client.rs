@@ -1,8 +1,9 @@
-//! The typed methods of whatever takes a call as a value.
+//! Typed methods for types that take a call as a value.
 
-/// Makes a method for each call of [`engine_calls!`](ctxhost_engine_api::engine_calls), by way of
-/// `self.ask`: `engine_calls! { typed_methods Answer }` in an `impl`, where `Answer<T>` is what `ask` answers.
-/// `dispose` is not among them: it is not for callers to ask for.
+/// Makes a method for each call of [`engine_calls!`](ctxhost_engine_api::engine_calls) that calls
+/// `self.ask`: `engine_calls! { typed_methods Answer }` in an `impl`, where `Answer<T>` is the
+/// return type of `ask`. `dispose` is left out, since its callers have to use the method of the
+/// same name.
 macro_rules! typed_methods {
     ([$answer:ident] $( $how:ident $method:ident: $variant:ident($request:ident) -> $reply:ty,
         transcript[$($session:ident)?] crosses $abi:tt $rules:tt; )*) => {

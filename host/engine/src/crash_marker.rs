@@ -1,15 +1,15 @@
-//! Which engines of files run in which process, noted so that a crash can be laid at the right door.
+//! Marker files that attribute a crash of the host to the engine that caused it.
 //!
 //! ```text
-//!  before load ─► running/<pid>-<n>-<random>, locked: which engine, which bytes
-//!  load, create, calls ─► one word each, when they begin
-//!  a fatal signal on a thread that runs the engine ─► one word more, see `signal_handler`
-//!  orderly end ─► the note is removed
+//!  before load ─► running/<pid>-<n>-<random>, locked: engine and bytes
+//!  load, create, calls ─► one line each, when the stage begins
+//!  a fatal signal on a thread that runs the engine ─► one more line, see `signal_handler`
+//!  orderly end ─► the marker is removed
 //! ```
 //!
-//! The lock is the kernel's and ends with the process, however it ends. A note that nobody locks and
-//! that holds a signal is a crash, and is counted once. One without a signal is of a process that was
-//! killed or lost its power: nobody's fault, and only removed. No call costs anything.
+//! The kernel releases the lock when the process ends, however it ends. An unlocked marker with a
+//! signal is a crash and is counted once. One without a signal belongs to a process that was killed or
+//! lost power; it is removed and counts for nothing. Calls write nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,24 +21,23 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::library::private_folder;
-use super::quarantine::QuarantineRecord;
-use super::quarantine::failure_log::FailureLog;
-use super::signal_handler;
+use super::quarantine::record::QuarantineRecord;
+use super::signal_handler::{DEATH_PREFIX, install_signal_handlers};
 
-/// Names that begin so are notes in the making.
+/// The name prefix of markers that are not complete yet.
 const STAGING_PREFIX: &str = ".new-";
 
-/// How many notes this process has set.
-static NOTES: AtomicU64 = AtomicU64::new(0);
+/// Markers created by this process.
+static MARKERS: AtomicU64 = AtomicU64::new(0);
 
-/// The note of one engine in this process.
+/// The marker of one engine in this process.
 #[derive(Debug)]
 pub(super) struct CrashMarker {
     file: Arc<File>,
     path: PathBuf,
 }
 
-/// The first line of a note.
+/// The first line of a marker.
 #[derive(Debug, Serialize, Deserialize)]
 struct MarkerHeader {
     id: String,
@@ -48,25 +47,28 @@ struct MarkerHeader {
 }
 
 impl CrashMarker {
-    /// Notes that this process is about to run an engine.
+    /// Creates the marker of an engine that this process is about to load.
     ///
     /// # Errors
     ///
-    /// When the note cannot be written.
-    pub(super) fn create(book: &FailureLog, id: &str, sha256: &str) -> io::Result<CrashMarker> {
-        signal_handler::install_signal_handlers();
-        let folder = book.marker_folder();
-        private_folder(&folder)?;
+    /// When the marker cannot be written.
+    pub(super) fn create(
+        folder: &Path,
+        id: &str,
+        sha256: &str,
+        now_ms: i64,
+    ) -> io::Result<CrashMarker> {
+        install_signal_handlers();
+        private_folder(folder)?;
         let pid = std::process::id();
-        let number = NOTES.fetch_add(1, Ordering::Relaxed);
-        let note =
-            MarkerHeader { id: id.into(), sha256: sha256.into(), pid, since_ms: book.now_ms() };
-        let mut staged = tempfile::Builder::new().prefix(STAGING_PREFIX).tempfile_in(&folder)?;
-        serde_json::to_writer(staged.as_file(), &note)?;
+        let number = MARKERS.fetch_add(1, Ordering::Relaxed);
+        let header = MarkerHeader { id: id.into(), sha256: sha256.into(), pid, since_ms: now_ms };
+        let mut staged = tempfile::Builder::new().prefix(STAGING_PREFIX).tempfile_in(folder)?;
+        serde_json::to_writer(staged.as_file(), &header)?;
         staged.write_all(b"\n")?;
-        // Locked before it has its name, so that nobody takes it for that of a dead process.
+        // Locked before it gets its name: an unlocked marker belongs to a dead process.
         staged.as_file().lock()?;
-        // Several containers may share this folder, and each of them counts its processes from 1.
+        // Containers that share this folder may have the same pids, hence the random part.
         let name = staged.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let random = name.trim_start_matches(STAGING_PREFIX);
         let path = folder.join(format!("{pid}-{number}-{random}"));
@@ -74,13 +76,13 @@ impl CrashMarker {
         Ok(CrashMarker { file: Arc::new(file), path })
     }
 
-    /// From here on the engine does this.
+    /// Records that a stage of the engine begins: `load`, `create`, `calls`.
     pub(super) fn record_stage(&self, stage: &str) {
-        // Best effort: without the word a crash is told without its place.
+        // Best effort: without the line a crash is reported with the stage before.
         let _ = (&*self.file).write_all(format!("{stage}\n").as_bytes());
     }
 
-    /// The note, for threads that run nothing but the engine.
+    /// The open file, for threads that run the engine.
     pub(super) fn file(&self) -> Arc<File> {
         self.file.clone()
     }
@@ -88,67 +90,74 @@ impl CrashMarker {
 
 impl Drop for CrashMarker {
     fn drop(&mut self) {
-        // Best effort: what stays behind holds no signal and is removed by the next start.
+        // Best effort: a marker left behind holds no signal, and the next start removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Reads the notes of processes that are gone: crashes go into the book, and the notes go away.
-pub(super) fn collect_crashes(book: &FailureLog) {
-    let entries = fs::read_dir(book.marker_folder()).into_iter().flatten().flatten();
+/// Removes the markers of processes that have ended, and passes their crashes to `record`.
+pub(super) fn collect_crashes(
+    folder: &Path,
+    now_ms: i64,
+    record: impl Fn(&QuarantineRecord) -> io::Result<()>,
+) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with(STAGING_PREFIX) {
             continue;
         }
-        if let Err(error) = collect_crash(book, &path) {
-            tracing::warn!(note = %path.display(), %error, "note of a dead process not read");
+        if let Err(error) = collect_crash(&path, now_ms, &record) {
+            tracing::warn!(marker = %path.display(), %error, "cannot read the marker of a dead process");
         }
     }
 }
 
-fn collect_crash(book: &FailureLog, path: &Path) -> io::Result<()> {
+fn collect_crash(
+    path: &Path,
+    now_ms: i64,
+    record: impl Fn(&QuarantineRecord) -> io::Result<()>,
+) -> io::Result<()> {
     let Ok(file) = ctxhost_files::open(path) else { return Ok(()) };
-    // Held by its process, or by another sweep.
+    // Locked by its process, or by another process that collects.
     if file.try_lock().is_err() {
         return Ok(());
     }
-    // Another sweep may have been here between the two lines above.
+    // Another process may have collected and removed it between the two lines above.
     if !path.exists() {
         return Ok(());
     }
     let text = io::read_to_string(&file).unwrap_or_default();
-    if let Some(record) = parse_crash(&text, book.now_ms()) {
-        tracing::error!(engine = record.id, reason = record.reason, "an engine took a host down");
-        book.record_crash(&record)?;
+    if let Some(crash) = parse_crash(&text, now_ms) {
+        tracing::error!(engine = crash.id, reason = crash.reason, "an engine crashed a host");
+        record(&crash)?;
     }
+    // Only after the crash is recorded, so that an interrupted collection repeats it.
     fs::remove_file(path)
 }
 
-/// The crash that a note tells of; `None` where its process ended otherwise.
+/// The crash in a marker; `None` where its process did not crash.
 fn parse_crash(text: &str, now_ms: i64) -> Option<QuarantineRecord> {
     let mut lines = text.lines();
-    let note: MarkerHeader = serde_json::from_str(lines.next()?).ok()?;
-    let words: Vec<&str> = lines.collect();
-    let at = words.iter().position(|word| word.starts_with(signal_handler::DEATH_PREFIX))?;
-    let stage = words.get(..at)?.last().copied().unwrap_or("load");
+    let header: MarkerHeader = serde_json::from_str(lines.next()?).ok()?;
+    let lines: Vec<&str> = lines.collect();
+    let at = lines.iter().position(|line| line.starts_with(DEATH_PREFIX))?;
+    let stage = lines.get(..at)?.last().copied().unwrap_or("load");
     Some(QuarantineRecord {
-        id: note.id,
-        bytes: Some(note.sha256),
+        id: header.id,
+        bytes: Some(header.sha256),
         operation: stage.into(),
-        reason: format_signal(
-            words.get(at)?.trim_start_matches(signal_handler::DEATH_PREFIX).trim(),
-        ),
+        reason: format_signal(lines.get(at)?.trim_start_matches(DEATH_PREFIX).trim()),
         failed_at_ms: now_ms,
     })
 }
 
-/// `signal 6 (SIGABRT)` for `signal 06`; other words as they are.
-fn format_signal(how: &str) -> String {
-    let number = how.strip_prefix("signal ").and_then(|digits| digits.parse::<i32>().ok());
+/// `signal 6 (SIGABRT)` for `signal 06`; any other text unchanged.
+fn format_signal(death: &str) -> String {
+    let number = death.strip_prefix("signal ").and_then(|digits| digits.parse::<i32>().ok());
     match number.map(|number| (number, Signal::try_from(number))) {
         Some((number, Ok(signal))) => format!("signal {number} ({signal})"),
-        _ => how.to_owned(),
+        _ => death.to_owned(),
     }
 }
 

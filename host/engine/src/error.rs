@@ -1,55 +1,150 @@
-//! Why a slot has no answer, and what the operator wants done about an engine that fails.
+//! Why an engine does not open, why a slot has no answer, and what happens when an engine fails.
+
+use std::path::PathBuf;
 
 use ctxhost_engine_api::{EngineError, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::chain_spec::ChainSpecError;
-use super::load::EngineOpenError;
+use super::library::LoadError;
+use super::quarantine::failure_log::FailureRecord;
+use super::sandbox::error::SandboxError;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnEngineError {
-    /// Quarantine it and let the bundled engine serve, loudly.
+    /// Quarantine it, serve with the bundled engine and report why.
     #[default]
     Fallback,
     /// Fail the request.
     Fail,
 }
 
+/// Why an engine does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineOpenError {
+    /// No engine of this name is bundled.
+    #[error("no bundled engine is called {id:?}")]
+    NotBundled {
+        /// The name.
+        id: String,
+    },
+    /// The file cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The file contains another engine.
+    #[error(
+        "{} holds engine {found:?}, but the config calls it {configured:?}; an engine has one id everywhere: write [plugins.entries.{found}] and, in the slot, {found:?}",
+        path.display()
+    )]
+    OtherId {
+        /// The file.
+        path: PathBuf,
+        /// The id in the config.
+        configured: String,
+        /// The id in the file.
+        found: String,
+    },
+    /// The file does not have the pinned bytes.
+    #[error("{name}: {reason}")]
+    HashMismatch {
+        /// The engine, or its file.
+        name: String,
+        /// Both digests, the source of the pin, and what to do.
+        reason: String,
+    },
+    /// The trust policy refuses the file.
+    #[error("engine {name:?} is not loaded: {reason}")]
+    Untrusted {
+        /// The engine, or its file.
+        name: String,
+        /// Why, and what would change it.
+        reason: String,
+    },
+    /// The engine failed before, possibly in another process.
+    #[error("engine {id:?} is in quarantine: {}; `ctxhost engines release {id}` lets it serve again", record.summary())]
+    Quarantined {
+        /// The engine.
+        id: String,
+        /// Its failures.
+        record: Box<FailureRecord>,
+    },
+    /// The engine requires capabilities that this host does not have.
+    #[error("engine {id:?} requires {}, which this host does not offer", missing.join(", "))]
+    MissingCapabilities {
+        /// The engine.
+        id: String,
+        /// The capabilities.
+        missing: Vec<String>,
+    },
+    /// `create` failed.
+    #[error("engine {id:?} could not be created: {error}")]
+    Create {
+        /// The engine.
+        id: String,
+        /// Its error.
+        error: Box<EngineError>,
+    },
+    /// The system started no threads.
+    #[error("no threads for engine {id:?}: {source}")]
+    Threads {
+        /// The engine.
+        id: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The sandbox did not start.
+    #[error("no sandbox for engine {id:?}: {source}")]
+    Sandbox {
+        /// The engine.
+        id: String,
+        /// Why.
+        source: SandboxError,
+    },
+    /// A linked engine cannot run in a sandbox, which loads a file.
+    #[error(
+        "engine {id:?} is linked in; isolation = \"process\" is for engines that come from a file"
+    )]
+    NotALibrary {
+        /// The engine.
+        id: String,
+    },
+}
+
 /// Why the slot has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotError {
-    /// The configured engine could not be opened and `on_engine_error` is `fail`; or the bundled one
-    /// could not.
+    /// The configured engine does not open and `on_engine_error` is `fail`, or the bundled engine
+    /// does not open.
     #[error(transparent)]
     Open(#[from] EngineOpenError),
-    /// An engine failed and `on_engine_error` is `fail`; or the bundled one failed.
+    /// An engine failed and `on_engine_error` is `fail`, or the bundled engine failed.
     #[error("engine {id:?} failed in {operation}: {error}")]
     Engine {
         /// The engine.
         id: String,
         /// The call.
         operation: &'static str,
-        /// What it said.
+        /// Its error.
         error: Box<EngineError>,
     },
-    /// The law refused what an engine answered, and whoever asked wants to hear of it.
-    #[error("the law refuses the plan of {id:?}: {reason}")]
+    /// The plan violates an invariant, and the caller asked for [`OnRefusal::Report`](super::OnRefusal).
+    #[error("the plan of {id:?} violates an invariant: {reason}")]
     Refused {
         /// The engine.
         id: String,
-        /// What the law said.
+        /// The violation.
         reason: String,
     },
-    /// Several engines were named for one slot in a way that makes no row.
-    #[error("a row of engines {0}")]
+    /// The slot names engines that do not form a chain.
+    #[error("a chain of engines {0}")]
     Chain(#[from] ChainSpecError),
-    /// The engine said something that the caller acts on: its window is too small, what must stay
-    /// does not fit, the call was cancelled.
+    /// An answer that the caller has to handle: the window is too small, the pinned entries do not
+    /// fit, the call was cancelled.
     #[error("{error}")]
     Answer {
-        /// What it said.
+        /// The engine's answer.
         error: Box<EngineError>,
     },
 }
@@ -60,12 +155,12 @@ impl SlotError {
         SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
     }
 
-    /// An engine said something that the caller acts on.
+    /// An engine answered an error that the caller has to handle.
     pub fn from_answer(error: EngineError) -> Self {
         SlotError::Answer { error: Box::new(error) }
     }
 
-    /// What the engine said; of any other error, the error as what it said.
+    /// The engine's error; any other error as an [`EngineError`] with its message.
     pub fn into_engine_error(self) -> EngineError {
         match self {
             SlotError::Engine { error, .. } | SlotError::Answer { error } => *error,
@@ -74,13 +169,13 @@ impl SlotError {
     }
 }
 
-/// What the caller acts on; no engine is to blame for it.
+/// Whether the caller has to handle an error, which is not the engine's fault.
 pub(super) fn is_caller_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
-/// Whether a call whose error goes to the caller, a compaction or the start of a sub-agent, failed by the
-/// engine's own doing. That its model answered nothing, or that it does not offer the call, is not.
+/// Whether a call whose error goes to the caller (a compaction, the start of a sub-agent) failed by the
+/// engine's fault. A model without an answer and a call that the engine does not offer do not count.
 pub(super) fn is_engine_fault(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,17 +1,17 @@
-//! What went wrong with engines, counted until somebody takes the figures.
+//! Counts failures of engines until the figures are taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What went wrong with the configured engines.
+/// Failures of the configured engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailureCounts {
-    /// Answers that the law refused.
+    /// Answers that violated an invariant.
     pub violations: u64,
     /// Calls that ended in an error, a panic or a deadline.
     pub failures: u64,
 }
 
-/// The same while it is being counted.
+/// The counters behind [`FailureCounts`].
 #[derive(Debug, Default)]
 pub(super) struct FailureCounter {
     violations: AtomicU64,
@@ -19,17 +19,17 @@ pub(super) struct FailureCounter {
 }
 
 impl FailureCounter {
-    /// The law refused an answer.
+    /// Counts an answer that violated an invariant.
     pub(super) fn count_violation(&self) {
         self.violations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call failed.
+    /// Counts a failed call.
     pub(super) fn count_failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted since it was asked last, so that each failure is told once.
+    /// Takes the counts and resets them, so that each failure is reported once.
     pub(super) fn take(&self) -> FailureCounts {
         FailureCounts {
             violations: self.violations.swap(0, Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! The fallback of a call: the bundled engine answers where no engine of the chain does.
+//! The fallback layer: the bundled engine answers where no engine of the chain does.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::error::{SlotError, is_caller_error};
 use super::service::{EngineContext, SlotResult};
 
 impl ActiveEngine {
-    /// Has the chain answer a call and, where none of its engines does, the bundled one.
+    /// Calls the chain and, where none of its engines answers, the bundled engine.
     pub(super) async fn call_with_fallback(
         &self,
         context: EngineContext<'_>,
@@ -20,7 +20,7 @@ impl ActiveEngine {
     ) -> SlotResult<EngineReply> {
         let began = Instant::now();
         let unanswered = match self.chain.call(context, call).await? {
-            ChainOutcome::Answered(served) => return Ok(*served),
+            ChainOutcome::Answered(answer) => return Ok(*answer),
             ChainOutcome::Unanswered(unanswered) => unanswered,
         };
         match self.bundled.call(context.transcript, call.clone()).await {
@@ -38,37 +38,38 @@ impl ActiveEngine {
         &self,
         before: UnansweredCall,
         value: T,
-        took: Duration,
+        elapsed: Duration,
     ) -> EngineAnswer<T> {
-        let served = self.chain.attribute_to_host(value, took);
-        let let_go =
-            || format!("{} was let go: another engine is in the slot", self.configured_id());
-        let let_go = (self.is_retired() && !self.chain.is_empty()).then(let_go);
+        let answer = self.chain.attribute_to_host(value, elapsed);
+        let closed =
+            || format!("{} was closed: another engine is in the slot", self.configured_id());
+        let closed = (self.is_retired() && !self.chain.is_empty()).then(closed);
         EngineAnswer {
             engine: self.bundled.id().to_owned(),
             version: self.bundled.info().version.clone(),
-            fallback: before.lost_call.or(served.fallback).or(let_go),
+            fallback: before.lost_call.or(answer.fallback).or(closed),
             refused_plans: before.refused_plans,
-            ..served
+            ..answer
         }
     }
 
-    /// The law refused what these engines answered. Each plan but the last had passed it, so the last of
-    /// those that answered is at fault.
+    /// Handles an answer that violates an invariant. Each plan but the last passed the checks, so
+    /// the last engine that answered is at fault.
     ///
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where the bundled engine answered.
     pub(super) fn reject_own<T>(
         &self,
-        served: &EngineAnswer<T>,
+        answer: &EngineAnswer<T>,
         operation: &'static str,
-        why: &str,
+        reason: &str,
     ) -> Result<(), SlotError> {
-        match served.serving.and_then(|serving| self.chain.last_link(serving)) {
-            Some(link) => self.chain.quarantine_invalid(link, operation, why).map(drop),
+        match answer.serving.and_then(|serving| self.chain.last_link(serving)) {
+            Some(link) => self.chain.quarantine_invalid(link, operation, reason).map(drop),
             None => {
-                Err(SlotError::from_engine(&served.engine, operation, EngineError::failed(why)))
+                let error = EngineError::failed(reason);
+                Err(SlotError::from_engine(&answer.engine, operation, error))
             }
         }
     }

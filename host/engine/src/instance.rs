@@ -1,19 +1,20 @@
-//! An engine that was opened: what it is, its calls, its end.
+//! An open engine: its info, its calls, its disposal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{DisposeRequest, EngineRequest, StatusRequest};
+use ctxhost_engine_api::border::{BoxFuture, DisposeRequest, EngineRequest, StatusRequest};
 use ctxhost_engine_api::*;
 
 use super::backend::EngineBackend;
 use super::build_guard::BuildGuard;
 use super::calls::{CallLimit, CallTable};
 use super::client::typed_methods;
-use super::environment::EngineEnvironment;
-use super::load::{self, EngineOpenError};
-use super::sandbox::SandboxInfo;
+use super::environment::{CompactionDelegate, EngineEnvironment};
+use super::error::EngineOpenError;
+use super::load;
+use super::sandbox::supervisor::SandboxInfo;
 use super::spec::{EngineSource, EngineSpec};
 use super::threads::{CANCEL_GRACE, Isolation};
 use super::timeouts::EngineTimeouts;
@@ -27,12 +28,12 @@ pub struct EngineInstance {
     pub(super) calls: Arc<CallTable>,
     pub(super) timeouts: EngineTimeouts,
     is_disposed: AtomicBool,
-    /// Last, so that it is dropped after everything that runs the engine.
-    watch: Arc<BuildGuard>,
+    // Last, so that it is dropped after everything that runs the engine.
+    guard: Arc<BuildGuard>,
 }
 
 impl EngineInstance {
-    /// Opens an engine: finds its door, checks its name and needs, creates it.
+    /// Opens an engine: checks its id and the capabilities it requires, and creates it.
     ///
     /// # Errors
     ///
@@ -42,59 +43,59 @@ impl EngineInstance {
         environment: &EngineEnvironment,
     ) -> Result<EngineInstance, EngineOpenError> {
         let calls = Arc::new(CallTable::default());
-        let (info, backend, watch) = load::open_backend(spec, environment, &calls)?;
+        let (info, backend, guard) = load::open_backend(spec, environment, &calls)?;
         let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        let (backend, watch) = (Arc::new(backend), Arc::new(watch));
+        let (backend, guard) = (Arc::new(backend), Arc::new(guard));
         let is_disposed = AtomicBool::new(false);
-        Ok(EngineInstance { info, source, isolation, backend, calls, timeouts, is_disposed, watch })
+        Ok(EngineInstance { info, source, isolation, backend, calls, timeouts, is_disposed, guard })
     }
 
-    /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
-    /// is to remember its failures.
+    /// The build: the SHA-256 of its file in hex, or `bundled <version>`; `None` where its failures
+    /// are not recorded.
     pub fn build(&self) -> Option<&str> {
-        self.watch.build()
+        self.guard.build()
     }
 
-    /// What it is.
+    /// What the engine states about itself.
     pub fn info(&self) -> &EngineInfo {
         &self.info
     }
 
-    /// Its id.
+    /// The engine's id.
     pub fn id(&self) -> &str {
         &self.info.id
     }
 
-    /// Where it came from.
+    /// Where the engine comes from.
     pub fn source(&self) -> &EngineSource {
         &self.source
     }
 
-    /// How far it is kept from the host.
+    /// Its isolation from the host.
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
-    /// The process it sits in; `None` for one that is in this process.
+    /// The state of its sandbox; `None` for an engine in this process.
     pub fn sandbox_info(&self) -> Option<SandboxInfo> {
         self.backend.sandbox_info()
     }
 
-    /// Whether this error is the end of one call and not of the engine: its process died over what is
-    /// not asked twice, and another one takes over.
+    /// Whether an error ends one call but not the engine: its sandbox died in a call that must not be
+    /// repeated, and is restarted.
     pub fn is_single_call_loss(&self, operation: &str, error: &EngineError) -> bool {
-        let is_asked_once =
+        let is_unrepeatable =
             matches!(operation, "compact" | "after_turn" | "maintain" | "on_subagent_ended");
-        is_asked_once && error.kind == ErrorKind::Dead && self.backend.can_restart()
+        is_unrepeatable && error.kind == ErrorKind::Dead && self.backend.can_restart()
     }
 
-    /// Whether one of this process's threads hangs in a call of it that was given up.
+    /// Whether a thread of this process hangs in a cancelled call of the engine.
     pub fn has_lost_thread(&self) -> bool {
         self.backend.has_lost_thread()
     }
 
-    /// Asks the engine with the request of a call.
+    /// Calls the engine with a request.
     ///
     /// # Errors
     ///
@@ -105,16 +106,15 @@ impl EngineInstance {
 
     engine_calls! { typed_methods Result }
 
-    /// Calls `dispose` of the engine, within its time limit, and takes the services away. No call may
-    /// follow. Only the first of these calls does anything; an engine that is dropped without one is
-    /// disposed of then.
+    /// Calls `dispose` of the engine within its time limit, and revokes the services of the host. No
+    /// call may follow. Only the first call has an effect; dropping the engine disposes of it as well.
     pub async fn dispose(&self) {
         if let Some(disposal) = self.disposal() {
             disposal.run().await;
         }
     }
 
-    /// What `dispose` takes; `None` where it has begun already.
+    /// What `dispose` needs; `None` where it was called before.
     fn disposal(&self) -> Option<Disposal> {
         let is_first = !self.is_disposed.swap(true, Ordering::AcqRel);
         is_first.then(|| Disposal {
@@ -122,7 +122,7 @@ impl EngineInstance {
             backend: self.backend.clone(),
             calls: self.calls.clone(),
             limit: Duration::from_millis(self.timeouts.dispose_ms),
-            _watch: self.watch.clone(),
+            _guard: self.guard.clone(),
         })
     }
 }
@@ -133,7 +133,7 @@ struct Disposal {
     backend: Arc<EngineBackend>,
     calls: Arc<CallTable>,
     limit: Duration,
-    _watch: Arc<BuildGuard>,
+    _guard: Arc<BuildGuard>,
 }
 
 impl Disposal {
@@ -147,11 +147,11 @@ impl Disposal {
         self.backend.revoke();
     }
 
-    /// Runs to its end for a caller that cannot wait asynchronously: on a thread of its own, since the
-    /// caller may be a thread of an async runtime, which cannot start another one.
+    /// Runs to its end for a synchronous caller.
     fn run_blocking(self) {
         let limit = self.limit;
         let (ended, end) = mpsc::channel();
+        // The caller may be a thread of an async runtime, which cannot start a second one.
         let name = format!("dispose-{}", self.id);
         let id = self.id.clone();
         let work = move || {
@@ -160,14 +160,24 @@ impl Disposal {
                 Ok(runtime) => runtime.block_on(self.run()),
                 Err(error) => tracing::warn!(engine = self.id, %error, "dispose was not called"),
             }
-            // Best effort: nobody listens once the time is up.
+            // The receiver is gone where the time is up.
             let _ = ended.send(());
         };
         match std::thread::Builder::new().name(name).spawn(work) {
-            // A call that ignores its deadline, inline on that thread, is left to it.
+            // The grace period is for the timeout inside; an inline call that blocks is abandoned.
             Ok(_) => _ = end.recv_timeout(limit.saturating_add(CANCEL_GRACE)),
             Err(error) => tracing::warn!(engine = id, %error, "dispose was not called"),
         }
+    }
+}
+
+impl CompactionDelegate for EngineInstance {
+    fn compact_for(
+        self: Arc<Self>,
+        view: Transcript,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>> {
+        Box::pin(async move { self.compact(view, request).await })
     }
 }
 

@@ -1,13 +1,10 @@
-//! The slot: a name in the config becomes an engine that can be called, and what it answers says who
-//! answered.
+//! The engine host: opens the engines that a slot configures, calls them, and handles their failures.
 //!
-//! A call is a value ([`EngineCall`](ctxhost_engine_api::border::EngineCall)). It passes four layers on its
-//! way to an engine: `trial`, `fallback`, `chain` and `deadline`. Linked and loaded engines are created in
-//! the same way ([`EngineDoor`]) and called in the same way ([`EngineInstance`]). This crate knows neither
-//! sessions on disk nor the config file: it is told what to open, and it is handed transcripts. Whether an
-//! engine runs in this process or in a sandbox, only its backend knows.
-//!
-//! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
+//! A call is a value ([`EngineCall`](ctxhost_engine_api::border::EngineCall)). It passes four layers on
+//! its way to an engine: `trial`, `fallback`, `chain` and `deadline`. Bundled, linked and loaded engines
+//! are created and called in the same way ([`EngineInstance`]); only the backend distinguishes engines in
+//! this process from engines in a sandbox. This crate reads neither session files nor the config file:
+//! it is given specs and transcripts.
 
 #![cfg_attr(
     test,
@@ -24,6 +21,7 @@ mod calls;
 mod chain;
 mod chain_spec;
 mod client;
+mod clock;
 mod crash_marker;
 mod deadline;
 mod environment;
@@ -38,6 +36,7 @@ mod quotas;
 mod sandbox;
 mod service;
 mod services;
+mod session_queries;
 mod signal_handler;
 mod spec;
 pub mod store;
@@ -52,24 +51,27 @@ pub use chain_spec::{
     CHAIN_SEPARATOR, ChainSpecError, MAX_CHAIN_LINKS, format_engine, format_versions, join_ids,
     parse_chain, split_ids, validate_chain,
 };
-pub use deadline::group_thousands;
-pub use environment::{EngineEnvironment, HostClock, SessionQueries, state_folder};
-pub use error::{OnEngineError, SlotError};
+pub use clock::HostClock;
+pub use environment::{EngineEnvironment, state_folder};
+pub use error::{EngineOpenError, OnEngineError, SlotError};
 pub use failures::FailureCounts;
 pub use instance::EngineInstance;
 pub use library::{EngineFile, LoadError, inspect, inspect_pinned, short_digest};
-pub use load::EngineOpenError;
 pub use quarantine::failure_log::{FailureLog, FailureRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use quotas::Quotas;
-pub use sandbox::{
-    Confinement, ProgramError, SandboxError, SandboxInfo, SandboxSettings, sandbox_main,
-};
+pub use sandbox::child::sandbox_main;
+pub use sandbox::confinement::Confinement;
+pub use sandbox::error::SandboxError;
+pub use sandbox::program::ProgramError;
+pub use sandbox::settings::SandboxSettings;
+pub use sandbox::supervisor::SandboxInfo;
 pub use service::{
     AssembleContext, EngineContext, EngineService, OnRefusal, SlotFuture, SlotResult,
 };
+pub use session_queries::SessionQueries;
 pub use spec::{EngineSource, EngineSpec, LinkedEngine, PinSource};
 pub use store::EngineStores;
 pub use threads::Isolation;
-pub use timeouts::EngineTimeouts;
+pub use timeouts::{EngineTimeouts, group_thousands};
 pub use trial::TrialFailure;

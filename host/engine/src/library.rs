@@ -1,7 +1,7 @@
-//! The loader: a file becomes an engine's door, after everything that can be checked was checked.
+//! The loader: checks a library file and loads it as an engine factory.
 //!
-//! The order matters. Constructors of a library run at `dlopen`, and a file that was cut short kills
-//! the process inside it, so all reading comes first:
+//! The order matters: constructors of a library run at `dlopen`, and a truncated file kills the
+//! process inside it, so the file is checked completely before.
 //!
 //! ```text
 //!  path ─► regular file, neither it nor its folder writable by all ─► read once ─► sha256
@@ -9,7 +9,8 @@
 //!       ─► layouts, or the table of a C engine ─► id
 //! ```
 //!
-//! What this cannot protect from: a library is code with all the host's rights, and it runs.
+//! The checks cannot restrict what a loaded library does: its code has all the rights of the
+//! process.
 
 #![allow(unsafe_code)]
 
@@ -31,10 +32,10 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
-/// The largest library that is read, in bytes. A debug build of a large engine has some 30 MB.
+/// The largest library in bytes. A debug build of a large engine has some 30 MB.
 const MAX_LIBRARY_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Why a file did not become an engine. Nothing of it has run, except where it says so.
+/// Why a file was not loaded. None of its code has run, unless the variant says so.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -42,7 +43,7 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is a folder, a pipe or a device.
@@ -51,15 +52,15 @@ pub enum LoadError {
         /// The path.
         path: PathBuf,
     },
-    /// Anybody on this machine could replace it.
+    /// Every user of this machine could replace it.
     #[error("{} can be written by every user; run `chmod o-w` on it first", path.display())]
     WorldWritable {
         /// The file.
         path: PathBuf,
     },
-    /// Anybody on this machine could replace it, by way of its folder.
+    /// Every user of this machine could replace it, by way of its folder.
     #[error(
-        "{} stands in {}, into which every user can write; run `chmod o-w` on that folder first",
+        "{} is in {}, which every user can write to; run `chmod o-w` on that folder first",
         path.display(),
         folder.display()
     )]
@@ -69,7 +70,7 @@ pub enum LoadError {
         /// The folder.
         folder: PathBuf,
     },
-    /// It is too large to be an engine.
+    /// It is too large.
     #[error("{} has {bytes} bytes; engines of more than {MAX_LIBRARY_BYTES} are not loaded", path.display())]
     TooLarge {
         /// The file.
@@ -77,7 +78,7 @@ pub enum LoadError {
         /// Its size.
         bytes: u64,
     },
-    /// Its bytes are not the ones that were pinned.
+    /// Its bytes are not those that were pinned.
     #[error(
         "{}: file hash {} does not match the pinned {}; not loaded",
         path.display(),
@@ -87,12 +88,12 @@ pub enum LoadError {
     HashMismatch {
         /// The file.
         path: PathBuf,
-        /// What the config says.
+        /// The pinned hash.
         expected: String,
-        /// What the file has.
+        /// The hash of the file.
         found: String,
     },
-    /// It is no shared library.
+    /// It is not a shared library.
     #[error("{} is not a shared library ({reason})", path.display())]
     NotALibrary {
         /// The file.
@@ -100,31 +101,31 @@ pub enum LoadError {
         /// What is wrong.
         reason: String,
     },
-    /// It was cut short.
+    /// It is truncated.
     #[error("{} is cut short: it has {bytes} bytes and its headers speak of {needed}; copy it again", path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
         /// Its size.
         bytes: u64,
-        /// What its headers need.
+        /// The size that its headers require.
         needed: u64,
     },
-    /// It is a library, but no engine.
+    /// It is a library, but not an engine.
     #[error("{} is a library but no engine: it has no engine metadata; does it call export_engine!, or CTXHOST_ENGINE_META in C?", path.display())]
     NoMetadata {
         /// The file.
         path: PathBuf,
     },
-    /// What it calls its engine is no id. Ids become parts of paths.
+    /// The id of its engine is invalid. Ids become parts of paths.
     #[error(
-        "{} calls its engine {id:?}, which is no id; an id is lower-case letters, digits and hyphens, 64 at most, and begins with no hyphen",
+        "{} calls its engine {id:?}, which is not a valid id; an id has a-z, 0-9 and hyphens, 64 characters at most, and does not begin with a hyphen",
         path.display()
     )]
     BadId {
         /// The file.
         path: PathBuf,
-        /// What its metadata says.
+        /// The id in its metadata.
         id: String,
     },
     /// It holds more than one engine.
@@ -132,7 +133,7 @@ pub enum LoadError {
     SeveralEngines {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// It was built for another major of the ABI.
@@ -143,7 +144,7 @@ pub enum LoadError {
     WrongMajor {
         /// The file.
         path: PathBuf,
-        /// Its major.
+        /// Its ABI version.
         theirs: u32,
     },
     /// It was built for another machine or with the wrong panic strategy.
@@ -153,7 +154,7 @@ pub enum LoadError {
         path: PathBuf,
         /// What it was built for.
         what: String,
-        /// What would do.
+        /// What this host requires.
         needed: String,
     },
     /// The private copy could not be written.
@@ -161,7 +162,7 @@ pub enum LoadError {
     NoCopy {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The dynamic linker refused it.
@@ -169,48 +170,48 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the linker said.
+        /// The linker's error.
         reason: String,
     },
-    /// It has no door of our major.
+    /// It does not export the entry point.
     #[error("{} does not export {symbol}; was it stripped?", path.display())]
     NoSymbol {
         /// The file.
         path: PathBuf,
-        /// What it should export.
+        /// The missing symbol.
         symbol: &'static str,
     },
-    /// Its door does not fit. Its constructors have run.
-    #[error("{} was not let in: {source}", path.display())]
+    /// Its entry point is not compatible. Its constructors have run.
+    #[error("{} is not compatible: {source}", path.display())]
     NotAdmitted {
         /// The file.
         path: PathBuf,
         /// Why.
         source: ValidateError,
     },
-    /// It says one thing in its metadata and another when asked.
+    /// Its metadata and its code name different ids.
     #[error("{} calls itself {running:?} but its metadata says {written:?}", path.display())]
     IdMismatch {
         /// The file.
         path: PathBuf,
-        /// What its metadata says.
+        /// The id in its metadata.
         written: String,
-        /// What it answered.
+        /// The id in its code.
         running: String,
     },
 }
 
-/// As much of a digest as people compare.
+/// The part of a digest that people compare.
 pub fn short_digest(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-/// A library that was read and checked but not loaded.
+/// A library that was read and checked, but not loaded.
 #[derive(Debug)]
 pub struct EngineFile {
     /// The canonical path.
     pub path: PathBuf,
-    /// What its metadata says.
+    /// Its metadata.
     pub meta: EngineMetadata,
     /// SHA-256 of its bytes, in hex.
     pub sha256: String,
@@ -219,26 +220,28 @@ pub struct EngineFile {
     image: Vec<u8>,
 }
 
-/// Reads and checks a library without running anything of it.
+/// Reads and checks a library without running its code.
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect(path: &Path) -> Result<EngineFile, LoadError> {
     inspect_pinned(path, None)
 }
 
-/// The same for a file whose SHA-256 is known, in hex. Other bytes are refused before anything else
-/// is said of them. A link is followed, and the real file is the one that is spoken of.
+/// Like [`inspect`], and refuses a file without the pinned SHA-256 (in hex) before any other check
+/// of its contents. Symbolic links are resolved, and messages name the real file.
 ///
 /// # Errors
 ///
-/// [`LoadError`], one sentence that says what to do.
+/// [`LoadError`], one sentence with what to do.
 pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<EngineFile, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     let path = path.canonicalize().map_err(unreadable)?;
     let image = read_image(&path)?;
     let sha256: String = Sha256::digest(&image).iter().map(|byte| format!("{byte:02x}")).collect();
+    // Before the contents are parsed, so that a changed file is reported as changed and not as
+    // damaged.
     if let Some(expected) = pinned.filter(|pinned| !pinned.eq_ignore_ascii_case(&sha256)) {
         return Err(LoadError::HashMismatch { path, expected: expected.into(), found: sha256 });
     }
@@ -249,33 +252,14 @@ pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<EngineFile, L
 }
 
 impl EngineFile {
-    /// The bytes that were checked, and that would be loaded.
+    /// The bytes that were checked and that would be loaded.
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// Refuses bytes other than the pinned ones.
+    /// Loads the bytes that were checked. `copies` is a private folder for a copy.
     ///
-    /// # Errors
-    ///
-    /// [`LoadError::HashMismatch`].
-    pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
-        match pinned {
-            Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
-                Err(LoadError::HashMismatch {
-                    path: self.path,
-                    expected: expected.into(),
-                    found: self.sha256,
-                })
-            }
-            _ => Ok(self),
-        }
-    }
-
-    /// Loads the very bytes that were checked. `copies` is a private folder for the copy.
-    ///
-    /// The library stays for the life of the process: unloading Rust code either does nothing or
-    /// kills.
+    /// The library stays loaded: unloading Rust code has no effect or kills the process.
     ///
     /// # Errors
     ///
@@ -285,72 +269,75 @@ impl EngineFile {
         load_copy(copy.path(), &self.path, &self.meta.id, self.meta.entry_point)
     }
 
-    /// A private copy of the very bytes that were checked; gone when it is dropped.
+    /// A private copy of the bytes that were checked, deleted when it is dropped.
     pub(super) fn copy(&self, copies: &Path) -> Result<NamedTempFile, LoadError> {
         private_copy(copies, &self.sha256, &self.image)
             .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })
     }
 }
 
-/// Loads a private copy of a library that was checked to hold engine `id` behind such a door. Messages
-/// name its `origin`.
+/// Loads a private copy of a checked library with engine `id`. Messages name the `origin`.
 pub(super) fn load_copy(
     copy: &Path,
     origin: &Path,
     id: &str,
-    door: EntryPoint,
+    entry_point: EntryPoint,
 ) -> Result<EngineFactory, LoadError> {
     let path = origin.to_owned();
     // SAFETY: constructors of the library run here. The operator named this file as an engine;
     // its bytes were checked to be a complete library of this platform that carries an engine's
     // metadata, and the copy that is opened cannot change any more.
+    // NOW: a missing symbol fails here and not during a call. LOCAL: two engines may define the
+    // same symbols.
     let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
-    // Never dropped, whatever follows: unloading Rust code either does nothing or kills.
+    // Never dropped, even on errors: unloading Rust code has no effect or kills the process.
     let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
         path: path.clone(),
         reason: shorten(&error.to_string()),
     })?);
-    let name = symbol_of(door);
-    // SAFETY: only the address of the symbol is taken; the door checks what is there.
+    let name = symbol_of(entry_point);
+    // SAFETY: only the address of the symbol is taken; `from_symbol` checks what it points to.
     let symbol = unsafe { library.get::<*const ()>(name.as_bytes()) };
     let missing = |_| LoadError::NoSymbol { path: path.clone(), symbol: name };
     let symbol = symbol.map_err(missing)?.into_raw().cast_const().cast();
-    let door = match door {
+    let factory = match entry_point {
         // SAFETY: the address is that of the root symbol of a library that was just made permanent.
         EntryPoint::Rust => unsafe { EngineFactory::from_symbol(symbol) },
         // SAFETY: as above; that the library keeps the rules of the header is the operator's trust
         // in the file.
         EntryPoint::C => unsafe { EngineFactory::from_c_symbol(symbol) },
     };
-    let door = door.map_err(|source| {
+    let factory = factory.map_err(|source| {
         if let ValidateError::Incompatible { report, .. } = &source {
+            // Not part of the error: the report of a layout mismatch has up to 190 kB.
             tracing::debug!(path = %path.display(), report, "layout report");
         }
         LoadError::NotAdmitted { path: path.clone(), source }
     })?;
-    let running = door.info().map(|info| info.id).unwrap_or_default();
+    let running = factory.info().map(|info| info.id).unwrap_or_default();
     if running == id {
-        Ok(door)
+        Ok(factory)
     } else {
         Err(LoadError::IdMismatch { path, written: id.into(), running })
     }
 }
 
-/// What a library exports behind its door.
-fn symbol_of(door: EntryPoint) -> &'static str {
-    match door {
+/// The symbol of an entry point.
+fn symbol_of(entry_point: EntryPoint) -> &'static str {
+    match entry_point {
         EntryPoint::Rust => ROOT_SYMBOL,
         EntryPoint::C => C_ROOT_SYMBOL,
     }
 }
 
-/// Opened once: what is said of the file is said of the bytes that are read.
+/// Reads a file. Opened once, so that all checks concern the bytes that are read.
 fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
-    // Without waiting, because a pipe would wait for somebody to write.
-    let how = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    // Opening a pipe would block until it has a writer.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut file =
-        fs::File::options().read(true).custom_flags(how).open(path).map_err(unreadable)?;
+        fs::File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    // Of the open file: the path may lead to another one by now.
     let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {
         return Err(LoadError::NotAFile { path: path.into() });
@@ -367,8 +354,7 @@ fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     Ok(image)
 }
 
-/// Whoever may write into a folder may put another file in the place of this one, unless the sticky
-/// bit keeps everybody to their own.
+/// Refuses a folder in which other users can replace the file. The sticky bit prevents that.
 fn check_folder(path: &Path) -> Result<(), LoadError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let facts = fs::metadata(folder)
@@ -380,7 +366,7 @@ fn check_folder(path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Refuses what is no library of this platform, and what is shorter than its headers say.
+/// Refuses files that are not a library for this platform, or shorter than their headers require.
 fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
     let file = object::File::parse(image).map_err(|error| {
         let reason = if image.is_empty() { "it is empty".into() } else { error.to_string() };
@@ -433,10 +419,10 @@ fn check_build(path: &Path, meta: &EngineMetadata) -> Result<(), LoadError> {
     }
 }
 
-/// A copy with an inode and a name of its own: the linker answers a path, a hard link or a symlink it
-/// knows with the image it already has, and a file that is overwritten in place kills the process. The
-/// mapping outlives the name; dropped, the copy leaves nothing behind.
+/// Writes a private copy, deleted when it is dropped; the mapping outlives the name.
 fn private_copy(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<NamedTempFile> {
+    // A new inode and name: for a known path or link the linker returns the loaded image, and a file that is
+    // overwritten in place kills the process that maps it.
     private_folder(folder)?;
     let mut copy = tempfile::Builder::new()
         .prefix(sha256)

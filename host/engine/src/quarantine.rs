@@ -1,69 +1,45 @@
-//! Engines that failed and are not asked again, with the reason anybody can see.
+//! The engines of a slot that failed and are not called again.
 //!
-//! Without a book a quarantine ends with its slot, as a replay wants it. With one it is written down,
-//! and other processes hold themselves to it; see [`failure_log`].
+//! Without a [`FailureLog`] the quarantine lasts as long as the slot, as a replay needs it. With one
+//! it is also written to disk, and other processes observe it.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use serde::Serialize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) mod failure_log;
+pub(super) mod record;
 
 use failure_log::FailureLog;
+pub use record::QuarantineRecord;
 
-/// Why an engine is in quarantine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct QuarantineRecord {
-    /// The engine.
-    pub id: String,
-    /// Which build of it failed: the SHA-256 of its file in hex, or `bundled <version>`. `None` for
-    /// one that was never open, which no book keeps.
-    pub bytes: Option<String>,
-    /// The call that failed: `assemble`, `ingest`, `create`, …
-    pub operation: String,
-    /// What it said, as one sentence.
-    pub reason: String,
-    /// When, in milliseconds since 1970.
-    pub failed_at_ms: i64,
-}
-
-impl fmt::Display for QuarantineRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let QuarantineRecord { id, operation, reason, .. } = self;
-        write!(f, "{id} failed in {operation}: {reason}")
-    }
-}
-
-/// The engines in quarantine. The first failure of an engine is the one that is kept.
+/// The engines in quarantine, each with its first failure.
 #[derive(Debug, Default)]
 pub struct Quarantine {
-    records: Mutex<BTreeMap<String, QuarantineEntry>>,
-    book: Option<Arc<FailureLog>>,
+    entries: Mutex<BTreeMap<String, QuarantineEntry>>,
+    log: Option<Arc<FailureLog>>,
 }
 
 #[derive(Debug)]
 struct QuarantineEntry {
     record: QuarantineRecord,
-    /// It was written down, so that somebody else may release it.
-    noted: Option<LogReceipt>,
+    /// Set where the failure is in the log, so that another process can release the engine.
+    receipt: Option<LogReceipt>,
 }
 
-/// What the book said when an engine was written down.
+/// The state of the log when a failure was written to it.
 #[derive(Clone, Copy, Debug)]
 struct LogReceipt {
-    /// When it had been released last: that word was about earlier failures.
+    /// The last release before this failure; it concerns earlier failures.
     released_at_ms: Option<i64>,
 }
 
 impl Quarantine {
-    /// A quarantine that writes into a book; without one, what it knows ends with it.
-    pub fn with_log(book: Option<Arc<FailureLog>>) -> Self {
-        Quarantine { records: Mutex::default(), book }
+    /// A quarantine that writes to `log`, if there is one.
+    pub fn with_log(log: Option<Arc<FailureLog>>) -> Self {
+        Quarantine { entries: Mutex::default(), log }
     }
 
-    /// Puts an engine in.
+    /// Quarantines an engine.
     pub fn put(&self, record: QuarantineRecord) {
         tracing::warn!(
             engine = record.id,
@@ -71,55 +47,55 @@ impl Quarantine {
             reason = record.reason,
             "engine quarantined"
         );
-        let mut records = self.records();
-        if records.contains_key(&record.id) {
+        let mut entries = self.entries();
+        if entries.contains_key(&record.id) {
             return;
         }
-        let noted = self.write_log(&record);
-        records.insert(record.id.clone(), QuarantineEntry { record, noted });
+        let receipt = self.write_log(&record);
+        entries.insert(record.id.clone(), QuarantineEntry { record, receipt });
     }
 
-    /// Why an engine is in; `None` when it is not, or when somebody released it in the book since.
+    /// Why an engine is in quarantine; `None` where it is not, or was released in the log since.
     pub fn record(&self, id: &str) -> Option<QuarantineRecord> {
-        let mut records = self.records();
-        let inmate = records.get(id)?;
-        if inmate.noted.is_some_and(|noted| self.was_released(id, noted)) {
+        let mut entries = self.entries();
+        let entry = entries.get(id)?;
+        if entry.receipt.is_some_and(|receipt| self.was_released(id, receipt)) {
             tracing::warn!(engine = id, "engine released from quarantine");
-            records.remove(id);
+            entries.remove(id);
             return None;
         }
-        Some(inmate.record.clone())
+        Some(entry.record.clone())
     }
 
-    /// Lets an engine out, everywhere, and answers why it was in.
+    /// Releases an engine, in the log as well, and answers why it was quarantined.
     pub fn release(&self, id: &str) -> Option<QuarantineRecord> {
-        let inmate = self.records().remove(id)?;
-        if let Some(book) = self.book.as_ref().filter(|_| inmate.noted.is_some())
-            && let Err(error) = book.release(id)
+        let entry = self.entries().remove(id)?;
+        if let Some(log) = self.log.as_ref().filter(|_| entry.receipt.is_some())
+            && let Err(error) = log.release(id)
         {
-            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
+            tracing::warn!(engine = id, %error, "still in quarantine for other processes: its record cannot be removed");
         }
-        Some(inmate.record)
+        Some(entry.record)
     }
 
     fn write_log(&self, record: &QuarantineRecord) -> Option<LogReceipt> {
-        let book = self.book.as_ref().filter(|_| record.bytes.is_some())?;
-        match book.record_failure(record) {
+        let log = self.log.as_ref().filter(|_| record.bytes.is_some())?;
+        match log.record_failure(record) {
             Ok(released_at_ms) => Some(LogReceipt { released_at_ms }),
             Err(error) => {
-                tracing::warn!(engine = record.id, %error, "quarantine not written down");
+                tracing::warn!(engine = record.id, %error, "cannot write the quarantine record");
                 None
             }
         }
     }
 
-    /// A book that cannot be read releases nobody.
-    fn was_released(&self, id: &str, noted: LogReceipt) -> bool {
-        let released_at = self.book.as_ref().and_then(|book| book.released_at(id).ok()?);
-        released_at > noted.released_at_ms
+    fn was_released(&self, id: &str, receipt: LogReceipt) -> bool {
+        // An unreadable log releases no engine: `None` is smaller than every time.
+        let released_at = self.log.as_ref().and_then(|log| log.released_at(id).ok()?);
+        released_at > receipt.released_at_ms
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<String, QuarantineEntry>> {
-        self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, QuarantineEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

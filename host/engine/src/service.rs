@@ -1,4 +1,4 @@
-//! What answers calls of engines: one function, whoever stands behind it.
+//! The interface of whatever answers engine calls: an engine, a chain, a slot.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use ctxhost_invariants::{InvariantSettings, PinnedEntries};
 use super::answer::EngineAnswer;
 use super::error::SlotError;
 
-/// An answer, or why there is none.
+/// An answer, or why the slot has none.
 pub type SlotResult<T> = Result<EngineAnswer<T>, SlotError>;
 
-/// An answer that is on its way.
+/// A pending answer.
 pub type SlotFuture<'a> = Pin<Box<dyn Future<Output = SlotResult<EngineReply>> + Send + 'a>>;
 
-/// Whatever answers calls as an engine does.
+/// Answers calls as an engine does.
 pub trait EngineService: Send + Sync + Debug {
     /// Answers a call.
     ///
@@ -26,12 +26,12 @@ pub trait EngineService: Send + Sync + Debug {
     fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a>;
 }
 
-/// What comes with a call beside its request.
+/// The context of a call beside its request.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineContext<'a> {
     /// The session's transcript.
     pub transcript: &'a Transcript,
-    /// For `assemble`, where several engines follow each other.
+    /// The checks between the engines of a chain, for `assemble`.
     pub assemble: Option<AssembleContext<'a>>,
 }
 
@@ -41,24 +41,25 @@ impl<'a> From<&'a Transcript> for EngineContext<'a> {
     }
 }
 
-/// What the plans of a chain are held against between its engines.
+/// The checks of each plan in a chain.
 #[derive(Clone, Copy, Debug)]
 pub struct AssembleContext<'a> {
-    /// Where what must stay is in the session's transcript.
+    /// The pinned entries of the session's transcript.
     pub pinned: &'a PinnedEntries,
-    /// What the finished request must fit into, in tokens as entries count them.
+    /// The budget of the finished request, in tokens as entries count them.
     pub budget_tokens: u64,
-    /// The numbers of the law.
+    /// The limits of the invariants.
     pub invariants: &'a InvariantSettings,
-    /// What becomes of a chain when the law refuses the plan of one of its engines.
+    /// What happens when a plan of a chain violates an invariant.
     pub on_refusal: OnRefusal,
 }
 
-/// What becomes of a chain when the law refuses the plan of one of its engines.
+/// What happens when a plan of a chain violates an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRefusal {
-    /// As when it fails: it is in quarantine, and the others go on where that is allowed.
+    /// The engine is quarantined as after a failure, and the others continue if `on_engine_error`
+    /// allows.
     Quarantine,
-    /// [`SlotError::Refused`], and the engine is asked again next time.
+    /// [`SlotError::Refused`]; the engine is called again next time.
     Report,
 }

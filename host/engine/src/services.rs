@@ -1,4 +1,4 @@
-//! What the host offers to one engine: the plain side of the services that cross the border.
+//! The host's services for one engine: the safe side of what crosses the plugin boundary.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(super) struct EngineServices {
     log: LogQuota,
     calls: Arc<CallTable>,
     tasks: BackgroundTasks,
-    born: Instant,
+    started: Instant,
 }
 
 impl EngineServices {
@@ -39,24 +39,24 @@ impl EngineServices {
             log: LogQuota::new(quotas),
             calls,
             tasks: BackgroundTasks::default(),
-            born: Instant::now(),
+            started: Instant::now(),
         }
     }
 
-    /// Whether a line of so many bytes may go into the log; tells of those that may not.
+    /// Whether the quota admits a log line of so many bytes; logs how many it dropped.
     fn admit_log_line(&self, bytes: usize) -> bool {
         let engine = self.id.as_str();
         match self.log.check(bytes) {
             LogDecision::Write { dropped_before: 0 } => true,
-            LogDecision::Write { dropped_before: left_out_before } => {
-                tracing::warn!(engine, "{left_out_before} lines of its log were left out");
+            LogDecision::Write { dropped_before } => {
+                tracing::warn!(engine, "{dropped_before} log lines of the engine were dropped");
                 true
             }
             LogDecision::DropFirst => {
                 let limits = "plugins.quotas.log_lines_per_minute and log_kib_per_minute";
                 tracing::warn!(
                     engine,
-                    "it says too much: lines of its log are left out ({limits})"
+                    "the engine exceeds its log quota; further lines are dropped ({limits})"
                 );
                 false
             }
@@ -70,14 +70,15 @@ impl EngineServices {
     ) -> BoxFuture<Result<T>> {
         let store = self.store.clone();
         Box::pin(async move {
+            // Inside the future: a call whose future is dropped unpolled must not change the store.
             work(store.as_ref()).map_err(|error| {
-                let said = EngineError::new(ErrorKind::Store, error.to_string());
+                let reply = EngineError::new(ErrorKind::Store, error.to_string());
                 match error {
                     StoreError::Full { more, used, limit } => {
                         let full = json!({ "more": more, "used": used, "limit": limit });
-                        said.with_detail(json!({ "full": full }))
+                        reply.with_detail(json!({ "full": full }))
                     }
-                    _ => said,
+                    _ => reply,
                 }
             })
         })
@@ -95,8 +96,8 @@ impl HostServices for EngineServices {
 
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
         let engine = self.id.as_str();
-        let has_none = fields.is_null() || fields.as_object().is_some_and(|it| it.is_empty());
-        let fields = (!has_none).then(|| fields.to_string());
+        let is_empty = fields.is_null() || fields.as_object().is_some_and(|map| map.is_empty());
+        let fields = (!is_empty).then(|| fields.to_string());
         let bytes = target.len() + message.len() + fields.as_ref().map_or(0, String::len);
         if !self.admit_log_line(bytes) {
             return;
@@ -115,7 +116,7 @@ impl HostServices for EngineServices {
     }
 
     fn monotonic_ns(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn count_tokens(&self, _model: &str, text: &str) -> u64 {
@@ -133,6 +134,7 @@ impl HostServices for EngineServices {
 
     fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.calls.progress(call);
+        // Notes of progress go into the same log, so they count against the same quota.
         if self.admit_log_line(note.len()) {
             tracing::debug!(engine = self.id, permille, note, "progress");
         }
@@ -181,7 +183,7 @@ impl HostServices for EngineServices {
         let sessions = self.environment.sessions.clone();
         Box::pin(async move {
             let missing =
-                || EngineError::new(ErrorKind::Unsupported, "this host keeps no sessions");
+                || EngineError::new(ErrorKind::Unsupported, "this host stores no sessions");
             Ok(sessions.ok_or_else(missing)?.history(&request))
         })
     }
@@ -201,24 +203,28 @@ impl HostServices for EngineServices {
         Box::pin(async move {
             let view = view.ok_or_else(|| EngineError::failed("the call has ended"))?;
             let missing = || EngineError::new(ErrorKind::Unsupported, "no engine to delegate to");
-            delegate.ok_or_else(missing)?.compact(view, request).await
+            delegate.ok_or_else(missing)?.compact_for(view, request).await
         })
     }
 
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
         if !self.tasks.spawn(task) {
             let (engine, session) = (self.id.as_str(), session.id.as_str());
-            tracing::warn!(engine, session, "spawn from a thread of its own was refused");
+            tracing::warn!(
+                engine,
+                session,
+                "spawn refused: it was called on a thread that the engine started itself"
+            );
         }
     }
 }
 
 impl EngineServices {
-    /// Logs how many lines of the engine's log were left out, where it is not logged yet.
+    /// Logs how many lines were dropped since the last time.
     pub(crate) fn log_dropped_lines(&self) {
-        let left_out = self.log.take_dropped();
-        if left_out > 0 {
-            tracing::warn!(engine = self.id, "{left_out} lines of its log were left out");
+        let dropped = self.log.take_dropped();
+        if dropped > 0 {
+            tracing::warn!(engine = self.id, "{dropped} log lines of the engine were dropped");
         }
     }
 }

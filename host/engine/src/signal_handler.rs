@@ -1,11 +1,10 @@
-//! The last word of a process that dies inside an engine: one line in the engine's note.
+//! Signal and exit handlers that write the death of the process to the marker of the running engine.
 //!
-//! Fatal signals are raised on the thread that earned them. Threads that run an engine carry the
-//! descriptor of its note, the handler writes the signal there, and what was to happen without us
-//! happens then. A process that is killed from outside writes nothing, and so is not blamed on an
-//! engine. An engine that calls `exit` would end the host as if all were well: the same threads carry its
-//! name, so that the end is told and the code is an error's. What this does not see: an engine that
-//! crashes or exits on a thread it made itself, and `_exit`, which runs no handler.
+//! A fatal signal is raised on the thread that caused it. Threads that run an engine carry the descriptor of
+//! its marker; the handler writes the signal there and then lets the previous action happen. A kill from
+//! outside writes nothing and is not attributed to an engine. An engine that calls `exit` would end the host
+//! with its own code, so the same threads carry its name for a message and an error code. Not covered:
+//! crashes and exits on threads that the engine started itself, and `_exit`, which runs no handlers.
 
 #![allow(unsafe_code)]
 
@@ -18,17 +17,17 @@ use std::sync::{Arc, Once, OnceLock};
 
 use ctxhost_engine_api::border::{ThreadInit, set_thread_init};
 
-/// What a line about the end of a process begins with.
+/// The prefix of a line about the death of a process.
 pub(super) const DEATH_PREFIX: &str = "died:";
 
-/// The signals that code brings upon itself.
+/// The signals that code raises by its own fault.
 const FATAL: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
 
-/// The code of a host that an engine ended: `EX_SOFTWARE` of `sysexits.h`.
+/// The exit code of a host that an engine ended: `EX_SOFTWARE` of `sysexits.h`.
 const ENDED_BY_ENGINE: c_int = 70;
 
-/// The id of an engine where no memory can be had and nothing may be locked: at the end of the process.
+/// The id of an engine without allocation or locks, for use in handlers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixedName {
     bytes: [u8; FixedName::LONGEST],
@@ -36,16 +35,16 @@ pub(super) struct FixedName {
 }
 
 impl FixedName {
-    /// What is longer is cut.
+    /// Longer ids are truncated.
     const LONGEST: usize = 64;
 
-    /// Nobody's.
+    /// No engine.
     const NONE: FixedName = FixedName { bytes: [0; FixedName::LONGEST], length: 0 };
 
     pub(super) fn new(id: &str) -> FixedName {
         let mut name = FixedName::NONE;
         for (to, byte) in name.bytes.iter_mut().zip(id.bytes()) {
-            // It goes to a terminal as it is.
+            // Printed to a terminal without escaping.
             *to = if byte.is_ascii_graphic() { byte } else { b'?' };
             name.length += 1;
         }
@@ -57,20 +56,20 @@ impl FixedName {
     }
 }
 
-/// No note.
+/// No marker.
 const NONE: RawFd = -1;
 
 thread_local! {
-    /// The note of the engine that runs on this thread.
-    static NOTE: Cell<RawFd> = const { Cell::new(NONE) };
-    /// The engine of a file that runs on this thread, noted or not.
+    /// The descriptor of the marker of the engine on this thread.
+    static MARKER: Cell<RawFd> = const { Cell::new(NONE) };
+    /// The loaded engine on this thread, with or without a marker.
     static NAME: Cell<FixedName> = const { Cell::new(FixedName::NONE) };
 }
 
-/// What was to happen at each of [`FATAL`] before us.
+/// The previous action of each signal in [`FATAL`].
 static BEFORE: [OnceLock<libc::sigaction>; FATAL.len()] = [const { OnceLock::new() }; FATAL.len()];
 
-/// Watches over this process. The first call counts.
+/// Installs the signal handlers. Only the first call has an effect.
 pub(super) fn install_signal_handlers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -80,7 +79,7 @@ pub(super) fn install_signal_handlers() {
     });
 }
 
-/// From here on an engine that ends this process does not do so in silence. The first call counts.
+/// Installs the exit handlers. Only the first call has an effect.
 pub(super) fn install_exit_handlers() {
     unsafe extern "C" {
         fn at_quick_exit(handler: extern "C" fn()) -> c_int;
@@ -94,50 +93,50 @@ pub(super) fn install_exit_handlers() {
     });
 }
 
-/// While this lives, its thread runs an engine.
+/// Attributes its thread to an engine until it is dropped.
 #[derive(Debug)]
 pub(super) struct EngineScope {
     before: (RawFd, FixedName),
-    /// Keeps the descriptor from meaning another file.
-    _note: Option<Arc<File>>,
+    /// Keeps the descriptor open, so that it is not reused for another file.
+    _marker: Option<Arc<File>>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// This thread runs an engine from here on.
-pub(super) fn enter_engine(name: FixedName, note: Option<Arc<File>>) -> EngineScope {
-    let descriptor = note.as_ref().map_or(NONE, |note| note.as_raw_fd());
-    let before = (NOTE.replace(descriptor), NAME.replace(name));
-    EngineScope { before, _note: note, _of_this_thread: PhantomData }
+/// Attributes this thread to an engine.
+pub(super) fn enter_engine(name: FixedName, marker: Option<Arc<File>>) -> EngineScope {
+    let descriptor = marker.as_ref().map_or(NONE, |marker| marker.as_raw_fd());
+    let before = (MARKER.replace(descriptor), NAME.replace(name));
+    EngineScope { before, _marker: marker, _of_this_thread: PhantomData }
 }
 
 impl Drop for EngineScope {
     fn drop(&mut self) {
-        let (note, name) = self.before;
-        NOTE.set(note);
+        let (marker, name) = self.before;
+        MARKER.set(marker);
         NAME.set(name);
     }
 }
 
-/// This thread runs nothing but an engine. The caller keeps the note open until [`unbind_thread`].
-pub(super) fn bind_thread(name: FixedName, note: Option<&File>) {
-    NOTE.set(note.map_or(NONE, |note| note.as_raw_fd()));
+/// Attributes this thread to an engine until [`unbind_thread`]. The caller keeps the marker open.
+pub(super) fn bind_thread(name: FixedName, marker: Option<&File>) {
+    MARKER.set(marker.map_or(NONE, |marker| marker.as_raw_fd()));
     NAME.set(name);
 }
 
-/// This thread runs no engine any more.
+/// Ends the attribution of this thread.
 pub(super) fn unbind_thread() {
-    NOTE.set(NONE);
+    MARKER.set(NONE);
     NAME.set(FixedName::NONE);
 }
 
-/// A call of a C engine runs on a thread of its own: it carries the note of the one that starts it.
+/// The attribution of a new thread for a call of a C engine: that of the thread that starts it.
 fn inherit() -> ThreadInit {
     let name = NAME.get();
-    let note = NOTE.get();
-    // SAFETY: a descriptor that stands in NOTE is open.
-    let note = (note != NONE).then(|| unsafe { BorrowedFd::borrow_raw(note) });
-    // A descriptor of its own, since the call may outlive the lane.
-    let own = note.and_then(|note| note.try_clone_to_owned().ok());
+    let marker = MARKER.get();
+    // SAFETY: a descriptor that is in MARKER is open.
+    let marker = (marker != NONE).then(|| unsafe { BorrowedFd::borrow_raw(marker) });
+    // A duplicate, because the call may outlive the thread that starts it.
+    let own = marker.and_then(|marker| marker.try_clone_to_owned().ok());
     let own = own.map(|own| Arc::new(File::from(own)));
     Box::new(move || Box::new(enter_engine(name, own.clone())))
 }
@@ -146,65 +145,66 @@ fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
     // SAFETY: all zeros is a valid `sigaction`; every field that matters is set below.
     let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
     ours.sa_sigaction = on_signal as *const () as usize;
-    // On the signal stack, because a stack that overflowed has no room for a handler.
+    // On the alternate stack, because a stack that overflowed has no room for a handler.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: as above.
     let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: both structures live through the call; the handler does what a handler may do.
+    // SAFETY: both structures live through the call; the handler makes async-signal-safe calls only.
     if unsafe { libc::sigaction(signal, &ours, &mut old) } == 0 {
         let _ = before.set(old);
     }
 }
 
-/// Runs on a thread that is about to die. Only calls that are safe in a handler stand here.
+/// Runs on the crashing thread. Makes only async-signal-safe calls.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: with SA_SIGINFO the kernel hands over a valid structure.
+    // SAFETY: with SA_SIGINFO the kernel passes a valid structure.
     let code = unsafe { (*info).si_code };
-    // Above 0 the kernel says that this thread did it; `abort` sends to its own thread.
+    // A code above 0 means a fault of this thread; `abort` sends the signal to its own thread.
     let is_own = code > 0 || code == libc::SI_TKILL;
     if is_own {
         let tens = u8::try_from(signal / 10 % 10).unwrap_or(0);
         let ones = u8::try_from(signal % 10).unwrap_or(0);
         write_marker(&[b"died: signal ", &[b'0' + tens, b'0' + ones], b"\n"]);
     }
-    let before = FATAL.iter().position(|it| *it == signal).and_then(|at| BEFORE.get(at)?.get());
+    let before =
+        FATAL.iter().position(|fatal| *fatal == signal).and_then(|at| BEFORE.get(at)?.get());
     if let Some(before) = before {
         // SAFETY: the structure was filled by `sigaction` itself; the call is safe in a handler.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }
     if code <= 0 || signal == libc::SIGTRAP {
-        // A fault comes again by itself when its instruction does. What was sent does not, and behind a
-        // trap the next instruction would run. It waits until we return.
+        // A fault is raised again when its instruction is repeated. A signal that was sent is not, and after
+        // a trap the next instruction would run. The raised signal is pending until the handler returns.
         // SAFETY: `raise` is safe in a handler.
         unsafe { libc::raise(signal) };
     }
 }
 
-/// Runs at `exit`, on the thread that called it. Where that runs an engine, nothing of the host comes
-/// behind this: it has locks and threads that know of no end.
+/// Runs at `exit`, on the calling thread. Where that runs an engine, ends the process at once: destructors of
+/// the host would wait for locks and threads that are still in use.
 extern "C" fn on_exit() {
     write_marker(&[b"died: a call of exit\n"]);
     let name = NAME.get();
     if name.bytes().is_empty() {
         return;
     }
-    let says = b" called exit and ended this process; run it with isolation = \"process\", or release it when it is mended\n";
-    for part in [b"ctxhost: engine ".as_slice(), name.bytes(), says] {
-        // SAFETY: the bytes live through the call; standard error may be closed, which is an error alone.
+    let message = b" called exit and ended this process; run it with isolation = \"process\", or release it once it is fixed\n";
+    for part in [b"ctxhost: engine ".as_slice(), name.bytes(), message] {
+        // SAFETY: the bytes live through the call; a closed standard error is only an error.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
-    // SAFETY: it ends the process and runs nothing before that.
+    // SAFETY: ends the process without running anything else.
     unsafe { libc::_exit(ENDED_BY_ENGINE) }
 }
 
 fn write_marker(parts: &[&[u8]]) {
-    let note = NOTE.get();
-    if note == NONE {
+    let marker = MARKER.get();
+    if marker == NONE {
         return;
     }
     for part in parts {
-        // SAFETY: the descriptor is kept open while it stands in NOTE; the bytes live through the call.
-        let _ = unsafe { libc::write(note, part.as_ptr().cast(), part.len()) };
+        // SAFETY: the descriptor is kept open while it is in MARKER; the bytes live through the call.
+        let _ = unsafe { libc::write(marker, part.as_ptr().cast(), part.len()) };
     }
 }
 
@@ -215,18 +215,18 @@ mod tests {
 
     use super::*;
 
-    /// Where the child of the test below writes its note.
-    const NOTE_PATH: &str = "CTXHOST_TEST_NOTE";
+    /// The marker file of the child process of the test below.
+    const MARKER_PATH: &str = "CTXHOST_TEST_MARKER";
 
-    /// No test by itself: what the one below starts again, and what does not come back.
+    /// Run by the test below in a child process, which it ends.
     #[test]
-    fn steps_on_a_trap_where_it_is_told_to() {
-        let Some(path) = std::env::var_os(NOTE_PATH) else { return };
+    fn traps_in_the_child_process() {
+        let Some(path) = std::env::var_os(MARKER_PATH) else { return };
         install_signal_handlers();
-        let note = File::create(path).unwrap();
-        bind_thread(FixedName::new("trap"), Some(&note));
+        let marker = File::create(path).unwrap();
+        bind_thread(FixedName::new("trap"), Some(&marker));
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: it raises SIGTRAP on this thread, and that is what is tested.
+        // SAFETY: raises SIGTRAP on this thread, which is the subject of the test.
         unsafe {
             std::arch::asm!("int3");
         }
@@ -238,18 +238,18 @@ mod tests {
     }
 
     #[test]
-    fn who_steps_on_a_trap_ends_there() {
+    fn a_trap_ends_the_process() {
         let folder = tempfile::tempdir().unwrap();
-        let note = folder.path().join("note");
-        let me = "crash::tests::steps_on_a_trap_where_it_is_told_to";
+        let marker = folder.path().join("marker");
+        let me = "signal_handler::tests::traps_in_the_child_process";
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", me])
-            .env(NOTE_PATH, &note)
+            .env(MARKER_PATH, &marker)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .unwrap();
         assert_eq!(status.signal(), Some(libc::SIGTRAP));
-        assert_eq!(std::fs::read_to_string(note).unwrap(), "died: signal 05\n");
+        assert_eq!(std::fs::read_to_string(marker).unwrap(), "died: signal 05\n");
     }
 }

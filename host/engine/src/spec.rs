@@ -1,4 +1,4 @@
-//! What engine to open: where it comes from, what is demanded of it, how far it is kept from the host.
+//! The specification of an engine: its source, the pins it must match, its isolation and limits.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use ctxhost_engine_api::ContextEngine;
 use ctxhost_engine_api::border::EngineFactory;
 use serde_json::Value;
 
+use super::error::EngineOpenError;
 use super::library::{EngineFile, LoadError, inspect_pinned, short_digest};
-use super::load::EngineOpenError;
 use super::quotas::Quotas;
-use super::sandbox::SandboxSettings;
+use super::sandbox::settings::SandboxSettings;
 use super::threads::Isolation;
 
 /// Where an engine comes from.
@@ -33,11 +33,11 @@ impl std::fmt::Display for EngineSource {
     }
 }
 
-/// An engine that a program brings along. Two are the same where their ids are.
+/// An engine linked into the embedding program. Two are equal if their ids are.
 #[derive(Clone, Copy)]
 pub struct LinkedEngine {
     id: &'static str,
-    pub(super) door: EngineFactory,
+    pub(super) factory: EngineFactory,
 }
 
 impl PartialEq for LinkedEngine {
@@ -54,67 +54,67 @@ impl std::fmt::Debug for LinkedEngine {
     }
 }
 
-/// Whose word it is that an engine's file has these bytes, and no others.
+/// What pins an engine's file to its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PinSource {
-    /// Whoever opens it.
+    /// The caller that opens it.
     #[default]
     Caller,
     /// `ctxhost.lock`.
     Lock,
     /// `sha256` in its entry of the config.
     Entry,
-    /// A signature that was found good.
+    /// A valid signature by a trusted key.
     Signature,
 }
 
 impl PinSource {
-    /// What is told of a file that has other bytes, and the way out. Digests in hex.
+    /// The message for a file with other bytes, with what to do. Digests in hex.
     pub fn mismatch_message(self, id: &str, expected: &str, found: &str) -> String {
-        let (by, way_out) = match self {
-            PinSource::Caller => ("the pinned", "put the pinned file back".to_owned()),
+        let (pin, remedy) = match self {
+            PinSource::Caller => ("the pinned", "restore the pinned file".to_owned()),
             PinSource::Lock => (
                 "ctxhost.lock",
                 format!(
-                    "`ctxhost install FILE` with the file it came from puts it right, \
-                     `ctxhost uninstall {id}` takes it away"
+                    "`ctxhost install FILE` with the file it came from restores it, \
+                     `ctxhost uninstall {id}` removes it"
                 ),
             ),
             PinSource::Entry => (
                 "the sha256 of its entry",
-                "put the file back, or mend that sha256 if these bytes are good".to_owned(),
+                "restore the file, or update that sha256 if you trust these bytes".to_owned(),
             ),
-            PinSource::Signature => ("the signed", "put the signed file back".to_owned()),
+            PinSource::Signature => ("the signed", "restore the signed file".to_owned()),
         };
         let (found, expected) = (short_digest(found), short_digest(expected));
-        format!("file hash {found} does not match {by} {expected}; not loaded; {way_out}")
+        format!("file hash {found} does not match {pin} {expected}; not loaded; {remedy}")
     }
 }
 
-/// What to open.
+/// An engine to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
-    /// The id it must have; empty to take whatever the file says.
+    /// The id the engine must have; empty to accept the id in the file.
     pub id: String,
-    /// Where it comes from.
+    /// The source of the engine.
     pub source: EngineSource,
     /// SHA-256 the file must have, in hex.
     pub sha256: Option<String>,
-    /// Whose word that is; for messages.
+    /// What pins it; for messages.
     pub pin_source: PinSource,
-    /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
+    /// Why the trust policy refuses the file; `None` where it does not.
     pub untrusted_reason: Option<String>,
-    /// How far it is kept from the host.
+    /// The isolation from the host.
     pub isolation: Isolation,
-    /// The limits of its process, where it has one.
+    /// The limits of its sandbox, where it has one.
     pub sandbox: SandboxSettings,
-    /// What it may make grow on the host.
+    /// Its quotas on the host.
     pub quotas: Quotas,
-    /// Its own settings.
+    /// The engine's own settings.
     pub config: Value,
 }
 
-/// One engine is a stack of one.
+/// One engine is a chain of one.
 impl AsRef<[EngineSpec]> for EngineSpec {
     fn as_ref(&self) -> &[EngineSpec] {
         std::slice::from_ref(self)
@@ -137,18 +137,17 @@ impl EngineSpec {
         }
     }
 
-    /// An engine that the embedding program brings along, on a lane of its own.
+    /// An engine linked into the embedding program, on threads of its own.
     pub fn linked<E: ContextEngine>(config: Value) -> Self {
-        let linked = LinkedEngine { id: E::INFO.id, door: EngineFactory::linked::<E>() };
+        let linked = LinkedEngine { id: E::INFO.id, factory: EngineFactory::linked::<E>() };
         EngineSpec::on_threads(E::INFO.id, EngineSource::Linked(linked), config)
     }
 
-    /// An engine in a file, on a lane of its own.
+    /// An engine in a file, on threads of its own.
     pub fn file(id: &str, path: &Path, config: Value) -> Self {
         EngineSpec::on_threads(id, EngineSource::File(path.into()), config)
     }
 
-    /// One that its caller vouches for.
     fn on_threads(id: &str, source: EngineSource, config: Value) -> Self {
         EngineSpec {
             id: id.into(),
@@ -163,8 +162,8 @@ impl EngineSpec {
         }
     }
 
-    /// Reads the file that would be loaded and holds it against what is demanded of it; nothing of it
-    /// is run. `None` for an engine that is linked in.
+    /// Reads the file that would be loaded and checks it against the spec, without running its
+    /// code. `None` for a linked engine.
     ///
     /// # Errors
     ///
@@ -176,19 +175,20 @@ impl EngineSpec {
         }
     }
 
-    /// Its id, or the file of one that was named by its path.
+    /// The id, or the path where the id is empty.
     fn name(&self, path: &Path) -> String {
         if self.id.is_empty() { path.display().to_string() } else { self.id.clone() }
     }
 
-    /// The file of an engine that may be loaded, and that is the one it should be.
+    /// Reads the file and checks pins, trust and id.
     pub(super) fn check_file(&self, path: &Path) -> Result<EngineFile, EngineOpenError> {
-        // What cannot be read says so itself; whatever can be is held against what is known of it.
+        // Pins are compared before the trust decision: a changed file is reported as changed.
+        // Read once: what is checked here is what is loaded later.
         let inspected =
             inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
                 LoadError::HashMismatch { expected, found, .. } => {
-                    let what = self.pin_source.mismatch_message(&self.id, &expected, &found);
-                    EngineOpenError::HashMismatch { name: self.name(path), what }
+                    let reason = self.pin_source.mismatch_message(&self.id, &expected, &found);
+                    EngineOpenError::HashMismatch { name: self.name(path), reason }
                 }
                 other => other.into(),
             })?;

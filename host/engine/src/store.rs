@@ -1,4 +1,4 @@
-//! What engines keep: values by key and bytes by hash, each engine in a namespace of its own.
+//! Storage of engines: values by key and blobs by hash, in a namespace for each engine.
 
 mod files;
 mod memory;
@@ -12,50 +12,50 @@ use std::sync::Arc;
 
 use ctxhost_blobs::BlobError;
 
-use super::deadline::group_thousands;
+use super::timeouts::group_thousands;
 
-/// Why a store failed.
+/// Why an operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A key no store takes.
+    /// An invalid key.
     #[error("key {key:?} is empty or longer than {MAX_KEY_BYTES} bytes")]
     BadKey {
         /// The key.
         key: String,
     },
-    /// The database did not answer, or said no.
+    /// The database failed.
     #[error("the store cannot {action}: {reason}")]
     Database {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// It holds as much as this engine may keep.
+    /// The quota of the engine is used up.
     #[error(
-        "{} bytes more do not fit: this engine keeps {} of {} bytes (plugins.quotas.store_mib); it has to delete values it does not need, or the limit be raised",
+        "{} more bytes do not fit: the engine stores {} of {} bytes (plugins.quotas.store_mib); delete values it does not need or raise the limit",
         group_thousands(*more), group_thousands(*used), group_thousands(*limit)
     )]
     Full {
-        /// What was to be stored, in bytes.
+        /// The size of the refused value.
         more: u64,
-        /// What is stored, in bytes.
+        /// The bytes stored.
         used: u64,
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A file could not be written or read, or holds something else.
+    /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] BlobError),
 }
 
-/// The longest key: a file name takes 255 bytes, and each byte may need three.
+/// The longest key: a file name takes 255 bytes, and an encoded byte takes three.
 const MAX_KEY_BYTES: usize = 80;
 
-/// How much an engine keeps by key.
+/// The size of an engine's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// Values.
+    /// The number of values.
     pub entries: u64,
     /// The bytes of the keys and values.
     pub bytes: u64,
@@ -67,25 +67,25 @@ pub trait EngineStore: Send + Sync + std::fmt::Debug {
     fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
     /// Sets a value; durable when it returns.
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError>;
-    /// Removes a value; one that is not there is no error.
+    /// Removes a value, if it exists.
     fn delete(&self, key: &str) -> Result<(), StoreError>;
     /// The keys that begin with `prefix`, sorted.
     fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
-    /// Stores bytes and answers their SHA-256 in hex.
+    /// Stores bytes and returns their SHA-256 in hex.
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError>;
     /// The bytes of a hash.
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError>;
-    /// How much is kept by key; counts it, which takes as long as a list of all keys.
+    /// The size of all values. Counts them, which takes as long as listing all keys.
     fn size(&self) -> Result<StoreSize, StoreError>;
 }
 
-/// Storage for engines by their ids, in one place that several machines may share.
+/// Stores of engines by id, in one place that several machines may share.
 pub trait EngineStores: Send + Sync + std::fmt::Debug {
-    /// The store of an engine, which sees no other's values.
+    /// The store of an engine, which sees no values of others.
     fn open_store(&self, engine: &str) -> Arc<dyn EngineStore>;
 }
 
-/// Refuses a key that not every store takes.
+/// Refuses a key that some store cannot hold.
 pub fn check_key(key: &str) -> Result<(), StoreError> {
     let fits = !key.is_empty() && key.len() <= MAX_KEY_BYTES;
     fits.then_some(()).ok_or_else(|| StoreError::BadKey { key: key.into() })

@@ -1,5 +1,4 @@
-//! Where an engine's code runs: threads of its own, so that what blocks or spins there stalls no
-//! one else.
+//! The threads that run an engine's code: its own, so that code that blocks or spins stalls only itself.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,9 @@ use tokio::time::Instant;
 
 use super::build_guard::{BuildGuard, ThreadGuard};
 use super::calls::CallGuard;
+use super::timeouts::{group_thousands, timeout_error};
 
-/// How far an engine is kept from the host.
+/// The isolation of an engine from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
@@ -24,7 +24,7 @@ pub enum Isolation {
     /// On threads of its own. Contains panics, blocking and endless loops.
     #[default]
     Thread,
-    /// In a process of its own. Contains everything; for engines that come from a file.
+    /// In a sandboxed process. Contains everything; for engines that come from a file.
     Process,
 }
 
@@ -38,13 +38,13 @@ impl std::fmt::Display for Isolation {
     }
 }
 
-/// Threads of one engine: one may be lost to a loop without stopping the other's answer.
+/// Threads of one engine: while one hangs in an endless loop, the other still answers.
 const THREADS: usize = 2;
 
-/// Stack of such a thread, in bytes: what a main thread has, since authors test on one.
+/// Stack size of these threads in bytes: that of a main thread, on which authors run their tests.
 pub(super) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
+/// The time a cancelled call has to return its thread before the thread counts as lost.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(100);
 
 /// The threads that an engine runs on.
@@ -54,21 +54,21 @@ pub(super) enum EngineThreads {
 }
 
 impl EngineThreads {
-    /// Starts the threads of the engine `id`.
+    /// Starts the threads of an engine.
     ///
     /// # Errors
     ///
-    /// When the system gives no threads.
+    /// When the system starts no threads.
     pub(super) fn open(
         id: &str,
         isolation: Isolation,
-        watch: &BuildGuard,
+        guard: &BuildGuard,
     ) -> std::io::Result<EngineThreads> {
         if isolation == Isolation::Inline {
             return Ok(EngineThreads::Inline);
         }
         Ok(EngineThreads::Own {
-            runtime: Some(build_runtime(id, watch)?),
+            runtime: Some(build_runtime(id, guard)?),
             lost: AtomicBool::new(false),
         })
     }
@@ -90,7 +90,8 @@ impl EngineThreads {
             }
             EngineThreads::Own { runtime: Some(runtime), lost } => {
                 let mut task = runtime.spawn(work);
-                let _given_up = CallAbortGuard(task.abort_handle());
+                // Dropping the task alone would detach it, and it would run on without a caller.
+                let _abort = CallAbortGuard(task.abort_handle());
                 if let Some(ended) = until_deadline(call, &mut task).await {
                     return ended.unwrap_or_else(|died| Err(task_error(&died.to_string())));
                 }
@@ -104,46 +105,46 @@ impl EngineThreads {
         }
     }
 
-    /// Lets go of the engine's handle, which runs the engine's own code where it is the last one: on a
-    /// thread that may be left behind.
+    /// Drops the engine's handle within a time limit.
     pub(super) fn release(
         &self,
         id: &str,
-        watch: ThreadGuard,
+        guard: ThreadGuard,
         handle: EngineHandle,
         limit: Duration,
     ) {
         if matches!(self, EngineThreads::Inline) {
             return drop(handle);
         }
-        let (tell, told) = mpsc::channel::<()>();
+        let (done, finished) = mpsc::channel::<()>();
+        // The last handle runs the engine's destructor, which may hang: on a thread that can be abandoned.
         let thread = std::thread::Builder::new().name(format!("drop-{id}"));
         let dropping = move || {
-            watch.run(|| drop(handle));
-            drop(tell);
+            guard.run(|| drop(handle));
+            drop(done);
         };
         if let Err(error) = thread.stack_size(STACK_BYTES).spawn(dropping) {
-            tracing::warn!(engine = id, %error, "there is no thread to drop it on");
+            tracing::warn!(engine = id, %error, "no thread to drop the engine on");
             return;
         }
-        if told.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            let limit_ms = limit.as_millis();
+        if finished.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let limit_ms = group_thousands(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
             tracing::warn!(
                 engine = id,
-                "its drop took longer than {limit_ms} ms (timeouts.dispose_ms); its thread is left behind"
+                "drop exceeded {limit_ms} ms (timeouts.dispose_ms); its thread is abandoned"
             );
         }
     }
 
-    /// Whether one of them is held by a call that was given up.
+    /// Whether one of the threads hangs in a cancelled call.
     pub(super) fn has_lost_thread(&self) -> bool {
         matches!(self, EngineThreads::Own { lost, .. } if lost.load(Ordering::Relaxed))
     }
 }
 
-/// Threads for the code of the engine `id`, with a timer and nothing else.
-pub(super) fn build_runtime(id: &str, watch: &BuildGuard) -> std::io::Result<Runtime> {
-    let (begins, ends) = (watch.thread_guard(), watch.thread_guard());
+/// A runtime for the code of an engine, with a timer and without I/O.
+pub(super) fn build_runtime(id: &str, guard: &BuildGuard) -> std::io::Result<Runtime> {
+    let (begins, ends) = (guard.thread_guard(), guard.thread_guard());
     Builder::new_multi_thread()
         .on_thread_start(move || begins.bind_thread())
         .on_thread_stop(move || ends.unbind_thread())
@@ -154,7 +155,7 @@ pub(super) fn build_runtime(id: &str, watch: &BuildGuard) -> std::io::Result<Run
         .build()
 }
 
-/// A call whose caller gave it up ends where it waits next.
+/// Aborts a call at its next await point when its caller drops it.
 struct CallAbortGuard(AbortHandle);
 
 impl Drop for CallAbortGuard {
@@ -168,13 +169,13 @@ impl Drop for EngineThreads {
         if let EngineThreads::Own { runtime, .. } = self
             && let Some(runtime) = runtime.take()
         {
-            // Waiting here could wait for ever: a lost thread never comes back.
+            // Waiting could take forever: a lost thread never returns.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Waits for `work` as long as the call's deadline, which progress may move, lies ahead.
+/// Runs `work` up to the deadline of its call; `None` where it passed. Progress moves the deadline.
 pub(super) async fn until_deadline<T>(
     call: &CallGuard,
     work: impl Future<Output = T>,
@@ -183,22 +184,17 @@ pub(super) async fn until_deadline<T>(
     loop {
         let deadline = Instant::from_std(call.deadline());
         tokio::select! {
+            // Biased: a reply that is ready at the deadline counts as in time.
             biased;
             answer = &mut work => return Some(answer),
             () = tokio::time::sleep_until(deadline) => {
+                // A progress report may have moved the deadline during the sleep.
                 if call.deadline() <= deadline.into_std() {
                     return None;
                 }
             }
         }
     }
-}
-
-/// The words for a call that took too long, before its limit is known.
-pub(super) const TIMEOUT_MESSAGE: &str = "took longer than its time limit";
-
-pub(super) fn timeout_error() -> EngineError {
-    EngineError::new(ErrorKind::Deadline, TIMEOUT_MESSAGE)
 }
 
 pub(super) fn task_error(reason: &str) -> EngineError {

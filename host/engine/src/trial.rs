@@ -1,9 +1,9 @@
-//! The trial of new engines: until they have proved themselves, the engines before them stand ready to
-//! serve again.
+//! The trial layer: until new engines have proved themselves, a failure brings the previous engines
+//! back.
 //!
 //! ```text
 //!  a call ─► the new engines ─┬─ all of them answer ─► served
-//!                             └─ one fails ─► told of the session, the engines before them answer
+//!                             └─ one fails ─► the previous engines are brought up to date and answer
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,47 +17,47 @@ use super::error::SlotError;
 use super::quarantine::QuarantineRecord;
 use super::service::{EngineContext, EngineService, SlotFuture};
 
-/// Whether new engines have proved themselves.
+/// The state of a trial.
 #[derive(Debug, Default)]
 pub(super) struct EngineTrial {
     running: Mutex<Option<TrialRun>>,
-    lost: OnceLock<TrialFailure>,
-    /// Why these engines serve again, which others had followed.
-    instead_of: Mutex<Option<QuarantineRecord>>,
+    failure: OnceLock<TrialFailure>,
+    /// Why these engines serve again, where their successors failed.
+    restored_because: Mutex<Option<QuarantineRecord>>,
 }
 
 #[derive(Debug)]
 struct TrialRun {
     previous: Arc<ActiveEngine>,
-    /// Requests that they have to shape yet.
+    /// Requests that the new engines still have to shape.
     left: u32,
 }
 
-/// A trial that new engines lost.
+/// A failed trial.
 #[derive(Clone, Debug)]
 pub struct TrialFailure {
     /// The engines that serve again.
     pub previous: Arc<ActiveEngine>,
-    /// What one of the new ones did.
+    /// The failure of one of the new engines.
     pub record: QuarantineRecord,
 }
 
 impl EngineService for ActiveEngine {
-    /// What engines say that lose their trial meanwhile counts for nothing: those before them answer.
-    // Boxed, so that a turn, which waits for many calls, is not as large as all of them together.
+    /// Discards the answer where the trial fails during the call; the previous engines answer then.
+    // Boxed, because a turn awaits many calls and its future would contain all of them.
     fn call<'a>(&'a self, context: EngineContext<'a>, call: EngineCall) -> SlotFuture<'a> {
         Box::pin(async move {
             let mut active = self.current();
             loop {
                 let answer = active.call_with_fallback(context, &call).await;
-                let lost = match call.on_failure() {
+                let failure = match call.on_failure() {
                     FailurePolicy::Report => None,
                     FailurePolicy::Fallback | FailurePolicy::Caller => active.check_trial(),
                 };
-                let Some(lost) = lost else {
-                    return answer.map(|served| self.with_fallback_reason(served));
+                let Some(failure) = failure else {
+                    return answer.map(|answer| self.with_fallback_reason(answer));
                 };
-                active = lost.previous.current();
+                active = failure.previous.current();
                 active.catch_up(context, &call).await;
             }
         })
@@ -65,26 +65,25 @@ impl EngineService for ActiveEngine {
 }
 
 impl ActiveEngine {
-    /// The engines have to shape so many lawful requests, none of them failing; until they have, `previous`
-    /// serves again, and answers the call, where one fails. No requests, and there is no trial.
-    pub fn begin_trial(&self, before: Arc<ActiveEngine>, requests: u32) {
-        *self.trial.running() =
-            (requests > 0).then_some(TrialRun { previous: before, left: requests });
+    /// Begins a trial: until the engines have shaped so many valid requests, a failure brings
+    /// `previous` back, which also answers the failed call. 0 requests begin no trial.
+    pub fn begin_trial(&self, previous: Arc<ActiveEngine>, requests: u32) {
+        *self.trial.running() = (requests > 0).then_some(TrialRun { previous, left: requests });
     }
 
-    /// No other engines stand ready any more.
+    /// Ends the trial; the previous engines are not needed any more.
     pub fn end_trial(&self) {
         *self.trial.running() = None;
     }
 
-    /// How they failed on trial; every call is answered by the engines before them then.
+    /// The failure of the trial, after which the previous engines answer every call.
     pub fn trial_failure(&self) -> Option<&TrialFailure> {
-        self.trial.lost.get()
+        self.trial.failure.get()
     }
 
-    /// A request that the configured engines shaped is lawful.
-    pub fn record_success<T>(&self, served: &EngineAnswer<T>) {
-        if served.serving.is_none_or(|serving| self.chain.last_link(serving).is_none()) {
+    /// Counts a valid request that the configured engines shaped.
+    pub fn record_success<T>(&self, answer: &EngineAnswer<T>) {
+        if answer.serving.is_none_or(|serving| self.chain.last_link(serving).is_none()) {
             return;
         }
         let mut running = self.trial.running();
@@ -94,33 +93,33 @@ impl ActiveEngine {
         running.take_if(|trial| trial.left == 0);
     }
 
-    /// The law refused what was answered: the same as if an engine had failed.
+    /// Handles an answer that violates an invariant like a failure.
     ///
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where the bundled engine answered.
     pub fn reject<T>(
         &self,
-        served: &EngineAnswer<T>,
+        answer: &EngineAnswer<T>,
         operation: &'static str,
-        why: &str,
+        reason: &str,
     ) -> Result<(), SlotError> {
-        let active = served.serving.and_then(|author| self.find_author(author)).unwrap_or(self);
-        let refused = active.reject_own(served, operation, why);
-        // Where others serve again, they are asked next.
+        let active = answer.serving.and_then(|author| self.find_author(author)).unwrap_or(self);
+        let refused = active.reject_own(answer, operation, reason);
+        // Where the previous engines serve again, they are called next.
         if active.check_trial().is_some() { Ok(()) } else { refused }
     }
 
-    /// The engines that answer: these, or those that serve again since a trial was lost.
+    /// The engines that answer: these, or the previous ones after a failed trial.
     pub(super) fn current(&self) -> &ActiveEngine {
         let mut active = self;
-        while let Some(lost) = active.trial_failure() {
-            active = &lost.previous;
+        while let Some(failure) = active.trial_failure() {
+            active = &failure.previous;
         }
         active
     }
 
-    /// The engines of an answer: these, or others that have served again since.
+    /// The engines that gave an answer: these, or previous ones.
     fn find_author(&self, author: EngineSet) -> Option<&ActiveEngine> {
         let mut active = self;
         while active.chain.serving().chain != author.chain {
@@ -129,22 +128,22 @@ impl ActiveEngine {
         Some(active)
     }
 
-    /// An answer that says whom the engines stand in for.
-    fn with_fallback_reason<T>(&self, served: EngineAnswer<T>) -> EngineAnswer<T> {
-        let instead_of = self.current().trial.instead_of().clone();
-        let why = |record: QuarantineRecord| record.to_string();
-        EngineAnswer { fallback: served.fallback.or_else(|| instead_of.map(why)), ..served }
+    /// Adds the reason why these engines serve instead of their successors.
+    fn with_fallback_reason<T>(&self, answer: EngineAnswer<T>) -> EngineAnswer<T> {
+        let restored_because = self.current().trial.restored_because().clone();
+        let reason = || restored_because.map(|record| record.to_string());
+        EngineAnswer { fallback: answer.fallback.or_else(reason), ..answer }
     }
 
-    /// Whether one of the engines has failed on trial, and what serves again then.
+    /// Ends the trial where an engine is in quarantine; returns its failure.
     fn check_trial(&self) -> Option<&TrialFailure> {
         let Some(record) = self.quarantine_record() else { return self.trial_failure() };
-        let lost = self.trial.record_failure(record)?;
-        let mut instead_of = lost.previous.trial.instead_of();
-        if instead_of.is_none() {
-            let QuarantineRecord { id, operation, reason, .. } = &lost.record;
-            let serving = lost.previous.configured_id();
-            let version = lost.previous.serving_info().version;
+        let failure = self.trial.record_failure(record)?;
+        let mut restored_because = failure.previous.trial.restored_because();
+        if restored_because.is_none() {
+            let QuarantineRecord { id, operation, reason, .. } = &failure.record;
+            let serving = failure.previous.configured_id();
+            let version = failure.previous.serving_info().version;
             tracing::error!(
                 engine = id,
                 operation,
@@ -153,25 +152,26 @@ impl ActiveEngine {
                 serving_version = version,
                 "engine rolled back"
             );
-            *instead_of = Some(lost.record.clone());
+            *restored_because = Some(failure.record.clone());
         }
-        Some(lost)
+        Some(failure)
     }
 
-    /// Tells engines that serve again of a session, before they are asked about it.
+    /// Replays a session to engines that serve again, before they are called for it.
     async fn catch_up(&self, context: EngineContext<'_>, call: &EngineCall) {
         let Some(session) = call.session() else { return };
-        let begin = BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
-        let hear = IngestRequest {
+        let bootstrap =
+            BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
+        let ingest = IngestRequest {
             session: session.clone(),
             entries: 0..context.transcript.len() as u64,
             ..IngestRequest::default()
         };
-        for call in [EngineCall::Bootstrap(begin), EngineCall::Ingest(hear)] {
+        for call in [EngineCall::Bootstrap(bootstrap), EngineCall::Ingest(ingest)] {
             if let Err(error) = self.call_with_fallback(context, &call).await {
-                // The call itself follows, and says whether the engines are able to answer.
+                // Not an error: the call itself follows, and shows whether the engines answer.
                 let engine = self.configured_id();
-                tracing::warn!(engine, %error, "the session could not be told again");
+                tracing::warn!(engine, %error, "the session could not be replayed to the engine");
                 return;
             }
         }
@@ -179,21 +179,21 @@ impl ActiveEngine {
 }
 
 impl EngineTrial {
-    /// It failed. What serves instead, where the trial was running or is lost already.
+    /// Fails the trial, if one is running; returns the failure of this or an earlier one.
     fn record_failure(&self, record: QuarantineRecord) -> Option<&TrialFailure> {
         let mut running = self.running();
         if let Some(trial) = running.take() {
-            // Set once: only a running trial can be lost, and it runs once.
-            let _ = self.lost.set(TrialFailure { previous: trial.previous, record });
+            // Set once: a trial runs only once.
+            let _ = self.failure.set(TrialFailure { previous: trial.previous, record });
         }
-        self.lost.get()
+        self.failure.get()
     }
 
     fn running(&self) -> MutexGuard<'_, Option<TrialRun>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn instead_of(&self) -> MutexGuard<'_, Option<QuarantineRecord>> {
-        self.instead_of.lock().unwrap_or_else(PoisonError::into_inner)
+    fn restored_because(&self) -> MutexGuard<'_, Option<QuarantineRecord>> {
+        self.restored_because.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

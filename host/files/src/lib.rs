@@ -1,8 +1,8 @@
-//! Opening and reading files that people name, in bounded time and memory; replacing files as a whole.
+//! Reads files in bounded time and memory, and replaces files atomically.
 //!
-//! Every file that a command, a config or a state folder names is opened here. Only regular files are read: a
-//! named pipe would wait for a writer, and a device may have no end. A file is read up to a limit, whatever its
-//! length says, so that one that grows meanwhile ends too.
+//! Every file named by a command, a config or a state folder is opened here. Only regular files are read: a
+//! named pipe would block, and a device may be endless. Reading is limited independently of the file length,
+//! which may grow meanwhile.
 
 #![cfg_attr(
     test,
@@ -25,14 +25,13 @@ pub use replace::{
     replace_file, replace_file_on,
 };
 
-/// Bytes of a file that people write by hand, or that holds settings, keys or notes of ctxhost: 16 MiB. The
-/// largest of them on record has less than one.
+/// Limit for configs, keys and small state files: 16 MiB. The largest known one has less than 1 MiB.
 pub const SMALL_FILE_BYTES: u64 = 16 << 20;
 
-/// Bytes of a file that holds a conversation: 4 GiB. Reading takes several times as much memory.
+/// Limit for session files: 4 GiB. Reading needs several times as much memory.
 pub const SESSION_FILE_BYTES: u64 = 4 << 30;
 
-/// Flags that keep an opening from waiting, and from making a terminal the one of this process.
+/// Open flags so that pipes do not block and a terminal does not become the controlling one.
 #[must_use]
 pub fn open_flags() -> i32 {
     i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0)
@@ -42,18 +41,19 @@ pub fn open_flags() -> i32 {
 ///
 /// # Errors
 ///
-/// Where the system refuses, and for whatever is no regular file.
+/// If the file cannot be opened or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(open_flags()).open(path)?;
+    // Of the open file: the path may refer to another one by now.
     check_regular(&file)?;
     Ok(file)
 }
 
-/// Refuses what is no regular file.
+/// Fails for anything but a regular file.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::InvalidInput`], with what it is instead.
+/// [`io::ErrorKind::InvalidInput`] with the actual file type.
 pub fn check_regular(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     let found = if kind.is_file() {
@@ -61,7 +61,7 @@ pub fn check_regular(file: &File) -> io::Result<()> {
     } else if kind.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::IsADirectory,
-            "it is a folder; name a file inside it",
+            "it is a folder; use a file inside it",
         ));
     } else if kind.is_fifo() {
         "a named pipe"
@@ -71,49 +71,47 @@ pub fn check_regular(file: &File) -> io::Result<()> {
         "a socket"
     };
     let message =
-        format!("it is {found}, and only regular files are read; copy it into a file first");
+        format!("it is {found}, and only regular files are read; copy its content to a file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// Reads a regular file of at most `most_bytes` bytes.
+/// Reads a regular file of at most `max_bytes` bytes.
 ///
 /// # Errors
 ///
-/// As [`open`], and [`io::ErrorKind::FileTooLarge`] where there are more bytes.
-pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    read_from(&mut open(path)?, most_bytes)
+/// As [`open`], and [`io::ErrorKind::FileTooLarge`] if it is larger.
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_from(&mut open(path)?, max_bytes)
 }
 
-/// Reads a regular file of UTF-8 text of at most `most_bytes` bytes.
+/// Reads a regular file of UTF-8 text of at most `max_bytes` bytes.
 ///
 /// # Errors
 ///
-/// As [`read`], and [`io::ErrorKind::InvalidData`] where it is no text.
-pub fn read_text(path: &Path, most_bytes: u64) -> io::Result<String> {
-    let bytes = read(path, most_bytes)?;
+/// As [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let bytes = read(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        io::Error::new(io::ErrorKind::InvalidData, format!("it is no UTF-8 text from byte {at} on"))
+        io::Error::new(io::ErrorKind::InvalidData, format!("invalid UTF-8 at byte {at}"))
     })
 }
 
-fn read_from(file: &mut File, most_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_from(file: &mut File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let length_bytes = file.metadata()?.len();
-    check_length(length_bytes, most_bytes)?;
+    check_length(length_bytes, max_bytes)?;
     let mut bytes = Vec::with_capacity(usize::try_from(length_bytes).unwrap_or(0));
-    // One byte more tells a file that grows, or that has no length, from one that is at its end.
-    file.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    check_length(bytes.len() as u64, most_bytes)?;
+    // One byte more, to detect a file that grew or whose length is unknown (such as those in /proc).
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    check_length(bytes.len() as u64, max_bytes)?;
     Ok(bytes)
 }
 
-fn check_length(length_bytes: u64, most_bytes: u64) -> io::Result<()> {
-    if length_bytes <= most_bytes {
+fn check_length(length_bytes: u64, max_bytes: u64) -> io::Result<()> {
+    if length_bytes <= max_bytes {
         return Ok(());
     }
-    let message = format!(
-        "it has {length_bytes} bytes, more than the {most_bytes} that are read of such a file"
-    );
+    let message = format!("its {length_bytes} bytes exceed the limit of {max_bytes} bytes");
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 

@@ -1,4 +1,4 @@
-//! Lines of a file without those that are too long to be held.
+//! Reads the lines of a file except those above the length limit.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,26 +6,26 @@ use std::path::Path;
 
 use super::{SESSION_FILE_BYTES, check_length, open};
 
-/// Bytes of a line that is read: 256 MiB. A request of a client has at most 64 MiB by default
-/// (`gateway.max_body_bytes`), and JSON makes up to four times as much of what it says.
+/// Limit for a line: 256 MiB. A client request has at most 64 MiB by default (`gateway.max_body_bytes`), and
+/// JSON escaping can make it four times as long.
 pub const MAX_LINE_BYTES: usize = 256 << 20;
 
-/// Lines of a file that are read: a conversation of a thousand turns a day for a year has fewer.
+/// Limit for the number of lines: more than a year of a thousand turns a day.
 pub const MAX_LINES: usize = 2_000_000;
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The text of a file. A line that is too long is empty in it, so that the others keep their numbers.
+/// The lines of a file. A line above the limit is empty, so that the others keep their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLines {
     /// All lines, with their line breaks.
     pub bytes: Vec<u8>,
-    /// Those that are too long, in order.
+    /// The lines above the limit, in order.
     pub long: Vec<LongLine>,
 }
 
-/// A line that is too long to be held.
+/// A line above the length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongLine {
     /// Its number, from 1.
@@ -35,17 +35,14 @@ pub struct LongLine {
 }
 
 impl LongLine {
-    /// What is wrong with it, as a fragment.
+    /// A description, as a fragment.
     #[must_use]
     pub fn message(&self) -> String {
-        format!(
-            "the line has {} bytes, more than the {MAX_LINE_BYTES} that are read of one",
-            self.length_bytes
-        )
+        format!("the line has {} bytes, the limit is {MAX_LINE_BYTES} bytes", self.length_bytes)
     }
 }
 
-/// Reads the lines of a regular file, without those of more than [`MAX_LINE_BYTES`] bytes.
+/// Reads the lines of a regular file except those of more than [`MAX_LINE_BYTES`] bytes.
 ///
 /// # Errors
 ///
@@ -57,38 +54,40 @@ pub fn read_lines(path: &Path) -> io::Result<FileLines> {
     read_open_lines(&file, SESSION_FILE_BYTES)
 }
 
-/// The same of the next `length_bytes` bytes of a file that is open.
+/// [`read_lines`] for the next `length_bytes` bytes of an open file.
 ///
 /// # Errors
 ///
 /// As [`read_lines`].
 pub fn read_open_lines(file: &File, length_bytes: u64) -> io::Result<FileLines> {
     check_length(length_bytes, SESSION_FILE_BYTES)?;
-    let there_bytes = length_bytes.min(file.metadata()?.len());
+    let present_bytes = length_bytes.min(file.metadata()?.len());
     let mut reader = LineReader::new(MAX_LINE_BYTES, MAX_LINES);
-    if there_bytes <= MAX_LINE_BYTES as u64 {
-        reader.lines.bytes.reserve_exact(usize::try_from(there_bytes).unwrap_or(0));
+    // A growing buffer needs up to twice the memory. A longer file may consist of lines that are
+    // not kept, so nothing is reserved for it.
+    if present_bytes <= MAX_LINE_BYTES as u64 {
+        reader.lines.bytes.reserve_exact(usize::try_from(present_bytes).unwrap_or(0));
     }
     reader.read(&mut file.take(length_bytes))?;
     Ok(reader.lines)
 }
 
 struct LineReader {
-    most_line_bytes: usize,
-    most_lines: usize,
+    max_line_bytes: usize,
+    max_lines: usize,
     lines: FileLines,
-    /// Lines that have ended.
+    /// Number of complete lines.
     ended: usize,
-    /// Where the line that is being read begins.
+    /// Offset of the current line in `lines.bytes`.
     line_from: usize,
-    /// Bytes of it that are not held.
-    left_out_bytes: u64,
+    /// Length of the current line, once it exceeds the limit.
+    long_line_bytes: u64,
 }
 
 impl LineReader {
-    fn new(most_line_bytes: usize, most_lines: usize) -> LineReader {
+    fn new(max_line_bytes: usize, max_lines: usize) -> LineReader {
         let lines = FileLines::default();
-        LineReader { most_line_bytes, most_lines, lines, ended: 0, line_from: 0, left_out_bytes: 0 }
+        LineReader { max_line_bytes, max_lines, lines, ended: 0, line_from: 0, long_line_bytes: 0 }
     }
 
     fn read(&mut self, source: &mut impl Read) -> io::Result<()> {
@@ -102,16 +101,15 @@ impl LineReader {
             };
             let mut rest = chunk.get(..read).unwrap_or_default();
             while let Some(at) = memchr::memchr(b'\n', rest) {
-                let (line, behind) = rest.split_at(at + 1);
+                let (line, after) = rest.split_at(at + 1);
                 self.add(line.get(..at).unwrap_or_default());
                 self.end_line();
                 self.lines.bytes.push(b'\n');
                 self.line_from = self.lines.bytes.len();
-                rest = behind;
-                if self.ended > self.most_lines {
-                    let most = self.most_lines;
-                    let message =
-                        format!("it has more than the {most} lines that are read of a file");
+                rest = after;
+                if self.ended > self.max_lines {
+                    let max = self.max_lines;
+                    let message = format!("it exceeds the limit of {max} lines");
                     return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
                 }
             }
@@ -123,18 +121,19 @@ impl LineReader {
 
     fn add(&mut self, part: &[u8]) {
         let held = self.lines.bytes.len() - self.line_from;
-        if self.left_out_bytes == 0 && held + part.len() <= self.most_line_bytes {
+        if self.long_line_bytes == 0 && held + part.len() <= self.max_line_bytes {
             self.lines.bytes.extend_from_slice(part);
             return;
         }
-        self.left_out_bytes += (held + part.len()) as u64;
+        // Its start was buffered before it was known to be too long.
+        self.long_line_bytes += (held + part.len()) as u64;
         self.lines.bytes.truncate(self.line_from);
     }
 
     fn end_line(&mut self) {
         self.ended += 1;
-        if self.left_out_bytes > 0 {
-            let length_bytes = std::mem::take(&mut self.left_out_bytes);
+        if self.long_line_bytes > 0 {
+            let length_bytes = std::mem::take(&mut self.long_line_bytes);
             self.lines.long.push(LongLine { line: self.ended, length_bytes });
         }
     }
@@ -146,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn lines(bytes: &[u8], most_line_bytes: usize) -> FileLines {
-        let mut reader = LineReader::new(most_line_bytes, MAX_LINES);
+    fn lines(bytes: &[u8], max_line_bytes: usize) -> FileLines {
+        let mut reader = LineReader::new(max_line_bytes, MAX_LINES);
         reader.read(&mut &*bytes).unwrap();
         reader.lines
     }

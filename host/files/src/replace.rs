@@ -1,4 +1,4 @@
-//! Replacing a file as a whole: after a crash there is the old one or the new one, and nothing between.
+//! Replaces files atomically: after a crash there is the old or the new file, complete.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
@@ -8,34 +8,34 @@ use std::time::SystemTime;
 
 use tempfile::NamedTempFile;
 
-/// How the name of a file begins until all of its bytes are on the disk.
+/// The name prefix of staging files.
 pub const STAGING_PREFIX: &str = ".new-";
 
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
-/// What any program makes a file with, before the umask.
+/// The usual mode of new files before the umask.
 const OPEN_FILE: u32 = 0o666;
 
-/// Who may read and write the new file.
+/// The mode of the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Its owner alone. Folders that are missing are made, for their owner alone too.
+    /// 0600. Missing folders are created with mode 0700.
     Private,
-    /// As this mode says, whatever the umask.
+    /// This mode, independent of the umask.
     Mode(u32),
-    /// As the file that it replaces; where there is none, as the umask says.
+    /// The mode of the replaced file, or that of the umask for a new file.
     Inherited,
 }
 
-/// A file could not be replaced. It is as it was, unless its folder alone could not be synced.
+/// A file could not be replaced. It is unchanged, unless only the sync of its folder failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} {}: {source}", path.display())]
 pub struct ReplaceError {
-    /// What failed, as a verb.
+    /// The failed step, as a verb.
     pub step: &'static str,
-    /// The file that should have been replaced.
+    /// The file to be replaced.
     pub path: PathBuf,
-    /// Why.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -45,9 +45,9 @@ impl From<ReplaceError> for io::Error {
     }
 }
 
-/// Writes a new file beside `path`, syncs it, gives it the name and syncs the folder.
+/// Writes a new file beside `path`, syncs it, renames it and syncs the folder.
 ///
-/// A link is replaced, not what it points to.
+/// A symbolic link is replaced, not its target.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Result<(),
     replace_file_on(&OsFileSystem, path, bytes, access)
 }
 
-/// The same on a disk that may fail.
+/// [`replace_file`] on any file system.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub fn replace_file_on(
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     if access == FileAccess::Private {
-        create_folders(disk, folder).map_err(failed("make the folder of"))?;
+        create_folders(disk, folder).map_err(failed("create the folder of"))?;
     }
     let mode = match access {
         FileAccess::Private => None,
@@ -79,8 +79,9 @@ pub fn replace_file_on(
         FileAccess::Inherited => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
     };
     let is_open = access == FileAccess::Inherited && mode.is_none();
+    // Private until its mode is set, because it gets its content before.
     let staged_mode = if is_open { OPEN_FILE } else { PRIVATE_FILE };
-    let mut staged = disk.stage(folder, staged_mode).map_err(failed("make a file beside"))?;
+    let mut staged = disk.stage(folder, staged_mode).map_err(failed("create a file beside"))?;
     disk.write(staged.as_file_mut(), bytes).map_err(failed("write"))?;
     if let Some(mode) = mode {
         disk.set_mode(staged.as_file(), mode).map_err(failed("set the mode of"))?;
@@ -90,12 +91,11 @@ pub fn replace_file_on(
     disk.sync_folder(folder).map_err(failed("sync the folder of"))
 }
 
-/// Makes a folder and those above it that are not there, for their owner alone, so that none is gone after a
-/// crash.
+/// Creates a folder and its missing parents with mode 0700, each synced so that it survives a crash.
 ///
 /// # Errors
 ///
-/// Whatever the disk answers.
+/// The error of the file system.
 pub fn create_folders(disk: &dyn FileSystem, folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -109,25 +109,25 @@ pub fn create_folders(disk: &dyn FileSystem, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A file system, as far as files are replaced on it: tests let every step fail.
+/// The file operations of a replacement, so that tests can make every one of them fail.
 pub trait FileSystem: std::fmt::Debug + Send + Sync {
-    /// Makes one folder for its owner alone; one that is there stays as it is.
+    /// Creates a folder with mode 0700; an existing one is left unchanged.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// A new empty file in a folder, with this mode less the umask.
+    /// Creates a staging file in a folder, with this mode restricted by the umask.
     fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile>;
     /// Writes all bytes.
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()>;
-    /// Gives a file this mode.
+    /// Sets the mode of a file.
     fn set_mode(&self, file: &File, mode: u32) -> io::Result<()>;
-    /// Waits until what was written is on the disk.
+    /// Syncs a file to disk.
     fn sync(&self, file: &File) -> io::Result<()>;
-    /// Gives a staged file its name, in place of what has it.
+    /// Renames a staging file, replacing the target.
     fn rename(&self, staged: NamedTempFile, path: &Path) -> io::Result<()>;
-    /// Makes the names in a folder last.
+    /// Syncs a folder, so that names in it survive a crash.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Makes a file as young as if it were new.
+    /// Sets the modification time of a file to now.
     fn touch(&self, path: &Path) -> io::Result<()>;
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; a missing one is not an error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -167,7 +167,7 @@ impl FileSystem for OsFileSystem {
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         match File::open(folder).and_then(|folder| folder.sync_all()) {
-            // A folder that may be written and not read, or a file system that syncs none.
+            // The folder is writable but not readable, or the file system cannot sync folders.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -241,11 +241,11 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let error = replace_file(&path, b"", FileAccess::Mode(0o644)).unwrap_err();
         assert_eq!((error.step, &error.path), ("replace", &path));
-        let said = io::Error::from(error).to_string();
-        assert!(said.starts_with(&format!("cannot replace {}: ", path.display())), "{said}");
+        let message = io::Error::from(error).to_string();
+        assert!(message.starts_with(&format!("cannot replace {}: ", path.display())), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let error =
             replace_file(&folder.path().join("no/file"), b"", FileAccess::Inherited).unwrap_err();
-        assert_eq!(error.step, "make a file beside");
+        assert_eq!(error.step, "create a file beside");
     }
 }

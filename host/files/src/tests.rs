@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn said(path: &Path) -> String {
+fn message(path: &Path) -> String {
     read(path, 100).unwrap_err().to_string()
 }
 
@@ -27,17 +27,17 @@ fn only_regular_files_are_read() {
     symlink(at("loop"), at("loop")).unwrap();
     fs::write(at("file"), "words").unwrap();
     symlink(at("file"), at("link")).unwrap();
-    assert!(said(&at("pipe")).contains("a named pipe"));
-    assert!(said(Path::new("/dev/zero")).contains("a device"));
-    assert!(said(folder.path()).contains("a folder"));
+    assert!(message(&at("pipe")).contains("a named pipe"));
+    assert!(message(Path::new("/dev/zero")).contains("a device"));
+    assert!(message(folder.path()).contains("a folder"));
     // The system does not even open one.
-    assert!(!said(&at("socket")).is_empty());
-    assert!(said(&at("loop")).contains("symbolic links"));
+    assert!(!message(&at("socket")).is_empty());
+    assert!(message(&at("loop")).contains("symbolic links"));
     assert_eq!(read(&at("link"), 100).unwrap(), b"words");
     assert_eq!(read_text(&at("file"), 5).unwrap(), "words");
-    assert!(read(&at("file"), 4).unwrap_err().to_string().contains("it has 5 bytes"));
+    assert!(read(&at("file"), 4).unwrap_err().to_string().contains("its 5 bytes exceed"));
     fs::write(at("file"), b"ab\xFF").unwrap();
-    assert!(read_text(&at("file"), 9).unwrap_err().to_string().contains("from byte 2"));
+    assert!(read_text(&at("file"), 9).unwrap_err().to_string().contains("at byte 2"));
     assert_eq!(read(&at("nothing"), 1).unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: the token, the name the gateway is called by, the page that asks.
+//! Access control: the token, the host name, and the origin of browser pages.
 
 use std::hint::black_box;
 use std::net::{IpAddr, SocketAddr};
@@ -9,30 +9,30 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-/// The shortest token that is good for anything, in characters: of random letters and digits nobody guesses so many.
+/// The shortest accepted token, in characters. This many random letters and digits cannot be guessed.
 pub(super) const MIN_TOKEN_CHARS: usize = 16;
 
-/// The header that shows the gateway's token beside a key for the upstream.
+/// The header for the gateway's token, beside a key for the upstream.
 pub(super) const TOKEN_HEADER: &str = "x-ctxhost-token";
 
-/// Where clients show keys, and so may show the token.
+/// Headers in which clients send keys, and therefore may send the token.
 const TOKEN_HEADERS: [&str; 4] = [TOKEN_HEADER, "authorization", "x-api-key", "x-goog-api-key"];
 
-/// What is asked of those who ask.
+/// Decides which requests are accepted.
 #[derive(Debug)]
 pub(super) struct Authenticator {
-    /// The digest of the token: one length for all.
+    /// The SHA-256 of the token.
     token: Option<[u8; 32]>,
     bound: SocketAddr,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-/// The path has shown the token.
+/// Marks a request whose path contained the token.
 #[derive(Clone, Copy, Debug)]
 struct PathToken;
 
-/// Why somebody is sent away.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccessDenied {
     pub(super) status: StatusCode,
@@ -46,6 +46,7 @@ impl Authenticator {
         hosts: &[String],
         origins: &[String],
     ) -> Authenticator {
+        // Host names and origins are case-insensitive.
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
         Authenticator {
             token: token.map(|token| digest(token.expose_secret().as_bytes())),
@@ -55,74 +56,77 @@ impl Authenticator {
         }
     }
 
-    /// Whether the gateway is called by a name of its own, and by no page of a stranger.
-    ///
-    /// A name that somebody else owns can be bent to this machine (DNS rebinding), and then a page of
-    /// theirs would be of the same origin. An address cannot.
+    /// Checks the requested host name and the origin of a page.
     pub(super) fn check_caller<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
-        let called = requested_host(request.uri(), request.headers());
-        let Some(called) = called.filter(|name| self.is_own_host(name)) else {
+        // A foreign name can resolve to this machine (DNS rebinding), and a page on it would then have the same origin as
+        // the gateway. An address cannot be rebound.
+        let host = requested_host(request.uri(), request.headers());
+        let Some(host) = host.filter(|name| self.is_own_host(name)) else {
             return Err(AccessDenied {
                 status: StatusCode::MISDIRECTED_REQUEST,
-                message: "this gateway does not go by that name; call it by its address, or add the name to gateway.hosts".into(),
+                message:
+                    "unknown host name; use the gateway's address, or add the name to gateway.hosts"
+                        .into(),
             });
         };
         match request.headers().get(ORIGIN) {
-            Some(origin) if !self.is_own_origin(origin, &called) && !self.is_allowed_origin(origin) => Err(AccessDenied {
-                status: StatusCode::FORBIDDEN,
-                message: "pages of that origin may not ask here; add it to gateway.origins if they should".into(),
-            }),
+            Some(origin)
+                if !self.is_own_origin(origin, &host) && !self.is_allowed_origin(origin) =>
+            {
+                Err(AccessDenied {
+                    status: StatusCode::FORBIDDEN,
+                    message: "origin not allowed; add it to gateway.origins".into(),
+                })
+            }
             _ => Ok(()),
         }
     }
 
-    /// Whether a request is one that may go further: it names one host (RFC 9112, 3.2), asks for no tunnel, and
-    /// does not have its own headers, keys among them, echoed.
+    /// Checks that a request has one host (RFC 9112, 3.2) and is neither CONNECT nor TRACE, which would echo
+    /// keys.
     pub(super) fn check_request<B>(request: &Request<B>) -> Result<(), AccessDenied> {
         let denied = |status, message: &str| Err(AccessDenied { status, message: message.into() });
         if request.headers().get_all(HOST).iter().count() > 1 {
-            let message = "there are several Host headers; send one";
+            let message = "the request has several Host headers; send one";
             return denied(StatusCode::BAD_REQUEST, message);
         }
         match *request.method() {
             Method::CONNECT | Method::TRACE => {
-                let message =
-                    "this gateway opens no tunnels and echoes no requests; ask with GET or POST";
+                let message = "CONNECT and TRACE are not supported; use GET or POST";
                 denied(StatusCode::NOT_IMPLEMENTED, message)
             }
             _ => Ok(()),
         }
     }
 
-    /// The page that asks, where it is one of those that are named.
+    /// The origin of the page, if it is one of `gateway.origins`.
     pub(super) fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         headers.get(ORIGIN).filter(|origin| self.is_allowed_origin(origin)).cloned()
     }
 
-    /// Whether it is no page of a stranger that does not say who it is, as with an image or a link: a
-    /// browser says then that it asks for somebody else.
+    /// Rejects requests of other sites' pages without an `Origin` header (images, links), by `sec-fetch-site`.
     pub(super) fn check_fetch_site<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
         let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
-        let is_strange = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
-        match is_strange && !request.headers().contains_key(ORIGIN) {
-            false => Ok(()),
-            true => Err(AccessDenied {
+        // Browsers send no `Origin` with images and links, but always this header. Other clients send
+        // neither.
+        let is_cross_site = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
+        if is_cross_site && !request.headers().contains_key(ORIGIN) {
+            Err(AccessDenied {
                 status: StatusCode::FORBIDDEN,
-                message:
-                    "pages of others may not ask here; what they may is told in gateway.origins"
-                        .into(),
-            }),
+                message: "cross-site request blocked; add the page's origin to gateway.origins"
+                    .into(),
+            })
+        } else {
+            Ok(())
         }
     }
 
-    /// A request without the token that its path begins with, where it does: then it was shown.
-    ///
-    /// For clients that are told an address and nothing else.
+    /// Removes the token from the start of the path, for clients that can be configured with a URL only.
     pub(super) fn strip_path_token<B>(&self, request: &mut Request<B>) {
         let uri = request.uri();
         let path = uri.path().strip_prefix('/').unwrap_or_default();
-        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
-        if !self.is_token_text(word.as_bytes()) {
+        let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !self.is_token_text(segment.as_bytes()) {
             return;
         }
         let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -134,46 +138,48 @@ impl Authenticator {
         }
     }
 
-    /// Whether the token was shown, where there is one.
+    /// Checks the token, if there is one.
     pub(super) fn check_token<B>(&self, request: &Request<B>) -> Result<(), AccessDenied> {
         let headers = request.headers();
         let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| headers.get_all(*name));
-        let mut in_address = query_keys(request.uri());
-        let is_shown = in_headers.any(|value| self.is_token(value))
-            || in_address.any(|key| self.is_token_text(key.as_bytes()));
-        if self.token.is_none() || is_shown || request.extensions().get::<PathToken>().is_some() {
+        let mut in_query = query_keys(request.uri());
+        let has_token = in_headers.any(|value| self.is_token(value))
+            // Google's SDKs send the key as `?key=`.
+            || in_query.any(|key| self.is_token_text(key.as_bytes()));
+        if self.token.is_none() || has_token || request.extensions().get::<PathToken>().is_some() {
             return Ok(());
         }
         Err(AccessDenied {
             status: StatusCode::UNAUTHORIZED,
             message: format!(
-                "this gateway asks for a token: as the client's API key, or in the header {TOKEN_HEADER}"
+                "missing or wrong token; send it as the API key or in the header {TOKEN_HEADER}"
             ),
         })
     }
 
-    /// Whether a request shows a key where the token may stand.
+    /// Whether a request has any key.
     pub(super) fn has_key<B>(request: &Request<B>) -> bool {
         let mut in_headers = TOKEN_HEADERS.iter().flat_map(|name| request.headers().get_all(*name));
         in_headers.any(|value| !value.is_empty())
             || query_keys(request.uri()).any(|key| !key.is_empty())
     }
 
-    /// Takes out what was meant for the gateway: its token must reach no upstream.
+    /// Removes the token, which must not reach an upstream.
     pub(super) fn remove_token(&self, headers: &mut HeaderMap) {
         for name in TOKEN_HEADERS {
-            let shown: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
-            if shown.iter().any(|value| self.is_token(value)) {
+            let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
+            if values.iter().any(|value| self.is_token(value)) {
                 headers.remove(name);
-                for value in shown.into_iter().filter(|value| !self.is_token(value)) {
+                for value in values.into_iter().filter(|value| !self.is_token(value)) {
                     headers.append(name, value);
                 }
             }
         }
+        // With any value: an upstream has no use for this header.
         headers.remove(TOKEN_HEADER);
     }
 
-    /// The address without a token in it.
+    /// The URI without the token.
     pub(super) fn without_token(&self, uri: Uri) -> Uri {
         if !query_keys(&uri).any(|key| self.is_token_text(key.as_bytes())) {
             return uri;
@@ -190,6 +196,7 @@ impl Authenticator {
 
     fn is_token(&self, value: &HeaderValue) -> bool {
         let value = value.as_bytes();
+        // The scheme is optional: in `x-api-key` the same token has none.
         let bare = match value.split_at_checked(7) {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
             _ => value,
@@ -197,15 +204,17 @@ impl Authenticator {
         self.is_token_text(bare)
     }
 
-    /// In a time that does not tell how much of it was right.
-    fn is_token_text(&self, shown: &[u8]) -> bool {
+    /// Compares digests in constant time, so that timing does not reveal how much of a guess is right.
+    fn is_token_text(&self, values: &[u8]) -> bool {
         let Some(token) = &self.token else { return false };
-        let pairs = token.iter().zip(digest(shown));
+        let pairs = token.iter().zip(digest(values));
+        // Without `black_box` the compiler may turn the fold into an early return.
         black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
     }
 
     fn is_own_host(&self, name: &str) -> bool {
         let host = host_of(name);
+        // Bound to a wildcard address, the gateway does not know its addresses and accepts any.
         match host.trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(ip) => ip.is_loopback() || ip == self.bound.ip() || self.bound.ip().is_unspecified(),
             Err(_) => {
@@ -214,9 +223,9 @@ impl Authenticator {
         }
     }
 
-    fn is_own_origin(&self, origin: &HeaderValue, called: &str) -> bool {
+    fn is_own_origin(&self, origin: &HeaderValue, host: &str) -> bool {
         let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
-        origin.split_once("://").map(|(_, authority)| authority) == Some(called)
+        origin.split_once("://").map(|(_, authority)| authority) == Some(host)
     }
 
     fn is_allowed_origin(&self, origin: &HeaderValue) -> bool {
@@ -225,14 +234,14 @@ impl Authenticator {
     }
 }
 
-/// The name and port that the request was sent to, in small letters.
+/// The requested host and port, in lower case.
 fn requested_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let in_header = || headers.get(HOST)?.to_str().ok().map(str::to_owned);
     let name = uri.authority().map(Authority::to_string).or_else(in_header)?;
     Some(name.to_ascii_lowercase()).filter(|name| !name.is_empty())
 }
 
-/// It without its port.
+/// The host without its port.
 fn host_of(name: &str) -> String {
     let end = match name.rfind(']') {
         Some(end) => end + 1,
@@ -270,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_to_its_own_names_alone() {
+    fn only_own_host_names_are_accepted() {
         let check = |host: &str| access(None).check_caller(&request(&[("host", host)]));
         for own in ["localhost:8787", "127.0.0.1:8787", "127.0.0.2", "[::1]:1", "GATE.example:443"]
         {
@@ -285,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_welcome_where_they_are_named_or_its_own() {
+    fn pages_of_listed_and_own_origins_are_accepted() {
         let check = |origin: &str| {
             let headers = [("host", "localhost:8787"), ("origin", origin)];
             access(None).check_caller(&request(&headers)).is_ok()
@@ -298,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_may_stand_wherever_a_client_has_its_key() {
+    fn the_token_is_accepted_in_every_key_header() {
         let access = access(Some("a token"));
         let check = |headers: &[(&str, &str)]| access.check_token(&request(headers)).is_ok();
         assert!(check(&[("authorization", "Bearer a token")]));
@@ -313,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_goes_no_further_and_keys_do() {
+    fn the_token_is_removed_and_keys_are_kept() {
         let access = access(Some("a token"));
         let mut headers = request(&[
             ("authorization", "Bearer a token"),
@@ -346,10 +355,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_found_among_keys_and_they_are_left() {
+    fn a_token_among_several_keys_is_removed() {
         let access = access(Some("token"));
-        let shown = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
-        let request = request(&shown);
+        let values = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
+        let request = request(&values);
         assert_eq!(access.check_token(&request), Ok(()));
         let mut headers = request.headers().clone();
         access.remove_token(&mut headers);
@@ -362,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_pages_may_not_ask_without_saying_who_they_are() {
+    fn cross_site_requests_without_an_origin_are_rejected() {
         let check =
             |headers: &[(&str, &str)]| access(None).check_fetch_site(&request(headers)).is_ok();
         assert!(check(&[]));
@@ -374,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_nobody_is_asked_for_one() {
+    fn without_a_configured_token_none_is_required() {
         assert_eq!(access(None).check_token(&request(&[])), Ok(()));
     }
 }

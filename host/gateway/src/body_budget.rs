@@ -1,4 +1,4 @@
-//! How much the bodies of all requests take together, compressed or not.
+//! The memory budget for all request bodies, compressed or not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use axum::body::Bytes;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
 
-/// Compressed bodies that are opened at the same time: beside what comes out, each needs as much again to look back at.
+/// Bodies that are decompressed in parallel. Each needs up to its decompressed size again for the zstd window.
 const MAX_DECOMPRESSIONS: usize = 2;
 
-/// The room for all bodies. Clones are the same room.
+/// The budget. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct BodyBudget(Arc<SharedBudget>);
 
@@ -19,34 +19,35 @@ struct SharedBudget {
     limit_bytes: u64,
     held_bytes: AtomicU64,
     held: Gauge,
-    openings: Semaphore,
+    decompressions: Semaphore,
 }
 
 impl BodyBudget {
-    /// Room for so many bytes; `held` tells how many of them are taken.
+    /// A budget of `limit_bytes`; the gauge shows how much is used.
     pub(super) fn new(limit_bytes: u64, held: Gauge) -> BodyBudget {
-        let (held_bytes, openings) = (AtomicU64::default(), Semaphore::new(MAX_DECOMPRESSIONS));
-        BodyBudget(Arc::new(SharedBudget { limit_bytes, held_bytes, held, openings }))
+        let (held_bytes, decompressions) =
+            (AtomicU64::default(), Semaphore::new(MAX_DECOMPRESSIONS));
+        BodyBudget(Arc::new(SharedBudget { limit_bytes, held_bytes, held, decompressions }))
     }
 
-    /// How much all of them may take.
+    /// The size of the budget.
     pub(super) fn limit_bytes(&self) -> u64 {
         self.0.limit_bytes
     }
 
-    /// How much they take now.
+    /// The used part.
     pub(super) fn held_bytes(&self) -> u64 {
         self.0.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Who may open a compressed body.
+    /// Permits for decompression.
     pub(super) fn decompression_permits(&self) -> &Semaphore {
-        &self.0.openings
+        &self.0.decompressions
     }
 
-    /// The room of one body, which takes nothing yet.
+    /// A reservation for one body, empty at first.
     pub(super) fn reservation(&self) -> BodyReservation {
-        BodyReservation { bodies: self.clone(), bytes: 0 }
+        BodyReservation { budget: self.clone(), bytes: 0 }
     }
 
     fn release_bytes(&self, bytes: u64) {
@@ -59,51 +60,53 @@ impl BodyBudget {
     }
 }
 
-/// What one body takes. It is given back when this is dropped.
+/// The reserved memory of one body; released when dropped.
 #[derive(Debug)]
 pub(super) struct BodyReservation {
-    bodies: BodyBudget,
+    budget: BodyBudget,
     bytes: u64,
 }
 
 impl BodyReservation {
-    /// Takes more of it; `false` where there is not so much left.
+    /// Reserves more; `false` if the budget is exhausted.
     #[must_use]
     pub(super) fn try_reserve(&mut self, bytes: usize) -> bool {
-        let BodyBudget(shared) = &self.bodies;
+        let BodyBudget(shared) = &self.budget;
         let bytes = bytes as u64;
         let with = |held: u64| held.checked_add(bytes).filter(|all| *all <= shared.limit_bytes);
-        let taken =
+        let is_reserved =
+            // Relaxed is enough: the counter guards no other memory.
             shared.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_ok();
-        if taken {
+        if is_reserved {
             self.bytes += bytes;
-            self.bodies.update_gauge(self.bodies.held_bytes());
+            self.budget.update_gauge(self.budget.held_bytes());
         }
-        taken
+        is_reserved
     }
 
-    /// Gives some of it back.
+    /// Releases a part.
     pub(super) fn release(&mut self, bytes: usize) {
         let bytes = (bytes as u64).min(self.bytes);
         self.bytes -= bytes;
-        self.bodies.release_bytes(bytes);
+        self.budget.release_bytes(bytes);
     }
 
-    /// A body that keeps its room until the last of its clones is gone.
+    /// A body that keeps its reservation until its last clone is dropped.
     pub(super) fn attach(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(ReservedBytes { bytes, _room: self })
+        // Does not copy. The reservation is dropped together with the last clone.
+        Bytes::from_owner(ReservedBytes { bytes, _reservation: self })
     }
 }
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.bodies.release_bytes(self.bytes);
+        self.budget.release_bytes(self.bytes);
     }
 }
 
 struct ReservedBytes<B> {
     bytes: B,
-    _room: BodyReservation,
+    _reservation: BodyReservation,
 }
 
 impl<B: AsRef<[u8]>> AsRef<[u8]> for ReservedBytes<B> {
@@ -117,24 +120,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_taken_until_the_last_clone_is_gone() {
-        let bodies = BodyBudget::new(10, Gauge::default());
-        let mut room = bodies.reservation();
-        assert!(room.try_reserve(4) && room.try_reserve(2) && !room.try_reserve(5));
+    fn a_reservation_lasts_until_the_last_clone_is_dropped() {
+        let budget = BodyBudget::new(10, Gauge::default());
+        let mut first = budget.reservation();
+        assert!(first.try_reserve(4) && first.try_reserve(2) && !first.try_reserve(5));
         let sent = Bytes::from_static(b"abcdef");
-        let held = room.attach(sent.clone());
+        let held = first.attach(sent.clone());
         assert_eq!((held.as_ptr(), held.len()), (sent.as_ptr(), 6), "nothing is copied");
         let clone = held.slice(1..3);
         drop(held);
-        assert_eq!(bodies.held_bytes(), 6);
-        let mut other = bodies.reservation();
+        assert_eq!(budget.held_bytes(), 6);
+        let mut other = budget.reservation();
         assert!(!other.try_reserve(5) && other.try_reserve(4));
         other.release(3);
-        assert_eq!((bodies.held_bytes(), bodies.0.held.get()), (7, 7));
+        assert_eq!((budget.held_bytes(), budget.0.held.get()), (7, 7));
         drop((clone, other));
-        assert_eq!((bodies.held_bytes(), bodies.0.held.get()), (0, 0));
+        assert_eq!((budget.held_bytes(), budget.0.held.get()), (0, 0));
         assert!(
-            !bodies.reservation().try_reserve(11) && !bodies.reservation().try_reserve(usize::MAX)
+            !budget.reservation().try_reserve(11) && !budget.reservation().try_reserve(usize::MAX)
         );
     }
 }

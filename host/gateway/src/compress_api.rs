@@ -1,5 +1,4 @@
-//! The neutral socket: other gateways send messages here, get smaller ones back, and ask their model
-//! themselves.
+//! The compression API: compresses messages for other gateways, which call the model themselves.
 
 mod request;
 
@@ -13,57 +12,57 @@ use axum::routing::{get, post};
 use serde_json::json;
 
 use self::request::CompressRequest;
-use super::error_response::error_response;
 use super::headers::strip_token;
 use super::limits;
 use super::originals::{is_hash, narrow_to_query};
 use super::proxy::{ClientRequest, CompressError, CompressedMessages, Endpoint, ShapingReport};
+use super::responses::{self, error_response};
 use super::state::GatewayState;
-use super::{handler, route};
 use ctxhost_dialects::DialectName;
 
-/// Whose form errors have here.
+/// The dialect of errors.
 const DIALECT: DialectName = DialectName::OpenAiCompletions;
 
-/// The header by which a client has its messages left alone.
+/// The header with which a client of headroom's API turns compression off.
 const BYPASS: &str = "x-headroom-bypass";
 
-/// The doors of the socket.
-pub(super) fn routes(house: &Arc<GatewayState>) -> Router {
+/// The routes of the API.
+pub(super) fn routes(state: &Arc<GatewayState>) -> Router {
     Router::new()
         .route("/v1/compress", post(compress))
         .route("/v1/retrieve/{hash}", get(retrieve))
-        .with_state(house.clone())
+        .with_state(state.clone())
 }
 
-async fn compress(State(house): State<Arc<GatewayState>>, request: Request) -> Response<Body> {
-    let Ok(_place) = house.request_permits.clone().try_acquire_owned() else {
-        return handler::overloaded(DIALECT);
+async fn compress(State(state): State<Arc<GatewayState>>, request: Request) -> Response<Body> {
+    let Ok(_permit) = state.request_permits.clone().try_acquire_owned() else {
+        return responses::overloaded(DIALECT);
     };
-    let (envelope, body) = strip_token(&house, request);
-    let max = house.max_body_bytes();
-    let body = match limits::read_body(body, max, house.read_timeouts(), &house.body_budget).await {
+    let (head, body) = strip_token(&state, request);
+    let max = state.max_body_bytes();
+    let body = match limits::read_body(body, max, state.read_timeouts(), &state.body_budget).await {
         Ok(body) => body,
-        Err(unread) => return handler::body_read_failed(&house, DIALECT, unread),
+        Err(error) => return responses::body_read_failed(&state, DIALECT, error),
     };
-    let wanted = match CompressRequest::parse(&body) {
-        Ok(wanted) => wanted,
+    let request_body = match CompressRequest::parse(&body) {
+        Ok(request_body) => request_body,
         Err(message) => return error_response(DIALECT, StatusCode::BAD_REQUEST, &message),
     };
-    let wish = wanted.limits();
-    if house.settings.pass_through || is_bypassed(&envelope.headers) {
-        return unchanged_response(&wanted);
+    let limits = request_body.limits();
+    if state.settings.pass_through || is_bypassed(&head.headers) {
+        return unchanged_response(&request_body);
     }
-    let door = Endpoint::ChatCompletions;
-    let upstream = route::select_upstream(&house.upstreams, &door, &body);
-    let provider = upstream.map_or_else(|| door.provider().into(), |it| it.name.clone());
-    let incoming =
-        ClientRequest { endpoint: door, provider, headers: envelope.headers, body: body.clone() };
-    match house.proxy.compress(&incoming, wish).await {
+    let endpoint = Endpoint::ChatCompletions;
+    let upstream = state.upstreams.select_for(&endpoint, &body);
+    let provider =
+        upstream.map_or_else(|| endpoint.provider().into(), |upstream| upstream.name.clone());
+    let client_request =
+        ClientRequest { endpoint, provider, headers: head.headers, body: body.clone() };
+    match state.proxy.compress(&client_request, limits).await {
         Ok(Some(compressed)) => {
-            compressed_response(&compressed).unwrap_or_else(|| unchanged_response(&wanted))
+            compressed_response(&compressed).unwrap_or_else(|| unchanged_response(&request_body))
         }
-        Ok(None) => unchanged_response(&wanted),
+        Ok(None) => unchanged_response(&request_body),
         Err(error) => {
             let status = match error {
                 CompressError::Session(_) => StatusCode::BAD_REQUEST,
@@ -79,24 +78,22 @@ fn is_bypassed(headers: &HeaderMap) -> bool {
 }
 
 fn compressed_response(compressed: &CompressedMessages) -> Option<Response<Body>> {
-    let wanted = CompressRequest::parse(&compressed.body).ok()?;
-    let CompressedMessages { before_tokens, after_tokens, report: truth, .. } = compressed;
-    Some(compress_response(wanted.messages(), *before_tokens, *after_tokens, truth))
+    let request_body = CompressRequest::parse(&compressed.body).ok()?;
+    let CompressedMessages { before_tokens, after_tokens, report, .. } = compressed;
+    Some(compress_response(request_body.messages(), *before_tokens, *after_tokens, report))
 }
 
-/// Nobody did anything about the messages.
-fn unchanged_response(wanted: &CompressRequest<'_>) -> Response<Body> {
-    let truth =
-        ShapingReport { engine: "none".into(), compaction: "none", ..ShapingReport::default() };
-    let tokens = wanted.tokens();
-    compress_response(wanted.messages(), tokens, tokens, &truth)
+fn unchanged_response(request_body: &CompressRequest<'_>) -> Response<Body> {
+    let report = ShapingReport::unshaped("none", "");
+    let tokens = request_body.tokens();
+    compress_response(request_body.messages(), tokens, tokens, &report)
 }
 
 fn compress_response(
     messages: &str,
     before: u64,
     after: u64,
-    truth: &ShapingReport,
+    report: &ShapingReport,
 ) -> Response<Body> {
     let ratio = if before == 0 { 1.0 } else { after as f64 / before as f64 };
     let rest = json!({
@@ -104,82 +101,79 @@ fn compress_response(
         "tokens_before": before,
         "tokens_after": after,
         "compression_ratio": (ratio * 10_000.0).round() / 10_000.0,
-        "engine": truth.engine,
+        "engine": report.engine,
     });
     let rest = rest.to_string();
     let rest = rest.strip_prefix('{').unwrap_or(&rest);
-    // The messages are copied, never read and written again.
+    // Copied, not parsed and serialized: the messages keep their bytes.
     let body = Bytes::from(format!("{{\"messages\":{messages},{rest}"));
-    handler::with_context_headers(
-        handler::json(StatusCode::OK, body),
-        truth,
+    responses::with_context_headers(
+        responses::json(StatusCode::OK, body),
+        report,
         &Endpoint::ChatCompletions,
     )
 }
 
 async fn retrieve(
-    State(house): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     Path(hash): Path<String>,
     uri: Uri,
 ) -> Response<Body> {
     if !is_hash(&hash) {
-        let message = "a hash is 24 digits of 0-9 a-f, as it stands behind `hash=` in a message";
+        let message =
+            "invalid hash: expected the 24 digits 0-9 a-f that follow `hash=` in a message";
         return error_response(DIALECT, StatusCode::BAD_REQUEST, message);
     }
-    let Ok(place) = house.request_permits.clone().try_acquire_owned() else {
-        return handler::overloaded(DIALECT);
+    let Ok(permit) = state.request_permits.clone().try_acquire_owned() else {
+        return responses::overloaded(DIALECT);
     };
     let query = query_of(&uri);
-    let exchange = house.proxy.clone();
+    let proxy = state.proxy.clone();
     let name = hash.clone();
     let found = tokio::task::spawn_blocking(move || {
-        // It goes on when the client has gone.
-        let _place = place;
-        exchange.original(&name).map(|text| text.map(|text| narrow_to_query(&text, &query)))
+        // The thread continues if the client disconnects.
+        let _permit = permit;
+        proxy.original(&name).map(|text| text.map(|text| narrow_to_query(&text, &query)))
     });
     match found.await {
         Ok(Ok(Some(text))) => {
             let body = json!({ "hash": hash, "original_content": text });
-            handler::json(StatusCode::OK, body.to_string().into())
+            responses::json(StatusCode::OK, body.to_string())
         }
         Ok(Ok(None)) => {
             let message = format!(
-                "no original has the hash {hash}; it was never kept here, or was cleared away"
+                "no original with the hash {hash}: it was never stored here, or was garbage-collected"
             );
             error_response(DIALECT, StatusCode::NOT_FOUND, &message)
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, hash, "an original cannot be read");
+            tracing::error!(%error, hash, "cannot read an original");
             let message =
-                format!("the original of {hash} cannot be read; the gateway's log says why");
+                format!("cannot read the original {hash}; see the gateway's log for the cause");
             error_response(DIALECT, StatusCode::INTERNAL_SERVER_ERROR, &message)
         }
         Err(error) => {
-            tracing::error!(%error, hash, "an original cannot be read");
-            error_response(
-                DIALECT,
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the original cannot be read",
-            )
+            tracing::error!(%error, hash, "cannot read an original");
+            error_response(DIALECT, StatusCode::INTERNAL_SERVER_ERROR, "cannot read the original")
         }
     }
 }
 
-/// What `query=` says, as forms write it; nothing where it is not there.
+/// The decoded value of `query=`; empty if there is none.
 fn query_of(uri: &Uri) -> String {
     let pairs = uri.query().unwrap_or_default().split('&');
     let value = pairs.filter_map(|pair| pair.strip_prefix("query=")).next().unwrap_or_default();
     let bytes = value.replace('+', " ").into_bytes();
-    let mut written = Vec::with_capacity(bytes.len());
+    let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes.as_slice();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).filter(|_| *first == b'%');
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%');
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        written.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+        decoded.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { after.get(2..).unwrap_or_default() } else { after };
     }
-    String::from_utf8_lossy(&written).into_owned()
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 #[cfg(test)]
@@ -187,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_as_forms_write_it() {
+    fn a_query_is_decoded_as_a_form_value() {
         let check = |path: &'static str, expected| {
             assert_eq!(query_of(&Uri::from_static(path)), expected, "{path}");
         };

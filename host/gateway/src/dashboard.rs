@@ -1,7 +1,6 @@
-//! The dashboard: one page that shows and changes nothing, let in by a token that works once.
+//! The dashboard: a read-only page, unlocked by a token that works once.
 //!
-//! Page, style and script come from the program itself. Nothing is loaded from elsewhere, and the
-//! browser is told to allow nothing else.
+//! Page, style and script are part of the binary.
 
 mod login;
 
@@ -18,29 +17,27 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use super::live_stats::LiveStats;
-pub use login::DashboardLogin;
-
-/// Where the dashboard stands.
-pub const PATH: &str = "/ui";
+use self::login::PATH;
+use super::live_stats::conversations::LiveStats;
+pub(crate) use login::DashboardLogin;
 
 const PAGE: &str = include_str!("dashboard/page.html");
 const STYLE: &str = include_str!("dashboard/page.css");
 const SCRIPT: &str = include_str!("dashboard/page.js");
 
-/// What the browser may do: show this page, ask this server. No form, no frame, no other origin.
+/// The content security policy: no forms, frames or other origins.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What somebody sees who comes without a token.
-const REFUSED: &str = "This dashboard opens with the link that ctxhost printed when it started, once. \
-     Start ctxhost again for another one.\n";
+/// The error for a browser without a valid token or cookie.
+const REFUSED: &str = "The dashboard needs the one-time link that ctxhost printed at start. \
+     Restart ctxhost for a new link.\n";
 
-/// Put on requests that came over TLS: a cookie that is given there goes over nothing else.
+/// Marks a request over TLS, whose cookie must be `Secure`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TlsConnection;
 
-/// Everything below [`PATH`].
+/// The routes below [`PATH`].
 pub(super) fn routes(board: Arc<LiveStats>, pass: Arc<DashboardLogin>) -> Router {
     let state = |State(board): State<Arc<LiveStats>>| async move { Json(board.snapshot()) };
     let text = |kind, body| get(move || async move { ([(CONTENT_TYPE, kind)], body) });
@@ -53,7 +50,7 @@ pub(super) fn routes(board: Arc<LiveStats>, pass: Arc<DashboardLogin>) -> Router
         .with_state(board)
 }
 
-/// Lets a browser in that has the token or was let in before.
+/// Requires a token or a cookie.
 async fn authenticate(pass: Arc<DashboardLogin>, request: Request, next: Next) -> Response {
     let is_secure = request.extensions().get::<TlsConnection>().is_some();
     let mut response = if has_valid_cookie(&pass, request.headers()) {
@@ -72,17 +69,18 @@ async fn authenticate(pass: Arc<DashboardLogin>, request: Request, next: Next) -
     response
 }
 
-/// To the page without the token in its address, with a cookie instead.
+/// Redirects to the page without the token in its URL, and sets the cookie.
 fn redirect_with_cookie(cookie: &str, is_secure: bool) -> Response {
     let secure = if is_secure { "; Secure" } else { "" };
     let name = login::COOKIE_NAME;
     let cookie = format!("{name}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict{secure}");
-    // `SameSite=Strict` cookies are not sent along with a redirect that another site began, and a link
-    // in a terminal is none.
+    // `SameSite=Strict` cookies are not sent on redirects that another site started. A link in a terminal is not
+    // one.
+    // Status 303 removes the used token from the URL, so that a reload works.
     (StatusCode::SEE_OTHER, [(LOCATION, PATH), (SET_COOKIE, cookie.as_str())]).into_response()
 }
 
-/// Whether a request shows a token or a cookie of the dashboard, right or wrong.
+/// Whether a request has a token or a cookie of the dashboard, valid or not.
 pub(super) fn has_token(request: &Request) -> bool {
     let is_ours = |line: &str| line.contains(login::COOKIE_NAME);
     let mut cookies = request.headers().get_all(COOKIE).iter();

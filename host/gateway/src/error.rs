@@ -1,4 +1,4 @@
-//! Why a gateway does not open.
+//! Errors at the start of a gateway.
 
 use std::path::PathBuf;
 
@@ -6,79 +6,81 @@ use ctxhost_agent::BuildError;
 use ctxhost_dialects::failure::PhraseError;
 use ctxhost_provider::{ApiKeyError, ConnectError};
 
-/// Why a gateway does not open, or ends.
+/// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// The address is none.
+    /// The listen address is invalid.
     #[error(
-        "`{address}` is no address to listen on ({problem}); write it as 127.0.0.1:8787, port 0 for a free one"
+        "invalid listen address `{address}`: {problem}; write HOST:PORT, such as 127.0.0.1:8787 (port 0 selects a free one)"
     )]
     Address {
-        /// What was written.
+        /// The configured value.
         address: String,
-        /// What is wrong with it.
+        /// The cause.
         problem: String,
     },
-    /// Others than this machine could reach it, and nothing protects it.
+    /// The address is reachable from other machines without protection.
     #[error(
-        "refusing to listen on {address} without {lacks}; {advice}, or say --i-know-this-is-exposed"
+        "refusing to listen on {address} without {lacks}; {advice}, or pass --i-know-this-is-exposed"
     )]
     Exposed {
         /// The address.
         address: String,
         /// `TLS`, `a token`, or both.
         lacks: &'static str,
-        /// What to do about it.
+        /// What to do.
         advice: &'static str,
     },
-    /// The token is so short that it can be guessed.
+    /// The token is too short.
     #[error(
-        "the token of the gateway has {chars} characters and needs at least {least}; make one with `openssl rand -hex 24` and put it into the variable {variable} (gateway.token_env)"
+        "the gateway token has {chars} characters and needs at least {least}; set {variable} (gateway.token_env) to the output of `openssl rand -hex 24`"
     )]
     ShortToken {
-        /// How many it has.
+        /// Its length.
         chars: usize,
-        /// How many it needs.
+        /// The required length.
         least: usize,
-        /// The variable that it comes from.
+        /// Its environment variable.
         variable: String,
     },
-    /// The port cannot be had.
-    #[error("cannot listen on {address}: {cause}; another port with --listen, 0 for a free one")]
+    /// The port cannot be bound.
+    #[error(
+        "cannot listen on {address}: {cause}; choose another port with --listen (0 selects a free one)"
+    )]
     Bind {
         /// The address.
         address: String,
-        /// Why not.
+        /// The cause.
         cause: std::io::Error,
     },
-    /// The certificate or its key cannot be used.
-    #[error("{} cannot be used: {problem}; it must be {wanted} in PEM", path.display())]
+    /// The certificate or its key is unusable.
+    #[error("cannot use {}: {problem}; expected {expected} in PEM", path.display())]
     Tls {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         problem: String,
-        /// What should stand there.
-        wanted: &'static str,
+        /// The expected content.
+        expected: &'static str,
     },
-    /// Somebody to ask that cannot be asked.
-    #[error("the upstream `{upstream}` cannot be used: {problem}")]
+    /// An upstream is unusable.
+    #[error("cannot use the upstream `{upstream}`: {problem}")]
     Upstream {
-        /// What was written.
+        /// The configured value.
         upstream: String,
-        /// Why not, and what to do.
+        /// The cause, and what to do.
         problem: String,
     },
-    /// The key of an upstream is not there.
+    /// The key of an upstream is missing.
     #[error(transparent)]
     Key(#[from] ConnectError),
-    /// The program that prints it failed.
+    /// The command that prints a key failed.
     #[error(transparent)]
     KeyCommand(#[from] ApiKeyError),
-    /// A phrase of an upstream that cannot be matched.
+    /// An error phrase of an upstream is invalid.
     #[error(transparent)]
     Phrase(#[from] PhraseError),
-    /// The engines cannot be had.
+    /// The runtime could not be built.
     #[error(transparent)]
     Runtime(#[from] BuildError),
 }

@@ -1,7 +1,6 @@
-//! The first bytes of a connection: they come in time, or it is over.
+//! Closes connections that send nothing.
 //!
-//! Which version of HTTP is spoken is told by them, and whoever finds that out waits without an end. The
-//! timers of both versions begin only behind it.
+//! hyper detects the HTTP version by the first bytes, without a timeout. Its own timers only start after that.
 
 use std::io;
 use std::pin::Pin;
@@ -11,14 +10,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// The bytes that tell the version: with so many HTTP/2 begins, and no request of HTTP/1 that names its
-/// host is shorter.
+/// The length of the HTTP/2 preface. No HTTP/1 request with a host is shorter.
 const PREFACE_BYTES: usize = 24;
 
-/// A connection that has to say something.
+/// A connection with a timeout for its first bytes.
 pub(super) struct FirstByteTimeout<S> {
     stream: S,
-    /// Until the opening is whole.
+    /// `Some` until the first bytes have arrived.
     waiting: Option<FirstByteDeadline>,
 }
 
@@ -28,12 +26,12 @@ struct FirstByteDeadline {
 }
 
 impl<S> FirstByteTimeout<S> {
-    /// A connection whose first bytes are waited for so long, from now on.
-    pub(super) fn new(stream: S, patience: Duration) -> FirstByteTimeout<S> {
-        let patience = Box::pin(sleep(patience));
+    /// Starts the timeout.
+    pub(super) fn new(stream: S, timeout: Duration) -> FirstByteTimeout<S> {
+        let timeout = Box::pin(sleep(timeout));
         FirstByteTimeout {
             stream,
-            waiting: Some(FirstByteDeadline { missing_bytes: PREFACE_BYTES, timer: patience }),
+            waiting: Some(FirstByteDeadline { missing_bytes: PREFACE_BYTES, timer: timeout }),
         }
     }
 }
@@ -48,12 +46,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for FirstByteTimeout<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let Some(waiting) = &mut self.waiting else { return read };
         if read.is_pending() {
+            // The timer is polled only while the stream is pending, so data that has arrived always
+            // wins.
             ready!(waiting.timer.as_mut().poll(context));
-            let slow = "nothing was said in time";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, slow)));
+            let message = "no request within gateway.client_timeout_ms";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
         }
-        let came = buffer.filled().len() - before;
-        waiting.missing_bytes = waiting.missing_bytes.saturating_sub(came);
+        let received = buffer.filled().len() - before;
+        waiting.missing_bytes = waiting.missing_bytes.saturating_sub(received);
         if waiting.missing_bytes == 0 {
             self.waiting = None;
         }
@@ -97,26 +97,26 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn half_an_opening_is_none() {
+    async fn a_partial_preface_times_out() {
         let (mut client, server) = duplex(64);
-        let mut server = FirstByteTimeout::new(server, PATIENCE);
+        let mut server = FirstByteTimeout::new(server, TIMEOUT);
         client.write_all(b"PRI * HTTP/2").await.unwrap();
         let error = server.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_it_there_is_no_hurry() {
+    async fn there_is_no_timeout_after_it() {
         let (mut client, server) = duplex(64);
-        let mut server = FirstByteTimeout::new(server, PATIENCE);
+        let mut server = FirstByteTimeout::new(server, TIMEOUT);
         client.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
-        let mut opening = [0; PREFACE_BYTES];
-        server.read_exact(&mut opening).await.unwrap();
+        let mut preface = [0; PREFACE_BYTES];
+        server.read_exact(&mut preface).await.unwrap();
         let late = tokio::spawn(async move { server.read_u8().await });
-        sleep(PATIENCE * 3).await;
+        sleep(TIMEOUT * 3).await;
         client.write_all(b"y").await.unwrap();
         assert_eq!(late.await.unwrap().unwrap(), b'y');
     }

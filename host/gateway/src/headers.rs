@@ -1,4 +1,4 @@
-//! Whose headers are whose: those of one connection and our own go no further.
+//! Removes headers that must not be forwarded: hop-by-hop headers and the gateway's own.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 use super::state::GatewayState;
 use super::upstream::RequestHead;
 
-/// Headers that speak of one connection, not of the request.
+/// Headers of one connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -21,43 +21,43 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// What begins the names of our own headers.
+/// The prefix of the gateway's headers.
 const OUR_HEADERS: &str = "x-ctxhost-";
 
-/// What begins the names of our own cookies.
+/// The prefix of the gateway's cookies.
 const OUR_COOKIES: &str = "ctxhost_ui";
 
-/// A request without what is meant for the gateway alone.
+/// Splits a request and removes everything that is for the gateway only.
 pub(super) fn strip_gateway_headers(
-    house: &GatewayState,
+    state: &GatewayState,
     request: Request<Body>,
 ) -> (RequestHead, Body) {
-    let (mut envelope, body) = strip_token(house, request);
-    remove_own_headers(&mut envelope.headers);
-    (envelope, body)
+    let (mut head, body) = strip_token(state, request);
+    remove_own_headers(&mut head.headers);
+    (head, body)
 }
 
-/// The same with our own headers still in it, but for the token.
-pub(super) fn strip_token(house: &GatewayState, request: Request<Body>) -> (RequestHead, Body) {
+/// The same, but keeps the `x-ctxhost-*` headers except for the token.
+pub(super) fn strip_token(state: &GatewayState, request: Request<Body>) -> (RequestHead, Body) {
     let (parts, body) = request.into_parts();
     let mut headers = parts.headers;
     remove_hop_by_hop(&mut headers);
-    house.auth.remove_token(&mut headers);
+    state.auth.remove_token(&mut headers);
     remove_own_cookies(&mut headers);
-    let uri = house.auth.without_token(parts.uri);
+    let uri = state.auth.without_token(parts.uri);
     (RequestHead { method: parts.method, uri, headers }, body)
 }
 
-/// The headers of a request whose answer is read along: its length is that of the body we send, and a
-/// compressed answer could not be read.
+/// Prepares the headers of a shaped request.
 pub(super) fn prepare_for_upstream(headers: &mut HeaderMap) {
     remove_own_headers(headers);
+    // The body may change, and the response must be readable for errors and usage.
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
 
-/// Takes out the cookies of the dashboard, which lies on the same host.
+/// Removes the cookies of the dashboard, which is on the same host.
 fn remove_own_cookies(headers: &mut HeaderMap) {
     let is_ours = |pair: &str| pair.trim_start().starts_with(OUR_COOKIES);
     let lines: Vec<HeaderValue> = headers.get_all(COOKIE).iter().cloned().collect();
@@ -67,6 +67,7 @@ fn remove_own_cookies(headers: &mut HeaderMap) {
     headers.remove(COOKIE);
     for line in lines {
         let Ok(text) = line.to_str() else { continue };
+        // Only the gateway's own pairs are removed from a line.
         let left: Vec<&str> = text.split(';').filter(|pair| !is_ours(pair)).collect();
         let left = HeaderValue::from_str(left.join(";").trim());
         if let Some(left) = left.ok().filter(|left| !left.is_empty()) {
@@ -75,8 +76,8 @@ fn remove_own_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes out our own headers: those that a client sent are for us alone, and those of an upstream (another
-/// gateway) are about another request.
+/// Removes `x-ctxhost-*` headers: a client's are for this gateway, and an upstream's (another gateway) describe its own
+/// request.
 pub(super) fn remove_own_headers(headers: &mut HeaderMap) {
     let is_ours = |name: &&HeaderName| name.as_str().starts_with(OUR_HEADERS);
     let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
@@ -85,10 +86,10 @@ pub(super) fn remove_own_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes out what speaks of the connection, and what the connection's own headers name.
+/// Removes hop-by-hop headers and those that `connection` names.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
-        // Chunks say where the body ends; a length beside them is wrong or an attack (RFC 9112, 6.3).
+        // With chunked encoding a content-length is an error or request smuggling (RFC 9112, 6.3).
         headers.remove(CONTENT_LENGTH);
     }
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());

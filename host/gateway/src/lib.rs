@@ -1,9 +1,9 @@
-//! The gateway: agents of others send their requests here, and an engine keeps them inside the window.
+//! The HTTP gateway: an engine keeps the requests of other agents inside the model's window.
 //!
 //! ```text
-//!  client ─► server ─► exchange ─► dialect ─► thread ─► runtime (the slot, the law) ─► render ─┐
-//!    ▲         │                                                                               ▼
-//!    └─────────┴──────────────── stream, untouched ◄────────────────────────────────── upstream
+//!  client ─► server ─► handler ─► proxy ─► conversations ─► agent (engine, invariants) ─► render ─┐
+//!    ▲                   │                                                                        ▼
+//!    └───────────────────┴────────── response_stream (unchanged) ◄──────────────────────────── upstream
 //! ```
 
 #![cfg_attr(
@@ -15,11 +15,10 @@ mod auth;
 mod body_budget;
 mod compress_api;
 mod compression;
-pub mod conversations;
+mod conversations;
 mod cors;
-pub mod dashboard;
+mod dashboard;
 mod error;
-mod error_response;
 mod first_byte_timeout;
 mod handler;
 mod headers;
@@ -33,7 +32,7 @@ mod outbound_proxy;
 mod peek;
 pub mod proxy;
 mod response_stream;
-mod route;
+mod responses;
 mod routes;
 mod secret;
 mod server;

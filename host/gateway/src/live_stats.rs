@@ -1,17 +1,14 @@
-//! Who looks on: counts what goes through the gateway, keeps what a dashboard shows, and serves both.
+//! Metrics, dashboard and access log of a gateway. It observes requests and never changes them.
 //!
 //! ```text
-//!  runtime events ──────► board ──► metrics        GET /metrics
-//!                           │          ▲           GET /ui
-//!  requests ──► around ─────┼──────────┘
-//!                           └─► dashboard
+//!  runtime events ──────► record_event ──► metrics        GET /metrics
+//!                              │              ▲           GET /ui
+//!  requests ──► middleware ────┼──────────────┘
+//!                              └─► dashboard
 //! ```
-//!
-//! It looks on and decides nothing: no request is another one for it. It hears of an event while that
-//! happens, which takes a few counters and one lock.
 
 mod access_line;
-mod conversations;
+pub(crate) mod conversations;
 mod middleware;
 
 use std::sync::Arc;
@@ -32,73 +29,75 @@ pub use conversations::{
     ConversationStats, DroppedEntries, LiveStats, OccupancySample, StatsEvent, StatsSnapshot,
 };
 
-/// Who looks on. Cheap to clone; all clones are the same.
+/// The statistics of a gateway. Clones share them.
 #[derive(Clone, Debug)]
 pub struct GatewayStats {
     metrics: Arc<Metrics>,
-    board: Arc<LiveStats>,
-    pass: Arc<DashboardLogin>,
+    live: Arc<LiveStats>,
+    login: Arc<DashboardLogin>,
 }
 
 impl GatewayStats {
-    /// Looks on from now: what happens in a runtime is heard as long as that is there.
+    /// Statistics of a runtime's events, from now on.
     pub fn start(runtime: &Runtime, settings: &TelemetrySettings) -> GatewayStats {
-        let watch = GatewayStats::new(&runtime.engine(), settings);
-        let hears = watch.clone();
-        runtime.add_listener(Arc::new(move |event| hears.record_event(event, now_ms())));
-        watch
+        let stats = GatewayStats::new(&runtime.engine(), settings);
+        let listener = stats.clone();
+        // Listeners run inside the request that causes the event, so this takes one lock and some counters
+        // only.
+        runtime.add_listener(Arc::new(move |event| listener.record_event(event, now_ms())));
+        stats
     }
 
-    /// Looks on without a runtime: whoever has events tells them by [`record_event`](Self::heard).
+    /// Statistics without a runtime: the caller passes events to [`record_event`](Self::record_event).
     pub fn new(engine: &str, settings: &TelemetrySettings) -> GatewayStats {
         GatewayStats {
             metrics: Arc::new(Metrics::new(engine)),
-            board: Arc::new(LiveStats::new(engine, settings)),
-            pass: Arc::default(),
+            live: Arc::new(LiveStats::new(engine, settings)),
+            login: Arc::default(),
         }
     }
 
-    /// Hears an event.
+    /// Records an event.
     pub fn record_event(&self, event: &RuntimeEvent, now_ms: u64) {
-        let folded_tokens = self.board.record_event(event, now_ms);
+        let folded_tokens = self.live.record_event(event, now_ms);
         self.metrics.record_event(&event.kind, folded_tokens);
     }
 
-    /// What a provider counted for a request through a door.
-    pub fn record_usage(&self, door: &Endpoint, usage: &TokenUsage) {
-        self.metrics.record_usage(middleware::dialect_label(door), usage);
+    /// Records the token usage of a response.
+    pub fn record_usage(&self, endpoint: &Endpoint, usage: &TokenUsage) {
+        self.metrics.record_usage(middleware::dialect_label(endpoint), usage);
     }
 
-    /// What is counted at the edge, for those who count it.
+    /// The metrics that other modules update.
     pub(super) fn edge(&self) -> EdgeMetrics {
         self.metrics.edge()
     }
 
-    /// What came of all requests so far.
+    /// The totals of all requests so far.
     pub fn totals(&self) -> GatewayTotals {
         self.metrics.totals()
     }
 
-    /// Counts what goes through `doors`: requests, answers, how long both took.
-    pub fn measure(&self, doors: Router) -> Router {
-        middleware::measure(self.metrics.clone(), self.board.clone(), doors)
+    /// Measures requests and responses of `routes`.
+    pub fn measure(&self, routes: Router) -> Router {
+        middleware::measure(self.metrics.clone(), self.live.clone(), routes)
     }
 
-    /// `GET /metrics`. No word of a conversation stands there.
+    /// `GET /metrics`.
     pub fn metrics_routes(&self) -> Router {
         let metrics = self.metrics.clone();
         let text = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.text()) };
         Router::new().route("/metrics", get(text))
     }
 
-    /// The dashboard, below `/ui`. It asks for a token of its own, see [`link`](Self::link).
+    /// The dashboard below `/ui`, which has a login of its own: see [`dashboard_link`](Self::dashboard_link).
     pub fn dashboard_routes(&self) -> Router {
-        dashboard::routes(self.board.clone(), self.pass.clone())
+        dashboard::routes(self.live.clone(), self.login.clone())
     }
 
-    /// The path of the dashboard with a token in it. Whoever opens it first is let in, and nobody after.
+    /// The path of the dashboard with a one-time token.
     pub fn dashboard_link(&self) -> String {
-        self.pass.new_link()
+        self.login.new_link()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a gateway counts, in the text form that Prometheus reads. No word of a conversation stands there.
+//! The metrics of a gateway, in the OpenMetrics text format. They contain no conversation text.
 
 mod edge;
 
@@ -24,39 +24,37 @@ pub use edge::EdgeMetrics;
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the buckets for whole requests, in seconds: models answer within a second or think
-/// for minutes.
+/// Histogram buckets for requests, in seconds: models respond within a second or think for minutes.
 const REQUEST_SECONDS: [f64; 12] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 180.0, 600.0];
 
-/// Upper bounds of the buckets for engines, in seconds: most shape a request within a millisecond.
+/// Histogram buckets for engines, in seconds: most shape a request within a millisecond.
 const ENGINE_SECONDS: [f64; 10] =
     [0.000_05, 0.000_2, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
-/// The slot that engines of a gateway stand in.
+/// The slot of the gateway's engine.
 const SLOT: &str = "context_engine";
 
-/// What a gateway counts.
+/// The metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
     families: MetricFamilies,
     edge: EdgeMetrics,
     totals: AtomicTotals,
-    /// The engine that the config names, as of now.
+    /// The engine that is configured now.
     configured: Mutex<String>,
 }
 
-/// What came of all requests so far.
+/// Totals over all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatewayTotals {
-    /// Requests that asked a model for an answer.
+    /// Generation requests.
     pub requests: u64,
-    /// Compactions that were applied.
+    /// Applied compactions.
     pub compactions: u64,
-    /// Requests that another engine than the configured one had to shape.
+    /// Requests that the configured engine did not shape.
     pub fallbacks: u64,
-    /// What models did not have to read, as entries count tokens: over all requests, the conversation
-    /// less what was sent of it.
+    /// Estimated tokens that were not sent: full conversation minus prompt, over all requests.
     pub saved_tokens: u64,
 }
 
@@ -108,21 +106,21 @@ struct StatusLabels {
     status: u16,
 }
 
-/// Made by a function, because a histogram has to be told its buckets.
+/// With a constructor function, because a histogram needs its buckets.
 type SecondsFamily<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
 
 #[derive(Clone, Debug)]
 struct MetricFamilies {
     engine_effective: Family<SlotLabels, Gauge>,
     fallback: Family<EngineLabels, Counter>,
-    illegal_output: Family<EngineLabels, Counter>,
+    rejected_plans: Family<EngineLabels, Counter>,
     unshaped: Family<ReasonLabels, Counter>,
     compaction: Family<CompactionLabels, Counter>,
     engine_seconds: SecondsFamily<EngineLabels>,
     saved_tokens: Counter,
     truncated_upstream: Counter,
     request: Family<StatusLabels, Counter>,
-    broken_off: Family<DialectLabels, Counter>,
+    aborted_responses: Family<DialectLabels, Counter>,
     session_file: Family<FileCheckLabels, Counter>,
     in_flight: Gauge,
     first_byte_seconds: SecondsFamily<DialectLabels>,
@@ -140,14 +138,14 @@ impl Default for MetricFamilies {
         MetricFamilies {
             engine_effective: Family::default(),
             fallback: Family::default(),
-            illegal_output: Family::default(),
+            rejected_plans: Family::default(),
             unshaped: Family::default(),
             compaction: Family::default(),
             engine_seconds: Family::new_with_constructor(engines),
             saved_tokens: Counter::default(),
             truncated_upstream: Counter::default(),
             request: Family::default(),
-            broken_off: Family::default(),
+            aborted_responses: Family::default(),
             session_file: Family::default(),
             in_flight: Gauge::default(),
             first_byte_seconds: Family::new_with_constructor(requests),
@@ -161,7 +159,7 @@ impl Default for MetricFamilies {
 }
 
 impl Metrics {
-    /// Nothing counted yet, for a slot in which the config puts `configured`.
+    /// Metrics of a gateway with this engine configured.
     pub fn new(configured: &str) -> Metrics {
         let families = MetricFamilies::default();
         let (mut registry, edge) = (families.registered(), EdgeMetrics::default());
@@ -173,25 +171,25 @@ impl Metrics {
             totals: AtomicTotals::default(),
             configured: Mutex::default(),
         };
-        // A zero is seen before a one.
-        for reason in ["failed", "unread"] {
+        // Created with 0, so that Prometheus sees the first increment as an increase.
+        for reason in ["failed", "unparsed"] {
             metrics.families.unshaped.get_or_create(&ReasonLabels { reason }).inc_by(0);
         }
-        for outcome in ["made_again", "gone"] {
+        for outcome in ["recreated", "gone"] {
             metrics.families.session_file.get_or_create(&FileCheckLabels { outcome }).inc_by(0);
         }
         metrics.set_configured(configured);
         metrics
     }
 
-    /// What is counted at the edge, for those who count it.
+    /// The metrics that other modules update.
     pub fn edge(&self) -> EdgeMetrics {
         self.edge.clone()
     }
 
-    /// What happened in a session. `folded_tokens` is what compactions have taken out of it so far.
-    pub fn record_event(&self, what: &EventKind, folded_tokens: u64) {
-        match what {
+    /// Records an event of a session. `folded_tokens` is what compactions have removed from it so far.
+    pub fn record_event(&self, kind: &EventKind, folded_tokens: u64) {
+        match kind {
             EventKind::Assembled {
                 engine,
                 fallback,
@@ -208,7 +206,7 @@ impl Metrics {
                     self.totals.fallbacks.fetch_add(1, Ordering::Relaxed);
                 }
                 self.families
-                    .illegal_output
+                    .rejected_plans
                     .get_or_create(&engine_labels(&configured))
                     .inc_by(*illegal);
                 let seconds = self.families.engine_seconds.get_or_create(&engine_labels(engine));
@@ -219,7 +217,7 @@ impl Metrics {
             }
             EventKind::Compaction(outcome) => self.record_compaction(outcome),
             EventKind::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
-            EventKind::SessionFileRecreated { .. } => self.session_file("made_again"),
+            EventKind::SessionFileRecreated { .. } => self.session_file("recreated"),
             EventKind::SessionFileMissing { .. } => self.session_file("gone"),
             EventKind::EngineChanged { engine, .. } => self.set_configured(engine),
             EventKind::EngineRolledBack { serving, .. } => {
@@ -229,17 +227,17 @@ impl Metrics {
         }
     }
 
-    /// No engine shaped a request: it `failed`, or nobody could read it (`unread`).
+    /// Records a request that no engine shaped: `failed`, or `unparsed` if its body could not be parsed.
     pub fn record_unshaped(&self, reason: &'static str) {
         self.families.unshaped.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// A request came in.
+    /// Records the start of a request.
     pub fn request_started(&self) {
         self.families.in_flight.inc();
     }
 
-    /// The head of an answer is here: its status, and how long that took.
+    /// Records a response head and its latency.
     pub fn response_started(&self, dialect: &'static str, status: u16, took: Duration) {
         self.families.request.get_or_create(&StatusLabels { dialect, status }).inc();
         let seconds = self.families.first_byte_seconds.get_or_create(&DialectLabels { dialect });
@@ -247,17 +245,17 @@ impl Metrics {
         self.totals.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An answer is over: to its end, or broken off by one of both sides.
-    pub fn request_ended(&self, dialect: &'static str, took: Duration, to_its_end: bool) {
+    /// Records the end of a response, complete or aborted.
+    pub fn request_ended(&self, dialect: &'static str, took: Duration, is_complete: bool) {
         self.families.in_flight.dec();
         let seconds = self.families.request_seconds.get_or_create(&DialectLabels { dialect });
         seconds.observe(took.as_secs_f64());
-        if !to_its_end {
-            self.families.broken_off.get_or_create(&DialectLabels { dialect }).inc();
+        if !is_complete {
+            self.families.aborted_responses.get_or_create(&DialectLabels { dialect }).inc();
         }
     }
 
-    /// What a provider counted.
+    /// Records token usage.
     pub fn record_usage(&self, dialect: &'static str, usage: &TokenUsage) {
         let by = DialectLabels { dialect };
         let count = |family: &Family<DialectLabels, Counter>, tokens| {
@@ -269,7 +267,7 @@ impl Metrics {
         count(&self.families.cache_write_tokens, usage.cache_write);
     }
 
-    /// What came of all requests so far.
+    /// The totals.
     pub fn totals(&self) -> GatewayTotals {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         GatewayTotals {
@@ -280,10 +278,10 @@ impl Metrics {
         }
     }
 
-    /// Everything, as [`CONTENT_TYPE`].
+    /// All metrics as [`CONTENT_TYPE`].
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // A String takes whatever is written into it.
+        // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -293,13 +291,13 @@ impl Metrics {
     }
 
     fn record_compaction(&self, outcome: &CompactionOutcome) {
-        let words = match outcome.verdict {
+        let label = match outcome.verdict {
             CompactionVerdict::Applied => "applied",
             CompactionVerdict::Rejected { .. } => "rejected",
             CompactionVerdict::NotTried { .. } => "not_tried",
         };
         let (engine, trigger) = (outcome.engine.clone(), outcome.trigger.name());
-        let by = CompactionLabels { engine, trigger, outcome: words };
+        let by = CompactionLabels { engine, trigger, outcome: label };
         self.families.compaction.get_or_create(&by).inc();
         if outcome.verdict == CompactionVerdict::Applied {
             self.totals.compactions.fetch_add(1, Ordering::Relaxed);
@@ -311,11 +309,11 @@ impl Metrics {
         self.totals.saved_tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// An engine was put into the slot. Its counts begin, so that a zero is seen before a one.
+    /// Sets the configured engine, and creates its counters with 0.
     fn set_configured(&self, engine: &str) {
         *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = engine.to_owned();
         self.families.fallback.get_or_create(&engine_labels(engine)).inc_by(0);
-        self.families.illegal_output.get_or_create(&engine_labels(engine)).inc_by(0);
+        self.families.rejected_plans.get_or_create(&engine_labels(engine)).inc_by(0);
         self.set_effective(engine, engine);
     }
 
@@ -324,6 +322,7 @@ impl Metrics {
         let by = SlotLabels { slot: SLOT, configured, effective };
         let family = &self.families.engine_effective;
         if family.get(&by).is_none() {
+            // Only the current pair is exported: a stale 1 would look like two effective engines.
             family.clear();
         }
         family.get_or_create(&by).set(1);
@@ -336,30 +335,31 @@ impl Metrics {
 
 impl MetricFamilies {
     fn registered(&self) -> Registry {
+        // The encoder adds `_total` to counters and the unit to the others.
         let mut all = Registry::with_prefix("ctxhost");
         let f = self.clone();
-        all.register("engine_effective", "The engine that shapes requests", f.engine_effective);
-        all.register("fallback", "Requests that another engine had to shape", f.fallback);
-        all.register("illegal_output", "Plans that the law refused", f.illegal_output);
-        all.register("unshaped", "Requests that no engine shaped", f.unshaped);
-        all.register("compaction", "Compactions, by what became of them", f.compaction);
+        all.register("engine_effective", "The effective engine", f.engine_effective);
+        all.register("fallback", "Requests not shaped by the configured engine", f.fallback);
+        all.register("rejected_plans", "Plans that violated an invariant", f.rejected_plans);
+        all.register("unshaped", "Requests shaped by no engine", f.unshaped);
+        all.register("compaction", "Compactions by outcome", f.compaction);
         let name = "engine_duration";
-        all.register_with_unit(name, "Time in engines", Unit::Seconds, f.engine_seconds);
-        all.register("saved_tokens", "Tokens that models did not have to read", f.saved_tokens);
-        let help = "Prompts that a provider took and did not read whole";
+        all.register_with_unit(name, "Engine time per request", Unit::Seconds, f.engine_seconds);
+        all.register("saved_tokens", "Estimated tokens not sent to models", f.saved_tokens);
+        let help = "Prompts silently truncated by a provider";
         all.register("truncated_upstream", help, f.truncated_upstream);
-        all.register("request", "Requests for an answer, by its status", f.request);
-        all.register("broken_off", "Answers that did not come to their end", f.broken_off);
-        let help = "Session files that were gone from their place, by what became of them";
+        all.register("request", "Generation requests by response status", f.request);
+        all.register("aborted_responses", "Aborted responses", f.aborted_responses);
+        let help = "Session files deleted or replaced by others, by outcome";
         all.register("session_file_lost", help, f.session_file);
-        all.register("in_flight", "Requests that are being answered", f.in_flight);
-        let (name, help) = ("first_byte_duration", "Time to the head of an answer");
+        all.register("in_flight", "Requests in flight", f.in_flight);
+        let (name, help) = ("first_byte_duration", "Time to the response head");
         all.register_with_unit(name, help, Unit::Seconds, f.first_byte_seconds);
-        let (name, help) = ("request_duration", "Time to the end of an answer");
+        let (name, help) = ("request_duration", "Time to the response end");
         all.register_with_unit(name, help, Unit::Seconds, f.request_seconds);
-        all.register("input_tokens", "Prompt tokens that came from no cache", f.input_tokens);
-        all.register("output_tokens", "Tokens of answers", f.output_tokens);
-        let help = "Prompt tokens that came from the provider's cache";
+        all.register("input_tokens", "Prompt tokens not read from a cache", f.input_tokens);
+        all.register("output_tokens", "Output tokens", f.output_tokens);
+        let help = "Prompt tokens read from the provider's cache";
         all.register("cache_read_tokens", help, f.cache_read_tokens);
         let help = "Prompt tokens written to the provider's cache";
         all.register("cache_write_tokens", help, f.cache_write_tokens);
@@ -373,7 +373,7 @@ fn engine_labels(engine: &str) -> EngineLabels {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("sums", &self.totals()).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("totals", &self.totals()).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists of models: as the upstream has them, with the windows put in that are known here.
+//! Model lists: the upstream's, with the context windows that the gateway knows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,89 +9,92 @@ use axum::http::{HeaderValue, Method, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::handler;
 use super::limits::{self, ReadTimeouts};
 use super::response_stream::StreamingBody;
+use super::responses;
 use super::state::GatewayState;
-use super::upstream::{RequestHead, Upstream};
+use super::upstream::{RequestHead, Upstream, UpstreamError};
 use ctxhost_dialects::DialectName;
 use ctxhost_models::ContextWindow;
 use ctxhost_provider::windows::parse_windows;
 
-/// The longest list that is read, in bytes.
+/// The largest list that is read, in bytes.
 const LIST_MAX_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Whether a list of models, or one of them, is asked for.
-pub(super) fn is_model_list(envelope: &RequestHead) -> bool {
-    let path = envelope.uri.path();
+/// Whether a request is for a list of models, or for one of them.
+pub(super) fn is_model_list(head: &RequestHead) -> bool {
+    let path = head.uri.path();
     let below =
         ["/v1beta", "/v1alpha", "/v1"].iter().find_map(|version| path.strip_prefix(version));
     let below = below.unwrap_or(path);
     let is_models = below == "/models" || below.starts_with("/models/");
-    envelope.method == Method::GET && is_models && !below.contains(':')
+    head.method == Method::GET && is_models && !below.contains(':')
 }
 
-/// The upstream's list with windows put in; our own where the upstream has none.
+/// Returns the upstream's list with windows; the models of the config if the upstream has no list.
 pub(super) async fn list_models(
-    house: &Arc<GatewayState>,
+    state: &Arc<GatewayState>,
     dialect: DialectName,
     upstream: &Upstream,
-    envelope: &RequestHead,
-    place: OwnedSemaphorePermit,
+    head: &RequestHead,
+    permit: OwnedSemaphorePermit,
 ) -> Response<Body> {
-    let mut envelope = envelope.clone();
-    envelope.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let own = || own_list(house, dialect, &envelope);
-    let response = match upstream.send(&envelope, Body::empty()).await {
+    let mut head = head.clone();
+    // The list is parsed, so it must not be compressed.
+    head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let own = || own_list(state, dialect, &head);
+    let response = match upstream.send(&head, Body::empty()).await {
         Ok(response) => response,
-        Err(trouble) => {
-            return own().unwrap_or_else(|| handler::upstream_failed(dialect, upstream, &trouble));
+        Err(error) => {
+            return own().unwrap_or_else(|| responses::upstream_failed(dialect, upstream, &error));
         }
     };
     let (mut parts, rest) = response.into_parts();
+    // Many local servers have no model list.
     let has_none = matches!(parts.status.as_u16(), 404 | 405 | 501);
     if let Some(list) = has_none.then(own).flatten() {
         return list;
     }
     if !parts.status.is_success() {
-        let passing =
-            StreamingBody::new(Vec::new(), Some(rest), upstream.idle_timeout, Some(place));
-        return handler::upstream_response(parts.status, parts.headers, passing);
+        // Other errors (401, 429) are the client's to see.
+        let body = StreamingBody::new(Vec::new(), Some(rest), upstream.idle_timeout, Some(permit));
+        return responses::upstream_response(parts.status, parts.headers, body);
     }
-    let pause = Duration::min(upstream.idle_timeout, Duration::from_secs(60));
-    let patience = ReadTimeouts { idle: pause, ..house.read_timeouts() };
+    let idle = Duration::min(upstream.idle_timeout, Duration::from_secs(60));
+    let timeouts = ReadTimeouts { idle, ..state.read_timeouts() };
     let Ok(list) =
-        limits::read_body(Body::new(rest), LIST_MAX_BYTES, patience, &house.body_budget).await
+        limits::read_body(Body::new(rest), LIST_MAX_BYTES, timeouts, &state.body_budget).await
     else {
-        let trouble = super::upstream::UpstreamError::Unreachable("its list broke off".into());
-        return handler::upstream_failed(dialect, upstream, &trouble);
+        let error = UpstreamError::Unreachable("its model list was incomplete".into());
+        return responses::upstream_failed(dialect, upstream, &error);
     };
-    record_stated_windows(house, dialect, &list);
-    let window = |model: &str| window_of(house, dialect, model);
-    let told = with_windows(dialect, &list, &window);
-    if told.is_some() {
+    record_stated_windows(state, dialect, &list);
+    let window = |model: &str| window_of(state, dialect, model);
+    let updated = with_windows(dialect, &list, &window);
+    if updated.is_some() {
+        // Both headers describe the upstream's bytes.
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.remove(ETAG);
     }
-    handler::upstream_response(parts.status, parts.headers, told.unwrap_or(list))
+    responses::upstream_response(parts.status, parts.headers, updated.unwrap_or(list))
 }
 
-/// Notes the windows that the upstream states, which requests are shaped for from then on.
-fn record_stated_windows(house: &GatewayState, dialect: DialectName, list: &[u8]) {
+/// Records the windows that the upstream states, for the following requests.
+fn record_stated_windows(state: &GatewayState, dialect: DialectName, list: &[u8]) {
     for (model, tokens) in parse_windows(list) {
-        if let Some(upstream) = house.upstreams.select(dialect, Some(&model)) {
-            house.proxy.set_stated_window(&upstream.name, &model, tokens);
+        if let Some(upstream) = state.upstreams.select(dialect, Some(&model)) {
+            state.proxy.set_stated_window(&upstream.name, &model, tokens);
         }
     }
 }
 
 /// The window that a request for the model is shaped for.
-fn window_of(house: &GatewayState, dialect: DialectName, model: &str) -> Option<ContextWindow> {
-    let upstream = house.upstreams.select(dialect, Some(model))?;
-    house.proxy.window(&upstream.name, model)
+fn window_of(state: &GatewayState, dialect: DialectName, model: &str) -> Option<ContextWindow> {
+    let upstream = state.upstreams.select(dialect, Some(model))?;
+    state.proxy.window(&upstream.name, model)
 }
 
-/// The list with windows; `None` where nothing is to be put in, so that its bytes stay.
+/// The list with windows; `None` if none was added, so that the original bytes are forwarded.
 fn with_windows(
     dialect: DialectName,
     list: &[u8],
@@ -108,7 +111,7 @@ fn with_windows(
     changed.then(|| list.to_string().into())
 }
 
-/// Under the names that clients of the dialect look for.
+/// Adds the window under the field names that clients of the dialect read.
 fn insert_window(
     dialect: DialectName,
     model: &mut Value,
@@ -117,11 +120,15 @@ fn insert_window(
     let Some(model) = model.as_object_mut() else { return false };
     let name = |key: &str| model.get(key).and_then(Value::as_str).map(str::to_owned);
     let name = name("id").or_else(|| name("name"));
+    // Gemini names its models `models/NAME`.
     let name = name.as_deref().map(|name| name.trim_start_matches("models/"));
     let Some(window) = name.and_then(window) else { return false };
-    let mut said = fields(dialect).iter().filter_map(|field| model.get(*field)).peekable();
-    let is_said = said.peek().is_some();
-    if is_said && (!window.is_certain || said.any(|value| value.as_u64() == Some(window.tokens))) {
+    let mut stated = fields(dialect).iter().filter_map(|field| model.get(*field)).peekable();
+    let is_stated = stated.peek().is_some();
+    // An estimate never replaces what the upstream states.
+    if is_stated
+        && (!window.is_certain || stated.any(|value| value.as_u64() == Some(window.tokens)))
+    {
         return false;
     }
     for field in fields(dialect) {
@@ -138,30 +145,33 @@ fn fields(dialect: DialectName) -> &'static [&'static str] {
     }
 }
 
-/// The models of the config; `None` where it names none, or not the one that is asked for.
+/// The models of the config; `None` if it has none, or not the requested one.
 fn own_list(
-    house: &GatewayState,
+    state: &GatewayState,
     dialect: DialectName,
-    envelope: &RequestHead,
+    head: &RequestHead,
 ) -> Option<Response<Body>> {
-    let models = &house.models;
-    let path = envelope.uri.path();
-    let asked = path.split_once("/models/").map(|(_, name)| name).filter(|name| !name.is_empty());
-    let names = models.keys().map(|name| name.rsplit_once('/').map_or(name.as_str(), |it| it.1));
-    let entries = names.filter(|name| asked.is_none_or(|asked| asked == *name)).map(|name| {
-        let mut entry = entry(dialect, name);
-        insert_window(dialect, &mut entry, &|model| window_of(house, dialect, model));
-        entry
-    });
+    let models = &state.models;
+    let path = head.uri.path();
+    let requested =
+        path.split_once("/models/").map(|(_, name)| name).filter(|name| !name.is_empty());
+    let names =
+        models.keys().map(|name| name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name));
+    let entries =
+        names.filter(|name| requested.is_none_or(|requested| requested == *name)).map(|name| {
+            let mut entry = entry(dialect, name);
+            insert_window(dialect, &mut entry, &|model| window_of(state, dialect, model));
+            entry
+        });
     let mut entries: Vec<Value> = entries.collect();
-    let list = match (asked, dialect) {
+    let list = match (requested, dialect) {
         (Some(_), _) => entries.pop()?,
         _ if entries.is_empty() => return None,
         (None, DialectName::GoogleGenerativeAi) => json!({ "models": entries }),
         (None, DialectName::AnthropicMessages) => json!({ "data": entries, "has_more": false }),
         (None, _) => json!({ "object": "list", "data": entries }),
     };
-    Some(handler::json(axum::http::StatusCode::OK, list.to_string().into()))
+    Some(responses::json(axum::http::StatusCode::OK, list.to_string()))
 }
 
 fn entry(dialect: DialectName, name: &str) -> Value {
@@ -197,18 +207,18 @@ mod tests {
     #[test]
     fn a_known_window_is_put_in_and_everything_else_stays() {
         let list = br#"{"object":"list","data":[{"id":"known","x":1.50},{"id":"other"}],"y":null}"#;
-        let told = with_windows(DialectName::OpenAiCompletions, list, &window).unwrap();
+        let updated = with_windows(DialectName::OpenAiCompletions, list, &window).unwrap();
         let whole = r#"{"object":"list","data":[{"id":"known","x":1.5,"context_length":32000,"context_window":32000,"max_model_len":32000},{"id":"other"}],"y":null}"#;
-        assert_eq!(told, whole);
+        assert_eq!(updated, whole);
         let one = br#"{"name":"models/known","inputTokenLimit":1}"#;
-        let told = with_windows(DialectName::GoogleGenerativeAi, one, &window).unwrap();
-        assert_eq!(told, r#"{"name":"models/known","inputTokenLimit":32000}"#);
+        let updated = with_windows(DialectName::GoogleGenerativeAi, one, &window).unwrap();
+        assert_eq!(updated, r#"{"name":"models/known","inputTokenLimit":32000}"#);
     }
 
     #[test]
     fn a_list_of_strangers_keeps_its_bytes() {
-        let said = br#"{"id": "guessed", "max_input_tokens": 7}"#;
-        for list in [&br#"{"data": [{"id": "other"}]}"#[..], said, b"[]", b"no json"] {
+        let guessed = br#"{"id": "guessed", "max_input_tokens": 7}"#;
+        for list in [&br#"{"data": [{"id": "other"}]}"#[..], guessed, b"[]", b"no json"] {
             assert_eq!(with_windows(DialectName::AnthropicMessages, list, &window), None);
         }
     }

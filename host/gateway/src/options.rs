@@ -1,4 +1,4 @@
-//! How a gateway is opened.
+//! Options for starting a gateway.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,31 +15,31 @@ use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_blobs::BlobDirs;
 use ctxhost_config::Config;
 
-/// How a gateway is opened: the config, and what goes before it.
+/// The config of a gateway, and overrides of it.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
     /// The config.
     pub config: Config,
-    /// The folder of everything it keeps: sessions below `gateway`, engines' values, the book of failures.
+    /// The state folder: sessions below `gateway`, engine stores, the failure log.
     pub state: PathBuf,
-    /// Address and port, instead of `gateway.listen`.
+    /// Replaces `gateway.listen`.
     pub listen: Option<String>,
-    /// Upstreams by dialect, as `gateway.upstreams` has them; they go before those.
+    /// Upstreams by dialect; they override `gateway.upstreams`.
     pub upstreams: BTreeMap<String, String>,
-    /// The token that clients have to show; `None` asks for none.
+    /// The token that clients must send; `None` for no token.
     pub token: Option<SecretString>,
-    /// Whether a path may begin with the token, too: for clients that are told an address and no more.
+    /// Whether a path may begin with the token, for clients that can be configured with a URL only.
     pub token_in_path: bool,
-    /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
+    /// Certificate and key; they replace `gateway.tls_cert` and `gateway.tls_key`.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether others than this machine may reach it although nothing protects it.
+    /// Allows an address that other machines can reach without protection.
     pub allow_exposed: bool,
-    /// Whether the config's file is followed while it runs.
+    /// Whether changes of the config file are applied at run time.
     pub watch_config: bool,
 }
 
 impl GatewayOptions {
-    /// As the config says, with the token of its variable.
+    /// The options of a config, with the token from its environment variable.
     pub fn from_config(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
         let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
         let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
@@ -56,7 +56,7 @@ impl GatewayOptions {
         }
     }
 
-    /// Whether the token is one that nobody guesses.
+    /// Checks the length of the token.
     ///
     /// # Errors
     ///
@@ -71,18 +71,19 @@ impl GatewayOptions {
         Err(GatewayError::ShortToken { chars, least, variable })
     }
 
-    /// What makes connections of TLS, where a certificate is given.
+    /// The TLS acceptor, if a certificate is configured.
     pub(super) fn acceptor(&self) -> Result<Option<TlsAcceptor>, GatewayError> {
         let settings = &self.config.gateway;
-        let of_config = || Some((settings.tls_cert.as_deref()?, settings.tls_key.as_deref()?));
+        let configured = || Some((settings.tls_cert.as_deref()?, settings.tls_key.as_deref()?));
         let given = self.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
-        let files: Option<(&Path, &Path)> = given.or_else(of_config);
+        let files: Option<(&Path, &Path)> = given.or_else(configured);
         files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
     }
 
-    /// The engines and sessions behind it. Agents bring models and tools of their own.
+    /// Builds the runtime. It has no models and no tools, because clients bring their own.
     pub(super) async fn runtime(&self) -> Result<Runtime, GatewayError> {
         let mut config = self.config.clone();
+        // The gateway must start without the key of a configured agent model.
         config.agent.model = None;
         config.agent.fallbacks = Vec::new();
         let state = &self.state;
@@ -100,7 +101,8 @@ impl GatewayOptions {
     }
 }
 
-/// Whoever reaches the gateway may spend the person's money and read their sessions.
+/// Refuses an unprotected public address: anyone who can connect can spend the user's money and read their
+/// sessions.
 pub(super) fn refuse_exposure(
     address: SocketAddr,
     token: bool,
@@ -109,14 +111,14 @@ pub(super) fn refuse_exposure(
     if address.ip().is_loopback() {
         return Ok(());
     }
-    const SET_TOKEN: &str = "set the variable of gateway.token_env";
+    const SET_TOKEN: &str = "set the environment variable of gateway.token_env";
     let (lacks, advice) = match (tls, token) {
         (true, true) => return Ok(()),
         (false, true) => ("TLS", "use --tls-cert and --tls-key"),
         (true, false) => ("a token", SET_TOKEN),
         (false, false) => (
             "TLS and a token",
-            "use --tls-cert and --tls-key, and set the variable of gateway.token_env",
+            "use --tls-cert and --tls-key, and set the environment variable of gateway.token_env",
         ),
     };
     Err(GatewayError::Exposed { address: address.to_string(), lacks, advice })
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_can_be_guessed_is_refused_with_a_way_out() {
+    fn a_short_token_is_refused_with_a_remedy() {
         let refused = |token: &str| {
             let options = GatewayOptions::from_config(&Config::default(), "state");
             let options = GatewayOptions { token: Some(token.into()), ..options };
@@ -138,12 +140,12 @@ mod tests {
         assert!(error.contains("15 characters") && error.contains("at least 16"), "{error}");
         assert!(error.contains("openssl rand") && error.contains("CTXHOST_TOKEN"), "{error}");
         assert!(!error.contains("0123456789"), "{error}");
-        // Letters are counted, not bytes.
+        // Counted in characters, not bytes.
         assert!(refused("ääääääää").is_err());
     }
 
     #[test]
-    fn nothing_is_shown_to_other_machines_unprotected() {
+    fn public_addresses_need_token_and_tls() {
         let refused = |address: &str, token, tls| {
             let refused = refuse_exposure(address.parse().unwrap(), token, tls);
             refused.map_err(|error| error.to_string())

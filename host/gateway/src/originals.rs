@@ -1,4 +1,4 @@
-//! The originals of texts that stand for others: kept by their hash, found again by a part of it.
+//! Stores the originals of replaced texts, and finds them by a part of their hash.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,22 +6,22 @@ use std::sync::{Mutex, PoisonError};
 
 use ctxhost_blobs::{self as blobs, BlobDirs, BlobError, BlobFolder};
 
-/// Hex digits of a hash that a text names; what asks for the originals of others looks for as many.
+/// The hash digits in a reference. LiteLLM and headroom expect this many.
 const HASH_CHARS: usize = 24;
 
-/// How many are known to be kept, before all are put again.
+/// The size of the cache of stored originals; a full cache is cleared.
 const MAX_KNOWN: usize = 65_536;
 
-/// Where originals are.
+/// The store of originals.
 #[derive(Debug, Default)]
 pub(super) struct OriginalStore {
     folder: Option<BlobFolder>,
-    /// Session and handle of those that this process has put.
+    /// Session and handle of originals that this process has stored.
     known: Mutex<HashSet<(String, String)>>,
 }
 
 impl OriginalStore {
-    /// Those of a state folder, in the store that its sessions share.
+    /// Opens the blob store of a state folder.
     pub(super) fn open(state: &Path) -> OriginalStore {
         OriginalStore {
             folder: BlobDirs::from_state_dir(state).shared_folder(),
@@ -29,17 +29,18 @@ impl OriginalStore {
         }
     }
 
-    /// Keeps texts for a session; answers the handles that are new to it, which it has to name. May wait
-    /// for the disk.
+    /// Stores texts for a session. Returns the handles that are new to the session, which must record them.
+    /// Blocks on the disk.
     ///
     /// # Errors
     ///
-    /// [`BlobError`]; some of them may be kept then.
+    /// [`BlobError`]; some texts may be stored.
     pub(super) fn store(&self, session: &str, texts: &[String]) -> Result<Vec<String>, BlobError> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let mut new = Vec::new();
         for text in texts {
             let name = (session.to_owned(), blobs::hash(text.as_bytes()));
+            // Every request of a compacted conversation references the same originals again.
             if self.known().contains(&name) {
                 continue;
             }
@@ -53,7 +54,7 @@ impl OriginalStore {
         Ok(new)
     }
 
-    /// The original of a hash; `None` where there is none. May wait for the disk.
+    /// Loads an original by its short hash; `None` if there is none. Blocks on the disk.
     ///
     /// # Errors
     ///
@@ -70,25 +71,25 @@ impl OriginalStore {
     }
 }
 
-/// The part of a text's hash that is told.
+/// The hash that references contain.
 pub(super) fn short_hash(text: &str) -> String {
     blobs::hash(text.as_bytes()).chars().take(HASH_CHARS).collect()
 }
 
-/// Whether this is such a part.
+/// Whether a text is such a hash.
 pub(super) fn is_hash(hash: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     hash.len() == HASH_CHARS && hash.bytes().all(is_digit)
 }
 
-/// The longest paragraph that is one piece, in bytes; of longer ones each line is.
+/// Longer paragraphs are split into lines, in bytes.
 const PARAGRAPH_MAX_BYTES: usize = 800;
 
-/// So many words of a query are looked for: each of them costs a walk through the text.
+/// The most query words. Each is a search through the text.
 const QUERY_MAX_WORDS: usize = 64;
 
-/// The pieces of a text that a query is about: those with all of it as it stands, else with all its
-/// words, else with any. The whole text where there is none, since nothing said of it is better than all.
+/// The parts of a text that match a query best: the whole query, else all its words, else any. The whole text if
+/// nothing matches.
 pub(super) fn narrow_to_query(text: &str, query: &str) -> String {
     let query = query.trim().to_lowercase();
     let words: Vec<&str> = query.split_whitespace().take(QUERY_MAX_WORDS).collect();
@@ -119,9 +120,10 @@ fn rank(piece: &str, query: &str, words: &[&str]) -> u8 {
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
-        match paragraph.len() <= PARAGRAPH_MAX_BYTES {
-            true => pieces.push(paragraph.trim_matches('\n')),
-            false => pieces.extend(paragraph.lines().filter(|line| !line.trim().is_empty())),
+        if paragraph.len() <= PARAGRAPH_MAX_BYTES {
+            pieces.push(paragraph.trim_matches('\n'))
+        } else {
+            pieces.extend(paragraph.lines().filter(|line| !line.trim().is_empty()))
         }
     }
     pieces
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_found_by_the_hash_that_is_told() {
+    fn a_text_is_found_by_its_short_hash() {
         let state = tempfile::tempdir().unwrap();
         let text = "the whole of it".to_owned();
         let hash = short_hash(&text);
@@ -142,15 +144,15 @@ mod tests {
         assert!(new.len() == 1 && new[0].starts_with(&hash) && is_hash(&hash), "{new:?}");
         assert!(originals.store("s", std::slice::from_ref(&text)).unwrap().is_empty());
         assert_eq!(originals.store("other", std::slice::from_ref(&text)).unwrap(), new);
-        let again = OriginalStore::open(state.path());
-        assert_eq!(again.load(&hash).unwrap(), Some(text));
+        let reopened = OriginalStore::open(state.path());
+        assert_eq!(reopened.load(&hash).unwrap(), Some(text));
         for none in ["", "0", &hash[1..], &hash.to_uppercase(), &"0".repeat(24)] {
-            assert_eq!(again.load(none).unwrap(), None, "{none}");
+            assert_eq!(reopened.load(none).unwrap(), None, "{none}");
         }
     }
 
     #[test]
-    fn a_query_narrows_to_what_says_most_of_it() {
+    fn a_query_narrows_to_the_best_match() {
         let long = format!("first line\nerror: Disk full\n{}\nlast error", "x\n".repeat(600));
         let text = format!("about disks\nand errors\n\n{long}\n\nnothing");
         let check =

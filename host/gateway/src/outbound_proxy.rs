@@ -1,4 +1,4 @@
-//! How an upstream is reached: directly, or by the proxy that its provider or the environment names.
+//! Connects to upstreams, directly or through the proxy of their provider or the environment.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -15,15 +15,15 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// What the setting says for no proxy at all.
+/// The setting for no proxy.
 const NO_PROXY: &str = "none";
 
-/// A proxy is reached in plain, or by TLS of its own.
+/// A connector to the proxy itself, with or without TLS.
 type ProxyConnector = HttpsConnector<HttpConnector>;
 
 type DialError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes the connections to one upstream.
+/// Dials one upstream.
 #[derive(Clone)]
 pub(super) struct UpstreamDialer {
     route: DialRoute,
@@ -32,34 +32,36 @@ pub(super) struct UpstreamDialer {
 #[derive(Clone)]
 enum DialRoute {
     Direct(HttpConnector),
-    /// The proxy is asked in the upstream's place, as it is for plain HTTP.
+    /// An HTTP proxy that forwards plain HTTP requests.
     Forwarding(ProxyConnector, Uri),
     Tunnel(Tunnel<ProxyConnector>),
     Socks(SocksV5<HttpConnector>),
 }
 
-/// The proxy for an upstream, `None` for none: that of the setting, else that of the system, which cannot
-/// reach what listens on this machine only.
+/// The proxy for an upstream: that of the setting, else that of the environment, except for loopback; `None` for
+/// none.
 ///
 /// # Errors
 ///
-/// What is wrong with it. Passwords stand in addresses of proxies, so none is repeated.
+/// What is wrong with the setting. Its URL is not repeated, since it may contain a password.
 pub(super) fn proxy_for(base: &Uri, setting: Option<&str>) -> Result<Option<Intercept>, String> {
     let proxy = match setting {
         Some(NO_PROXY) => None,
         Some(proxy) => {
             let proxy = Matcher::builder().all(proxy).build().intercept(base);
-            const HOW: &str =
-                "write its proxy as http://host:port or socks5://host:port, or `none`";
-            Some(proxy.ok_or(HOW)?)
+            const FORMAT: &str =
+                "invalid proxy setting; write http://host:port, socks5://host:port or `none`";
+            Some(proxy.ok_or(FORMAT)?)
         }
+        // A proxy would connect to its own loopback.
         None if is_loopback(base) => None,
         None => Matcher::from_system().intercept(base),
     };
     let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str());
-    match scheme.is_some_and(|scheme| scheme.starts_with("socks4")) {
-        true => Err("the gateway speaks HTTP and SOCKS5 with proxies, and not SOCKS4".into()),
-        false => Ok(proxy),
+    if scheme.is_some_and(|scheme| scheme.starts_with("socks4")) {
+        Err("SOCKS4 proxies are not supported; use an HTTP or SOCKS5 proxy".into())
+    } else {
+        Ok(proxy)
     }
 }
 
@@ -68,14 +70,14 @@ fn is_loopback(base: &Uri) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// What is shown to a proxy with every request, where it is asked in the upstream's place.
+/// The `proxy-authorization` header for a forwarding proxy. A tunnel sends it with CONNECT only.
 pub(super) fn proxy_authorization(proxy: Option<&Intercept>, base: &Uri) -> Option<HeaderValue> {
     let is_plain = base.scheme_str() == Some("http");
     proxy.filter(|_| is_plain)?.basic_auth().cloned()
 }
 
 impl UpstreamDialer {
-    /// For an upstream.
+    /// A dialer for an upstream.
     pub(super) fn new(
         http: HttpConnector,
         base: &Uri,
@@ -86,12 +88,13 @@ impl UpstreamDialer {
         let uri = proxy.uri().clone();
         if uri.scheme_str().is_some_and(|scheme| scheme.starts_with("socks")) {
             let socks = SocksV5::new(uri, http);
-            let way = match proxy.raw_auth() {
+            let connector = match proxy.raw_auth() {
                 Some((user, password)) => socks.with_auth(user.into(), password.into()),
                 None => socks,
             };
-            return UpstreamDialer { route: DialRoute::Socks(way) };
+            return UpstreamDialer { route: DialRoute::Socks(connector) };
         }
+        // Plain HTTP goes to the proxy in absolute form (RFC 9112, 3.2.2). TLS needs a tunnel.
         let to_proxy = HttpsConnectorBuilder::new()
             .with_tls_config(trusted.clone())
             .https_or_http()
@@ -101,11 +104,11 @@ impl UpstreamDialer {
             return UpstreamDialer { route: DialRoute::Forwarding(to_proxy, uri) };
         }
         let tunnel = Tunnel::new(uri, to_proxy);
-        let way = match proxy.basic_auth() {
-            Some(shown) => tunnel.with_auth(shown.clone()),
+        let connector = match proxy.basic_auth() {
+            Some(authorization) => tunnel.with_auth(authorization.clone()),
             None => tunnel,
         };
-        UpstreamDialer { route: DialRoute::Tunnel(way) }
+        UpstreamDialer { route: DialRoute::Tunnel(connector) }
     }
 }
 
@@ -114,7 +117,7 @@ impl Service<Uri> for UpstreamDialer {
     type Error = DialError;
     type Future = Pin<Box<dyn Future<Output = Result<UpstreamConnection, DialError>> + Send>>;
 
-    /// Each of the ways is ready at any time.
+    /// All connectors are always ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))
     }
@@ -122,27 +125,27 @@ impl Service<Uri> for UpstreamDialer {
     fn call(&mut self, to: Uri) -> Self::Future {
         match &mut self.route {
             DialRoute::Direct(http) => {
-                let dialled = http.call(to);
+                let dialing = http.call(to);
                 Box::pin(async {
-                    Ok(UpstreamConnection::new(MaybeHttpsStream::Http(dialled.await?)))
+                    Ok(UpstreamConnection::new(MaybeHttpsStream::Http(dialing.await?)))
                 })
             }
             DialRoute::Socks(socks) => {
-                let dialled = socks.call(with_port(to));
+                let dialing = socks.call(with_port(to));
                 Box::pin(async {
-                    Ok(UpstreamConnection::new(MaybeHttpsStream::Http(dialled.await?)))
+                    Ok(UpstreamConnection::new(MaybeHttpsStream::Http(dialing.await?)))
                 })
             }
             DialRoute::Tunnel(tunnel) => {
-                let dialled = tunnel.call(to);
-                Box::pin(async { Ok(UpstreamConnection::new(dialled.await?)) })
+                let dialing = tunnel.call(to);
+                Box::pin(async { Ok(UpstreamConnection::new(dialing.await?)) })
             }
             DialRoute::Forwarding(to_proxy, proxy) => {
-                let dialled = to_proxy.call(proxy.clone());
+                let dialing = to_proxy.call(proxy.clone());
                 Box::pin(async {
                     Ok(UpstreamConnection {
                         is_forwarded: true,
-                        ..UpstreamConnection::new(dialled.await?)
+                        ..UpstreamConnection::new(dialing.await?)
                     })
                 })
             }
@@ -150,7 +153,7 @@ impl Service<Uri> for UpstreamDialer {
     }
 }
 
-/// The address with the port of its scheme; a tunnel takes that of TLS for granted.
+/// The URI with the default port of plain HTTP, which the SOCKS connector does not add.
 fn with_port(to: Uri) -> Uri {
     let host = to.host().filter(|_| to.port().is_none() && to.scheme_str() == Some("http"));
     let address = host.map(|host| Uri::builder().scheme("http").authority(format!("{host}:80")));
@@ -158,7 +161,7 @@ fn with_port(to: Uri) -> Uri {
     address.unwrap_or(to)
 }
 
-/// A connection; whoever uses it has to know whether a proxy reads what is asked.
+/// A connection to an upstream, which knows whether a proxy forwards its requests.
 pub(super) struct UpstreamConnection {
     stream: MaybeHttpsStream<TokioIo<TcpStream>>,
     is_forwarded: bool,
@@ -225,28 +228,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_setting_goes_first_and_this_machine_needs_no_proxy() {
+    fn the_setting_wins_and_loopback_needs_no_proxy() {
         let check = |base: &'static str, setting: Option<&str>| {
             let proxy = proxy_for(&Uri::from_static(base), setting);
             proxy.map(|proxy| proxy.map(|proxy| proxy.uri().to_string()))
         };
         let proxy = |uri: &str| Ok(Some(uri.to_owned()));
-        let (away, here) = ("https://models.example/v1", "http://127.0.0.1:11434/v1");
-        assert_eq!(check(away, Some("none")), Ok(None));
-        assert_eq!(check(here, None), Ok(None));
+        let (remote, local) = ("https://models.example/v1", "http://127.0.0.1:11434/v1");
+        assert_eq!(check(remote, Some("none")), Ok(None));
+        assert_eq!(check(local, None), Ok(None));
         assert_eq!(check("http://[::1]:1/", None), Ok(None));
-        assert_eq!(check(away, Some("http://me:word@proxy:3128")), proxy("http://proxy:3128/"));
-        assert_eq!(check(here, Some("http://proxy:3128")), proxy("http://proxy:3128/"));
-        assert_eq!(check(away, Some("socks5h://proxy:1080")), proxy("socks5h://proxy:1080/"));
+        assert_eq!(check(remote, Some("http://me:word@proxy:3128")), proxy("http://proxy:3128/"));
+        assert_eq!(check(local, Some("http://proxy:3128")), proxy("http://proxy:3128/"));
+        assert_eq!(check(remote, Some("socks5h://proxy:1080")), proxy("socks5h://proxy:1080/"));
         for wrong in ["ftp://me:word@proxy", "socks4://me:word@proxy:1080", "http://", ""] {
-            let problem = check(away, Some(wrong)).unwrap_err();
+            let problem = check(remote, Some(wrong)).unwrap_err();
             assert!(problem.contains("proxy") || problem.contains("proxies"), "{problem}");
             assert!(!problem.contains("word"), "{problem}");
         }
     }
 
     #[test]
-    fn an_address_without_a_port_has_that_of_its_scheme() {
+    fn a_missing_port_is_that_of_the_scheme() {
         let check = |to: &'static str, expected: &str| {
             assert_eq!(with_port(Uri::from_static(to)), expected);
         };
@@ -257,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_shown_to_a_proxy_that_reads_what_is_asked_and_to_no_upstream() {
-        let shown = |base: &'static str| {
+    fn a_password_is_sent_to_a_forwarding_proxy_only() {
+        let authorization = |base: &'static str| {
             let base = Uri::from_static(base);
             let proxy = proxy_for(&base, Some("http://me:word@proxy:3128")).unwrap();
             proxy_authorization(proxy.as_ref(), &base)
         };
-        assert_eq!(shown("http://models.example").unwrap(), "Basic bWU6d29yZA==");
-        assert_eq!(shown("https://models.example"), None);
+        assert_eq!(authorization("http://models.example").unwrap(), "Basic bWU6d29yZA==");
+        assert_eq!(authorization("https://models.example"), None);
     }
 }

@@ -1,5 +1,4 @@
-//! An answer on its way to the client: every byte as it came, and what it says of tokens noted in
-//! passing.
+//! Streams a response to the client unchanged, and reads its token usage on the way.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,20 +18,20 @@ pub(super) use usage::UsageReader;
 
 use ctxhost_dialects::message::TokenUsage;
 
-/// Who wants to know that an answer has come to its end, and what it cost.
+/// Called with the usage when a response is complete.
 pub(super) type EndCallback = Box<dyn FnOnce(Option<TokenUsage>) + Send>;
 
-/// The body of an answer: nothing in it is changed or waits for what comes behind it.
+/// The body of a forwarded response. No frame is changed or delayed.
 pub(super) struct StreamingBody {
     head: VecDeque<Frame<Bytes>>,
     rest: UpstreamBody,
-    counting: Option<(UsageReader, EndCallback)>,
-    /// The place among the requests, free again when the body is gone.
+    reader: Option<(UsageReader, EndCallback)>,
+    /// Releases the request's permit when the body is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl StreamingBody {
-    /// `head` has been read of it already; `rest` is `None` where that was all.
+    /// `head` are the frames that were read already; `rest` is `None` if there are no more.
     pub(super) fn new(
         head: Vec<Frame<Bytes>>,
         rest: Option<Incoming>,
@@ -42,40 +41,42 @@ impl StreamingBody {
         StreamingBody {
             head: head.into(),
             rest: UpstreamBody::new(rest, idle),
-            counting: None,
+            reader: None,
             _place: place,
         }
     }
 
-    /// Notes what it says of tokens, and tells it at the end.
-    pub(super) fn with_usage(
-        mut self,
-        counting: UsageReader,
-        at_end: EndCallback,
-    ) -> StreamingBody {
-        self.counting = Some((counting, at_end));
+    /// Reads the usage, and passes it to `at_end` when the response is complete.
+    pub(super) fn with_usage(mut self, reader: UsageReader, at_end: EndCallback) -> StreamingBody {
+        self.reader = Some((reader, at_end));
         self
     }
 
     fn observe(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
-        if let (Some((counting, _)), Some(data)) = (&mut self.counting, frame.data_ref()) {
-            counting.push(data);
+        if let (Some((reader, _)), Some(data)) = (&mut self.reader, frame.data_ref()) {
+            reader.push(data);
         }
         frame
     }
 
     fn finish(&mut self) {
-        if let Some((counting, at_end)) = self.counting.take() {
-            at_end(counting.usage());
+        if let Some((reader, at_end)) = self.reader.take() {
+            at_end(reader.usage());
         }
     }
 }
 
+impl From<StreamingBody> for axum::body::Body {
+    fn from(body: StreamingBody) -> Self {
+        axum::body::Body::new(body)
+    }
+}
+
 impl Drop for StreamingBody {
-    /// Of a body whose length is known nobody asks for more than that, not even for its end.
+    /// hyper does not poll a body with a known length after its last byte, so the end is detected here.
     fn drop(&mut self) {
         let is_whole = self.is_end_stream();
-        // Who is told may have work to do, which a program that has ended does no more.
+        // The callback spawns tasks, which needs a running runtime.
         if is_whole && tokio::runtime::Handle::try_current().is_ok() {
             self.finish();
         }
@@ -95,8 +96,9 @@ impl Body for StreamingBody {
         }
         match ready!(self.rest.poll(context)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
+            // An incomplete response has no usable usage.
             Some(Err(error)) => {
-                self.counting = None;
+                self.reader = None;
                 Poll::Ready(Some(Err(error)))
             }
             None => {

@@ -1,4 +1,4 @@
-//! Which door a request comes through, by its path, and whose language is spoken behind it.
+//! Maps paths to endpoints, and other requests to the provider whose API they use.
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, Uri};
@@ -6,11 +6,12 @@ use axum::http::{HeaderMap, Method, Uri};
 use super::proxy::Endpoint;
 use ctxhost_dialects::DialectName;
 
-/// The door of a request; `None` for everything that is only passed on.
+/// The endpoint of a request; `None` for requests that are forwarded unshaped.
 pub(super) fn endpoint_for(method: &Method, path: &str) -> Option<Endpoint> {
     if method != Method::POST {
         return None;
     }
+    // Some clients append `/v1` to the base URL and some do not.
     let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix('/'))?;
     match below.trim_end_matches('/') {
         "messages" => Some(Endpoint::Messages),
@@ -22,7 +23,7 @@ pub(super) fn endpoint_for(method: &Method, path: &str) -> Option<Endpoint> {
     }
 }
 
-/// `/v1beta/models/{model}:generateContent` and its like, in any version and below any prefix.
+/// `models/{model}:generateContent` and similar, for any version and prefix.
 fn generate_endpoint(path: &str) -> Option<Endpoint> {
     let (folder, last) = path.rsplit_once('/')?;
     let (model, action) = last.rsplit_once(':')?;
@@ -38,37 +39,12 @@ fn generate_endpoint(path: &str) -> Option<Endpoint> {
     }
 }
 
-impl Endpoint {
-    /// The dialect that is spoken behind it.
-    pub fn dialect(&self) -> DialectName {
-        match self {
-            Endpoint::Messages | Endpoint::CountTokens => DialectName::AnthropicMessages,
-            Endpoint::ChatCompletions => DialectName::OpenAiCompletions,
-            Endpoint::Responses | Endpoint::ResponsesCompact => DialectName::OpenAiResponses,
-            Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
-                DialectName::GoogleGenerativeAi
-            }
-        }
-    }
-
-    /// Whether the model answers behind it, and does not only count or compact.
-    pub(super) fn is_generation(&self) -> bool {
-        matches!(
-            self,
-            Endpoint::Messages
-                | Endpoint::ChatCompletions
-                | Endpoint::Responses
-                | Endpoint::Generate { .. }
-        )
-    }
-}
-
-/// Whose language a request speaks that comes through no door: the path tells, else its headers.
+/// The dialect of an unshaped request, by its path or headers.
 pub(super) fn dialect_of(uri: &Uri, headers: &HeaderMap) -> DialectName {
     known_dialect_of(uri, headers).unwrap_or(DialectName::OpenAiCompletions)
 }
 
-/// The same; `None` where neither tells, so that nobody knows whose key it shows.
+/// The same; `None` if neither identifies a provider, so that the owner of its credentials is unknown.
 pub(super) fn known_dialect_of(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
     dialect_of_path(uri.path()).or_else(|| dialect_of_headers(uri, headers)).or_else(|| {
         let below = below_version(uri.path());
@@ -76,12 +52,12 @@ pub(super) fn known_dialect_of(uri: &Uri, headers: &HeaderMap) -> Option<Dialect
     })
 }
 
-/// Whether a path is one of the gateway's own, rightly written or not.
+/// Whether a path belongs to the gateway itself, valid or not.
 pub(super) fn is_gateway_path(path: &str) -> bool {
     begins_with_any(path, &["ui", "v1/compress", "v1/retrieve"])
 }
 
-/// What OpenAI answers, and everybody who speaks like it.
+/// The path prefixes of OpenAI's API and of compatible servers.
 const OPENAI_PATHS: [&str; 21] = [
     "models",
     "chat",
@@ -106,7 +82,7 @@ const OPENAI_PATHS: [&str; 21] = [
     "edits",
 ];
 
-/// What Google's models are asked to do, behind a colon.
+/// The methods of Google's models, after a colon.
 const GOOGLE_VERBS: [&str; 11] = [
     "generateContent",
     "streamGenerateContent",
@@ -121,10 +97,10 @@ const GOOGLE_VERBS: [&str; 11] = [
     "rawPredict",
 ];
 
-/// Paths that one company alone has.
+/// The provider of a path that only one provider has.
 fn dialect_of_path(path: &str) -> Option<DialectName> {
-    // A colon alone says nothing: local servers have it in the names of models.
-    let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|it| it.1);
+    // A colon alone is no evidence: local servers use it in model names (`qwen3:8b`).
+    let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|(_, verb)| verb);
     let is_verb = verb.is_some_and(|verb| GOOGLE_VERBS.contains(&verb));
     let is_google = begins_with_any(path, &["v1beta", "v1alpha", "upload", "v1/projects"])
         || path.starts_with("/v1internal")
@@ -139,7 +115,7 @@ fn dialect_of_path(path: &str) -> Option<DialectName> {
     rows.into_iter().find(|(is, _)| *is).map(|(_, dialect)| dialect)
 }
 
-/// A key in the address is Google's where no other one is shown.
+/// A key in the query is Google's if the request has no other.
 fn dialect_of_headers(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
     let query = uri.query().unwrap_or_default();
     let has_key = || query.split('&').any(|pair| pair.split('=').next() == Some("key"));
@@ -157,7 +133,7 @@ fn below_version(path: &str) -> &str {
     path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path)
 }
 
-/// Whether a path begins with one of these, which are whole segments.
+/// Whether a path begins with one of these, as whole segments.
 fn begins_with_any(path: &str, names: &[&str]) -> bool {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut rests = names.iter().filter_map(|name| path.strip_prefix(*name));
@@ -169,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_are_found_with_and_without_a_version() {
+    fn endpoints_are_found_with_and_without_a_version() {
         let post = |path: &str| endpoint_for(&Method::POST, path);
         assert_eq!(post("/v1/messages"), Some(Endpoint::Messages));
         assert_eq!(post("/chat/completions"), Some(Endpoint::ChatCompletions));
@@ -187,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_passed_on() {
+    fn other_paths_have_no_endpoint() {
         assert_eq!(endpoint_for(&Method::GET, "/v1/responses"), None);
         for path in [
             "/",
@@ -203,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_is_told_by_path_and_headers() {
+    fn the_dialect_follows_from_path_and_headers() {
         let of = |path: &'static str, name: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             if let Some(name) = name {

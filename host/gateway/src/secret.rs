@@ -1,4 +1,4 @@
-//! Secrets in files: made once, for their owner alone, and whole wherever they have their name.
+//! Secret files: created once, atomically, and readable by their owner only.
 
 use std::fs::{OpenOptions, hard_link, remove_file};
 use std::io::{self, Write};
@@ -6,21 +6,21 @@ use std::path::Path;
 
 use ctxhost_session::{SessionError, SessionFolder};
 
-/// A secret: which file holds it, and what is said where that cannot be.
+/// A secret file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretFile {
-    /// The name of the file.
+    /// The file name.
     pub(super) name: &'static str,
-    /// What was to be done, before the path.
+    /// The action for error messages, before the path.
     pub(super) action: &'static str,
 }
 
 impl SecretFile {
-    /// The secret in a folder, of `N` bytes; made where there is none.
+    /// Reads the secret of `N` bytes in a folder, or creates it.
     ///
     /// # Errors
     ///
-    /// Where the folder or the file cannot be made or read, or the file holds something else.
+    /// If the folder or file cannot be created or read, or the file is damaged.
     pub(super) fn read_or_create<const N: usize>(
         &self,
         folder: &Path,
@@ -34,25 +34,25 @@ impl SecretFile {
         let text =
             ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES).map_err(failed)?;
         let secret = from_hex(text.trim()).and_then(|secret| secret.try_into().ok());
-        let damaged = "it holds no such thing; remove it, and a new one is made";
+        let damaged = "the file is damaged; delete it to create a new one";
         secret.ok_or_else(|| failed(io::Error::new(io::ErrorKind::InvalidData, damaged)))
     }
 
-    /// Two gateways that begin at the same time must not come to have two secrets, nor may one that is
-    /// killed leave half of one, so the file is whole before it has its name.
+    /// Creates the file atomically by a hard link: two gateways that start together must get the same secret,
+    /// and a killed one must not leave half of it.
     fn create<const N: usize>(&self, folder: &Path, path: &Path) -> io::Result<()> {
         let (secret, staged) = (
             random_bytes::<N>(),
             folder.join(format!(".{}.{}", self.name, to_hex(&random_bytes::<8>()))),
         );
         let put = write(&staged, &secret).and_then(|()| hard_link(&staged, path));
-        // Where this fails, a file is left that nobody reads.
+        // If this fails, an unused file remains.
         let _ = remove_file(&staged);
         match put {
             Err(error) if !is_existing(&error) => {}
             _ => return Ok(()),
         }
-        // A disk without links has one gateway, as a rule.
+        // A file system without hard links. Two gateways starting together on it is unlikely.
         match write(path, &secret) {
             Err(error) if !is_existing(&error) => Err(error),
             _ => Ok(()),
@@ -74,13 +74,13 @@ fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Bytes that nobody has.
+/// Random bytes.
 pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut secret = [0; N];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut secret).is_err() {
-        // A system without randomness: whoever could guess this could do anything here.
-        tracing::error!("the system has no random numbers; a secret of the gateway is a guess");
+        // fastrand is predictable: anyone who guesses this secret can forge summaries.
+        tracing::error!("the system has no random source: a secret of the gateway is predictable");
         fastrand::fill(&mut secret);
     }
     secret
@@ -107,7 +107,7 @@ mod tests {
     const FILE: SecretFile = SecretFile { name: "key", action: "keep the key in" };
 
     #[test]
-    fn a_secret_is_made_once_for_its_owner_alone() {
+    fn a_secret_is_created_once_for_its_owner_only() {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("gateway");
         let all: Vec<[u8; 32]> = std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_gateway_left_is_in_nobodys_way() {
+    fn a_leftover_temporary_file_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".key.00ff"), "00").unwrap();
         let secret: [u8; 8] = FILE.read_or_create(folder.path()).unwrap();
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn half_a_secret_is_none_and_the_way_out_is_said() {
+    fn a_damaged_secret_is_an_error_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         for wrong in ["", "00ff", "no hex at all"] {
             std::fs::write(folder.path().join("key"), wrong).unwrap();
             let error = FILE.read_or_create::<8>(folder.path()).unwrap_err().to_string();
-            assert!(error.contains("remove it, and a new one is made"), "{error}");
+            assert!(error.contains("delete it to create a new one"), "{error}");
             assert!(error.contains("keep the key in"), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The server: it binds, lets connections in, and lets streams end before it does.
+//! The HTTP server: binds the port, serves connections, and drains responses at shutdown.
 
 use futures_util::future::BoxFuture;
 use std::io;
@@ -32,13 +32,13 @@ use super::compress_api;
 use super::cors;
 use super::dashboard::{self, TlsConnection};
 use super::error::GatewayError;
-use super::error_response::error_response;
 use super::first_byte_timeout::FirstByteTimeout;
 use super::handler;
 use super::limits;
 use super::live_stats::GatewayStats;
 use super::options::{GatewayOptions, refuse_exposure};
-use super::proxy::ProxyHandle;
+use super::proxy::Proxy;
+use super::responses::{self, error_response};
 use super::routes::dialect_of;
 use super::state::GatewayState;
 use super::token_throttle::TokenThrottle;
@@ -46,12 +46,12 @@ use super::upstream::Upstreams;
 use ctxhost_agent::Runtime;
 use ctxhost_config::GatewaySettings;
 
-/// A gateway that is bound to its port. Requests wait until it serves.
+/// A gateway bound to its port. Connections queue until [`Gateway::serve`].
 pub struct Gateway {
     listener: TcpListener,
     address: SocketAddr,
     acceptor: Option<TlsAcceptor>,
-    house: Arc<GatewayState>,
+    state: Arc<GatewayState>,
     runtime: Runtime,
     routes: Router,
 }
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Opens the engines, binds the port.
+    /// Loads the engines and binds the port.
     ///
     /// # Errors
     ///
@@ -73,27 +73,29 @@ impl Gateway {
             let settings = options.config.gateway.clone();
             options.check_token()?;
             let acceptor = options.acceptor()?;
-            let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
-            let wanted = resolve_address(wanted).await?;
+            let listen = options.listen.as_deref().unwrap_or(&settings.listen);
+            let listen = resolve_address(listen).await?;
             if !options.allow_exposed {
-                refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
+                refuse_exposure(listen, options.token.is_some(), acceptor.is_some())?;
             }
             let upstreams = Upstreams::from_config(&options.config, &options.upstreams)?;
             let runtime = options.runtime().await?;
-            let watch = GatewayStats::start(&runtime, &options.config.telemetry);
-            let edge = watch.edge();
-            let (state, conversations) = (&options.state, edge.conversations);
-            let exchange =
-                ProxyHandle::with_counts(runtime.clone(), &options.config, state, conversations);
-            let listener = TcpListener::bind(wanted);
-            let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
-            let listener = listener.await.map_err(unbound)?;
-            let address = listener.local_addr().map_err(unbound)?;
+            let stats = GatewayStats::start(&runtime, &options.config.telemetry);
+            let edge = stats.edge();
+            let proxy = Proxy::with_counts(
+                runtime.clone(),
+                &options.config,
+                &options.state,
+                edge.conversations,
+            );
+            let bind_error = |cause| GatewayError::Bind { address: listen.to_string(), cause };
+            let listener = TcpListener::bind(listen).await.map_err(bind_error)?;
+            let address = listener.local_addr().map_err(bind_error)?;
             upstreams.refuse_itself(address)?;
             let token = options.token.as_ref();
-            let house = Arc::new(GatewayState {
+            let state = Arc::new(GatewayState {
                 auth: Authenticator::new(token, address, &settings.hosts, &settings.origins),
-                proxy: Arc::new(exchange),
+                proxy,
                 upstreams,
                 token_throttle: TokenThrottle::new(edge.wrong_tokens),
                 body_budget: BodyBudget::new(settings.max_bodies_bytes, edge.body_bytes),
@@ -101,88 +103,96 @@ impl Gateway {
                 is_closing: AtomicBool::new(false),
                 models: options.config.models.clone(),
                 settings,
-                stats: watch,
+                stats,
             });
-            // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
-            // of others on this machine where the gateway is for one client.
-            let see = middleware::from_fn_with_state(house.clone(), refuse_cross_site);
-            let counts = house.stats.metrics_routes().layer(see);
-            let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
-                true => (Router::new(), counts),
-                false => (counts, Router::new()),
+            // Metrics contain no conversation text, so loopback needs no token, unless the gateway serves one client
+            // only (`ctxhost run`). Browser pages of other origins must not read them in any case.
+            let page_check = middleware::from_fn_with_state(state.clone(), refuse_cross_site);
+            let counts = state.stats.metrics_routes().layer(page_check);
+            let (guarded, open) = if address.ip().is_loopback() && !options.token_in_path {
+                (Router::new(), counts)
+            } else {
+                (counts, Router::new())
             };
-            let dashboard = match acceptor.is_some() {
-                true => house.stats.dashboard_routes().layer(Extension(TlsConnection)),
-                false => house.stats.dashboard_routes(),
+            let dashboard = if acceptor.is_some() {
+                state.stats.dashboard_routes().layer(Extension(TlsConnection))
+            } else {
+                state.stats.dashboard_routes()
             };
-            let look = middleware::from_fn_with_state(house.clone(), delay_wrong_tokens);
-            let routes = routes(&house, guarded, open.merge(dashboard.layer(look)));
+            let throttle = middleware::from_fn_with_state(state.clone(), delay_wrong_tokens);
+            let routes = routes(&state, guarded, open.merge(dashboard.layer(throttle)));
             let routes =
-                if options.token_in_path { with_path_token(&house, routes) } else { routes };
-            Ok(Gateway { listener, address, acceptor, house, runtime, routes })
+                if options.token_in_path { with_path_token(&state, routes) } else { routes };
+            Ok(Gateway { listener, address, acceptor, state, runtime, routes })
         })
     }
 
-    /// The address that it is bound to.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same for clients: `http://127.0.0.1:8787`.
+    /// The base URL: `http://127.0.0.1:8787`.
     pub fn url(&self) -> String {
         let scheme = if self.acceptor.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The runtime that holds its engines and sessions.
+    /// The runtime with its engines and sessions.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Who looks on: what is counted, and what the dashboard shows.
+    /// Metrics and dashboard data.
     pub fn watch(&self) -> &GatewayStats {
-        &self.house.stats
+        &self.state.stats
     }
 
-    /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
-    /// most for `gateway.drain_ms`. Connections end with it: who drops this future cuts answers off, and loses what
-    /// was not written yet.
+    /// Serves until `end` is cancelled, then finishes running responses for at most `gateway.drain_ms`. Dropping this
+    /// future aborts responses and loses unwritten session data.
     pub fn serve(self, end: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
-            let places = limits::permits(house.settings.max_connections);
+            let Gateway { listener, acceptor, state, runtime, routes, .. } = self;
+            let permits = limits::permits(state.settings.max_connections);
             let mut connections = JoinSet::new();
-            let door = Arc::new(ConnectionServer::new(&house.settings, acceptor, routes));
-            let open = GracefulShutdown::new();
+            let server = Arc::new(ConnectionServer::new(&state.settings, acceptor, routes));
+            let graceful = GracefulShutdown::new();
             while let Some(stream) = next_connection(&listener, &end).await {
-                let place = tokio::select! {
-                    place = places.clone().acquire_owned() => place,
+                // Connections above `gateway.max_connections` wait here and in the kernel's accept
+                // queue.
+                let permit = tokio::select! {
+                    permit = permits.clone().acquire_owned() => permit,
                     () = end.cancelled() => break,
                 };
-                let (door, watcher) = (door.clone(), open.watcher());
+                let (server, watcher) = (server.clone(), graceful.watcher());
                 connections.spawn(async move {
-                    let _place = place;
-                    door.accept(stream, watcher).await;
+                    let _place = permit;
+                    server.accept(stream, watcher).await;
                 });
+                // Finished tasks must be removed, or the set would grow with every connection.
                 while connections.try_join_next().is_some() {}
             }
-            house.is_closing.store(true, Ordering::Relaxed);
+            state.is_closing.store(true, Ordering::Relaxed);
+            // New connections are refused from here on, so that a successor can bind the port.
             drop(listener);
-            let drain = limits::bounded_duration(house.settings.drain_ms);
-            if timeout(drain, open.shutdown()).await.is_err() {
+            let drain = limits::bounded_duration(state.settings.drain_ms);
+            if timeout(drain, graceful.shutdown()).await.is_err() {
+                let drain_ms = state.settings.drain_ms;
                 tracing::warn!(
-                    "answers were cut off that had not ended in time; see gateway.drain_ms"
+                    drain_ms,
+                    "aborted responses that exceeded gateway.drain_ms at shutdown"
                 );
             }
-            house.proxy.finish().await;
+            // Before the runtime closes its sessions.
+            state.proxy.persist_all().await;
             runtime.shutdown().await;
         })
     }
 }
 
-/// The next client; `None` when it is time to end.
+/// The next connection; `None` at shutdown.
 async fn next_connection(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
-    /// After an error such as too many open files: trying at once would only burn the processor.
+    /// After an error such as too many open files, an immediate retry would fail again and use a CPU core.
     const PAUSE: Duration = Duration::from_millis(50);
     loop {
         let accepted = tokio::select! {
@@ -193,7 +203,7 @@ async fn next_connection(listener: &TcpListener, end: &CancellationToken) -> Opt
             Ok((stream, _)) => return Some(stream),
             Err(error) if is_client_abort(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "no connection can be taken");
+                tracing::error!(%error, "cannot accept a connection");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -204,15 +214,14 @@ fn is_client_abort(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
-/// What somebody is told while too many wrong tokens wait for their answers.
 const TOO_MANY_WRONG_TOKENS: &str =
-    "too many wrong tokens were shown here; come again in some seconds, with the right one";
+    "too many wrong tokens from this address; retry in a few seconds with the right one";
 
-/// Put on requests: the address at the other end of their connection.
+/// A request extension: the address of the client.
 #[derive(Clone, Copy, Debug)]
 struct PeerAddress(Option<IpAddr>);
 
-/// Who lets connections in.
+/// Serves single connections.
 struct ConnectionServer {
     http: auto::Builder<TokioExecutor>,
     acceptor: Option<TlsAcceptor>,
@@ -226,6 +235,7 @@ impl ConnectionServer {
         let patience = limits::bounded_duration(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
+        // HTTP/2 pings find dead clients. HTTP/1 has none: there the write timeout does.
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(patience)
@@ -235,7 +245,7 @@ impl ConnectionServer {
     }
 
     async fn accept(&self, stream: TcpStream, watcher: Watcher) {
-        // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
+        // Small events must not be delayed (Nagle); a socket without this option still works.
         let _ = stream.set_nodelay(true);
         let peer = stream.peer_addr().ok().map(|address| address.ip());
         let outcome = match &self.acceptor {
@@ -244,11 +254,11 @@ impl ConnectionServer {
             {
                 Ok(Ok(stream)) => self.serve(stream, watcher, peer).await,
                 Ok(Err(error)) => Err(error.into()),
-                Err(_) => Err("no handshake in time".into()),
+                Err(_) => Err("TLS handshake timed out".into()),
             },
         };
         if let Err(error) = outcome {
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!(%error, "connection aborted");
         }
     }
 
@@ -261,67 +271,69 @@ impl ConnectionServer {
         let routes = self.routes.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(PeerAddress(peer));
-            // They are always ready.
+            // An axum router is always ready, so `poll_ready` is not needed.
             routes.clone().call(request)
         });
         let mut stream = TimeoutWriter::new(FirstByteTimeout::new(stream, self.first_byte_timeout));
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
-        // It is large, and each future around it would make room for it again.
+        // Boxed: the future is large, and each enclosing future would contain it.
         Box::pin(watcher.watch(connection.into_owned())).await
     }
 }
 
-/// Everything that can be asked here, behind its checks.
-fn routes(house: &Arc<GatewayState>, guarded: Router, open: Router) -> Router {
+/// All routes with their checks: `guarded` ones need the token, `open` ones do not.
+fn routes(state: &Arc<GatewayState>, guarded: Router, open: Router) -> Router {
     let guarded = Router::new()
-        .fallback(|State(house): State<Arc<GatewayState>>, request: Request| {
-            handler::handle(house, request)
+        .fallback(|State(state): State<Arc<GatewayState>>, request: Request| {
+            handler::handle(state, request)
         })
-        .with_state(house.clone())
-        .merge(compress_api::routes(house))
+        .with_state(state.clone())
+        .merge(compress_api::routes(state))
         .merge(guarded)
-        .layer(middleware::from_fn_with_state(house.clone(), require_token));
-    let guarded = house.stats.measure(guarded);
+        .layer(middleware::from_fn_with_state(state.clone(), require_token));
+    // Layers run from the last to the first: caller check, metrics, token.
+    let guarded = state.stats.measure(guarded);
     Router::new()
         .route("/", get(|| async { "ctxhost\n" }))
         .route("/health", get(health))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(house.clone())
+        .with_state(state.clone())
         .merge(open)
         .fallback_service(guarded)
-        .layer(middleware::from_fn_with_state(house.clone(), check_caller))
+        .layer(middleware::from_fn_with_state(state.clone(), check_caller))
 }
 
-/// The same for clients whose paths begin with the token.
-fn with_path_token(house: &Arc<GatewayState>, routes: Router) -> Router {
-    let take = |State(house): State<Arc<GatewayState>>, mut request: Request, next: Next| async move {
-        house.auth.strip_path_token(&mut request);
+/// The same routes below a path that begins with the token.
+fn with_path_token(state: &Arc<GatewayState>, routes: Router) -> Router {
+    let strip = |State(state): State<Arc<GatewayState>>, mut request: Request, next: Next| async move {
+        state.auth.strip_path_token(&mut request);
         next.run(request).await
     };
     Router::new()
         .fallback_service(routes)
-        .layer(middleware::from_fn_with_state(house.clone(), take))
+        .layer(middleware::from_fn_with_state(state.clone(), strip))
 }
 
-async fn health(State(house): State<Arc<GatewayState>>) -> Response<axum::body::Body> {
-    let status = if house.is_ready() { "healthy" } else { "busy" };
+async fn health(State(state): State<Arc<GatewayState>>) -> Response<axum::body::Body> {
+    let status = if state.is_ready() { "healthy" } else { "busy" };
     let body = serde_json::json!({
         "status": status, "service": "ctxhost", "version": env!("CARGO_PKG_VERSION"),
     });
-    handler::json(StatusCode::OK, body.to_string().into())
+    responses::json(StatusCode::OK, body.to_string())
 }
 
-async fn ready(State(house): State<Arc<GatewayState>>) -> (StatusCode, &'static str) {
-    match house.is_ready() {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+async fn ready(State(state): State<Arc<GatewayState>>) -> (StatusCode, &'static str) {
+    if state.is_ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
     }
 }
 
 async fn check_caller(
-    State(house): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
@@ -329,16 +341,19 @@ async fn check_caller(
         name.as_str().len() + value.len()
     };
     let bytes: usize = request.headers().iter().map(size).sum();
-    if bytes as u64 > u64::from(house.settings.max_header_bytes) {
-        let message = "the headers are larger than gateway.max_header_bytes".to_owned();
+    if bytes as u64 > u64::from(state.settings.max_header_bytes) {
+        let max = state.settings.max_header_bytes;
+        let message = format!(
+            "the request headers have {bytes} bytes, above {max} (gateway.max_header_bytes)"
+        );
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return denied_response(&request, AccessDenied { status, message });
     }
-    let is_sound = Authenticator::check_request(&request);
-    if let Err(denied) = is_sound.and_then(|()| house.auth.check_caller(&request)) {
+    let form = Authenticator::check_request(&request);
+    if let Err(denied) = form.and_then(|()| state.auth.check_caller(&request)) {
         return denied_response(&request, denied);
     }
-    match house.auth.allowed_origin(request.headers()) {
+    match state.auth.allowed_origin(request.headers()) {
         None => next.run(request).await,
         Some(page) if cors::is_preflight(&request) => {
             cors::preflight_response(request.headers(), page)
@@ -347,50 +362,50 @@ async fn check_caller(
     }
 }
 
-/// For what is open without a token, and still no page of others has to read.
+/// Protects routes that need no token from browser pages of other origins.
 async fn refuse_cross_site(
-    State(house): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    match house.auth.check_fetch_site(&request) {
+    match state.auth.check_fetch_site(&request) {
         Ok(()) => next.run(request).await,
         Err(denied) => denied_response(&request, denied),
     }
 }
 
 async fn require_token(
-    State(house): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    let is_welcome = house.auth.check_fetch_site(&request);
-    match is_welcome.and_then(|()| house.auth.check_token(&request)) {
+    let page = state.auth.check_fetch_site(&request);
+    match page.and_then(|()| state.auth.check_token(&request)) {
         Ok(()) => next.run(request).await,
-        // A client that knows of no token is not guessing.
+        // A client without any key is not guessing tokens.
         Err(denied)
             if denied.status == StatusCode::UNAUTHORIZED && Authenticator::has_key(&request) =>
         {
             let peer = peer_of(&request);
-            let denied = delayed_denial(&house, peer, denied).await;
+            let denied = delayed_denial(&state, peer, denied).await;
             denied_response(&request, denied)
         }
         Err(denied) => denied_response(&request, denied),
     }
 }
 
-/// Wrong tokens of the dashboard are answered as late as those of clients.
+/// Delays wrong tokens of the dashboard like those of clients.
 async fn delay_wrong_tokens(
-    State(house): State<Arc<GatewayState>>,
+    State(state): State<Arc<GatewayState>>,
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    let is_shown = dashboard::has_token(&request);
+    let has_token = dashboard::has_token(&request);
     let peer = peer_of(&request);
     let response = next.run(request).await;
-    let is_wrong = is_shown && response.status() == StatusCode::UNAUTHORIZED;
-    if is_wrong && house.token_throttle.delay_wrong_token(peer).await.is_err() {
-        return handler::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_WRONG_TOKENS);
+    let is_wrong = has_token && response.status() == StatusCode::UNAUTHORIZED;
+    if is_wrong && state.token_throttle.delay_wrong_token(peer).await.is_err() {
+        return responses::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_WRONG_TOKENS);
     }
     response
 }
@@ -399,13 +414,13 @@ fn peer_of(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<PeerAddress>().and_then(|PeerAddress(address)| *address)
 }
 
-/// What somebody is told who has shown a wrong token, when it is time to.
+/// The error for a wrong token, after its delay.
 async fn delayed_denial(
-    house: &GatewayState,
+    state: &GatewayState,
     peer: Option<IpAddr>,
     denied: AccessDenied,
 ) -> AccessDenied {
-    match house.token_throttle.delay_wrong_token(peer).await {
+    match state.token_throttle.delay_wrong_token(peer).await {
         Ok(()) => denied,
         Err(_) => AccessDenied {
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -419,9 +434,9 @@ fn denied_response(request: &Request, denied: AccessDenied) -> Response<axum::bo
     error_response(dialect, denied.status, &denied.message)
 }
 
-async fn resolve_address(wanted: &str) -> Result<SocketAddr, GatewayError> {
-    let bad = |problem: String| GatewayError::Address { address: wanted.to_owned(), problem };
+async fn resolve_address(listen: &str) -> Result<SocketAddr, GatewayError> {
+    let bad = |problem: String| GatewayError::Address { address: listen.to_owned(), problem };
     let mut addresses =
-        tokio::net::lookup_host(wanted).await.map_err(|error| bad(error.to_string()))?;
-    addresses.next().ok_or_else(|| bad("nobody has that name".into()))
+        tokio::net::lookup_host(listen).await.map_err(|error| bad(error.to_string()))?;
+    addresses.next().ok_or_else(|| bad("the host name does not resolve".into()))
 }

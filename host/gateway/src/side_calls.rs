@@ -1,11 +1,11 @@
-//! How clients word the requests by which they compact a conversation themselves, and what they go on from.
+//! Phrases by which clients are recognized when they compact a conversation themselves.
 
-/// How a client's own request for a summary is worded, with the client. Each is a phrase of the client's that no
-/// person writes; seen in request bodies recorded in November 2026, or in the client's published source.
+/// Phrases of clients' summary requests, which no user writes. From request bodies recorded in November 2026, or
+/// the client's published source.
 const ASKS_FOR_SUMMARY: [(&str, &str); 17] = [
     ("Claude Code", "Your task is to create a detailed summary of the conversation so far"),
     ("Claude Code", "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
-    // Where its provider does not compact for it.
+    // Used if its provider has no compaction endpoint.
     ("Codex", "You are performing a CONTEXT CHECKPOINT COMPACTION"),
     ("opencode", "Provide a detailed prompt for continuing our conversation above"),
     ("opencode", "Create a new anchored summary from the conversation history"),
@@ -29,7 +29,7 @@ const ASKS_FOR_SUMMARY: [(&str, &str); 17] = [
     ("Crush", "Provide a detailed summary of our conversation above."),
 ];
 
-/// How a conversation begins that a client has compacted, with the client.
+/// Phrases at the start of a conversation that a client has summarized.
 const FOLLOWS_SUMMARY: [(&str, &str); 7] = [
     ("Claude Code, Cline", "This session is being continued from a previous conversation"),
     ("Codex", "Another language model started to solve this problem and produced a summary"),
@@ -40,26 +40,26 @@ const FOLLOWS_SUMMARY: [(&str, &str); 7] = [
     ("Gemini CLI, Qwen Code", "<state_snapshot>"),
     ("Copilot", "Some of the conversation history has been summarized to free up context."),
     ("Hermes", "Earlier turns were compacted into the summary below"),
-    // Short enough to be anybody's, where it does not stand first.
+    // `^`: only at the start, since the phrase is short.
     ("Cline", "^Context summary:"),
 ];
 
-/// Whether such a phrase can stand in the JSON of an item, which costs less than to read it.
+/// Whether the JSON of an item may contain a summary request. Cheaper than parsing it.
 pub(crate) fn may_ask_for_summary(json: &str) -> bool {
     ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
 }
 
-/// The same for what a client's own compaction left.
+/// Whether the JSON of an item may contain a client's summary.
 pub(crate) fn may_follow_summary(json: &str) -> bool {
     FOLLOWS_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
 }
 
-/// Whether a client's own request for a summary stands in a text of the person's role.
+/// Whether a user text contains a client's summary request.
 pub(crate) fn asks_for_summary(text: &str) -> bool {
     ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
 }
 
-/// Whether what a client's own compaction left stands in such a text.
+/// Whether a user text contains a client's summary.
 pub(crate) fn follows_summary(text: &str) -> bool {
     FOLLOWS_SUMMARY.iter().any(|(_, phrase)| contains_phrase(text, phrase))
 }

@@ -1,4 +1,4 @@
-//! What every request needs: the settings, the exchange, upstreams, whoever looks on.
+//! The state that all requests share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,39 +10,37 @@ use super::auth::Authenticator;
 use super::body_budget::BodyBudget;
 use super::limits::{self, ReadTimeouts};
 use super::live_stats::GatewayStats;
-use super::proxy::ProxyHandle;
+use super::proxy::Proxy;
 use super::token_throttle::TokenThrottle;
 use super::upstream::Upstreams;
 use ctxhost_config::{GatewaySettings, ModelSettings};
 
-/// What every request needs.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(super) struct GatewayState {
     pub(super) settings: GatewaySettings,
-    pub(super) proxy: Arc<ProxyHandle>,
+    pub(super) proxy: Arc<Proxy>,
     pub(super) upstreams: Upstreams,
     pub(super) auth: Authenticator,
-    /// Who has shown wrong tokens.
     pub(super) token_throttle: TokenThrottle,
-    /// Room for the bodies of requests.
     pub(super) body_budget: BodyBudget,
-    /// Places for requests.
+    /// Permits for requests in flight.
     pub(super) request_permits: Arc<Semaphore>,
-    /// Whether no more requests are wanted.
+    /// Whether the gateway shuts down.
     pub(super) is_closing: AtomicBool,
-    /// The models that the config knows.
+    /// The models of the config.
     pub(super) models: BTreeMap<String, ModelSettings>,
-    /// Who looks on.
     pub(super) stats: GatewayStats,
 }
 
 impl GatewayState {
-    /// The largest body that is read, in bytes.
+    /// The largest body that is accepted, in bytes.
     pub(super) fn max_body_bytes(&self) -> u64 {
+        // A body above the whole budget could never be read.
         self.settings.max_body_bytes.min(self.body_budget.limit_bytes())
     }
 
-    /// How long a client's body is waited for.
+    /// The timeouts for a client's body.
     pub(super) fn read_timeouts(&self) -> ReadTimeouts {
         ReadTimeouts {
             idle: limits::bounded_duration(self.settings.client_timeout_ms),
@@ -50,7 +48,7 @@ impl GatewayState {
         }
     }
 
-    /// Whether it takes requests.
+    /// Whether it accepts requests.
     pub(super) fn is_ready(&self) -> bool {
         !self.is_closing.load(Ordering::Relaxed) && self.request_permits.available_permits() > 0
     }

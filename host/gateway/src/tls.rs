@@ -1,4 +1,4 @@
-//! Certificates: the gateway's own, and what it takes for good in others.
+//! TLS: the gateway's certificate, and the certificates it trusts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What speaks TLS with clients.
+/// The acceptor for client connections.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
-    let bad = |path: &Path, problem: String, wanted| GatewayError::Tls {
+    let bad = |path: &Path, problem: String, expected| GatewayError::Tls {
         path: path.to_owned(),
         problem,
-        wanted,
+        expected,
     };
-    const CHAIN: &str = "the certificate and those that vouch for it";
-    const KEY: &str = "the private key of the certificate";
-    let read = |path, wanted| {
+    const CHAIN: &str = "the certificate chain";
+    const KEY: &str = "the private key";
+    let read = |path, expected| {
         let bytes = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES);
-        bytes.map_err(|error| bad(path, error.to_string(), wanted))
+        bytes.map_err(|error| bad(path, error.to_string(), expected))
     };
     let chain = CertificateDer::pem_slice_iter(&read(certificates, CHAIN)?)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| bad(certificates, error.to_string(), CHAIN))?;
     if chain.is_empty() {
-        return Err(bad(certificates, "there is no certificate in it".into(), CHAIN));
+        return Err(bad(certificates, "the file contains no certificate".into(), CHAIN));
     }
     let private = PrivateKeyDer::from_pem_slice(&read(key, KEY)?)
         .map_err(|error| bad(key, error.to_string(), KEY))?;
@@ -41,12 +41,13 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, G
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|error| bad(key, error.to_string(), KEY))?;
+    // HTTP/2 first: one connection carries all requests of an agent.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What upstreams' certificates are judged by: this machine's own authorities. Without any, no
-/// upstream is trusted, and plain HTTP still works.
+/// The client config for upstreams, with the platform's certificate authorities. Without any, no upstream is
+/// trusted, and plain HTTP still works.
 pub(super) fn trusted() -> Result<ClientConfig, GatewayError> {
     let versions =
         || ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
@@ -58,10 +59,10 @@ pub(super) fn trusted() -> Result<ClientConfig, GatewayError> {
     match verifying {
         Ok(builder) => Ok(builder.with_no_client_auth()),
         Err(error) => {
-            tracing::error!(%error, "no upstream's certificate can be checked; install ca-certificates");
+            tracing::error!(%error, "cannot verify upstream certificates: no certificate authorities; install ca-certificates");
             let builder = versions().map_err(unusable)?;
-            let nobody = builder.with_root_certificates(RootCertStore::empty());
-            Ok(nobody.with_no_client_auth())
+            let without_roots = builder.with_root_certificates(RootCertStore::empty());
+            Ok(without_roots.with_no_client_auth())
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Wrong tokens: they are counted by peer, logged, and answered later each time.
+//! Counts, logs and delays wrong tokens per client address.
 //!
-//! The length of the token keeps strangers out. The gateway checks a wrong token as soon as a right one, so that a client
-//! with the token never waits for others that guess behind the same address; the delay only slows a client that waits for
-//! its answers.
+//! Security comes from the token's length. Tokens are checked before any delay, so a client with the right token
+//! never waits, even behind an address from which others guess.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,23 +12,23 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Wrong tokens of a peer that are answered at once: one was mistyped, or several clients start with an old one.
+/// Wrong tokens per address without a delay, for typos or several clients with an old token.
 const UNDELAYED_FAILURES: u64 = 5;
 
-/// How long the next one waits; each waits twice as long as the one before, up to the most.
+/// The first delay. Each following one doubles, up to the maximum.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Requests that wait at the same time; more are answered at once that there are too many. Each holds a connection.
+/// Responses delayed at a time, since each holds a connection. More get 429 at once.
 const MAX_WAITING: usize = 64;
 
-/// Peers that are remembered; then the one is forgotten that has been quiet longest.
+/// Addresses remembered; the least recently failing one is dropped.
 const MAX_PEERS: usize = 4_096;
 
-/// After which time a peer that has been quiet is new again.
+/// Time without failures after which an address is forgotten.
 const PEER_TTL: Duration = Duration::from_secs(900);
 
-/// Who has shown wrong tokens.
+/// Wrong tokens by address.
 #[derive(Debug)]
 pub(super) struct TokenThrottle {
     peers: Mutex<HashMap<IpAddr, PeerFailures>>,
@@ -43,17 +42,17 @@ struct PeerFailures {
     last: Instant,
 }
 
-/// Too many requests wait already.
+/// Too many responses are delayed already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ThrottleFull;
 
 impl TokenThrottle {
-    /// None yet; `delay_wrong_token` counts them.
+    /// `wrong` counts all wrong tokens.
     pub(super) fn new(wrong: Counter) -> TokenThrottle {
         TokenThrottle { peers: Mutex::default(), waiting: Semaphore::new(MAX_WAITING), wrong }
     }
 
-    /// Records a wrong token of a peer, and returns when the refusal may be sent.
+    /// Records a wrong token, and returns when the error may be sent.
     ///
     /// # Errors
     ///
@@ -62,17 +61,15 @@ impl TokenThrottle {
         self.wrong.inc();
         let count = self.count(peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), network));
         if count == 1 || count == UNDELAYED_FAILURES || count >= 10 && is_round(count) {
-            let peer = peer.map_or_else(|| "an unknown address".to_owned(), |it| it.to_string());
-            tracing::warn!(
-                peer,
-                count,
-                "a request has shown a wrong token, or none that is known here"
-            );
+            let peer =
+                peer.map_or_else(|| "an unknown address".to_owned(), |peer| peer.to_string());
+            tracing::warn!(peer, count, "wrong token");
         }
         let wait = delay_after(count);
         if wait.is_zero() {
             return Ok(());
         }
+        // Bounded: each delayed response holds a connection.
         let _place = self.waiting.try_acquire().map_err(|_| ThrottleFull)?;
         tokio::time::sleep(wait).await;
         Ok(())
@@ -82,19 +79,19 @@ impl TokenThrottle {
         let now = Instant::now();
         let mut peers = self.peers();
         if peers.len() >= MAX_PEERS && !peers.contains_key(&peer) {
-            peers.retain(|_, guessed| now.duration_since(guessed.last) < PEER_TTL);
-            let quietest = peers.iter().min_by_key(|(_, guessed)| guessed.last);
+            peers.retain(|_, failures| now.duration_since(failures.last) < PEER_TTL);
+            let quietest = peers.iter().min_by_key(|(_, failures)| failures.last);
             let quietest = quietest.map(|(peer, _)| *peer);
             if let Some(quietest) = quietest.filter(|_| peers.len() >= MAX_PEERS) {
                 peers.remove(&quietest);
             }
         }
-        let guessed = peers.entry(peer).or_insert(PeerFailures { count: 0, last: now });
-        if now.duration_since(guessed.last) >= PEER_TTL {
-            guessed.count = 0;
+        let failures = peers.entry(peer).or_insert(PeerFailures { count: 0, last: now });
+        if now.duration_since(failures.last) >= PEER_TTL {
+            failures.count = 0;
         }
-        *guessed = PeerFailures { count: guessed.count + 1, last: now };
-        guessed.count
+        *failures = PeerFailures { count: failures.count + 1, last: now };
+        failures.count
     }
 
     fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, PeerFailures>> {
@@ -102,7 +99,7 @@ impl TokenThrottle {
     }
 }
 
-/// A peer has all addresses of an IPv6 network for itself.
+/// The network of an address: an IPv6 client has a whole /64.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
@@ -113,7 +110,7 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// 10, 100, 1,000, ...: a guesser must not be able to fill the log.
+/// 10, 100, 1,000, ...: guessing must not fill the log.
 fn is_round(count: u64) -> bool {
     let mut rest = count;
     while rest.is_multiple_of(10) && rest > 1 {
@@ -137,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_wrong_token_is_answered_later_up_to_a_bound_and_others_are_not() {
+    async fn the_delay_grows_per_peer_up_to_a_maximum() {
         let guesses = TokenThrottle::new(Counter::default());
         let mut waits = Vec::new();
         for _ in 0..20 {
@@ -158,14 +155,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn neither_those_who_wait_nor_those_who_are_remembered_grow_without_end() {
+    async fn waiting_responses_and_remembered_peers_are_bounded() {
         let guesses = TokenThrottle::new(Counter::default());
         for _ in 0..UNDELAYED_FAILURES {
             guesses.delay_wrong_token(peer(1)).await.unwrap();
         }
         let all = (0..MAX_WAITING + 10).map(|_| guesses.delay_wrong_token(peer(1)));
-        let told = futures_util::future::join_all(all).await;
-        assert_eq!(told.iter().filter(|told| **told == Err(ThrottleFull)).count(), 10);
+        let results = futures_util::future::join_all(all).await;
+        assert_eq!(results.iter().filter(|result| **result == Err(ThrottleFull)).count(), 10);
         for number in 0..2 * MAX_PEERS as u32 {
             guesses.delay_wrong_token(Some(IpAddr::from(number.to_be_bytes()))).await.unwrap();
         }

@@ -1,8 +1,9 @@
-//! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
+//! Upstreams: selection by dialect and model, and sending requests to them.
 
 mod connection_pool;
 mod request_head;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,11 +16,13 @@ use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use globset::{Glob, GlobMatcher};
 use hyper::body::{Body as _, Incoming};
+use serde::Deserialize;
 
 use self::connection_pool::UpstreamPool;
 use self::request_head::set_key;
 use super::error::GatewayError;
 use super::outbound_proxy::{proxy_authorization, proxy_for};
+use super::proxy::Endpoint;
 use super::tls;
 use ctxhost_config::{Config, is_url};
 use ctxhost_dialects::DialectName;
@@ -31,34 +34,33 @@ pub(super) use request_head::RequestHead;
 /// One address that answers.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    /// The provider's name, for its habits and its windows.
+    /// The provider name, for window lookups and error phrases.
     pub(super) name: Arc<str>,
-    /// How long an answer may stand still.
+    /// The longest pause within a response.
     pub(super) idle_timeout: Duration,
-    /// What its refusals mean.
+    /// Classifies its errors.
     pub(super) classifier: Arc<Classifier>,
     dialect: DialectName,
     scheme: Scheme,
     authority: String,
-    /// The beginning of every path, without a slash at its end.
+    /// The path prefix, without a trailing slash.
     prefix: String,
-    /// The key that replaces the client's own.
+    /// The key that replaces the client's.
     key: Option<ApiKey>,
     headers: HeaderMap,
     first_byte: Duration,
-    /// What the proxy wants to see with every request.
     proxy_authorization: Option<HeaderValue>,
     connections: UpstreamPool,
 }
 
-/// Why nothing came back.
+/// Why an upstream sent no response head.
 #[derive(Debug)]
 pub(super) enum UpstreamError {
-    /// No connection, or one that broke.
+    /// The connection failed or broke.
     Unreachable(String),
-    /// Nothing came in time, in milliseconds.
+    /// No response head within this time, in milliseconds.
     TimedOut(u128),
-    /// There is no key.
+    /// Its API key could not be read.
     NoKey(String),
 }
 
@@ -70,16 +72,16 @@ pub(super) struct Upstreams {
 }
 
 impl Upstreams {
-    /// As the config says; what is in `named` goes before it.
+    /// The upstreams of the config; `overrides` by dialect take precedence.
     pub(super) fn from_config(
         config: &Config,
-        named: &BTreeMap<String, String>,
+        overrides: &BTreeMap<String, String>,
     ) -> Result<Upstreams, GatewayError> {
         let trusted = tls::trusted()?;
         let open = |dialect, of: &str| Upstream::open(config, dialect, of, &trusted).map(Arc::new);
         let mut by_dialect = Vec::new();
         for dialect in DialectName::INBOUND {
-            let written = configured_for(named, dialect)
+            let written = configured_for(overrides, dialect)
                 .or_else(|| configured_for(&config.gateway.upstreams, dialect));
             let upstream = open(dialect, written.unwrap_or_default())?;
             by_dialect.push((dialect, upstream));
@@ -91,13 +93,13 @@ impl Upstreams {
                 problem: error.to_string(),
             };
             let glob = Glob::new(pattern).map_err(unusable)?.compile_matcher();
-            // The address is that of one upstream, whichever dialect it is asked in.
+            // Only the address matters here: a request keeps its own dialect.
             by_model.push((glob, open(DialectName::OpenAiCompletions, of)?));
         }
         Ok(Upstreams { by_model, by_dialect })
     }
 
-    /// Whether one of them is asked in every dialect: then it is the one for every key.
+    /// Whether all dialects have the same host, so that any credentials belong to it.
     pub(super) fn is_single_host(&self) -> bool {
         let mut hosts =
             self.by_dialect.iter().map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
@@ -105,8 +107,7 @@ impl Upstreams {
         hosts.all(|host| Some(host) == first)
     }
 
-    /// Refuses those that are the gateway itself, bound to this address: a request would go around until
-    /// every place is taken.
+    /// Refuses an upstream that is the gateway itself: each request would loop until all permits are taken.
     pub(super) fn refuse_itself(&self, bound: SocketAddr) -> Result<(), GatewayError> {
         let by_model = self.by_model.iter().map(|(_, upstream)| upstream);
         let mut all = by_model.chain(self.by_dialect.iter().map(|(_, upstream)| upstream));
@@ -114,17 +115,19 @@ impl Upstreams {
             None => Ok(()),
             Some(upstream) => Err(GatewayError::Upstream {
                 upstream: upstream.authority.clone(),
-                problem: "it is the gateway itself, which would ask itself for ever".into(),
+                problem: "it points back to the gateway itself; requests would loop".into(),
             }),
         }
     }
 
-    /// Whether it matters which model is asked.
-    pub(super) fn has_model_routes(&self) -> bool {
-        !self.by_model.is_empty()
+    /// The upstream of a shaped request.
+    pub(super) fn select_for(&self, endpoint: &Endpoint, body: &[u8]) -> Option<Arc<Upstream>> {
+        // The body is not parsed for its model unless a model has a route.
+        let model = (!self.by_model.is_empty()).then(|| model_of(endpoint, body)).flatten();
+        self.select(endpoint.dialect(), model.as_deref())
     }
 
-    /// Who answers.
+    /// The upstream of a model if one is configured for it, else of the dialect.
     pub(super) fn select(
         &self,
         dialect: DialectName,
@@ -138,9 +141,24 @@ impl Upstreams {
     }
 }
 
-/// Patterns with more of their own letters go before those with fewer, and a name before a pattern.
+/// The model of a request: from its path, else from its body.
+fn model_of(endpoint: &Endpoint, body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct WireModelField<'a> {
+        #[serde(borrow, default)]
+        model: Option<Cow<'a, str>>,
+    }
+    match endpoint {
+        Endpoint::Generate { model, .. } | Endpoint::GenerateCountTokens { model } => {
+            Some(model.clone())
+        }
+        _ => serde_json::from_slice::<WireModelField<'_>>(body).ok()?.model.map(Cow::into_owned),
+    }
+}
+
+/// Patterns with more literal characters first, and a name before a pattern.
 fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
-    let is_wild = |letter: &char| matches!(letter, '*' | '?' | '[' | ']' | '{' | '}');
+    let is_wild = |character: &char| matches!(character, '*' | '?' | '[' | ']' | '{' | '}');
     let rank = |pattern: &str| {
         let wild = pattern.chars().filter(is_wild).count();
         (Reverse(pattern.chars().count() - wild), wild)
@@ -150,11 +168,11 @@ fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &Stri
     all
 }
 
-/// What is written for a dialect. Both of OpenAI's have one owner, so one entry counts for the other.
+/// The configured value for a dialect. Both OpenAI dialects have one owner, so each falls back to the other's.
 fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
-    let is = |word: &str, dialect: DialectName| DialectName::parse(word) == Some(dialect);
+    let is = |key: &str, dialect: DialectName| DialectName::parse(key) == Some(dialect);
     let of = |dialect: DialectName| {
-        written.iter().find(|(word, _)| is(word, dialect)).map(|(_, value)| value.as_str())
+        written.iter().find(|(key, _)| is(key, dialect)).map(|(_, value)| value.as_str())
     };
     of(dialect).or_else(|| match dialect {
         DialectName::OpenAiCompletions => of(DialectName::OpenAiResponses),
@@ -164,7 +182,7 @@ fn configured_for(written: &BTreeMap<String, String>, dialect: DialectName) -> O
 }
 
 impl Upstream {
-    /// A provider of the config, an address, or, where nothing is written, the dialect's owner.
+    /// Opens a provider of the config, an address, or, without a value, the dialect's owner.
     fn open(
         config: &Config,
         dialect: DialectName,
@@ -182,7 +200,7 @@ impl Upstream {
             None => {
                 return Err(GatewayError::Upstream {
                     upstream: written.to_owned(),
-                    problem: "it is no provider of the config, and no address".into(),
+                    problem: "not an address, and not a provider in the config; write https://host or add [providers.NAME]".into(),
                 });
             }
         };
@@ -190,10 +208,13 @@ impl Upstream {
             upstream: without_password(written),
             problem,
         };
-        let base: Uri = settings.base_url().parse().map_err(|_| bad("no address".into()))?;
-        let authority = base.authority().ok_or_else(|| bad("an address without a host".into()))?;
+        let base: Uri =
+            settings.base_url().parse().map_err(|_| bad("not a URL; write https://host".into()))?;
+        let authority = base
+            .authority()
+            .ok_or_else(|| bad("the URL has no host; write https://host".into()))?;
         if authority.as_str().contains('@') {
-            return Err(bad("a password in an address; name a variable with api_key_env".into()));
+            return Err(bad("the URL contains a password; set api_key_env instead".into()));
         }
         let proxy = proxy_for(&base, settings.proxy.as_deref()).map_err(bad)?;
         Ok(Upstream {
@@ -212,45 +233,48 @@ impl Upstream {
         })
     }
 
-    /// Asks. The answer has begun when this comes back.
+    /// Sends a request and returns the response head.
     pub(super) async fn send(
         &self,
-        envelope: &RequestHead,
+        head: &RequestHead,
         body: Body,
     ) -> Result<Response<Incoming>, UpstreamError> {
         let is_empty = body.is_end_stream();
         let mut request = Request::new(body);
-        *request.method_mut() = envelope.method.clone();
-        *request.headers_mut() = envelope.headers.clone();
+        *request.method_mut() = head.method.clone();
+        *request.headers_mut() = head.headers.clone();
         let key = match &self.key {
             Some(key) => {
                 key.read().await.map_err(|error| UpstreamError::NoKey(error.to_string()))?
             }
             None => None,
         };
-        let uri = self.uri(&envelope.uri, key.is_some());
-        *request.uri_mut() = uri.ok_or_else(|| UpstreamError::Unreachable("no address".into()))?;
+        let uri = self.uri(&head.uri, key.is_some());
+        *request.uri_mut() =
+            uri.ok_or_else(|| UpstreamError::Unreachable("invalid request path".into()))?;
         let headers = request.headers_mut();
+        // hyper sets it from the URI.
         headers.remove(HOST);
         if is_empty && headers.contains_key(CONTENT_LENGTH) {
-            // Whoever waits for a body that does not come takes the next request for it.
+            // Otherwise the upstream would wait for that many bytes and read the next request as this one's body.
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             headers.remove(EXPECT);
         }
         if let Some(key) = &key {
             set_key(self.dialect, key, headers);
         }
+        // Configured headers replace the client's.
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
-        if let Some(shown) = &self.proxy_authorization {
-            headers.insert(PROXY_AUTHORIZATION, shown.clone());
+        if let Some(value) = &self.proxy_authorization {
+            headers.insert(PROXY_AUTHORIZATION, value.clone());
         }
-        let asked = self.connections.request(request);
-        match tokio::time::timeout(self.first_byte, asked).await {
+        let sending = self.connections.request(request);
+        match tokio::time::timeout(self.first_byte, sending).await {
             Ok(Ok(response)) => {
                 if let (StatusCode::UNAUTHORIZED, Some(own)) = (response.status(), &self.key) {
-                    // It may have expired: the next request asks for another one.
+                    // The key may have expired: the next request runs `api_key_command` again.
                     own.forget(key.as_ref()).await;
                 }
                 Ok(response)
@@ -271,21 +295,21 @@ impl Upstream {
         is_own && authority.port_u16().unwrap_or(usual_port) == bound.port()
     }
 
-    /// Its address, for people: host and port.
+    /// Host and port, for messages.
     pub(super) fn host(&self) -> &str {
         &self.authority
     }
 
-    /// The client's path behind this base. What both have (`/v1`) stands once.
-    fn uri(&self, asked: &Uri, without_key: bool) -> Option<Uri> {
-        let path = asked.path();
+    /// The client's path below the base URL. A version that both have (`/v1`) is not repeated.
+    fn uri(&self, client_uri: &Uri, without_key: bool) -> Option<Uri> {
+        let path = client_uri.path();
         let version = self.prefix.rsplit('/').next().unwrap_or_default();
         let shared = (!version.is_empty())
             .then(|| path.strip_prefix('/')?.strip_prefix(version))
             .flatten()
             .filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
-        let query = asked.query().unwrap_or_default();
+        let query = client_uri.query().unwrap_or_default();
         let query = if without_key { request_head::without_key(query) } else { query.to_owned() };
         if !query.is_empty() {
             whole.push('?');
@@ -300,7 +324,7 @@ impl Upstream {
     }
 }
 
-/// An address as it may be shown.
+/// An address for messages.
 fn without_password(address: &str) -> String {
     match address.rsplit_once('@') {
         Some((_, rest)) => format!("...@{rest}"),
@@ -308,7 +332,7 @@ fn without_password(address: &str) -> String {
     }
 }
 
-/// Whose dialect it is, as providers are called.
+/// The owner of a dialect.
 fn default_provider(dialect: DialectName) -> &'static str {
     match dialect {
         DialectName::AnthropicMessages => "anthropic",
@@ -318,38 +342,34 @@ fn default_provider(dialect: DialectName) -> &'static str {
     }
 }
 
-/// The key that goes instead of the client's, where one is written; the usual variable of an owner
-/// does not count, since clients bring keys of their own.
+/// The configured key. The provider's default environment variable is ignored here, because clients bring their own keys.
 fn own_key(name: &str, settings: &ProviderSettings) -> Result<Option<ApiKey>, GatewayError> {
     let is_written = settings.api_key_env.is_some() || !settings.api_key_command.is_empty();
-    Ok(match is_written {
-        true => Some(resolve_key(name, settings)?),
-        false => None,
-    })
+    Ok(if is_written { Some(resolve_key(name, settings)?) } else { None })
 }
 
 fn own_headers(settings: &ProviderSettings) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &settings.headers {
-        let bad = || format!("`{name}` is no header that can be sent");
+        let bad = || format!("`{name}` is not a valid header");
         let header = HeaderName::try_from(name).map_err(|_| bad())?;
         headers.insert(header, HeaderValue::try_from(value).map_err(|_| bad())?);
     }
     Ok(headers)
 }
 
-/// An error and what caused it, the innermost last.
+/// An error and its causes, the innermost last.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut messages: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let words = error.to_string();
-        if told.last() != Some(&words) {
-            told.push(words);
+        let message = error.to_string();
+        if messages.last() != Some(&message) {
+            messages.push(message);
         }
         next = error.source();
     }
-    told.join(": ")
+    messages.join(": ")
 }
 
 #[cfg(test)]
@@ -363,9 +383,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_base_and_path_share_stands_once() {
-        let at = |base: &str, asked: &'static str| {
-            opened(base).uri(&Uri::from_static(asked), false).unwrap().to_string()
+    async fn a_shared_version_is_not_repeated() {
+        let at = |base: &str, path: &'static str| {
+            opened(base).uri(&Uri::from_static(path), false).unwrap().to_string()
         };
         let whole = "http://x/api/v1/chat/completions?a=b";
         assert_eq!(at("http://x/api/v1", "/v1/chat/completions?a=b"), whole);
@@ -378,8 +398,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_in_the_address_goes_where_another_replaces_it() {
-        let asked = Uri::from_static("/v1beta/models?key=secret&pageSize=2");
-        let with = |without_key| opened("http://x").uri(&asked, without_key).unwrap().to_string();
+        let response = Uri::from_static("/v1beta/models?key=secret&pageSize=2");
+        let with =
+            |without_key| opened("http://x").uri(&response, without_key).unwrap().to_string();
         assert_eq!(with(true), "http://x/v1beta/models?pageSize=2");
         assert_eq!(with(false), "http://x/v1beta/models?key=secret&pageSize=2");
     }
@@ -390,8 +411,8 @@ mod tests {
         let written = "http://me:secret@x:1/v1";
         let dialect = DialectName::OpenAiCompletions;
         let error = Upstream::open(&Config::default(), dialect, written, &trusted).unwrap_err();
-        let told = error.to_string();
-        assert!(!told.contains("secret") && told.contains("x:1/v1"), "{told}");
+        let messages = error.to_string();
+        assert!(!messages.contains("secret") && messages.contains("x:1/v1"), "{messages}");
     }
 
     #[test]

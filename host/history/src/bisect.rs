@@ -1,4 +1,4 @@
-//! Which compaction lost a text, and where it was said.
+//! Finds the compaction that removed a text from the context.
 
 use ctxhost_engine_api::Transcript;
 use serde::Serialize;
@@ -9,57 +9,57 @@ use super::error::HistoryError;
 use super::turns::turn_of;
 use ctxhost_session::{Record, RecordKind, Session};
 
-/// What became of a text.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BisectResult {
-    /// Where it was said first; on this branch, where it was said there.
+    /// Its first occurrence, on this branch if there is one.
     pub first: Option<TextLocation>,
-    /// Where it is now.
+    /// Its current state.
     #[serde(flatten)]
     pub fate: TextFate,
 }
 
-/// An entry that says it.
+/// An entry that contains the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TextLocation {
     /// The id of the entry.
     pub entry: String,
-    /// The line of the session file; `None` for a message that a compaction put in.
+    /// The line of the session file; `None` for a message inserted by a compaction.
     pub line: Option<usize>,
-    /// The turn of the branch; `None` where it is not on the branch.
+    /// The turn, if it is on the branch.
     pub turn: Option<usize>,
-    /// Who says it, in words.
+    /// The author.
     pub speaker: String,
 }
 
-/// Where a text is now.
+/// The current state of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub enum TextFate {
-    /// Nothing in the session says it.
+    /// It is not in the session.
     #[serde(rename = "never_said")]
     NeverAppeared,
-    /// The model sees it.
+    /// It is in context.
     InContext {
-        /// The newest entry of the live transcript that says it.
+        /// The newest entry of the live transcript that contains it.
         at: TextLocation,
     },
-    /// A compaction folded it away.
+    /// A compaction removed it.
     Lost {
-        /// Which one.
+        /// The compaction.
         by: BranchCompaction,
-        /// The newest entry that said it before.
+        /// The newest entry that contained it before.
         last_seen: TextLocation,
     },
-    /// It was said on a branch that was left.
+    /// It is on an abandoned branch only.
     OnAnotherBranch,
-    /// No compaction lost it: an edit took it out, or it was never in context.
+    /// A context edit removed it, or it was never in context.
     LeftOut,
 }
 
-/// Finds a text in what was said and done. Upper case and white space do not count.
+/// Searches a text in messages and tool calls, ignoring case and runs of white space.
 ///
-/// Thinking and pictures are not searched, and a text has to stand in one entry.
+/// Thinking and images are not searched, and the text has to be in one entry.
 ///
 /// # Errors
 ///
@@ -69,10 +69,10 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
     if needle.is_empty() {
         return Err(HistoryError::EmptyText);
     }
-    let first = first_said(session, &needle);
-    let fate = match newest(session, &session.live(0).snapshot(), &needle) {
+    let first = find_first(session, &needle);
+    let fate = match find_newest(session, &session.live(0).snapshot(), &needle) {
         Some(at) => TextFate::InContext { at },
-        None => lost(session, &needle).unwrap_or(match &first {
+        None => find_loss(session, &needle).unwrap_or(match &first {
             None => TextFate::NeverAppeared,
             Some(place) if place.turn.is_none() => TextFate::OnAnotherBranch,
             Some(_) => TextFate::LeftOut,
@@ -81,38 +81,41 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
     Ok(BisectResult { first, fate })
 }
 
-/// The newest compaction before which it was live and after which it was not.
-fn lost(session: &Session, needle: &str) -> Option<TextFate> {
+/// The newest compaction that had the text before it but not after it.
+fn find_loss(session: &Session, needle: &str) -> Option<TextFate> {
+    // A text can be lost, restored and lost again; only the newest loss explains its absence.
     compactions(session).into_iter().rev().find_map(|compaction| {
         let before = session.live_before(&compaction.id).ok()?.snapshot();
-        let last_seen = newest(session, &before, needle)?;
+        let last_seen = find_newest(session, &before, needle)?;
         let after = session.live_at(&compaction.id).ok()?.snapshot();
-        let is_lost = newest(session, &after, needle).is_none();
+        let is_lost = find_newest(session, &after, needle).is_none();
         is_lost.then_some(TextFate::Lost { by: compaction, last_seen })
     })
 }
 
-/// The newest entry of a live transcript that says it.
-fn newest(session: &Session, live: &Transcript, needle: &str) -> Option<TextLocation> {
+/// The newest entry of a live transcript that contains the text.
+fn find_newest(session: &Session, live: &Transcript, needle: &str) -> Option<TextLocation> {
     live.iter().rev().find_map(|entry| {
-        let spoken = EntryText::from(entry);
-        spoken.contains(needle).then(|| place(session, entry.id(), spoken.speaker))
+        let text = EntryText::from(entry);
+        text.contains(needle).then(|| locate(session, entry.id(), text.speaker))
     })
 }
 
-/// The oldest record that says it, of this branch if there is one.
-fn first_said(session: &Session, needle: &str) -> Option<TextLocation> {
-    let says = |record: &&Record| {
-        let said = *record.kind() != RecordKind::Compaction;
-        said && record.to_entry().is_some_and(|entry| EntryText::from(&entry).contains(needle))
+/// The oldest record that contains the text, of this branch if there is one.
+fn find_first(session: &Session, needle: &str) -> Option<TextLocation> {
+    let contains = |record: &&Record| {
+        // A summary repeats earlier text.
+        let is_original = *record.kind() != RecordKind::Compaction;
+        is_original
+            && record.to_entry().is_some_and(|entry| EntryText::from(&entry).contains(needle))
     };
-    let of_branch = session.branch().into_iter().find(says);
-    let record = of_branch.or_else(|| session.records().iter().find(says))?;
+    let of_branch = session.branch().into_iter().find(contains);
+    let record = of_branch.or_else(|| session.records().iter().find(contains))?;
     let speaker = EntryText::from(&record.to_entry()?).speaker;
-    Some(place(session, record.id(), speaker))
+    Some(locate(session, record.id(), speaker))
 }
 
-fn place(session: &Session, id: &str, speaker: String) -> TextLocation {
+fn locate(session: &Session, id: &str, speaker: String) -> TextLocation {
     let (line, turn) = (session.line_of(id), turn_of(session, id));
     TextLocation { entry: id.to_owned(), line, turn, speaker }
 }

@@ -1,4 +1,4 @@
-//! The compactions of a branch, by their number.
+//! Lists the compactions of a branch by number.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use ctxhost_session::{Record, RecordKind, Session};
 /// A compaction of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BranchCompaction {
-    /// Which of the branch it is, from 1.
+    /// Its number on the branch, from 1.
     pub number: usize,
     /// The id of its record.
     pub id: String,
-    /// The engine and its version; `None` where another program compacted.
+    /// The engine and its version; `None` for a compaction by another program.
     pub engine: Option<String>,
-    /// Why it was wanted; empty where the record does not say.
+    /// Its trigger; empty if unknown.
     pub trigger: String,
-    /// When, as ISO 8601.
+    /// Its time, as ISO 8601.
     pub time: String,
-    /// The summary, bare.
+    /// The summary without its frame.
     pub summary: String,
-    /// What the live transcript cost before and after, in tokens; 0 where the record does not say.
+    /// Tokens of the live transcript before and after; 0 if unknown.
     pub tokens: (u64, u64),
 }
 
@@ -33,11 +33,11 @@ pub fn compactions(session: &Session) -> Vec<BranchCompaction> {
     records.zip(1..).map(|(record, number)| BranchCompaction::from_record(record, number)).collect()
 }
 
-/// The compaction with this number, or the newest. `-1` is the newest too, `-2` the one before.
+/// The compaction with this number, by default the newest. Negative numbers count from the end.
 ///
 /// # Errors
 ///
-/// [`HistoryError`] where there is none, or not so many.
+/// [`HistoryError`] if there is no such compaction.
 pub fn find_compaction(
     session: &Session,
     number: Option<i64>,
@@ -49,9 +49,9 @@ pub fn find_compaction(
     let number = number.unwrap_or(-1);
     let at = match usize::try_from(number) {
         Ok(number) => number.checked_sub(1),
-        Err(_) => {
-            usize::try_from(number.unsigned_abs()).ok().and_then(|n| all.len().checked_sub(n))
-        }
+        Err(_) => usize::try_from(number.unsigned_abs())
+            .ok()
+            .and_then(|from_end| all.len().checked_sub(from_end)),
     };
     match at.filter(|at| *at < all.len()) {
         Some(at) => Ok(all.swap_remove(at)),
@@ -64,21 +64,21 @@ pub fn find_compaction(
 
 impl BranchCompaction {
     fn from_record(record: &Record, number: usize) -> BranchCompaction {
-        let made = record.compaction().unwrap_or_default();
-        let engine = (!made.engine.is_empty())
-            .then(|| format!("{} {}", made.engine, made.engine_version).trim().to_owned());
+        let recorded = record.compaction().unwrap_or_default();
+        let engine = (!recorded.engine.is_empty())
+            .then(|| format!("{} {}", recorded.engine, recorded.engine_version).trim().to_owned());
         BranchCompaction {
             number,
             id: record.id().to_owned(),
             engine,
-            trigger: made.trigger,
+            trigger: recorded.trigger,
             time: record.iso_time(),
-            summary: made.summary,
-            tokens: (made.tokens_before, made.tokens_after.unwrap_or_default()),
+            summary: recorded.summary,
+            tokens: (recorded.tokens_before, recorded.tokens_after.unwrap_or_default()),
         }
     }
 
-    /// Who made it, why and when.
+    /// Engine, trigger and time.
     pub fn provenance(&self) -> String {
         let engine = self.engine.as_deref().unwrap_or("another program");
         let trigger = if self.trigger.is_empty() { "" } else { ", " };

@@ -1,7 +1,6 @@
-//! What a compaction did to a session: what it dropped, where that is, what stands for it now.
+//! Compares the live transcript before and after a compaction.
 //!
-//! Worked out from the session alone, also for compactions of Pi: the live transcript before the
-//! compaction against the one after it.
+//! Uses the session only, so it works for compactions by Pi too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,43 +11,43 @@ use super::{HistoryError, compactions, find_compaction};
 use ctxhost_retention::{self as retention, Category, Shares};
 use ctxhost_session::{Record, Session};
 
-/// Characters of an entry's text that are shown.
+/// Length of an excerpt in characters.
 const EXCERPT_CHARS: usize = 80;
 
-/// What one compaction did. Sizes are tokens without margin.
+/// The changes of one compaction. Sizes are tokens without margin.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompactionDiff {
-    /// Which compaction of the branch it is, from 1.
+    /// Its number on the branch, from 1.
     pub number: usize,
-    /// How many the branch has.
+    /// Number of compactions on the branch.
     pub compactions: usize,
     /// Its record.
     pub at: RecordLocation,
-    /// When it was made, in milliseconds since 1970.
+    /// Its time, in milliseconds since 1970.
     pub timestamp_ms: i64,
-    /// Who made it; empty for one of Pi.
+    /// The engine; empty for a compaction by Pi.
     pub engine: String,
     /// Its version.
     pub engine_version: String,
-    /// Why; empty where nobody says.
+    /// The trigger; empty if unknown.
     pub trigger: String,
     /// Size of the live transcript before.
     pub before_tokens: u64,
     /// Size after.
     pub after_tokens: u64,
-    /// How much of what was said is still said.
+    /// How much of the earlier content is retained.
     pub survival: Shares,
-    /// What is said no more.
+    /// Content that is not retained.
     pub lost: Vec<LostText>,
-    /// Entries that are no longer in the live transcript.
+    /// Entries that are not in the live transcript any more.
     pub dropped: Vec<AlteredEntry>,
-    /// Entries that are there with other words.
+    /// Entries with changed content.
     pub shortened: Vec<AlteredEntry>,
-    /// What was put in.
+    /// Inserted messages.
     pub inserted: Vec<InsertedMessage>,
 }
 
-/// Where something stands in the session.
+/// A position in the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordLocation {
     /// The record.
@@ -57,36 +56,36 @@ pub struct RecordLocation {
     pub line: Option<usize>,
 }
 
-/// Something that is said no more.
+/// Content that is not retained.
 #[derive(Clone, Debug, Serialize)]
 pub struct LostText {
-    /// What sort of thing.
+    /// Its category.
     pub category: Category,
-    /// What was said.
+    /// Its text.
     pub text: String,
-    /// Where it was said last.
+    /// Its last occurrence.
     pub at: RecordLocation,
 }
 
-/// An entry that is gone or shorter.
+/// A dropped or changed entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct AlteredEntry {
-    /// Where it is.
+    /// Its record.
     pub at: RecordLocation,
-    /// Who spoke.
+    /// Its role.
     pub role: String,
     /// Its size before.
     pub before_tokens: u64,
-    /// Its size after; 0 where it is gone.
+    /// Its size after; 0 if it was dropped.
     pub after_tokens: u64,
-    /// The beginning of its text, or of its calls.
+    /// The start of its text, or of its calls.
     pub excerpt: String,
 }
 
-/// A message that stands for others.
+/// A message inserted by the compaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertedMessage {
-    /// Who seems to speak.
+    /// Its role.
     pub role: String,
     /// Its size.
     pub tokens: u64,
@@ -94,42 +93,42 @@ pub struct InsertedMessage {
     pub text: String,
 }
 
-/// What the compaction of this number did; -1 is the last one, which is meant where none is named.
+/// Computes the changes of the compaction with this number, by default the last one.
 ///
 /// # Errors
 ///
-/// [`HistoryError`] where there is none, or not so many.
+/// [`HistoryError`] if there is no such compaction.
 pub fn diff_compaction(
     session: &Session,
     number: Option<i64>,
 ) -> Result<CompactionDiff, HistoryError> {
-    let which = find_compaction(session, number)?;
-    let record = session.record(&which.id);
-    let made = record.and_then(Record::compaction).unwrap_or_default();
-    let before = session.live_before(&which.id)?.snapshot();
-    let after = session.live_at(&which.id)?.snapshot();
-    let survival = retention::measure_retention(
+    let compaction = find_compaction(session, number)?;
+    let record = session.record(&compaction.id);
+    let recorded = record.and_then(Record::compaction).unwrap_or_default();
+    let before = session.live_before(&compaction.id)?.snapshot();
+    let after = session.live_at(&compaction.id)?.snapshot();
+    let retained = retention::measure_retention(
         &before,
         &after.iter().map(PlanItem::Kept).collect::<Vec<_>>(),
     );
     let (dropped, shortened, inserted) = changes(session, &before, &after);
-    let lost = survival.lost.into_iter();
+    let lost = retained.lost.into_iter();
     let lost_at = |lost: retention::LostFact| LostText {
         category: lost.category,
         text: lost.text,
-        at: place(session, &lost.entry),
+        at: locate(session, &lost.entry),
     };
     Ok(CompactionDiff {
-        number: which.number,
+        number: compaction.number,
         compactions: compactions(session).len(),
-        at: place(session, &which.id),
+        at: locate(session, &compaction.id),
         timestamp_ms: record.map_or(0, Record::timestamp_ms),
-        engine: made.engine,
-        engine_version: made.engine_version,
-        trigger: made.trigger,
+        engine: recorded.engine,
+        engine_version: recorded.engine_version,
+        trigger: recorded.trigger,
         before_tokens: before.total_tokens(),
         after_tokens: after.total_tokens(),
-        survival: survival.shares,
+        survival: retained.shares,
         lost: lost.map(lost_at).collect(),
         dropped,
         shortened,
@@ -137,25 +136,26 @@ pub fn diff_compaction(
     })
 }
 
-/// What is gone, what is shorter, and what was put in.
+/// The dropped, changed and inserted entries.
 fn changes(
     session: &Session,
     before: &Transcript,
     after: &Transcript,
 ) -> (Vec<AlteredEntry>, Vec<AlteredEntry>, Vec<InsertedMessage>) {
-    let now: HashMap<&str, Entry<'_>> = after.iter().map(|entry| (entry.id(), entry)).collect();
-    let then: HashSet<&str> = before.iter().map(|entry| entry.id()).collect();
-    let is_other =
-        |entry: &Entry<'_>| now.get(entry.id()).is_none_or(|other| other.raw() != entry.raw());
-    let touched = before.iter().filter(is_other).map(|entry| AlteredEntry {
-        at: place(session, entry.id()),
+    let current: HashMap<&str, Entry<'_>> = after.iter().map(|entry| (entry.id(), entry)).collect();
+    let earlier: HashSet<&str> = before.iter().map(|entry| entry.id()).collect();
+    let is_changed =
+        |entry: &Entry<'_>| current.get(entry.id()).is_none_or(|other| other.raw() != entry.raw());
+    let altered = before.iter().filter(is_changed).map(|entry| AlteredEntry {
+        at: locate(session, entry.id()),
         role: entry.role().name().into(),
         before_tokens: entry.tokens(),
-        after_tokens: now.get(entry.id()).map_or(0, Entry::tokens),
+        after_tokens: current.get(entry.id()).map_or(0, Entry::tokens),
         excerpt: excerpt(&entry),
     });
-    let (shortened, dropped) = touched.partition(|touched| now.contains_key(&*touched.at.record));
-    let inserted = after.iter().filter(|entry| !then.contains(entry.id()));
+    let (shortened, dropped) =
+        altered.partition(|altered| current.contains_key(&*altered.at.record));
+    let inserted = after.iter().filter(|entry| !earlier.contains(entry.id()));
     let inserted = inserted.map(|entry| InsertedMessage {
         role: entry.role().name().into(),
         tokens: entry.tokens(),
@@ -164,14 +164,16 @@ fn changes(
     (dropped, shortened, inserted.collect())
 }
 
-/// Where an entry stands. A message that a compaction put in stands in the record of that compaction.
-fn place(session: &Session, entry: &str) -> RecordLocation {
+/// The record of an entry. An inserted message is in the record of its compaction.
+fn locate(session: &Session, entry: &str) -> RecordLocation {
+    // Ids of inserted messages are `<compaction id>#<n>`.
     let record = entry.split_once('#').map_or(entry, |(record, _)| record);
     RecordLocation { record: record.to_owned(), line: session.line_of(record) }
 }
 
-/// The first line of an entry, or what it calls.
+/// The first line of an entry, or its calls.
 fn excerpt(entry: &Entry<'_>) -> String {
+    // A diff is printed and pasted into reports.
     let text = retention::redact(entry.text());
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if !line.is_empty() {

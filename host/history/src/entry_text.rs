@@ -1,19 +1,19 @@
-//! An entry as people and models read it: who speaks, the words, and calls flattened to text.
+//! The readable content of an entry: author, text, calls and images.
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{ContentBlock, Entry, EntryKind, Message, Role};
 use serde_json::Value;
 
-/// An entry, taken apart.
+/// The readable content of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct EntryText {
-    /// Who speaks, in words.
+    /// The author.
     pub(super) speaker: String,
-    /// The words.
+    /// The text.
     pub(super) text: String,
-    /// The calls, each with its arguments as JSON.
+    /// The calls: tool and arguments as JSON.
     pub(super) calls: Vec<(String, String)>,
-    /// The pictures, by their MIME type.
+    /// The MIME types of the images.
     pub(super) images: Vec<String>,
 }
 
@@ -51,18 +51,18 @@ impl EntryText {
         EntryText { speaker, text: text.to_owned(), calls, images }
     }
 
-    /// Whether it says this, already [`normalize`].
+    /// Whether text or calls contain a [normalized](normalize) text.
     pub(super) fn contains(&self, needle: &str) -> bool {
-        let mut words = vec![self.text.clone()];
+        let mut texts = vec![self.text.clone()];
         for (tool, arguments) in &self.calls {
-            words.push(tool.clone());
-            flatten(&serde_json::from_str(arguments).unwrap_or_default(), &mut words);
+            texts.push(tool.clone());
+            flatten(&serde_json::from_str(arguments).unwrap_or_default(), &mut texts);
         }
-        normalize(&words.join("\n")).contains(needle)
+        normalize(&texts.join("\n")).contains(needle)
     }
 }
 
-/// Lower case, and each run of white space one space.
+/// Converts to lower case, and runs of white space to one space.
 pub(super) fn normalize(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -73,13 +73,13 @@ fn result_of(message: &Message<'_>) -> String {
     format!("result of {}{failed}", head.tool)
 }
 
-/// The strings and numbers of arguments, in order.
-fn flatten(value: &Value, words: &mut Vec<String>) {
+/// Collects the strings and numbers of arguments in order.
+fn flatten(value: &Value, texts: &mut Vec<String>) {
     match value {
-        Value::String(text) => words.push(text.clone()),
-        Value::Array(values) => values.iter().for_each(|value| flatten(value, words)),
-        Value::Object(fields) => fields.values().for_each(|value| flatten(value, words)),
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| flatten(value, texts)),
+        Value::Object(fields) => fields.values().for_each(|value| flatten(value, texts)),
         Value::Null => {}
-        plain => words.push(plain.to_string()),
+        scalar => texts.push(scalar.to_string()),
     }
 }

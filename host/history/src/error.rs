@@ -1,61 +1,61 @@
-//! Why something of a history could not be found, brought back or written.
+//! Errors of history commands.
 
 use std::path::PathBuf;
 
 use ctxhost_session::SessionError;
 
-/// What can go wrong with a history.
+/// Why a history command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// There is no compaction at all.
-    #[error("nothing was compacted on this branch")]
+    /// The branch has no compaction.
+    #[error("this branch has no compaction")]
     NoCompaction,
-    /// There are others.
+    /// There is no compaction with this number.
     #[error("no compaction @{number} on this branch; there {}", listed(there))]
     UnknownCompaction {
-        /// The number that was asked for.
+        /// The requested number.
         number: i64,
-        /// Those there are.
+        /// The existing compactions.
         there: Vec<String>,
     },
-    /// The branch is shorter.
+    /// The branch has fewer turns.
     #[error("no turn {asked} on this branch; it has turns 1 to {last}")]
     UnknownTurn {
-        /// The turns that were asked for.
+        /// The requested turns.
         asked: String,
         /// The last turn.
         last: usize,
     },
-    /// The record is none that a model ever saw.
-    #[error("no entry {id:?} in this session; `ctxhost sessions show` lists them")]
+    /// No entry has this id.
+    #[error("no entry {id:?} in this session; list the entries with `ctxhost sessions show`")]
     UnknownEntry {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
     },
-    /// There is nothing to bring back.
-    #[error("{asked} still in context, word for word")]
+    /// All requested entries are in context.
+    #[error("{asked} still in context, unchanged")]
     StillInContext {
-        /// What was asked for, with its verb.
+        /// The requested entries, with a verb.
         asked: String,
     },
-    /// There is nothing to look for.
-    #[error("the text to look for is empty")]
+    /// The text to search is empty.
+    #[error("the search text is empty")]
     EmptyText,
-    /// A file of that name is there.
-    #[error("{} is there already; name another file, or move that one away", path.display())]
+    /// The file exists.
+    #[error("{} exists; use another file name, or move it away", path.display())]
     AlreadyExists {
         /// The file.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// The file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The session refused.
+    /// The session cannot be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
 }

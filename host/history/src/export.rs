@@ -1,4 +1,4 @@
-//! A branch as one document: to keep, to read, to share.
+//! Exports a branch as JSON Lines or Markdown.
 
 mod markdown;
 
@@ -13,20 +13,20 @@ use super::redact::{RedactionCounts, SessionRedactor};
 use ctxhost_session::{Record, RecordKind, Session};
 use markdown::render_markdown;
 
-/// An export.
+/// An exported branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionExport {
-    /// The branch as a session file: its header, and a line for every record.
+    /// The lines of a session file: the header and one line per record.
     pub lines: Vec<String>,
-    /// How many messages.
+    /// Number of messages.
     pub messages: usize,
-    /// How many compactions.
+    /// Number of compactions.
     pub compactions: usize,
-    /// What was replaced; `None` where nothing should be.
+    /// What was redacted; `None` without redaction.
     pub replaced: Option<RedactionCounts>,
 }
 
-/// The whole branch, compactions and what they folded away among it.
+/// Exports the whole branch, including compacted entries.
 pub fn export_branch(session: &Session, is_redacted: bool) -> SessionExport {
     let branch = session.branch();
     let lines = std::iter::once(session.header().line()).chain(branch.iter().map(|r| r.line()));
@@ -46,22 +46,23 @@ pub fn export_branch(session: &Session, is_redacted: bool) -> SessionExport {
 }
 
 impl SessionExport {
-    /// As JSON Lines: a session again, for every command and for Pi.
+    /// The export as JSON Lines, which is a valid session file.
     pub fn to_json_lines(&self) -> String {
         self.lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
-    /// As a page to read.
+    /// The export as Markdown.
     ///
     /// # Errors
     ///
-    /// [`HistoryError::Session`] where the header is none.
+    /// [`HistoryError::Session`] if the header is invalid.
     pub fn to_markdown(&self) -> Result<String, HistoryError> {
+        // From the exported lines, which are redacted if requested.
         Ok(render_markdown(&Session::parse("export", self.to_json_lines().as_bytes())?))
     }
 }
 
-/// Writes a file that must not be there yet, readable by its owner only.
+/// Writes a new file with mode 0600.
 ///
 /// # Errors
 ///

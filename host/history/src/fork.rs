@@ -1,28 +1,28 @@
-//! A fork: the records up to a moment, in a session of their own.
+//! Forks a session: copies records up to a point into a new session.
 
 use super::compactions::find_compaction;
 use super::error::HistoryError;
 use super::turns::{TurnRange, turns};
 use ctxhost_session::{Record, Session, SessionHeader};
 
-/// Where a fork ends.
+/// The last record of a fork.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForkPoint {
-    /// Where the session stands.
+    /// The leaf.
     Leaf,
-    /// With this record, of whatever branch.
+    /// This record, of any branch.
     Record(String),
-    /// With the last record of this turn.
+    /// The last record of this turn.
     Turn(usize),
-    /// Just before the compaction with this number.
+    /// The record before the compaction with this number.
     BeforeCompaction(i64),
 }
 
-/// The fork, in memory. Its header names `parent`, its records keep their ids.
+/// Creates a fork in memory. Its header names `parent`, its records keep their ids.
 ///
 /// # Errors
 ///
-/// [`HistoryError`] where there is no such moment.
+/// [`HistoryError`] if there is no such point.
 pub fn fork_session(
     session: &Session,
     until: &ForkPoint,

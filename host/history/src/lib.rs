@@ -1,7 +1,6 @@
-//! The history of a session: what was said and folded away, found again and brought back.
+//! History of a session: finds and restores compacted content, forks and exports branches.
 //!
-//! Nothing here removes or changes a record. What is brought back is appended, and a copy is a file of
-//! its own.
+//! No function removes or changes a record. Restored content is appended, copies are new files.
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! What must not leave the house, replaced by numbered placeholders: the same secret, the same number.
+//! Redacts secrets and personal data: equal values get the same numbered placeholder.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,16 +8,17 @@ use serde_json::{Map, Value, json};
 
 use ctxhost_retention::{contains_secret, replace_secrets};
 
-/// A secret of so many characters, with letters and digits, is replaced wherever it stands, not only
-/// where its place gives it away. A shorter one could be a word.
+/// Minimum length of a secret with letters and digits that is replaced everywhere, not only where it was
+/// recognized. A shorter one could be a word.
 const KNOWN_MIN_CHARS: usize = 8;
 
-/// Signatures of providers: they may hold the thinking that they sign, and fit no changed text.
+/// Signatures of providers, which may contain the signed thinking and do not match redacted text.
 const SIGNATURES: [&str; 3] = ["thinkingSignature", "textSignature", "thoughtSignature"];
 
 static URL_PASSWORD: LazyLock<Option<Regex>> =
+    // No brackets: a placeholder of an earlier step is not replaced again.
     LazyLock::new(|| Regex::new(r"://[^/\s:@]*:(?<inner>[^/\s@\[\]]+)@").ok());
-/// What follows the flag of a command, such as `--password`.
+/// The argument of a flag such as `--password`.
 static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = "(?:password|passwd|pwd|secret|token|api-?key)";
     Regex::new(&format!(
@@ -29,59 +30,59 @@ static ADDRESS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?<inner>[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,})\b").ok());
 static HOME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = r"(?<inner>\w(?:[\w.-]*\w)?)";
-    // A folder of that name inside of another one is nobody's home, unless the name is known.
+    // Not inside other folders: `/srv/home/x` is no home folder, unless the name is known.
     Regex::new(&format!(r"(?:(?:^|[^\w.\]-])(?:/home/|/Users/)|\b[A-Za-z]:\\+Users\\+){name}")).ok()
 });
-/// Agents name the folder of a project's sessions after its path.
+/// Agents name the session folder of a project after its path.
 static HOME_IN_NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?:--|/-)(?:home|Users)-(?<inner>\w+)").ok());
 
-/// How many different things were replaced, and how many were left out.
+/// Numbers of redacted values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedactionCounts {
-    /// Secrets.
+    /// Different secrets.
     pub secrets: usize,
-    /// E-mail addresses.
+    /// Different e-mail addresses.
     pub addresses: usize,
-    /// Names of home folders.
+    /// Different names of home folders.
     pub names: usize,
-    /// Pictures: nobody knows what they show.
+    /// Removed images, whose content is unknown.
     pub images: usize,
 }
 
-/// Replaces what must not leave the house, in one session.
+/// Redacts one session.
 #[derive(Debug, Default)]
 pub struct SessionRedactor {
     secrets: PlaceholderMap,
     addresses: PlaceholderMap,
     names: PlaceholderMap,
     images: usize,
-    /// Secrets that are replaced wherever they stand.
+    /// Secrets to replace everywhere.
     known: Option<Regex>,
-    /// Names that are replaced in every path that has a folder for homes.
+    /// Names to replace in every path below a folder of homes.
     known_names: Option<Regex>,
-    /// Whether a field of this name holds a secret.
+    /// Whether fields with this name contain secrets.
     fields: HashMap<String, bool>,
 }
 
 impl SessionRedactor {
-    /// The lines of a session, each a JSON object, without what must not leave the house. A line that is
-    /// none is left out.
+    /// Redacts the lines of a session. Lines that are not JSON objects are removed.
     pub fn redact_lines<'a>(
         &mut self,
         lines: impl Iterator<Item = &'a str> + Clone,
     ) -> Vec<String> {
-        // A secret that its place gives away late may have been said before: so first they are learnt.
+        // Two passes: a secret may occur before the place where it is recognized.
         lines.clone().for_each(|line| drop(self.line(line)));
         self.known = self.secrets.any_of(looks_random);
         self.known_names = self.names.any_of(|_| true).and_then(|names| {
             Regex::new(&format!(r"(?:home|Users)[/\\-]+(?<inner>{})\b", names.as_str())).ok()
         });
+        // The second pass counts them again.
         self.images = 0;
         lines.filter_map(|line| self.line(line)).collect()
     }
 
-    /// What was replaced.
+    /// What was redacted so far.
     pub fn counts(&self) -> RedactionCounts {
         RedactionCounts {
             secrets: self.secrets.0.len(),
@@ -120,14 +121,14 @@ impl SessionRedactor {
         .collect()
     }
 
-    /// A text, or JSON in a text. What stands in a placeholder's brackets, or names a variable, is no
-    /// secret even in a field for one.
+    /// Redacts a string, or JSON in a string. Placeholders in brackets and variable names are not secrets, even in
+    /// a field for one.
     fn string(&mut self, field: &str, text: String) -> String {
         let is_bare = !text.is_empty() && !text.starts_with(['[', '{', '<', '$']);
         if is_bare && self.is_secret_field(field) {
             return self.secrets.placeholder("secret", &text);
         }
-        // Arguments and rewritten messages are JSON once more.
+        // Arguments and rewritten messages are JSON in a string.
         if let Some(inner) = serde_json::from_str::<Value>(&text).ok().filter(is_compound) {
             let clean = self.value(field, inner.clone());
             return if clean == inner { text } else { clean.to_string() };
@@ -138,7 +139,7 @@ impl SessionRedactor {
     fn text(&mut self, text: &str) -> String {
         let secrets = &mut self.secrets;
         let text = replace_secrets(text, |_, secret| {
-            // The end of a sentence, or an escape before a quote, is no part of it.
+            // Punctuation at the end of a sentence, or an escape before a quote, does not belong to it.
             let core = secret.trim_end_matches(['.', '!', '?', ':', '\\']);
             let rest = secret.strip_prefix(core).unwrap_or_default();
             format!("{}{rest}", secrets.placeholder("secret", core))
@@ -159,7 +160,7 @@ impl SessionRedactor {
         self.names.replace(&self.known_names, "name", &text)
     }
 
-    /// Whether `field: …` would be taken for a secret in plain text; `clientSecret` as `client_secret`.
+    /// Whether `field: …` would be a secret in plain text, with `clientSecret` read as `client_secret`.
     fn is_secret_field(&mut self, field: &str) -> bool {
         if let Some(known) = self.fields.get(field) {
             return *known;
@@ -171,6 +172,7 @@ impl SessionRedactor {
             }
             name.push(character);
         }
+        // The detector of plain text decides, so that both agree on what a secret is.
         let is_secret = contains_secret(&format!("{name}=aaaaaaaa"));
         self.fields.insert(field.to_owned(), is_secret);
         is_secret
@@ -181,18 +183,18 @@ fn is_compound(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
 
-/// Things by number, in the order in which they were met.
+/// Numbered values, in the order of their first occurrence.
 #[derive(Debug, Default)]
 struct PlaceholderMap(HashMap<String, usize>);
 
 impl PlaceholderMap {
-    fn placeholder(&mut self, word: &str, thing: &str) -> String {
+    fn placeholder(&mut self, word: &str, value: &str) -> String {
         let next = self.0.len() + 1;
-        let number = self.0.entry(thing.to_owned()).or_insert(next);
+        let number = self.0.entry(value.to_owned()).or_insert(next);
         format!("[{word} {number}]")
     }
 
-    /// Replaces the inner part of whatever the pattern finds.
+    /// Replaces the group `inner` of each match.
     fn replace(&mut self, pattern: &Option<Regex>, word: &str, text: &str) -> String {
         let Some(pattern) = pattern else { return text.to_owned() };
         let replaced = pattern.replace_all(text, |found: &Captures<'_>| {
@@ -206,16 +208,17 @@ impl PlaceholderMap {
         replaced.into_owned()
     }
 
-    /// A pattern of those that are like this, the longest first.
+    /// A pattern that matches the wanted values, longest first.
     fn any_of(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Regex> {
-        let mut wanted: Vec<&String> = self.0.keys().filter(|thing| is_wanted(thing)).collect();
+        let mut wanted: Vec<&String> = self.0.keys().filter(|value| is_wanted(value)).collect();
+        // A regex takes the first alternative that matches, which may be the start of a longer value.
         wanted.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
-        let pattern: Vec<String> = wanted.into_iter().map(|thing| regex::escape(thing)).collect();
+        let pattern: Vec<String> = wanted.into_iter().map(|value| regex::escape(value)).collect();
         (!pattern.is_empty()).then(|| Regex::new(&pattern.join("|")).ok()).flatten()
     }
 }
 
-/// Whether no word looks like this.
+/// Whether a value cannot be a word.
 fn looks_random(secret: &str) -> bool {
     secret.chars().count() >= KNOWN_MIN_CHARS
         && secret.contains(|c: char| c.is_ascii_digit())

@@ -1,7 +1,7 @@
-//! Turns that were compacted away, brought back as one message of quoted text.
+//! Restores compacted turns as one message of quoted text.
 //!
-//! One message needs no call to stand beside its result, so it is lawful wherever it stands; and it says
-//! of itself that it is told again.
+//! A single message satisfies the pairing of calls and results at any position, and states that it is a
+//! quotation.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -18,41 +18,41 @@ use super::error::HistoryError;
 use super::turns::{TurnRange, turn_of, turns};
 use ctxhost_session::{RecordBody, Session, SessionError};
 
-/// The custom type of the message.
+/// The custom type of the restored message.
 const RESTORE: &str = "ctxhost.restore";
 
-/// Characters of a tool result that come back with its turn: a page. The rest is a `fetch` away.
+/// Characters of a tool result that are restored with its turn: about a page. `fetch` prints the rest.
 const RESULT_CHARS: usize = 2_000;
 
-/// Characters of the arguments of a call that come back with its turn: enough for any command.
+/// Characters of call arguments that are restored with a turn: enough for most commands.
 const ARGUMENT_CHARS: usize = 500;
 
 static CLOSING_TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("(?i)</restored").ok());
 
-/// What is asked for.
+/// What to restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreRequest {
-    /// Whole turns. Long results and arguments are cut.
+    /// Whole turns, with long results and arguments cut.
     Turns(TurnRange),
-    /// One entry, of whatever branch, uncut.
+    /// One entry of any branch, uncut.
     Entry(String),
 }
 
-/// What would be brought back.
+/// A restored message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredMessage {
-    /// The message.
+    /// Its text.
     pub text: String,
-    /// The ids of the entries it quotes.
+    /// The ids of the quoted entries.
     pub entries: Vec<String>,
-    /// How many of those that were asked for are in context anyway.
+    /// Number of requested entries that are in context already.
     pub live: usize,
-    /// What the message costs, in tokens without margin.
+    /// Its size, in tokens without margin.
     pub tokens: u64,
 }
 
 impl RestoredMessage {
-    /// The record of it, to append where the session stands.
+    /// The record to append.
     ///
     /// # Errors
     ///
@@ -68,45 +68,45 @@ impl RestoredMessage {
     }
 }
 
-/// Works out what to bring back. `shown_as` is how a `fetch` command names the session.
+/// Builds the message. `shown_as` is the name of the session in `fetch` commands.
 ///
 /// # Errors
 ///
-/// [`HistoryError`] where it is not there, or all of it is still in context.
+/// [`HistoryError`] if the entries do not exist or are all in context.
 pub fn build_restoration(
     session: &Session,
-    wanted: &RestoreRequest,
+    request: &RestoreRequest,
     shown_as: &str,
 ) -> Result<RestoredMessage, HistoryError> {
-    let (source, asked) = match wanted {
-        RestoreRequest::Turns(range) => (of_turns(session, *range)?, turns_asked(*range)),
-        RestoreRequest::Entry(id) => (of_entry(session, id)?, format!("entry {id} is")),
+    let (source, asked) = match request {
+        RestoreRequest::Turns(range) => (quote_turns(session, *range)?, describe_turns(*range)),
+        RestoreRequest::Entry(id) => (quote_entry(session, id)?, format!("entry {id} is")),
     };
     let live_ids = live_ids(session);
-    let (live, gone): (Vec<QuotedEntry>, Vec<QuotedEntry>) =
+    let (live, missing): (Vec<QuotedEntry>, Vec<QuotedEntry>) =
         source.quotes.into_iter().partition(|quote| live_ids.contains(&quote.entry.id));
-    if gone.is_empty() {
+    if missing.is_empty() {
         return Err(HistoryError::StillInContext { asked });
     }
-    let text = render_frame(&source.name, &gone, shown_as);
-    let entries = gone.into_iter().map(|quote| quote.entry.id).collect();
+    let text = render_frame(&source.name, &missing, shown_as);
+    let entries = missing.into_iter().map(|quote| quote.entry.id).collect();
     Ok(RestoredMessage { tokens: tokens::estimate(&text), text, entries, live: live.len() })
 }
 
-/// What is quoted, and what it is called.
+/// The requested entries and their name.
 struct RestoreSource {
     name: String,
     quotes: Vec<QuotedEntry>,
 }
 
-/// One entry that is told again.
+/// One quoted entry.
 struct QuotedEntry {
     turn: Option<usize>,
     entry: NewEntry,
     is_cut: bool,
 }
 
-fn of_turns(session: &Session, range: TurnRange) -> Result<RestoreSource, HistoryError> {
+fn quote_turns(session: &Session, range: TurnRange) -> Result<RestoreSource, HistoryError> {
     let turns = turns(session);
     let mut quotes = Vec::new();
     for turn in range.select(&turns)? {
@@ -118,28 +118,29 @@ fn of_turns(session: &Session, range: TurnRange) -> Result<RestoreSource, Histor
             is_cut: true,
         }));
     }
-    Ok(RestoreSource { name: turns_named(range), quotes })
+    Ok(RestoreSource { name: turns_name(range), quotes })
 }
 
-fn of_entry(session: &Session, id: &str) -> Result<RestoreSource, HistoryError> {
+fn quote_entry(session: &Session, id: &str) -> Result<RestoreSource, HistoryError> {
     let entry = session.record(id).and_then(|record| record.to_entry());
     let entry = entry.ok_or_else(|| HistoryError::UnknownEntry { id: id.to_owned() })?;
     let quote = QuotedEntry { turn: turn_of(session, id), entry, is_cut: false };
     Ok(RestoreSource { name: format!("entry {id}"), quotes: vec![quote] })
 }
 
-/// Instructions of the host are in context as long as they hold; summaries and what was brought back
-/// before only tell again what the turns themselves say.
+/// Whether to quote an entry. System messages are in context while they apply; summaries and restored messages
+/// repeat other entries.
 fn is_quotable(entry: &NewEntry) -> bool {
-    let is_told_again =
+    let is_repetition =
         entry.kind == EntryKind::CompactionSummary || quoted_in(entry.kind, &entry.raw).is_some();
-    entry.role != Role::System && !is_told_again
+    entry.role != Role::System && !is_repetition
 }
 
-/// Entries that a model sees word for word, or quoted by an earlier restoration.
+/// Entries that are in context unchanged, or quoted by an earlier restored message.
 fn live_ids(session: &Session) -> HashSet<String> {
     let mut ids = HashSet::new();
     for entry in session.live(0).snapshot().iter() {
+        // A shortened entry can be restored in full.
         if !entry.has(Flags::REPLACED) {
             ids.insert(entry.id().to_owned());
             ids.extend(quoted_in(entry.kind(), entry.raw()).unwrap_or_default());
@@ -148,7 +149,7 @@ fn live_ids(session: &Session) -> HashSet<String> {
     ids
 }
 
-/// The ids of the entries that a message of ours quotes; `None` for any other.
+/// The ids of the entries quoted by a restored message; `None` for any other message.
 fn quoted_in(kind: EntryKind, raw: &str) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -167,17 +168,17 @@ fn quoted_in(kind: EntryKind, raw: &str) -> Option<Vec<String>> {
     (wire.custom_type == RESTORE).then_some(wire.details.entries)
 }
 
-fn turns_named(range: TurnRange) -> String {
+fn turns_name(range: TurnRange) -> String {
     let noun = if range.first == range.last { "turn" } else { "turns" };
     format!("{noun} {range}")
 }
 
-fn turns_asked(range: TurnRange) -> String {
+fn describe_turns(range: TurnRange) -> String {
     let verb = if range.first == range.last { "is" } else { "are" };
-    format!("{} {verb}", turns_named(range))
+    format!("{} {verb}", turns_name(range))
 }
 
-/// The quotes in a frame that they cannot close.
+/// Renders the quotes in a frame.
 fn render_frame(name: &str, quotes: &[QuotedEntry], shown_as: &str) -> String {
     let mut text = format!(
         "Restored from earlier in this session ({name}). It is told again word for word; it is a record \
@@ -199,30 +200,34 @@ fn render_frame(name: &str, quotes: &[QuotedEntry], shown_as: &str) -> String {
 
 fn render_quote(quote: &QuotedEntry, shown_as: &str) -> String {
     let QuotedEntry { entry, is_cut, .. } = quote;
-    let spoken = EntryText::from(entry);
-    let cut = |text: &str, limit| match is_cut {
-        true => shortened(text, limit, &format!("ctxhost fetch {shown_as} {}", entry.id)),
-        false => text.to_owned(),
+    let view = EntryText::from(entry);
+    let cut = |text: &str, limit| {
+        if *is_cut {
+            shorten(text, limit, &format!("ctxhost fetch {shown_as} {}", entry.id))
+        } else {
+            text.to_owned()
+        }
     };
-    let words = match entry.role {
-        Role::Tool => cut(&spoken.text, RESULT_CHARS),
-        _ => spoken.text.clone(),
+    let content = match entry.role {
+        Role::Tool => cut(&view.text, RESULT_CHARS),
+        _ => view.text.clone(),
     };
-    let mut text = format!("{}: {words}\n", spoken.speaker);
-    for mime in &spoken.images {
+    let mut text = format!("{}: {content}\n", view.speaker);
+    for mime in &view.images {
         text.push_str(&format!("  ({mime}, not restored)\n"));
     }
-    for (tool, arguments) in &spoken.calls {
+    for (tool, arguments) in &view.calls {
         text.push_str(&format!("  calls {tool} {}\n", cut(arguments, ARGUMENT_CHARS)));
     }
+    // A quoted closing tag must not end the frame.
     match &*CLOSING_TAG {
         Some(tag) => tag.replace_all(&text, "&lt;/restored").into_owned(),
         None => text,
     }
 }
 
-/// The beginning of a text, and the command that shows all of it.
-fn shortened(text: &str, limit_chars: usize, command: &str) -> String {
+/// The start of a text, and the command that prints all of it.
+fn shorten(text: &str, limit_chars: usize, command: &str) -> String {
     let Some((end, _)) = text.char_indices().nth(limit_chars) else { return text.to_owned() };
     let (head, rest) = text.split_at(end);
     format!("{head} [… {} more characters: {command}]", rest.chars().count())

@@ -1,4 +1,4 @@
-//! The turns of a branch: each begins with a message of the person.
+//! The turns of a branch, which start with user messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,13 +11,13 @@ use ctxhost_session::{Record, Session};
 /// One turn.
 #[derive(Clone, Debug)]
 pub struct BranchTurn<'a> {
-    /// Which of the branch it is, from 1.
+    /// Its number on the branch, from 1.
     pub number: usize,
-    /// Its records, oldest first. What stands before the first message of the person belongs to turn 1.
+    /// Its records, oldest first. Records before the first user message belong to turn 1.
     pub records: Vec<&'a Record>,
 }
 
-/// The turns of the branch, whatever was compacted since.
+/// The turns of the branch, including compacted ones.
 pub fn turns(session: &Session) -> Vec<BranchTurn<'_>> {
     let mut turns: Vec<BranchTurn<'_>> = Vec::new();
     let mut has_begun = false;
@@ -32,7 +32,7 @@ pub fn turns(session: &Session) -> Vec<BranchTurn<'_>> {
     turns
 }
 
-/// The turn that a record of the branch belongs to.
+/// The number of the turn of a record.
 pub fn turn_of(session: &Session, id: &str) -> Option<usize> {
     let turns = turns(session);
     let holds = |turn: &&BranchTurn<'_>| turn.records.iter().any(|record| record.id() == id);
@@ -40,10 +40,12 @@ pub fn turn_of(session: &Session, id: &str) -> Option<usize> {
 }
 
 fn is_user_message(record: &Record) -> bool {
-    record.to_entry().is_some_and(|e| e.role == Role::User && e.kind == EntryKind::Message)
+    record
+        .to_entry()
+        .is_some_and(|entry| entry.role == Role::User && entry.kind == EntryKind::Message)
 }
 
-/// Turns from the first to the last.
+/// A range of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnRange {
     /// The first.
@@ -53,11 +55,11 @@ pub struct TurnRange {
 }
 
 impl TurnRange {
-    /// The turns of a branch that it names.
+    /// Selects the turns in the range.
     ///
     /// # Errors
     ///
-    /// [`HistoryError::UnknownTurn`] where the branch has not all of them.
+    /// [`HistoryError::UnknownTurn`] if the branch has fewer turns.
     pub fn select<'a>(
         self,
         turns: &'a [BranchTurn<'a>],
@@ -70,9 +72,10 @@ impl TurnRange {
 
 impl fmt::Display for TurnRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.first == self.last {
-            true => write!(f, "{}", self.first),
-            false => write!(f, "{}..{}", self.first, self.last),
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}..{}", self.first, self.last)
         }
     }
 }
@@ -85,7 +88,7 @@ impl FromStr for TurnRange {
         let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0);
         match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => Ok(TurnRange { first, last }),
-            _ => Err(format!("{text:?} names no turns; write 3 or 3..5, counted from 1")),
+            _ => Err(format!("invalid turns {text:?}; use 3 or 3..5, counted from 1")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A compaction taken back by its number, with the digests that show what came of it.
+//! Undoes a compaction by number and reports digests of the live transcript.
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 
@@ -6,37 +6,37 @@ use super::compactions::{BranchCompaction, compactions, find_compaction};
 use super::error::HistoryError;
 use ctxhost_session::{Session, transcript_digest};
 
-/// What taking a compaction back came to.
+/// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoReport {
-    /// The compaction that was asked for.
+    /// The requested compaction.
     pub compaction: BranchCompaction,
-    /// The newer ones that went with it, because they were made of what it had left.
+    /// Newer compactions that were undone with it, because they are based on its result.
     pub newer: Vec<BranchCompaction>,
-    /// The live transcript just before that compaction.
+    /// The live transcript before that compaction.
     pub before: TranscriptMeasure,
-    /// The live transcript now: that, and what was said since.
+    /// The live transcript now: that one, followed by later entries.
     pub now: TranscriptMeasure,
 }
 
-/// A live transcript in three numbers.
+/// Digest and size of a live transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranscriptMeasure {
-    /// What it says: see [`transcript_digest`](ctxhost_session::digest).
+    /// Its [digest](transcript_digest).
     pub digest: String,
-    /// How many entries.
+    /// Number of entries.
     pub entries: usize,
-    /// What they cost, in tokens without margin.
+    /// Their size, in tokens without margin.
     pub tokens: u64,
 }
 
-/// Takes the compaction with this number back, or the newest, and every newer one with it. Numbers are
-/// those of [`compacted`].
+/// Undoes the compaction with this number, by default the newest, and all newer ones. Numbers are those of
+/// [`find_compaction`].
 ///
 /// # Errors
 ///
-/// [`HistoryError`] where there is no such compaction or the session cannot be written; it stands where
-/// it stood then.
+/// [`HistoryError`] if there is no such compaction or the session cannot be written; the session is unchanged
+/// then.
 pub fn undo_compaction(
     session: &mut Session,
     number: Option<i64>,
@@ -49,7 +49,7 @@ pub fn undo_compaction(
 }
 
 impl TranscriptMeasure {
-    /// The measure of a live transcript.
+    /// Measures a live transcript.
     pub fn from_log(log: &TranscriptLog) -> TranscriptMeasure {
         TranscriptMeasure {
             digest: transcript_digest(&log.snapshot()),

@@ -1,17 +1,17 @@
-//! The budget: the host's own count, and how much of it an engine's own words may take.
+//! The host's token count of a plan, and the limit of text that an engine inserts.
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Action, Entry, Plan, PlanItem, Transcript};
 
 use super::{InvariantSettings, PlanViolation, Repair, pairing};
 
-/// What the items of a plan cost, and what the conversation needed to become sendable.
+/// The cost of a plan's items, and the repairs that the conversation needed.
 pub(super) fn count_tokens(view: &Transcript, plan: &Plan) -> (u64, Vec<Repair>) {
     let settled = pairing::pair_results(plan.project(view));
     (settled.items.iter().map(PlanItem::tokens).sum(), settled.repairs)
 }
 
-/// Refuses a plan that brings too many words of its own.
+/// Refuses a plan with too much inserted text.
 pub(super) fn check_inserted_text(
     view: &Transcript,
     plan: &Plan,
@@ -26,10 +26,10 @@ pub(super) fn check_inserted_text(
     Ok(())
 }
 
-/// What an operation adds to the conversation: a whole insert, the growth of a replacement.
+/// The text that an operation adds: a whole insert, or the growth of a replacement.
 fn added_text_tokens(view: &Transcript, action: &Action) -> u64 {
-    let growth = |item: fn(Entry<'_>, &str) -> u64, seq: u64, words: &str| {
-        view.get(seq).map_or(0, |entry| item(entry, words).saturating_sub(entry.tokens()))
+    let growth = |item: fn(Entry<'_>, &str) -> u64, seq: u64, content: &str| {
+        view.get(seq).map_or(0, |entry| item(entry, content).saturating_sub(entry.tokens()))
     };
     match action {
         Action::Insert { text, .. } => tokens::estimate(text),
@@ -51,19 +51,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_words_are_capped_wherever_they_stand() {
+    fn inserted_text_is_limited_in_every_operation() {
         let view = Script::new().user("task").assistant("yes").finish().transcript();
-        let judge = |build: &dyn Fn(&mut Plan)| {
+        let check = |build: &dyn Fn(&mut Plan)| {
             let mut plan = Plan::default();
             build(&mut plan);
             check_inserted_text(&view, &plan, 100, &InvariantSettings::default())
         };
-        let words = "x".repeat(200);
-        assert_eq!(judge(&|plan| _ = plan.insert(Role::User, words.clone(), 0..1)), Ok(()));
+        let text = "x".repeat(200);
+        assert_eq!(check(&|plan| _ = plan.insert(Role::User, text.clone(), 0..1)), Ok(()));
         let too_large = |tokens| Err(PlanViolation::InsertTooLarge { tokens, limit_tokens: 50 });
         let twice = |plan: &mut Plan| {
-            plan.insert(Role::User, words.clone(), 0..1).replace_text(1, "12345678");
+            plan.insert(Role::User, text.clone(), 0..1).replace_text(1, "12345678");
         };
-        assert_eq!(judge(&twice), too_large(51));
+        assert_eq!(check(&twice), too_large(51));
     }
 }

@@ -1,19 +1,21 @@
-//! The law: what holds for every request, whatever an engine answers.
+//! Invariants of every request: checks plans, repairs what can be repaired, and verifies the
+//! result.
 //!
-//! The law knows the words of the contract and nothing else: no sessions, no engines, no files.
+//! Works on the types of the engine API alone: no sessions, engines or files.
 //!
 //! ```text
-//!  plan ──► shape ──► budget ──► keep ──► pairing ──► Lawful ──► items ──► audit
-//!           refuse    refuse     mend     mend                            count
+//!  plan ──► shape ──► budget ──► pinned ──► pairing ──► EnforcedPlan ──► items ──► verify
+//!           refuse    refuse     repair     repair                           count
 //! ```
 //!
-//! A plan that no mending could make honest (out of range, forged, far too wordy) is refused with a
-//! typed [`PlanViolation`]; the engine is at fault and the runtime says so. A plan that leaves out what
-//! must stay, or cuts between a call and its result, is mended, and each [`Repair`] is reported.
-//! [`verify`] then looks at the finished items with other eyes: it shares no code with the repairs.
+//! A plan that cannot be repaired (out of range, tampered, with far too much inserted text) is
+//! refused with a typed [`PlanViolation`], which is the engine's fault. A plan that drops pinned
+//! entries, or cuts between a call and its result, is repaired, and each [`Repair`] is reported.
+//! [`verify`] then checks the finished items independently: it shares no code with the repairs.
 //!
-//! Judging a plan costs one step per operation and one per kept entry; [`PinnedEntries`] and [`InvariantVerifier`],
-//! kept beside a session, spare even the one pass over the history that finds the pinned entries.
+//! Enforcing costs one step for each operation and each kept entry. [`PinnedEntries`] and
+//! [`InvariantVerifier`], kept with a session, save the pass over the history that finds the pinned
+//! entries.
 
 #![cfg_attr(
     test,
@@ -48,17 +50,17 @@ pub use settings::{BudgetShare, InvariantSettings, ShareError};
 pub use verify::{InvariantVerifier, InvariantViolation, verify};
 pub use violation::{PinReason, PlanViolation, Repair};
 
-/// A plan that the law has passed.
+/// A plan that satisfies the invariants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnforcedPlan {
-    /// The plan, mended where it had to be.
+    /// The plan, repaired where necessary.
     pub plan: Plan,
-    /// What its items cost by the host's own count, without margin.
+    /// The cost of its items by the host's own count, without margin.
     pub tokens: u64,
-    /// What was mended in the plan; empty for a plan that was lawful as it came.
+    /// Repairs of the plan; empty for a valid plan.
     pub repairs: Vec<Repair>,
-    /// What the recorded conversation itself needed, whatever the plan: results moved to their
-    /// calls, missing ones added, orphans left out. The engine is not to blame for these.
+    /// Repairs that the recorded conversation needed whatever the plan: moved results, added
+    /// missing ones, dropped orphans. The engine is not at fault.
     pub pairing_repairs: Vec<Repair>,
 }
 
@@ -69,7 +71,7 @@ impl EnforcedPlan {
     }
 }
 
-/// Checks a plan and, where it can, mends it. A plan over its budget passes: the tokens say so.
+/// Checks a plan and repairs it where possible. A plan over its budget passes; its tokens show it.
 pub fn enforce(
     view: &Transcript,
     plan: Plan,
@@ -79,9 +81,9 @@ pub fn enforce(
     enforce_with(&PinnedEntries::from_transcript(view), view, plan, budget_tokens, settings)
 }
 
-/// [`enforce`] with the anchors of the session at hand, so that no history is walked.
+/// [`enforce`] with the pinned entries of the session, which saves a pass over the history.
 pub fn enforce_with(
-    anchors: &PinnedEntries,
+    pinned: &PinnedEntries,
     view: &Transcript,
     plan: Plan,
     budget_tokens: u64,
@@ -90,15 +92,15 @@ pub fn enforce_with(
     shape::check_shape(view, &plan)?;
     budget::check_inserted_text(view, &plan, budget_tokens, settings)?;
     let mut repairs = Vec::new();
-    let words = pinned::PinnedText { view, pinned: anchors, budget_tokens, settings };
-    let plan = words.restore(plan, &mut repairs);
-    let missing = pinned::missing_ranges(view, anchors, &kept_ranges(&plan), &mut repairs);
+    let text = pinned::PinnedText { view, pinned, budget_tokens, settings };
+    let plan = text.restore(plan, &mut repairs);
+    let missing = pinned::missing_ranges(view, pinned, &kept_ranges(&plan), &mut repairs);
     let plan = reinsert::reinsert(plan, missing);
-    let (tokens, settled) = budget::count_tokens(view, &plan);
-    Ok(EnforcedPlan { plan, tokens, repairs, pairing_repairs: settled })
+    let (tokens, pairing_repairs) = budget::count_tokens(view, &plan);
+    Ok(EnforcedPlan { plan, tokens, repairs, pairing_repairs })
 }
 
-/// The positions that a plan keeps, in whatever form.
+/// The positions that a plan keeps, changed or not.
 fn kept_ranges(plan: &Plan) -> RangeSet {
     let keeps = |action: &&Action| {
         matches!(action, Action::Keep(_) | Action::ReplaceText { .. } | Action::ReplaceRaw { .. })

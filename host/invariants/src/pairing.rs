@@ -1,11 +1,12 @@
-//! Pairing: every call has its result directly behind it, and every result its call.
+//! Pairs calls and results: every call is followed by its result, and every result follows its
+//! call.
 //!
-//! Plans keep whole frames, so calls and results are settled frame by frame and never by id across
-//! the conversation: some providers use the same ids in every turn.
+//! Plans keep whole frames, so pairs are formed frame by frame and never by id across the
+//! conversation: some providers use the same ids in every turn.
 //!
 //! ```text
-//!  items     call(a, b) · "hurry" · b · x        x answers nothing, a was never answered
-//!  settled   call(a, b) · a* · b · "hurry"       a* is an Item::MissingResult
+//!  items     call(a, b) · "hurry" · b · x        x has no call, a has no result
+//!  paired    call(a, b) · a* · b · "hurry"       a* is an Item::MissingResult
 //! ```
 
 use std::borrow::Cow;
@@ -15,31 +16,32 @@ use ctxhost_engine_api::{Entry, Flags, Message, PlanItem, Role, ToolCall};
 
 use super::Repair;
 
-/// Items that can be sent, and what it took.
+/// Items that can be sent, and the repairs that it took.
 #[derive(Debug, Default)]
 pub(super) struct PairedItems<'a> {
     pub(super) items: Vec<PlanItem<'a>>,
     pub(super) repairs: Vec<Repair>,
 }
 
-/// Brings results to their calls, adds those that are missing, leaves out what answers nothing.
+/// Moves results to their calls, adds missing ones and drops orphans.
 pub(super) fn pair_results(items: Vec<PlanItem<'_>>) -> PairedItems<'_> {
-    let mut settled =
+    let mut paired =
         PairedItems { items: Vec::with_capacity(items.len()), ..PairedItems::default() };
     let mut rest = items.as_slice();
     while let Some(first) = rest.first() {
         let (frame, after) = rest.split_at(frame_len(first, rest));
         if is_in_order(frame) {
-            settled.items.extend_from_slice(frame);
+            // The fast path: most frames need no repair and are not parsed.
+            paired.items.extend_from_slice(frame);
         } else {
-            PairingTable::new(frame).emit(&mut settled);
+            PairingTable::new(frame).emit(&mut paired);
         }
         rest = after;
     }
-    settled
+    paired
 }
 
-/// How many items from the first on belong to its frame, with what was inserted between them.
+/// The number of items in the frame of the first, with those inserted between them.
 fn frame_len(first: &PlanItem<'_>, rest: &[PlanItem<'_>]) -> usize {
     let Some(frame) = first.entry().map(|entry| entry.frame()) else { return 1 };
     let mut len = 1;
@@ -53,31 +55,33 @@ fn frame_len(first: &PlanItem<'_>, rest: &[PlanItem<'_>]) -> usize {
     len
 }
 
-/// Whether the flags alone show that nothing needs to move, so that nothing has to be parsed.
+/// Whether the flags alone show that no item has to move, which saves parsing.
 ///
-/// Two results of one message may have come in another order than the calls; flags do not tell.
+/// Flags do not show the order of two results of one message, so larger frames are parsed.
 fn is_in_order(frame: &[PlanItem<'_>]) -> bool {
-    let troubled = |entry: Entry<'_>| entry.has(Flags::ORPHAN) || entry.has(Flags::UNANSWERED);
+    let needs_repair = |entry: Entry<'_>| entry.has(Flags::ORPHAN) || entry.has(Flags::UNANSWERED);
     match frame {
-        [one] => !one.entry().is_some_and(|entry| troubled(entry) || entry.role() == Role::Tool),
+        [one] => {
+            !one.entry().is_some_and(|entry| needs_repair(entry) || entry.role() == Role::Tool)
+        }
         [call, result] => {
             let (Some(call), Some(result)) = (call.entry(), result.entry()) else { return false };
-            !troubled(call) && !troubled(result) && result.role() == Role::Tool
+            !needs_repair(call) && !needs_repair(result) && result.role() == Role::Tool
         }
         _ => false,
     }
 }
 
-/// One frame laid out: the calls of each message and the result that each call has.
+/// One frame: the calls of each message with their results.
 struct PairingTable<'f, 'a> {
     frame: &'f [PlanItem<'a>],
-    /// For each item, its calls; empty for all that call nothing.
+    /// The calls of each item.
     calls: Vec<Vec<CallSlot<'a>>>,
-    /// For each item, whether it is a result that found its call.
-    is_seated: Vec<bool>,
+    /// Whether each item is a result with a call.
+    is_paired: Vec<bool>,
 }
 
-/// A call and the place of its result in the frame.
+/// A call and the index of its result in the frame.
 struct CallSlot<'a> {
     call: ToolCall<'a>,
     result: Option<usize>,
@@ -86,48 +90,48 @@ struct CallSlot<'a> {
 impl<'f, 'a> PairingTable<'f, 'a> {
     fn new(frame: &'f [PlanItem<'a>]) -> Self {
         let calls = frame.iter().map(|item| call_slots(item)).collect();
-        let mut table = PairingTable { frame, calls, is_seated: vec![false; frame.len()] };
+        let mut table = PairingTable { frame, calls, is_paired: vec![false; frame.len()] };
         table.assign_results();
         table
     }
 
-    /// Gives each result to the newest open call of its id before it, as the log does.
+    /// Assigns each result to the newest open call of its id before it, as the log does.
     fn assign_results(&mut self) {
         let mut open: HashMap<String, (usize, usize)> = HashMap::new();
         for (at, item) in self.frame.iter().enumerate() {
-            for (place, seat) in self.calls.get(at).into_iter().flatten().enumerate() {
-                open.insert(seat.call.id.to_string(), (at, place));
+            for (place, slot) in self.calls.get(at).into_iter().flatten().enumerate() {
+                open.insert(slot.call.id.to_string(), (at, place));
             }
             let answered = answered_id(item).and_then(|id| open.remove(id.as_ref()));
             let Some((caller, place)) = answered else { continue };
-            let seat = self.calls.get_mut(caller).and_then(|seats| seats.get_mut(place));
-            if let (Some(seat), Some(is_seated)) = (seat, self.is_seated.get_mut(at)) {
-                seat.result = Some(at);
-                *is_seated = true;
+            let slot = self.calls.get_mut(caller).and_then(|slots| slots.get_mut(place));
+            if let (Some(slot), Some(is_paired)) = (slot, self.is_paired.get_mut(at)) {
+                slot.result = Some(at);
+                *is_paired = true;
             }
         }
     }
 
-    fn emit(self, settled: &mut PairedItems<'a>) {
-        let mut waiting = EmitOrder { is_served: vec![false; self.frame.len()], first: 0 };
-        for ((at, item), seats) in self.frame.iter().enumerate().zip(&self.calls) {
+    fn emit(self, paired: &mut PairedItems<'a>) {
+        let mut order = EmitOrder { is_emitted: vec![false; self.frame.len()], first: 0 };
+        for ((at, item), slots) in self.frame.iter().enumerate().zip(&self.calls) {
             if item.role() == Role::Tool {
-                if self.is_seated.get(at) != Some(&true) {
-                    settled.repairs.extend(
+                if self.is_paired.get(at) != Some(&true) {
+                    paired.repairs.extend(
                         item.entry().map(|entry| Repair::DroppedOrphan { seq: entry.seq() }),
                     );
-                    waiting.mark_emitted(at);
+                    order.mark_emitted(at);
                 }
                 continue;
             }
-            waiting.mark_emitted(at);
-            if let Some(entry) = item.entry().filter(|entry| is_abandoned(entry, seats)) {
-                settled.repairs.push(Repair::DroppedAborted { seq: entry.seq() });
+            order.mark_emitted(at);
+            if let Some(entry) = item.entry().filter(|entry| is_abandoned(entry, slots)) {
+                paired.repairs.push(Repair::DroppedAborted { seq: entry.seq() });
                 continue;
             }
-            settled.items.push(item.clone());
-            for seat in seats {
-                self.emit_result(item, seat, &mut waiting, settled);
+            paired.items.push(item.clone());
+            for slot in slots {
+                self.emit_result(item, slot, &mut order, paired);
             }
         }
     }
@@ -135,41 +139,41 @@ impl<'f, 'a> PairingTable<'f, 'a> {
     fn emit_result(
         &self,
         caller: &PlanItem<'a>,
-        seat: &CallSlot<'a>,
-        waiting: &mut EmitOrder,
-        settled: &mut PairedItems<'a>,
+        slot: &CallSlot<'a>,
+        order: &mut EmitOrder,
+        paired: &mut PairedItems<'a>,
     ) {
-        let found = seat.result.and_then(|at| Some((at, self.frame.get(at)?)));
+        let found = slot.result.and_then(|at| Some((at, self.frame.get(at)?)));
         let Some((at, result)) = found else {
-            let (call_id, tool) = (seat.call.id.clone(), seat.call.name.clone());
-            settled.repairs.extend(caller.entry().map(|entry| Repair::AddedMissingResult {
+            let (call_id, tool) = (slot.call.id.clone(), slot.call.name.clone());
+            paired.repairs.extend(caller.entry().map(|entry| Repair::AddedMissingResult {
                 seq: entry.seq(),
                 call_id: call_id.to_string(),
             }));
-            settled.items.push(PlanItem::MissingResult { call_id, tool });
+            paired.items.push(PlanItem::MissingResult { call_id, tool });
             return;
         };
-        if !waiting.is_next(at) {
+        if !order.is_next(at) {
             let moved = result.entry().map(|entry| Repair::MovedResult { seq: entry.seq() });
-            settled.repairs.extend(moved);
+            paired.repairs.extend(moved);
         }
-        waiting.mark_emitted(at);
-        settled.items.push(result.clone());
+        order.mark_emitted(at);
+        paired.items.push(result.clone());
     }
 }
 
-/// Which items of a frame are served, to see whether one was taken out of turn.
+/// The emitted items of a frame, which show whether the next one is out of order.
 struct EmitOrder {
-    is_served: Vec<bool>,
+    is_emitted: Vec<bool>,
     first: usize,
 }
 
 impl EmitOrder {
     fn mark_emitted(&mut self, at: usize) {
-        if let Some(is_served) = self.is_served.get_mut(at) {
-            *is_served = true;
+        if let Some(is_emitted) = self.is_emitted.get_mut(at) {
+            *is_emitted = true;
         }
-        while self.is_served.get(self.first) == Some(&true) {
+        while self.is_emitted.get(self.first) == Some(&true) {
             self.first += 1;
         }
     }
@@ -179,7 +183,7 @@ impl EmitOrder {
     }
 }
 
-/// The calls of an item, each id once: no provider takes two results for one id.
+/// The calls of an item, each id once: no provider accepts two results for one id.
 fn call_slots<'a>(item: &PlanItem<'a>) -> Vec<CallSlot<'a>> {
     let calls = match item {
         PlanItem::Kept(entry) | PlanItem::ReplacedText { entry, .. } => entry.tool_calls(),
@@ -193,19 +197,19 @@ fn call_slots<'a>(item: &PlanItem<'a>) -> Vec<CallSlot<'a>> {
     calls.into_iter().filter(is_new).map(|call| CallSlot { call, result: None }).collect()
 }
 
-/// The id of the call that a result answers; `None` for an orphan.
+/// The id of the call of a result; `None` for an orphan.
 fn answered_id<'a>(item: &PlanItem<'a>) -> Option<Cow<'a, str>> {
     let entry = item.entry().filter(|entry| !entry.has(Flags::ORPHAN))?;
     entry.tool_result().map(|head| head.call_id)
 }
 
-/// Whether an aborted message said nothing and none of its calls ran. A pinned one stays.
-fn is_abandoned(entry: &Entry<'_>, seats: &[CallSlot<'_>]) -> bool {
+/// Whether an aborted message has no text and none of its calls ran. A pinned one is kept.
+fn is_abandoned(entry: &Entry<'_>, slots: &[CallSlot<'_>]) -> bool {
     entry.has(Flags::ABORTED)
         && entry.has(Flags::TOOL_CALLS)
         && !entry.has(Flags::PINNED)
         && entry.text().trim().is_empty()
-        && seats.iter().all(|seat| seat.result.is_none())
+        && slots.iter().all(|slot| slot.result.is_none())
 }
 
 #[cfg(test)]
@@ -215,19 +219,19 @@ mod tests {
 
     use super::*;
 
-    /// Settles all of a script; entries are told by position, missing results by `-id`.
+    /// Pairs all items of a script; entries are shown by position, missing results as `-id`.
     fn check(script: Script, expected: &str, repairs: &[&str]) {
         let view = script.finish().transcript();
         let plan = Plan::keep_all(view.len());
-        let settled = pair_results(plan.project(&view));
-        let tell = |item: &PlanItem<'_>| match item {
+        let paired = pair_results(plan.project(&view));
+        let show = |item: &PlanItem<'_>| match item {
             PlanItem::MissingResult { call_id, .. } => format!("-{call_id}"),
             other => other.entry().map_or_else(String::new, |entry| entry.seq().to_string()),
         };
-        let told: Vec<_> = settled.items.iter().map(tell).collect();
-        assert_eq!(told.join(" "), expected);
-        let mended: Vec<_> = settled.repairs.iter().map(ToString::to_string).collect();
-        assert_eq!(mended, repairs);
+        let items: Vec<_> = paired.items.iter().map(show).collect();
+        assert_eq!(items.join(" "), expected);
+        let shown: Vec<_> = paired.repairs.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, repairs);
     }
 
     #[test]
@@ -237,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn results_come_to_their_calls_in_the_order_of_the_calls() {
+    fn results_move_to_their_calls_in_call_order() {
         let script = Script::new().calls("", &["a", "b"]).user("hurry").result("b", "2");
         let moved = ["moved result 3 to its call", "moved result 2 to its call"];
         check(script.result("a", "1"), "0 3 2 1", &moved);
     }
 
     #[test]
-    fn a_message_between_parallel_calls_lets_them_pass() {
+    fn a_message_between_parallel_calls_moves_behind_them() {
         let script = Script::new().calls("", &["a"]).calls("", &["b"]).result("a", "1");
         check(script.result("b", "2"), "0 2 1 3", &["moved result 2 to its call"]);
     }
@@ -257,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn orphans_and_second_results_are_left_out() {
+    fn orphans_and_second_results_are_dropped() {
         let script = Script::new().orphan("lost").calls("", &["a"]).result("a", "1");
         let left_out = [
-            "left out entry 0: a result without a call",
-            "left out entry 3: a result without a call",
+            "dropped entry 0: a result without a call",
+            "dropped entry 3: a result without a call",
         ];
         check(script.result("a", "again"), "1 2", &left_out);
     }
@@ -276,15 +280,15 @@ mod tests {
     #[test]
     fn a_result_answers_the_newest_call_of_its_id() {
         let script = Script::new().calls("", &["a", "b"]).calls("", &["a"]).result("a", "1");
-        let mended =
+        let repairs =
             ["added the missing result of call a in entry 0", "moved result 3 to its call"];
-        check(script.result("b", "2"), "0 -a 3 1 2", &mended);
+        check(script.result("b", "2"), "0 -a 3 1 2", &repairs);
     }
 
     #[test]
-    fn an_aborted_message_goes_unless_it_said_or_did_something() {
+    fn an_aborted_message_is_dropped_unless_it_has_text_or_calls_that_ran() {
         let aborted = |text| Script::new().aborted_calls(text, &["a"]).user("no");
-        let left_out = ["left out entry 0: aborted before it said or did anything"];
+        let left_out = ["dropped entry 0: aborted without text or calls that ran"];
         check(aborted(""), "1", &left_out);
         let added = ["added the missing result of call a in entry 0"];
         check(aborted("I will"), "0 -a 1", &added);
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_between_call_and_result_lets_the_result_pass() {
+    fn an_insert_between_call_and_result_moves_behind_it() {
         let view = Script::new().calls("", &["a"]).result("a", "1").finish().transcript();
         let mut plan = Plan::default();
         plan.keep(0..1).insert(Role::User, "by the way", 1..1).keep(1..2);
@@ -312,10 +316,10 @@ mod tests {
         }
         let view = script.finish().transcript();
         let plan = Plan::keep_all(view.len());
-        let settled = pair_results(plan.project(&view));
-        assert_eq!(settled.items.len(), 1_001);
+        let paired = pair_results(plan.project(&view));
+        assert_eq!(paired.items.len(), 1_001);
         let last_two: Vec<_> =
-            settled.items.iter().rev().take(2).map(|item| item.entry().map(|e| e.seq())).collect();
+            paired.items.iter().rev().take(2).map(|item| item.entry().map(|e| e.seq())).collect();
         assert_eq!(last_two, [None, Some(1)]);
     }
 }

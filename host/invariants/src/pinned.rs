@@ -1,4 +1,4 @@
-//! Keeping: what must reach the model whatever the engine thinks of it, word for word.
+//! Pinned entries, which a plan may neither drop nor change.
 
 use std::ops::Range;
 
@@ -8,30 +8,31 @@ use ctxhost_engine_api::{Action, Entry, Flags, Plan, PlanItem, Role, Transcript}
 use super::ranges::RangeSet;
 use super::{InvariantSettings, PinReason, Repair, budget};
 
-/// Where the entries of one session's transcript are that a plan may never drop.
+/// The positions of the pinned entries of one session.
 ///
-/// Kept beside a session and followed as it grows, it costs what is new; a new epoch starts it over.
+/// Kept with a session and updated as it grows, it costs only what is new; a new epoch resets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinnedEntries {
     epoch: u64,
     seen: u64,
     pinned: Vec<u64>,
     newest_user: Option<u64>,
-    /// Entries with calls that have no result yet, and how many calls each makes.
+    /// Entries with unanswered calls, and the number of their calls.
     unanswered: Vec<(u64, u64)>,
 }
 
 impl PinnedEntries {
-    /// The anchors of a transcript: one pass over its flags.
+    /// The pinned entries of a transcript, by one pass over its flags.
     pub fn from_transcript(view: &Transcript) -> PinnedEntries {
-        let mut anchors = PinnedEntries::default();
-        anchors.update(view);
-        anchors
+        let mut pinned = PinnedEntries::default();
+        pinned.update(view);
+        pinned
     }
 
-    /// Takes in what the transcript has gained.
+    /// Updates to a transcript that has grown.
     pub fn update(&mut self, view: &Transcript) {
         if view.epoch() != self.epoch || (view.len() as u64) < self.seen {
+            // A new epoch renumbers the entries; a shorter transcript is another one.
             *self = PinnedEntries { epoch: view.epoch(), ..PinnedEntries::default() };
         }
         for entry in view.range(self.seen..view.len() as u64) {
@@ -45,64 +46,64 @@ impl PinnedEntries {
                 self.unanswered.push((entry.seq(), entry.tool_calls().len() as u64));
             }
         }
-        // Results come later than their calls, so what was open may be answered by now.
+        // Results follow their calls, so calls that were open may be answered by now.
         let is_open = |seq: u64| view.get(seq).is_some_and(|entry| entry.has(Flags::UNANSWERED));
         self.unanswered.retain(|(seq, _)| is_open(*seq));
         self.seen = view.len() as u64;
     }
 
-    /// The most that the host adds to any plan over this transcript, in tokens: one synthetic result
-    /// for each call of a message that still waits for results. What an engine may pack is the budget
-    /// less this, so that an engine that packs to the last token is never over the budget.
+    /// The most that the host adds to a plan over this transcript, in tokens: a synthetic result
+    /// for each unanswered call. The budget of an engine is reduced by it, so that an engine that
+    /// uses the last token does not exceed the real budget.
     pub fn added_tokens(&self) -> u64 {
         let calls: u64 = self.unanswered.iter().map(|(_, calls)| calls).sum();
         calls.saturating_mul(tokens::estimate(PlanItem::MISSING_RESULT))
     }
 
-    /// What a request may be packed with, of what it may cost, in tokens.
+    /// The budget of a plan within the budget of its request, in tokens.
     pub fn request_budget(&self, budget_tokens: u64) -> u64 {
         budget_tokens.saturating_sub(self.added_tokens())
     }
 
-    /// What a compaction is asked to fall below. Its margin is a share of what it is told, so the
-    /// additions are taken off as much larger as makes up for that.
+    /// The budget of a compaction. Its margin is a share of this value, so the reduction is
+    /// enlarged accordingly.
     pub fn compaction_budget(&self, budget_tokens: u64, settings: &InvariantSettings) -> u64 {
         let share = 1.0 - f64::from(settings.progress_margin);
         let added_tokens = (self.added_tokens() as f64 / share).ceil();
         budget_tokens.saturating_sub(added_tokens as u64)
     }
 
-    /// The positions that must stay for a reason, as whole frames.
-    fn ranges_for(&self, view: &Transcript, because: PinReason) -> RangeSet {
+    /// The positions that are pinned for a reason, as whole frames.
+    fn ranges_for(&self, view: &Transcript, reason: PinReason) -> RangeSet {
         let frames =
             |seqs: &[u64]| RangeSet::from_ranges(seqs.iter().map(|seq| frame_range(view, *seq)));
-        match because {
+        match reason {
             PinReason::Pinned => frames(&self.pinned),
             PinReason::NewestUserMessage => frames(self.newest_user.as_slice()),
             PinReason::LiveToolRound => RangeSet::from_ranges(live_tool_round(view)),
         }
     }
 
-    /// How many entries are pinned.
+    /// The number of entries that are pinned by flag.
     pub(super) fn pinned_count(&self) -> usize {
         self.pinned.len()
     }
 
-    /// All positions that must stay.
+    /// All pinned positions.
     pub(super) fn all_ranges(&self, view: &Transcript) -> RangeSet {
         REASONS
             .iter()
-            .fold(RangeSet::default(), |all, because| all.union(&self.ranges_for(view, *because)))
+            .fold(RangeSet::default(), |all, reason| all.union(&self.ranges_for(view, *reason)))
     }
 }
 
 const REASONS: [PinReason; 3] =
     [PinReason::Pinned, PinReason::NewestUserMessage, PinReason::LiveToolRound];
 
-/// What a plan that keeps `kept` lacks: the rest of every frame it cuts, and what must stay.
+/// What a plan that keeps `kept` lacks: the rest of frames that it cuts, and pinned entries.
 pub(super) fn missing_ranges(
     view: &Transcript,
-    anchors: &PinnedEntries,
+    pinned: &PinnedEntries,
     kept: &RangeSet,
     repairs: &mut Vec<Repair>,
 ) -> RangeSet {
@@ -116,14 +117,14 @@ pub(super) fn missing_ranges(
     };
     let whole = kept.iter().map(|run| widened(view, run));
     want(RangeSet::from_ranges(whole), &|entries| Repair::WidenedCut { entries });
-    for because in REASONS {
-        let put_back = move |entries| Repair::Reinserted { entries, because };
-        want(anchors.ranges_for(view, because), &put_back);
+    for reason in REASONS {
+        let reinserted = move |entries| Repair::Reinserted { entries, reason };
+        want(pinned.ranges_for(view, reason), &reinserted);
     }
     RangeSet::from_ranges(lacking)
 }
 
-/// The range with the rest of the frames that it cuts.
+/// The range, widened to whole frames.
 fn widened(view: &Transcript, run: Range<u64>) -> Range<u64> {
     view.cut_at_or_before(run.start)..view.cut_at_or_after(run.end)
 }
@@ -132,15 +133,15 @@ pub(super) fn frame_range(view: &Transcript, seq: u64) -> Range<u64> {
     widened(view, seq..seq.saturating_add(1))
 }
 
-/// The calls that the model is in the middle of, where the transcript ends in them. Orphan results
-/// behind them are never sent and so do not end them.
+/// The tool round at the end of the transcript that the model has not finished. Orphan results
+/// after it are never sent, so they do not end it.
 pub(super) fn live_tool_round(view: &Transcript) -> Option<Range<u64>> {
     let last = view.iter().rev().find(|entry| !entry.has(Flags::ORPHAN))?;
     let is_live = last.role() == Role::Tool || last.has(Flags::TOOL_CALLS);
     is_live.then(|| frame_range(view, last.seq()))
 }
 
-/// Decides where a plan may change the words of what must stay.
+/// Restores the text of pinned entries that a plan changes.
 pub(super) struct PinnedText<'a> {
     pub(super) view: &'a Transcript,
     pub(super) pinned: &'a PinnedEntries,
@@ -149,7 +150,7 @@ pub(super) struct PinnedText<'a> {
 }
 
 impl PinnedText<'_> {
-    /// The plan with the words of the person and of the operator as they were written.
+    /// The plan with pinned entries verbatim.
     pub(super) fn restore(&self, mut plan: Plan, repairs: &mut Vec<Repair>) -> Plan {
         let mut is_tight = None;
         for op in &mut plan.ops {
@@ -158,18 +159,19 @@ impl PinnedText<'_> {
                 _ => continue,
             };
             let Some(entry) = self.view.get(seq) else { continue };
-            let Some(because) = self.text_pin_reason(&entry) else { continue };
+            let Some(reason) = self.text_pin_reason(&entry) else { continue };
             if self.is_oversized(&entry) || *is_tight.get_or_insert_with(|| self.is_tight()) {
                 continue;
             }
             op.action = Action::Keep(seq..seq + 1);
-            repairs.push(Repair::RestoredText { seq, because });
+            repairs.push(Repair::RestoredText { seq, reason });
         }
         plan
     }
 
-    /// Why the words of an entry may not change. Results of the live round may be shortened; a
-    /// message of it that thinks may not, for a provider wants the thinking back with the results.
+    /// Why the text of an entry may not change. Results of the live tool round may be shortened,
+    /// but not a message of it with thinking: providers require the thinking unchanged together
+    /// with the results.
     fn text_pin_reason(&self, entry: &Entry<'_>) -> Option<PinReason> {
         let is_live =
             || live_tool_round(self.view).is_some_and(|round| round.contains(&entry.seq()));
@@ -188,7 +190,7 @@ impl PinnedText<'_> {
         entry.tokens() > self.settings.verbatim_max_share.of_tokens(self.budget_tokens)
     }
 
-    /// Whether what must stay does not fit as it was written, so that something has to give.
+    /// Whether the pinned entries do not fit verbatim, so that changes have to be accepted.
     fn is_tight(&self) -> bool {
         let mut plan = Plan::default();
         for range in self.pinned.all_ranges(self.view).iter() {
@@ -218,24 +220,24 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_starts_the_anchors_over() {
+    fn a_new_epoch_resets_the_pinned_entries() {
         let generated = Script::new().user("task").user("more").finish();
-        let mut anchors = PinnedEntries::from_transcript(&generated.transcript());
+        let mut pinned = PinnedEntries::from_transcript(&generated.transcript());
         let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(1);
         log.append(generated.entries[0].clone());
-        anchors.update(&log.snapshot());
-        assert_eq!(anchors, PinnedEntries::from_transcript(&log.snapshot()));
+        pinned.update(&log.snapshot());
+        assert_eq!(pinned, PinnedEntries::from_transcript(&log.snapshot()));
     }
 
     proptest! {
         #[test]
-        fn following_is_the_same_as_looking_afresh(generated in transcripts()) {
+        fn updating_equals_starting_over(generated in transcripts()) {
             let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
-            let mut anchors = PinnedEntries::default();
+            let mut pinned = PinnedEntries::default();
             for entry in generated.entries {
                 log.append(entry);
-                anchors.update(&log.snapshot());
-                prop_assert_eq!(&anchors, &PinnedEntries::from_transcript(&log.snapshot()));
+                pinned.update(&log.snapshot());
+                prop_assert_eq!(&pinned, &PinnedEntries::from_transcript(&log.snapshot()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Progress: a compaction counts only if it measurably helped, and those that do not help stop.
+//! Whether a compaction made progress, and the limits of those that do not.
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,18 @@ use super::InvariantSettings;
 /// The window of the hourly limit, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
 
-/// Why a compaction does not count. All numbers are tokens as entries count them.
+/// Why a compaction made no progress. All numbers are tokens as entries count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgressError {
-    /// Nothing became smaller.
+    /// The size did not shrink.
     #[error("the compaction went from {before_tokens} to {after_tokens} tokens and saved nothing")]
     Grew {
-        /// Before it.
+        /// The size before.
         before_tokens: u64,
-        /// After it.
+        /// The size after.
         after_tokens: u64,
     },
-    /// It became a little smaller, within the noise of any estimate.
+    /// The size shrank by less than the error of an estimate.
     #[error(
         "the compaction went from {before_tokens} to {after_tokens} tokens and saved less than {margin_tokens}"
     )]
@@ -29,10 +29,10 @@ pub enum ProgressError {
         before_tokens: u64,
         /// After it.
         after_tokens: u64,
-        /// What it must save at the least.
+        /// The least to save.
         margin_tokens: u64,
     },
-    /// It became smaller and is still too large to go on with.
+    /// The size is still above the target.
     #[error(
         "the compaction went from {before_tokens} to {after_tokens} tokens, above the {target_tokens} it must fall to"
     )]
@@ -46,7 +46,7 @@ pub enum ProgressError {
     },
 }
 
-/// Judges a compaction by the sizes measured before and after it.
+/// Checks a compaction by the sizes measured before and after it.
 pub fn check_progress(
     before_tokens: u64,
     after_tokens: u64,
@@ -69,7 +69,7 @@ pub fn check_progress(
 }
 
 impl ProgressError {
-    /// Whether the compaction freed a real amount of room, although not enough. Such a one is no sign of a
+    /// Whether the compaction freed a substantial amount, although not enough. Not a sign of a
     /// loop, so no limit counts it.
     pub fn has_freed_room(&self, settings: &InvariantSettings) -> bool {
         match *self {
@@ -82,21 +82,22 @@ impl ProgressError {
     }
 }
 
-/// Stops compactions that fail in a row or come too often without any progress. One per session; time is
-/// handed in, so a replay runs on recorded time.
+/// Stops compactions that fail repeatedly, or too often in an hour. One per session; the time is a
+/// parameter, so that replays use recorded time.
 #[derive(Clone, Debug)]
 pub struct CompactionLimits {
     failures_max: u32,
     cooldown_ms: u64,
     hourly_max: u32,
     circuit: CircuitBreaker,
-    /// When the newest compactions without progress ended, as many as the hourly limit needs, oldest first.
+    /// The ends of the newest compactions without progress, oldest first, as many as the hourly
+    /// limit needs.
     recent_ms: VecDeque<i64>,
-    /// The last pressure under which compactions made room, but not enough.
+    /// The sizes at which compactions last freed too little.
     shortfall: Option<Shortfall>,
 }
 
-/// Sizes at which compactions made room, but not enough. All in tokens as entries count them.
+/// Sizes at which a compaction freed too little. All in tokens as entries count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shortfall {
     before_tokens: u64,
@@ -104,15 +105,15 @@ struct Shortfall {
     margin_tokens: u64,
 }
 
-/// Why no compaction is tried now.
+/// Why compactions are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BreakerOpen {
-    /// Too many failed in a row.
+    /// Too many consecutive failures.
     #[error("{failures} compactions in a row made no progress; the next try is in {wait_ms} ms")]
     Failures {
-        /// How many.
+        /// Their number.
         failures: u32,
-        /// How long until the next may be tried, in milliseconds.
+        /// The time until the next attempt, in milliseconds.
         wait_ms: u64,
     },
     /// Too many without progress within an hour.
@@ -120,27 +121,27 @@ pub enum BreakerOpen {
         "{compactions} compactions without progress within an hour are the limit; the next is allowed in {wait_ms} ms"
     )]
     Hourly {
-        /// How many.
+        /// Their number.
         compactions: u32,
-        /// How long until the next is allowed, in milliseconds.
+        /// The time until the next attempt, in milliseconds.
         wait_ms: u64,
     },
-    /// The same sizes were tried before, and the result was still too large.
+    /// The same sizes were tried before, and the result was too large.
     #[error(
         "compactions of {before_tokens} tokens stayed above a budget of {budget_tokens}; the next is tried once the session or the budget has changed by {margin_tokens} tokens"
     )]
     Shortfall {
         /// The size that was compacted.
         before_tokens: u64,
-        /// What it had to fit.
+        /// The budget it did not fit.
         budget_tokens: u64,
-        /// The change that is worth another try.
+        /// The change of size that allows another attempt.
         margin_tokens: u64,
     },
 }
 
 impl CompactionLimits {
-    /// Those of a session that has failed at nothing.
+    /// The limits of a new session.
     pub fn new(settings: &InvariantSettings) -> CompactionLimits {
         CompactionLimits {
             failures_max: settings.breaker_failures,
@@ -152,14 +153,14 @@ impl CompactionLimits {
         }
     }
 
-    /// A compaction made progress. However many do, they are no loop.
+    /// Records progress, which is not limited.
     pub fn record_success(&mut self) {
         self.circuit.record_success();
         self.shortfall = None;
     }
 
-    /// A compaction made room, but not enough. It opens nothing: the same sizes are not tried again, and
-    /// other sizes are, at once.
+    /// Records a compaction that freed too little. The same sizes are not tried again; others are,
+    /// at once.
     pub fn record_shortfall(
         &mut self,
         before_tokens: u64,
@@ -170,29 +171,31 @@ impl CompactionLimits {
         self.shortfall = Some(Shortfall { before_tokens, budget_tokens, margin_tokens });
     }
 
-    /// Why compactions of these sizes need not be tried: they were, and the result was too large.
+    /// Why compactions of these sizes are not tried again.
     pub fn repeated_shortfall(
         &self,
         before_tokens: u64,
         budget_tokens: u64,
     ) -> Option<BreakerOpen> {
-        let it = self.shortfall?;
-        let is_same = it.before_tokens.abs_diff(before_tokens) < it.margin_tokens
-            && it.budget_tokens.abs_diff(budget_tokens) < it.margin_tokens;
-        let Shortfall { before_tokens, budget_tokens, margin_tokens } = it;
+        let last = self.shortfall?;
+        let is_same = last.before_tokens.abs_diff(before_tokens) < last.margin_tokens
+            && last.budget_tokens.abs_diff(budget_tokens) < last.margin_tokens;
+        let Shortfall { before_tokens, budget_tokens, margin_tokens } = last;
         is_same.then_some(BreakerOpen::Shortfall { before_tokens, budget_tokens, margin_tokens })
     }
 
-    /// A compaction failed, or made none. After the cooldown a single failure opens it again.
+    /// Records a failed compaction, or one without progress. After the cooldown a single failure
+    /// suspends them again.
     pub fn record_failure(&mut self, now_ms: i64) {
         self.circuit.record_failure(now_ms);
         self.recent_ms.push_back(now_ms);
+        // No more than the limit needs, so that the list stays short in long sessions.
         while self.recent_ms.len() > self.hourly_max as usize {
             self.recent_ms.pop_front();
         }
     }
 
-    /// Why nothing may be tried now; `None` while it is closed.
+    /// Why no compaction may run now; `None` where one may.
     pub fn open_reason(&self, now_ms: i64) -> Option<BreakerOpen> {
         self.failed_too_often(now_ms).or_else(|| self.ran_too_often(now_ms))
     }
@@ -203,6 +206,8 @@ impl CompactionLimits {
     }
 
     fn ran_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        // The absolute difference: a clock that was set back must not suspend compactions for
+        // longer.
         let in_hour = |at_ms: &&i64| now_ms.abs_diff(**at_ms) < HOUR_MS;
         let recent: Vec<&i64> = self.recent_ms.iter().filter(in_hour).collect();
         let compactions = u32::try_from(recent.len()).unwrap_or(u32::MAX);
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_forgives_what_came_before() {
+    fn a_success_resets_the_failures() {
         let mut breaker = CompactionLimits::new(&InvariantSettings::default());
         for at_ms in 0..10 {
             breaker.record_failure(at_ms);
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hour_has_its_limit_for_what_made_no_progress() {
+    fn compactions_without_progress_are_limited_per_hour() {
         let settings =
             InvariantSettings { compactions_per_hour: 2, ..InvariantSettings::default() };
         let mut breaker = CompactionLimits::new(&settings);
@@ -312,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_not_enough_opens_nothing_and_is_not_tried_twice() {
+    fn a_shortfall_suspends_only_the_same_sizes() {
         let settings = InvariantSettings::default();
         let stuck = check_progress(20_000, 3_000, 1_000, &settings).unwrap_err();
         assert!(stuck.has_freed_room(&settings));
         let little = check_progress(20_000, 19_500, 1_000, &settings).unwrap_err();
-        assert!(!little.has_freed_room(&settings), "2.5 % is no room");
+        assert!(!little.has_freed_room(&settings), "2.5 % is within the margin");
         let mut breaker = CompactionLimits::new(&settings);
         (0..9).for_each(|_| breaker.record_shortfall(20_000, 1_000, &settings));
         assert_eq!(breaker.open_reason(0), None);

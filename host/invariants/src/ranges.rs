@@ -1,8 +1,8 @@
-//! Spans: a sorted set of positions, held as ranges.
+//! A sorted set of positions, stored as ranges.
 
 use std::ops::Range;
 
-/// Positions as ranges in rising order that neither overlap nor touch.
+/// A set of positions as ascending ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RangeSet(Vec<Range<u64>>);
 
@@ -21,23 +21,23 @@ impl RangeSet {
         RangeSet(merged)
     }
 
-    /// The ranges in rising order.
+    /// The ranges in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.0.iter().cloned()
     }
 
-    /// These and those.
+    /// The union of two sets.
     pub(super) fn union(&self, other: &RangeSet) -> RangeSet {
         RangeSet::from_ranges(self.iter().chain(other.iter()))
     }
 
-    /// Whether a position is among them.
+    /// Whether a position is in the set.
     pub(super) fn contains(&self, position: u64) -> bool {
         let after = self.0.partition_point(|range| range.end <= position);
         self.0.get(after).is_some_and(|range| range.contains(&position))
     }
 
-    /// The pieces of `range` that are not among these, in rising order.
+    /// The parts of `range` that are not in the set, in ascending order.
     pub(super) fn gaps_in(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut from = range.start;
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spans_are_a_set(pairs in prop::collection::vec((0..30_u64, 0..6_u64), 0..8), at in 0..30_u64) {
+        fn ranges_are_a_set(pairs in prop::collection::vec((0..30_u64, 0..6_u64), 0..8), at in 0..30_u64) {
             let ranges: Vec<_> = pairs.iter().map(|(start, len)| *start..start + len).collect();
             let set: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
             let spans = RangeSet::from_ranges(ranges);

@@ -1,9 +1,9 @@
-//! Weaving: entries that must come back are put into a plan at their place.
+//! Reinserts entries into a plan at their positions.
 //!
 //! ```text
 //!  plan       insert(covers 1..6) · keep 6..8
 //!  missing    0..1 · 2..3
-//!  woven      keep 0..1 · keep 2..3 · insert(covers 3..6) · keep 6..8
+//!  result     keep 0..1 · keep 2..3 · insert(covers 3..6) · keep 6..8
 //! ```
 
 use std::ops::Range;
@@ -12,24 +12,25 @@ use ctxhost_engine_api::{Action, Op, Plan};
 
 use super::ranges::RangeSet;
 
-/// The plan with the missing positions kept. They must not be kept in the plan yet.
+/// The plan with the missing positions kept. The plan must not keep them yet.
 pub(super) fn reinsert(plan: Plan, missing: RangeSet) -> Plan {
     if missing.iter().next().is_none() {
         return plan;
     }
-    let mut loom =
-        Reinserter { waiting: missing.iter().peekable(), reached: 0, woven: Plan::default() };
+    let mut reinserter =
+        Reinserter { waiting: missing.iter().peekable(), reached: 0, result: Plan::default() };
+    // One pass: operations and missing ranges are both in ascending order.
     for op in plan.ops {
-        loom.push_op(op, &missing);
+        reinserter.push_op(op, &missing);
     }
-    loom.catch_up(u64::MAX);
-    Plan { ops: loom.woven.ops, ..plan }
+    reinserter.catch_up(u64::MAX);
+    Plan { ops: reinserter.result.ops, ..plan }
 }
 
 struct Reinserter<I: Iterator<Item = Range<u64>>> {
     waiting: std::iter::Peekable<I>,
     reached: u64,
-    woven: Plan,
+    result: Plan,
 }
 
 impl<I: Iterator<Item = Range<u64>>> Reinserter<I> {
@@ -52,8 +53,8 @@ impl<I: Iterator<Item = Range<u64>>> Reinserter<I> {
         }
     }
 
-    /// What an inserted message still stands for: the longest piece of what it covered that did not
-    /// come back, or its place where nothing is left.
+    /// The range that an inserted message still covers: the longest part that was not reinserted,
+    /// or its place where no part is left.
     fn uncovered_part(&self, covers: Range<u64>, missing: &RangeSet) -> Range<u64> {
         let place = self.reached.max(covers.start);
         let longest = |best: Option<Range<u64>>, gap: Range<u64>| match best {
@@ -66,14 +67,14 @@ impl<I: Iterator<Item = Range<u64>>> Reinserter<I> {
     fn push(&mut self, place: u64, op: Op) {
         self.catch_up(place);
         self.reached = self.reached.max(op.action.range().end);
-        self.woven.ops.push(op);
+        self.result.ops.push(op);
     }
 
-    /// Keeps what is missing before a place.
+    /// Keeps the missing ranges before a position.
     fn catch_up(&mut self, place: u64) {
         while let Some(range) = self.waiting.next_if(|range| range.start < place) {
             self.reached = self.reached.max(range.end);
-            self.woven.keep(range);
+            self.result.keep(range);
         }
     }
 }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_stands_for_the_longest_piece_that_is_left() {
+    fn an_insert_covers_the_longest_remaining_part() {
         check(
             |plan| _ = plan.insert(Role::User, "summary", 1..6).keep(6..8),
             spans(&[0..1, 2..3]),
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_stays_in_its_place_when_all_it_covered_came_back() {
+    fn an_insert_stays_in_place_when_all_it_covered_is_reinserted() {
         check(
             |plan| _ = plan.keep(0..1).insert(Role::User, "summary", 1..3).keep(4..5),
             RangeSet::from_ranges(Some(1..4)),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_is_cut_into_pieces() {
+    fn a_drop_is_split() {
         check(
             |plan| _ = plan.leave_out(0..5),
             spans(&[2..3, 4..5]),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_covers_nothing_stays_behind_its_neighbour() {
+    fn an_insert_without_a_range_stays_after_its_neighbour() {
         check(
             |plan| _ = plan.keep(3..4).insert(Role::User, "note", 0..0),
             spans(&[0..1, 5..6]),

@@ -1,53 +1,54 @@
-//! The numbers of the law, each with its unit, default and reason.
+//! The settings of the invariants, each with unit, default and reason.
 
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// What the law may be told. The rest of it is not negotiable.
+    /// `[invariants]`: the limits of the invariants. Everything else about them is fixed.
     #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct InvariantSettings {
-        /// A compaction counts only when it ends this much below its target; 5 % keeps the next
-        /// request from asking again.
+        /// A compaction makes progress only if it ends this much below its target; with 5 % the
+        /// next request does not trigger another one.
         pub progress_margin: BudgetShare = BudgetShare(0.05), Number(0.0, 0.9), "share";
-        /// Opens the breaker; the third failure of the same kind is no accident.
+        /// Consecutive failures that open the circuit breaker; three are not a coincidence.
         pub breaker_failures: u32 = 3, Whole(1), "failures in a row";
-        /// How long an open breaker stays open; ten minutes, since what breaks summaries is mostly
-        /// a provider's bad hour.
+        /// The time that the circuit breaker stays open; ten minutes, since summaries mostly fail
+        /// while a provider has an outage.
         pub breaker_cooldown_ms: u64 = 600_000, Whole(0), "ms";
-        /// Compactions without progress in one session; more are a loop that burns money. Those
-        /// that make room are not counted.
+        /// The most compactions without progress in one session and hour; more are a loop that
+        /// costs money. Those that free space are not counted.
         pub compactions_per_hour: u32 = 20, Whole(1), "compactions";
-        /// The most of the budget that text of an engine's own may take; beyond half, the request
-        /// is the engine's words and not the session's.
+        /// The share of the budget that text of an engine may take; beyond half, the request is the
+        /// engine's text and not the session's.
         pub inserted_text_max_share: BudgetShare = BudgetShare(0.5), Number(0.01, 1.0), "share";
-        /// An entry that must stay is sent word for word up to this size; an engine may shorten a
-        /// pasted file that leaves no room for an answer, and nothing smaller.
+        /// A pinned entry is sent verbatim up to this size; an engine may only shorten larger ones,
+        /// such as a pasted file that leaves no room for an answer.
         pub verbatim_max_share: BudgetShare = BudgetShare(0.5), Number(0.01, 1.0), "share of the budget";
-        /// What a request holds at least after a compaction, an overflow or the last rung, where
-        /// the session has as much; less wastes room that was paid for, much more brings the next
+        /// The least that a request contains after a compaction, an overflow or an emergency trim,
+        /// if the session has as much; less wastes paid room, much more triggers the next
         /// compaction at once.
         pub room_floor_share: BudgetShare = BudgetShare(0.3), Number(0.0, 0.5), "share of the budget";
-        /// The same in tokens, and the smaller of the two counts; the recent turns (20,000) and the
-        /// longest summary (16,000 characters) that `legacy` keeps.
+        /// The same in tokens; the smaller of the two counts. It is the sum of the recent turns
+        /// (20,000) and the longest summary (16,000 characters) that `legacy` keeps.
         pub room_floor_tokens: u64 = 24_000, Whole(0), "tokens";
-        /// Within this the last rung keeps every request of the person word for word, the newest
-        /// first where not all fit; a tenth holds those of a long session in a small window.
+        /// The share within which an emergency trim keeps user requests verbatim, newest first; a
+        /// tenth holds those of a long session in a small window.
         pub request_share: BudgetShare = BudgetShare(0.1), Number(0.0, 0.5), "share of the budget";
-        /// The most that the last rung's ledger of commands, paths and identifiers takes; on a
-        /// session of 484 requests more of it won little.
+        /// The share of the ledger of commands, paths and identifiers in an emergency trim; on a
+        /// session of 484 requests a larger one gained little.
         pub ledger_share: BudgetShare = BudgetShare(0.15), Number(0.0, 0.5), "share of the budget";
     }
 }
 
 impl InvariantSettings {
-    /// What a request holds at least, where the session has as much, in tokens as entries count them.
+    /// The least that a request contains, if the session has as much, in tokens as entries count
+    /// them.
     pub fn floor_tokens(&self, budget_tokens: u64) -> u64 {
         self.room_floor_share.of_tokens(budget_tokens).min(self.room_floor_tokens)
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A share from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Deserialize, Serialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct BudgetShare(f64);
@@ -59,7 +60,7 @@ impl BudgetShare {
     }
 }
 
-/// A share that is no part of a whole.
+/// A number that is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{0} is not a share; write a number from 0 to 1")]
 pub struct ShareError(pub f64);

@@ -1,11 +1,12 @@
-//! Shape: whether the operations of a plan are well formed and honest about what they rewrite.
+//! Checks the shape of a plan: order, ranges and kinds of operations, and the integrity of
+//! rewrites.
 
 use ctxhost_engine_api::{Action, ContentBlock, Entry, Flags, Message, Plan, Role, Transcript};
 use serde::Deserialize;
 
 use super::PlanViolation;
 
-/// Refuses a plan whose operations are out of range, out of order, unknown or forged.
+/// Refuses a plan whose operations are out of range, out of order, unknown or tampered with.
 pub(super) fn check_shape(view: &Transcript, plan: &Plan) -> Result<(), PlanViolation> {
     let mut walk = PlanWalk { len: view.len() as u64, last_start: 0, reached: 0 };
     for (op, operation) in plan.ops.iter().enumerate() {
@@ -22,14 +23,14 @@ pub(super) fn check_shape(view: &Transcript, plan: &Plan) -> Result<(), PlanViol
             Action::Unknown(kind) => {
                 return Err(PlanViolation::UnknownOperation { op, kind: *kind });
             }
-            // A kind that the contract has gained and the law has not: refused until it has.
+            // A kind that the contract gained later is refused until it is handled here.
             _ => return Err(PlanViolation::UnknownOperation { op, kind: 0 }),
         }
     }
     Ok(())
 }
 
-/// How far the operations have come.
+/// The progress through the operations.
 struct PlanWalk {
     len: u64,
     last_start: u64,
@@ -43,12 +44,13 @@ impl PlanWalk {
         if start > end {
             return Err(PlanViolation::InvertedRange { op, start, end });
         }
-        // `seq + 1` of a replacement saturates, so the start is looked at for itself.
+        // `seq + 1` of a replacement saturates, so the start is checked separately.
         if end > self.len || (start >= self.len && start < end) || is_endless(action) {
             return Err(PlanViolation::OutOfRange { op, start, end, len: self.len });
         }
         if start == end {
-            // What stands for nothing stands where it is written; a lower number means nothing.
+            // An operation without a range stays at its place in the plan; a lower number has no
+            // meaning.
             self.reached = self.reached.max(start);
             return Ok(());
         }
@@ -65,7 +67,7 @@ impl PlanWalk {
     }
 }
 
-/// Whether a replacement names the one position whose range cannot be written.
+/// Whether a replacement names the one position whose range overflows.
 fn is_endless(action: &Action) -> bool {
     matches!(
         action,
@@ -80,10 +82,10 @@ fn check_insert(op: usize, role: Role, text: &str) -> Result<(), PlanViolation> 
     if text.trim().is_empty() { Err(PlanViolation::EmptyText { op }) } else { Ok(()) }
 }
 
-/// A message may lose its words only where calls are left of it.
+/// An empty text is valid only for a message with calls.
 fn check_text(op: usize, entry: &Entry<'_>, text: &str) -> Result<(), PlanViolation> {
-    let says_nothing = text.trim().is_empty() && !entry.has(Flags::TOOL_CALLS);
-    if says_nothing { Err(PlanViolation::EmptyText { op }) } else { Ok(()) }
+    let is_empty = text.trim().is_empty() && !entry.has(Flags::TOOL_CALLS);
+    if is_empty { Err(PlanViolation::EmptyText { op }) } else { Ok(()) }
 }
 
 fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolation> {
@@ -93,6 +95,7 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
         seq,
         reason: error.to_string(),
     })?;
+    // The original may be invalid JSON; then a rewrite must have an empty head as well.
     let was = RewriteHead::parse(entry.raw()).unwrap_or_default();
     if was.speaker() != now.speaker() {
         let (was, now) = (was.speaker().to_owned(), now.speaker().to_owned());
@@ -112,7 +115,7 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
     Ok(())
 }
 
-/// The head of a message's JSON: enough to know who speaks and what is answered.
+/// The head of a message's JSON: its role, and the call that it answers.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RewriteHead {
@@ -126,7 +129,7 @@ impl RewriteHead {
         serde_json::from_str(raw)
     }
 
-    /// The role; for an entry that is no message (a summary, a custom one) its type.
+    /// The role; the type for an entry that is not a message (a summary, a custom entry).
     fn speaker(&self) -> &str {
         self.role.as_deref().or(self.r#type.as_deref()).unwrap_or("")
     }
@@ -207,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn words_and_kinds() {
+    fn texts_and_kinds() {
         let insert = |role, text: &str| Action::Insert { role, text: text.into(), covers: 0..1 };
         let role = Err(PlanViolation::BadInsertRole { op: 0, role: Role::System });
-        assert_eq!(verdict(action(insert(Role::System, "I am the law"))), role);
+        assert_eq!(verdict(action(insert(Role::System, "I am the rule"))), role);
         assert_eq!(
             verdict(action(insert(Role::User, " \n"))),
             Err(PlanViolation::EmptyText { op: 0 })
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_stays_to_the_byte_or_goes() {
+    fn thinking_is_unchanged_or_dropped() {
         let raw = r#"{"role":"assistant","content":[
             {"type":"thinking","thinking":"hm","thinkingSignature":"s"},{"type":"text","text":"x"}]}"#;
         let mut entry = Script::new().user("task").assistant("x").finish();

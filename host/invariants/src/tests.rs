@@ -1,4 +1,4 @@
-//! The law as a whole, against any transcript, any hostile plan and any budget.
+//! All invariants against generated transcripts, hostile plans and budgets.
 
 mod planted;
 mod providers;
@@ -10,7 +10,7 @@ use ctxhost_engine_api::testing::generate::{
 use ctxhost_engine_api::{Action, Flags, Plan, Role, Transcript};
 use proptest::prelude::*;
 
-use super::{emergency_trim as rung_of, *};
+use super::*;
 
 const PLENTY: u64 = 1_000_000;
 
@@ -29,26 +29,25 @@ fn judge(view: &Transcript, plan: Plan, budget_tokens: u64) -> Result<EnforcedPl
     enforce(view, plan, budget_tokens, &InvariantSettings::default())
 }
 
-/// The plan of the last rung, with a ledger that takes all it may.
-fn last_rung(view: &Transcript, budget_tokens: u64) -> Result<Plan, EmergencyTrimError> {
+/// The emergency trim with a ledger that uses its whole budget.
+fn trim(view: &Transcript, budget_tokens: u64) -> Result<Plan, EmergencyTrimError> {
     let words =
         |_: &[std::ops::Range<u64>], room: LedgerBudget| "led ".repeat(room.tokens as usize);
-    rung_of(view, budget_tokens, &InvariantSettings::default(), &words)
+    emergency_trim(view, budget_tokens, &InvariantSettings::default(), &words)
 }
 
-fn breaches(view: &Transcript, lawful: &EnforcedPlan) -> Vec<InvariantViolation> {
-    verify(view, &lawful.items(view), u64::MAX)
+fn violations(view: &Transcript, enforced: &EnforcedPlan) -> Vec<InvariantViolation> {
+    verify(view, &enforced.items(view), u64::MAX)
 }
 
-/// What must stay, counted without the law: no text needs more than 12 tokens, no call more than 40.
+/// The minimum of pinned entries, counted independently: 12 tokens for a text, 40 for a call.
 fn smallest_budget(view: &Transcript) -> u64 {
-    let anchors = PinnedEntries::from_transcript(view);
+    let pinned = PinnedEntries::from_transcript(view);
     let cost = |entry: ctxhost_engine_api::Entry<'_>| 12 + 40 * entry.tool_calls().len() as u64;
-    anchors.all_ranges(view).iter().flat_map(|range| view.range(range)).map(cost).sum()
+    pinned.all_ranges(view).iter().flat_map(|range| view.range(range)).map(cost).sum()
 }
 
-/// What must stay, and of the other frames, newest first, each that fits what is left, by the sizes that
-/// entries state.
+/// Pinned entries, and of the other frames, newest first, each that fits by the stated sizes of its entries.
 fn packed(view: &Transcript, budget_tokens: u64) -> Plan {
     let mut kept = PinnedEntries::from_transcript(view).all_ranges(view);
     let mut left = budget_tokens - kept.iter().map(|range| view.tokens(range)).sum::<u64>();
@@ -71,12 +70,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_plan_is_refused_or_made_lawful((generated, plan) in cases(), budget_tokens in budgets()) {
+    fn a_plan_is_refused_or_made_valid((generated, plan) in cases(), budget_tokens in budgets()) {
         let view = generated.transcript();
-        if let Ok(lawful) = judge(&view, plan, budget_tokens) {
-            prop_assert_eq!(breaches(&view, &lawful), vec![]);
-            let items = lawful.items(&view);
-            prop_assert_eq!(items.iter().map(PlanItem::tokens).sum::<u64>(), lawful.tokens);
+        if let Ok(enforced) = judge(&view, plan, budget_tokens) {
+            prop_assert_eq!(violations(&view, &enforced), vec![]);
+            let items = enforced.items(&view);
+            prop_assert_eq!(items.iter().map(PlanItem::tokens).sum::<u64>(), enforced.tokens);
             providers::check(&items)?;
         }
     }
@@ -84,10 +83,10 @@ proptest! {
     #[test]
     fn enforcing_twice_changes_nothing((generated, plan) in cases(), budget_tokens in budgets()) {
         let view = generated.transcript();
-        if let Ok(lawful) = judge(&view, plan.clone(), budget_tokens) {
-            prop_assert_eq!(judge(&view, plan, budget_tokens), Ok(lawful.clone()));
-            let again = judge(&view, lawful.plan.clone(), budget_tokens);
-            let settled = EnforcedPlan { repairs: vec![], ..lawful };
+        if let Ok(enforced) = judge(&view, plan.clone(), budget_tokens) {
+            prop_assert_eq!(judge(&view, plan, budget_tokens), Ok(enforced.clone()));
+            let again = judge(&view, enforced.plan.clone(), budget_tokens);
+            let settled = EnforcedPlan { repairs: vec![], ..enforced };
             prop_assert_eq!(again, Ok(settled));
         }
     }
@@ -95,20 +94,20 @@ proptest! {
     #[test]
     fn everything_as_it_is_needs_no_repair(generated in transcripts(), budget_tokens in budgets()) {
         let view = generated.transcript();
-        let lawful = judge(&view, Plan::keep_all(view.len()), budget_tokens);
-        prop_assert_eq!(lawful.map(|lawful| lawful.repairs), Ok(vec![]));
+        let enforced = judge(&view, Plan::keep_all(view.len()), budget_tokens);
+        prop_assert_eq!(enforced.map(|enforced| enforced.repairs), Ok(vec![]));
     }
 
     #[test]
-    fn the_last_rung_fits_and_is_lawful(generated in transcripts(), budget_tokens in budgets()) {
+    fn the_emergency_trim_fits_and_is_valid(generated in transcripts(), budget_tokens in budgets()) {
         let view = generated.transcript();
-        prop_assert_eq!(last_rung(&view, budget_tokens), last_rung(&view, budget_tokens));
-        match last_rung(&view, budget_tokens) {
+        prop_assert_eq!(trim(&view, budget_tokens), trim(&view, budget_tokens));
+        match trim(&view, budget_tokens) {
             Ok(plan) => {
-                let lawful = judge(&view, plan.clone(), budget_tokens).unwrap();
-                prop_assert_eq!(&lawful.repairs, &vec![]);
-                prop_assert_eq!(&lawful.plan, &plan);
-                let items = lawful.items(&view);
+                let enforced = judge(&view, plan.clone(), budget_tokens).unwrap();
+                prop_assert_eq!(&enforced.repairs, &vec![]);
+                prop_assert_eq!(&enforced.plan, &plan);
+                let items = enforced.items(&view);
                 prop_assert_eq!(verify(&view, &items, budget_tokens), vec![]);
                 providers::check(&items)?;
             }
@@ -124,14 +123,14 @@ proptest! {
         generated in transcripts(), spare_tokens in 0..2_000_u64,
     ) {
         let view = generated.transcript();
-        let anchors = PinnedEntries::from_transcript(&view);
+        let pinned = PinnedEntries::from_transcript(&view);
         let must_stay: u64 =
-            anchors.all_ranges(&view).iter().map(|range| view.tokens(range)).sum();
-        let budget_tokens = must_stay + spare_tokens + anchors.added_tokens();
-        let plan = packed(&view, budget_tokens - anchors.added_tokens());
-        let lawful = judge(&view, plan, budget_tokens).unwrap();
-        prop_assert_eq!(&lawful.repairs, &vec![]);
-        prop_assert!(lawful.tokens <= budget_tokens, "{} of {budget_tokens}", lawful.tokens);
+            pinned.all_ranges(&view).iter().map(|range| view.tokens(range)).sum();
+        let budget_tokens = must_stay + spare_tokens + pinned.added_tokens();
+        let plan = packed(&view, budget_tokens - pinned.added_tokens());
+        let enforced = judge(&view, plan, budget_tokens).unwrap();
+        prop_assert_eq!(&enforced.repairs, &vec![]);
+        prop_assert!(enforced.tokens <= budget_tokens, "{} of {budget_tokens}", enforced.tokens);
     }
 
     #[test]
@@ -148,14 +147,14 @@ proptest! {
     }
 }
 
-/// What the law makes of a plan for a script, as positions: `r3` for retold, `i` for inserted,
-/// `-id` for a missing result.
-fn told(script: Script, build: impl FnOnce(&mut Plan)) -> (String, Vec<String>) {
+/// The enforced plan of a script as positions: `r3` for a changed text, `i` for an insert, `-id` for a missing
+/// result.
+fn show(script: Script, build: impl FnOnce(&mut Plan)) -> (String, Vec<String>) {
     let view = script.finish().transcript();
     let mut plan = Plan::default();
     build(&mut plan);
-    let lawful = judge(&view, plan, PLENTY).unwrap();
-    let tell = |item: &PlanItem<'_>| match item {
+    let enforced = judge(&view, plan, PLENTY).unwrap();
+    let show = |item: &PlanItem<'_>| match item {
         PlanItem::Kept(entry) => entry.seq().to_string(),
         PlanItem::ReplacedText { entry, .. } | PlanItem::ReplacedRaw { entry, .. } => {
             format!("r{}", entry.seq())
@@ -163,8 +162,8 @@ fn told(script: Script, build: impl FnOnce(&mut Plan)) -> (String, Vec<String>) 
         PlanItem::MissingResult { call_id, .. } => format!("-{call_id}"),
         _ => "i".to_owned(),
     };
-    let items: Vec<_> = lawful.items(&view).iter().map(tell).collect();
-    (items.join(" "), lawful.repairs.iter().map(ToString::to_string).collect())
+    let items: Vec<_> = enforced.items(&view).iter().map(show).collect();
+    (items.join(" "), enforced.repairs.iter().map(ToString::to_string).collect())
 }
 
 fn round_trip() -> Script {
@@ -175,41 +174,42 @@ fn round_trip() -> Script {
 
 #[test]
 fn a_cut_between_call_and_result_is_widened() {
-    let (items, repairs) = told(round_trip(), |plan| _ = plan.keep(0..1).keep(3..7));
+    let (items, repairs) = show(round_trip(), |plan| _ = plan.keep(0..1).keep(3..7));
     assert_eq!(items, "0 1 2 3 4 5 6");
     assert_eq!(
         repairs,
-        ["put back entries 1..3, which a cut had separated from their calls or results"]
+        ["reinserted entries 1..3, which a cut had separated from their calls or results"]
     );
 }
 
 #[test]
 fn what_must_stay_comes_back_in_its_place() {
-    let (items, repairs) = told(round_trip(), |plan| {
+    let (items, repairs) = show(round_trip(), |plan| {
         plan.insert(Role::User, "so far", 0..6).keep(6..7);
     });
     assert_eq!(items, "0 i 5 6");
-    let expected = ["put back entries 0..1: pinned", "put back entries 5..6: newest user message"];
+    let expected =
+        ["reinserted entries 0..1: pinned", "reinserted entries 5..6: newest user message"];
     assert_eq!(repairs, expected);
 }
 
 #[test]
 fn the_live_round_comes_back_whole() {
     let script = Script::new().user("task").calls("", &["a", "b"]).result("b", "2");
-    let (items, repairs) = told(script, |plan| _ = plan.keep(0..1));
+    let (items, repairs) = show(script, |plan| _ = plan.keep(0..1));
     assert_eq!(items, "0 1 -a 2");
-    assert_eq!(repairs, ["put back entries 1..3: live tool round"]);
+    assert_eq!(repairs, ["reinserted entries 1..3: live tool round"]);
 }
 
 #[test]
-fn the_words_of_the_person_are_restored_and_results_may_be_shortened() {
-    let (items, repairs) = told(round_trip(), |plan| {
+fn user_texts_are_restored_and_results_may_be_shortened() {
+    let (items, repairs) = show(round_trip(), |plan| {
         plan.replace_text(0, "T").keep(1..2).replace_text(2, "s").keep(3..5).replace_text(5, "N");
     });
     assert_eq!(items, "0 1 r2 3 4 5");
     let expected = [
-        "restored the words of entry 0: pinned",
-        "restored the words of entry 5: newest user message",
+        "restored the text of entry 0: pinned",
+        "restored the text of entry 5: newest user message",
     ];
     assert_eq!(repairs, expected);
 }
@@ -233,36 +233,36 @@ fn thinking_in_the_live_round_stays() {
     let view = generated.transcript();
     let mut plan = Plan::default();
     plan.keep(0..1).replace_text(1, "").keep(2..3);
-    let because = PinReason::LiveToolRound;
+    let reason = PinReason::LiveToolRound;
     let repairs = judge(&view, plan, PLENTY).unwrap().repairs;
-    assert_eq!(repairs, [Repair::RestoredText { seq: 1, because }]);
+    assert_eq!(repairs, [Repair::RestoredText { seq: 1, reason }]);
 }
 
 #[test]
-fn the_last_rung_takes_five_megabytes_apart() {
+fn the_emergency_trim_handles_five_megabytes() {
     let script = Script::new().user("task").calls("", &["a"]);
     let view = script.result("a", &"ab 你 \u{1F600}".repeat(500_000)).finish().transcript();
     assert!(view.get(2).unwrap().raw().len() > 5_000_000);
-    let plan = last_rung(&view, 240).unwrap();
-    let lawful = judge(&view, plan, 240).unwrap();
-    assert!((230..=240).contains(&lawful.tokens), "{}", lawful.tokens);
-    assert_eq!(verify(&view, &lawful.items(&view), 240), vec![]);
+    let plan = trim(&view, 240).unwrap();
+    let enforced = judge(&view, plan, 240).unwrap();
+    assert!((230..=240).contains(&enforced.tokens), "{}", enforced.tokens);
+    assert_eq!(verify(&view, &enforced.items(&view), 240), vec![]);
 }
 
 #[test]
-fn the_last_rung_shortens_arguments_of_a_live_call() {
+fn the_emergency_trim_shortens_arguments_of_a_live_call() {
     let script = Script::new().user("task").call_with_argument("a", &"long ".repeat(90_000));
     let view = script.finish().transcript();
-    let plan = last_rung(&view, 240).unwrap();
+    let plan = trim(&view, 240).unwrap();
     assert!(
         matches!(&plan.ops[1].action, Action::ReplaceRaw { raw, .. } if raw.contains("notes.md"))
     );
-    let lawful = judge(&view, plan, 240).unwrap();
-    assert_eq!(verify(&view, &lawful.items(&view), 240), vec![]);
+    let enforced = judge(&view, plan, 240).unwrap();
+    assert_eq!(verify(&view, &enforced.items(&view), 240), vec![]);
 }
 
 #[test]
-fn the_last_rung_holds_its_documented_minimum() {
+fn the_emergency_trim_fits_its_documented_minimum() {
     for calls in [1, 2, 30, 300] {
         let ids: Vec<String> = (0..calls).map(|k| format!("call_{k}")).collect();
         let refs: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -274,24 +274,24 @@ fn the_last_rung_holds_its_documented_minimum() {
         }
         let view = script.finish().transcript();
         let budget_tokens = 200 + 40 * calls as u64;
-        let lawful = judge(&view, last_rung(&view, budget_tokens).unwrap(), budget_tokens).unwrap();
-        assert_eq!(verify(&view, &lawful.items(&view), budget_tokens), vec![]);
+        let enforced = judge(&view, trim(&view, budget_tokens).unwrap(), budget_tokens).unwrap();
+        assert_eq!(verify(&view, &enforced.items(&view), budget_tokens), vec![]);
     }
 }
 
 #[test]
-fn the_last_rung_reaches_past_one_huge_result() {
+fn the_emergency_trim_reaches_past_one_huge_result() {
     let script = Script::new().user("task").assistant("old").calls("", &["a"]);
     let view = script.result("a", &"x".repeat(90_000)).user("next").finish().transcript();
-    let lawful = judge(&view, last_rung(&view, 800).unwrap(), 800).unwrap();
-    assert_eq!(lawful.items(&view).len(), 5);
-    assert!(lawful.tokens <= 800);
+    let enforced = judge(&view, trim(&view, 800).unwrap(), 800).unwrap();
+    assert_eq!(enforced.items(&view).len(), 5);
+    assert!(enforced.tokens <= 800);
 }
 
 #[test]
-fn the_last_rung_says_what_cannot_fit() {
+fn the_emergency_trim_reports_what_cannot_fit() {
     let view = round_trip().finish().transcript();
-    let cannot = last_rung(&view, 1).unwrap_err();
+    let cannot = trim(&view, 1).unwrap_err();
     assert_eq!(
         cannot.to_string(),
         "1 pinned entries, the newest user message and a live tool round of 0 calls \

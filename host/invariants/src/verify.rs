@@ -1,8 +1,8 @@
-//! The audit: a second look at the finished items, with other eyes than those that mended them.
+//! Verifies the finished items of a request, independently of the code that repaired them.
 //!
-//! It shares no code with the repairs and trusts neither frames nor flags about calls: it reads the
-//! calls and results out of the messages that will be sent. Whatever it finds is a defect of the law
-//! itself, and counted as one.
+//! It shares no code with the repairs and trusts neither frames nor flags about calls: it reads
+//! calls and results from the messages that will be sent. Each finding is a defect of this crate
+//! and counted as such.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,22 +12,22 @@ use ctxhost_engine_api::{ContentBlock, Entry, Flags, Message, PlanItem, Role, Tr
 
 use super::PinReason;
 
-/// A law that the finished items break.
+/// An invariant that the finished items violate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvariantViolation {
-    /// A call whose result does not stand behind it (O-1, A-5, R-1, G-5).
+    /// A call whose result does not follow it (O-1, A-5, R-1, G-5).
     UnansweredCall {
         /// The id of the call.
         call_id: String,
     },
-    /// A result that does not stand behind its call, or is the second one (O-2, O-3, A-6, A-8, R-2).
+    /// A result that does not follow its call, or is the second one (O-2, O-3, A-6, A-8, R-2).
     OrphanResult {
-        /// The id that it answers; empty where it names none.
+        /// The id of its call; empty where it has none.
         call_id: String,
     },
-    /// Results that stand in another order than their calls (G-6).
+    /// Results in another order than their calls (G-6).
     ResultsOutOfOrder {
-        /// The id of the result that came too early.
+        /// The id of the result that comes too early.
         call_id: String,
     },
     /// An entry that comes before one it followed.
@@ -35,7 +35,7 @@ pub enum InvariantViolation {
         /// The entry.
         seq: u64,
     },
-    /// An entry that comes twice.
+    /// An entry that occurs twice.
     DuplicateEntry {
         /// The entry.
         seq: u64,
@@ -45,18 +45,18 @@ pub enum InvariantViolation {
         /// The entry.
         seq: u64,
     },
-    /// An entry that must stay and is not there.
+    /// A pinned entry that is missing.
     MissingEntry {
         /// The entry.
         seq: u64,
-        /// Why it must stay.
-        because: PinReason,
+        /// Why it is pinned.
+        reason: PinReason,
     },
-    /// Items that cost more than there is.
+    /// Items over the budget.
     OverBudget {
-        /// What they cost.
+        /// Their cost.
         tokens: u64,
-        /// What there is.
+        /// The budget.
         budget_tokens: u64,
     },
 }
@@ -65,21 +65,23 @@ impl fmt::Display for InvariantViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InvariantViolation::UnansweredCall { call_id } => {
-                write!(f, "call {call_id} has no result behind it")
+                write!(f, "call {call_id} is not followed by its result")
             }
             InvariantViolation::OrphanResult { call_id } => {
-                write!(f, "a result for {call_id} does not stand behind its call")
+                write!(f, "a result for {call_id} does not follow its call")
             }
             InvariantViolation::ResultsOutOfOrder { call_id } => {
-                write!(f, "the result of {call_id} stands before its turn")
+                write!(f, "the result of {call_id} comes too early")
             }
-            InvariantViolation::OutOfOrder { seq } => write!(f, "entry {seq} comes too late"),
-            InvariantViolation::DuplicateEntry { seq } => write!(f, "entry {seq} comes twice"),
+            InvariantViolation::OutOfOrder { seq } => {
+                write!(f, "entry {seq} comes after a later one")
+            }
+            InvariantViolation::DuplicateEntry { seq } => write!(f, "entry {seq} occurs twice"),
             InvariantViolation::TamperedRewrite { seq } => {
                 write!(f, "entry {seq} has another role, calls or thinking")
             }
-            InvariantViolation::MissingEntry { seq, because } => {
-                write!(f, "entry {seq} is missing: {}", because.name())
+            InvariantViolation::MissingEntry { seq, reason } => {
+                write!(f, "entry {seq} is missing: {}", reason.name())
             }
             InvariantViolation::OverBudget { tokens, budget_tokens } => {
                 write!(f, "the items cost {tokens} tokens, the budget is {budget_tokens}")
@@ -88,7 +90,7 @@ impl fmt::Display for InvariantViolation {
     }
 }
 
-/// Looks at the finished items of a request; empty where all is well.
+/// Verifies the finished items of a request; empty where no invariant is violated.
 pub fn verify(
     view: &Transcript,
     items: &[PlanItem<'_>],
@@ -97,7 +99,7 @@ pub fn verify(
     InvariantVerifier::default().verify(view, items, budget_tokens)
 }
 
-/// An audit that remembers, for one session, which entries must stay.
+/// A verifier that keeps the pinned entries of one session.
 #[derive(Clone, Debug, Default)]
 pub struct InvariantVerifier {
     epoch: u64,
@@ -107,7 +109,7 @@ pub struct InvariantVerifier {
 }
 
 impl InvariantVerifier {
-    /// Looks at the finished items of a request of the session.
+    /// Verifies the finished items of a request of the session.
     pub fn verify(
         &mut self,
         view: &Transcript,
@@ -115,26 +117,28 @@ impl InvariantVerifier {
         budget_tokens: u64,
     ) -> Vec<InvariantViolation> {
         self.update(view);
-        let mut breaches = Vec::new();
+        let mut violations = Vec::new();
         let mut pairs = CallPairs::default();
         for item in items {
-            pairs.read(item, &mut breaches);
-            breaches.extend(check_rewrite(item));
+            pairs.read(item, &mut violations);
+            violations.extend(check_rewrite(item));
         }
-        pairs.close(&mut breaches);
-        self.check_presence(view, items, &mut breaches);
+        pairs.close(&mut violations);
+        self.check_presence(view, items, &mut violations);
         let tokens = items.iter().map(PlanItem::tokens).sum();
         if tokens > budget_tokens {
-            breaches.push(InvariantViolation::OverBudget { tokens, budget_tokens });
+            violations.push(InvariantViolation::OverBudget { tokens, budget_tokens });
         }
-        breaches
+        violations
     }
 
     fn update(&mut self, view: &Transcript) {
         if view.epoch() != self.epoch || self.seen > view.len() as u64 {
+            // A new epoch renumbers the entries; a shorter transcript is another one.
             *self = InvariantVerifier { epoch: view.epoch(), ..InvariantVerifier::default() };
         }
         while let Some(entry) = view.get(self.seen) {
+            // Orphans are never sent, so a pinned one is not missed.
             let is_sendable = !entry.has(Flags::ORPHAN);
             self.pinned.extend((is_sendable && entry.has(Flags::PINNED)).then_some(self.seen));
             self.newest_user = entry.is_user_message().then_some(self.seen).or(self.newest_user);
@@ -146,19 +150,19 @@ impl InvariantVerifier {
         &self,
         view: &Transcript,
         items: &[PlanItem<'_>],
-        breaches: &mut Vec<InvariantViolation>,
+        violations: &mut Vec<InvariantViolation>,
     ) {
         let mut present = HashSet::with_capacity(items.len());
         let mut last = 0;
         for entry in items.iter().filter_map(PlanItem::entry) {
             let seq = entry.seq();
             if !present.insert(seq) {
-                breaches.push(InvariantViolation::DuplicateEntry { seq });
+                violations.push(InvariantViolation::DuplicateEntry { seq });
             }
-            // Results move up to their calls; everything else keeps its order.
+            // Results move to their calls; other entries keep their order.
             if entry.role() != Role::Tool {
                 if seq < last {
-                    breaches.push(InvariantViolation::OutOfOrder { seq });
+                    violations.push(InvariantViolation::OutOfOrder { seq });
                 }
                 last = last.max(seq);
             }
@@ -166,25 +170,27 @@ impl InvariantVerifier {
         let pinned = self.pinned.iter().map(|seq| (*seq, PinReason::Pinned));
         let newest = self.newest_user.map(|seq| (seq, PinReason::NewestUserMessage));
         let live = live_entries(view).into_iter().map(|seq| (seq, PinReason::LiveToolRound));
-        for (seq, because) in pinned.chain(newest).chain(live) {
+        for (seq, reason) in pinned.chain(newest).chain(live) {
             if !present.contains(&seq) {
-                breaches.push(InvariantViolation::MissingEntry { seq, because });
+                violations.push(InvariantViolation::MissingEntry { seq, reason });
             }
         }
     }
 }
 
-/// The results at the end of the transcript, or the calls that it ends in. Where a result is there,
-/// the pairing sees to it that its call is.
+/// The results at the end of the transcript, or the calls at its end. The pairing check ensures
+/// that the calls of those results are there.
 fn live_entries(view: &Transcript) -> Vec<u64> {
     let mut live = Vec::new();
     for entry in view.iter().rev() {
         match entry.role() {
+            // Never sent, so it does not end the round.
             Role::Tool if entry.has(Flags::ORPHAN) => {}
             Role::Tool => live.push(entry.seq()),
             Role::Assistant if live.is_empty() && calls_something(&entry) => {
-                let said_nothing = entry.has(Flags::ABORTED) && entry.text().trim().is_empty();
-                return if said_nothing { live } else { vec![entry.seq()] };
+                // The pairing drops such a message.
+                let is_empty = entry.has(Flags::ABORTED) && entry.text().trim().is_empty();
+                return if is_empty { live } else { vec![entry.seq()] };
             }
             _ => return live,
         }
@@ -196,25 +202,27 @@ fn calls_something(entry: &Entry<'_>) -> bool {
     entry.message().blocks.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)))
 }
 
-/// The calls of the newest message and those of them that are still without a result.
+/// The calls of the newest message, with those that have no result yet.
 #[derive(Default)]
 struct CallPairs<'a> {
     /// In order; `None` once its result has come.
     expected: Vec<Option<Cow<'a, str>>>,
-    /// Where each id stands: results may come in any order, and there may be tens of thousands.
+    /// The index of each id. A map, because there may be tens of thousands of results, in any
+    /// order.
     places: HashMap<Cow<'a, str>, usize>,
-    /// All before it have their results.
+    /// The index of the first call without a result.
     first: usize,
 }
 
 impl<'a> CallPairs<'a> {
-    fn read(&mut self, item: &PlanItem<'a>, breaches: &mut Vec<InvariantViolation>) {
+    fn read(&mut self, item: &PlanItem<'a>, violations: &mut Vec<InvariantViolation>) {
         if item.role() == Role::Tool {
-            return self.take(&result_id(item), breaches);
+            return self.take(&result_id(item), violations);
         }
-        self.close(breaches);
+        self.close(violations);
         for block in message_of(item).map(|message| message.blocks).unwrap_or_default() {
             if let ContentBlock::ToolCall(call) = block
+                // No provider accepts two results for one id, so a repeated id counts once.
                 && !self.places.contains_key(&call.id)
             {
                 self.places.insert(call.id.clone(), self.expected.len());
@@ -223,28 +231,28 @@ impl<'a> CallPairs<'a> {
         }
     }
 
-    fn take(&mut self, call_id: &str, breaches: &mut Vec<InvariantViolation>) {
+    fn take(&mut self, call_id: &str, violations: &mut Vec<InvariantViolation>) {
         let place = self.places.get(call_id).copied();
         let expected = place.and_then(|place| self.expected.get_mut(place));
         if expected.and_then(Option::take).is_none() {
-            breaches.push(InvariantViolation::OrphanResult { call_id: call_id.to_owned() });
+            violations.push(InvariantViolation::OrphanResult { call_id: call_id.to_owned() });
         } else if place != Some(self.first) {
-            breaches.push(InvariantViolation::ResultsOutOfOrder { call_id: call_id.to_owned() });
+            violations.push(InvariantViolation::ResultsOutOfOrder { call_id: call_id.to_owned() });
         }
         while self.expected.get(self.first).is_some_and(Option::is_none) {
             self.first += 1;
         }
     }
 
-    fn close(&mut self, breaches: &mut Vec<InvariantViolation>) {
+    fn close(&mut self, violations: &mut Vec<InvariantViolation>) {
         let open = self.expected.drain(..).flatten();
-        breaches
+        violations
             .extend(open.map(|id| InvariantViolation::UnansweredCall { call_id: id.into_owned() }));
         (self.places, self.first) = (HashMap::new(), 0);
     }
 }
 
-/// The message of an item as it will be sent, for the roles that call or answer.
+/// The message of an item as it will be sent, for roles with calls or results.
 fn message_of<'a>(item: &PlanItem<'a>) -> Option<Message<'a>> {
     match item {
         PlanItem::ReplacedRaw { raw, .. } => Some(Message::parse(raw, "")),
@@ -266,22 +274,24 @@ fn result_id(item: &PlanItem<'_>) -> String {
     }
 }
 
-/// Compares a rewrite with what it rewrites.
+/// Compares a rewrite with its original.
 fn check_rewrite(item: &PlanItem<'_>) -> Option<InvariantViolation> {
     let PlanItem::ReplacedRaw { entry, raw } = item else { return None };
     let (old, new) = (entry.message(), Message::parse(raw, ""));
     let blocks = |message: &Message<'_>, is_thinking: bool| -> Vec<String> {
-        let told = message.blocks.iter().filter_map(|block| match block {
+        let contents = message.blocks.iter().filter_map(|block| match block {
             ContentBlock::Thinking { text, signature } if is_thinking => {
                 Some(format!("{text}{signature:?}"))
             }
             ContentBlock::ToolCall(call) if !is_thinking => Some(call.id.to_string()),
             _ => None,
         });
-        told.collect()
+        contents.collect()
     };
-    let thinks_alike = blocks(&new, true).is_empty() || blocks(&new, true) == blocks(&old, true);
-    let calls_alike = blocks(&new, false) == blocks(&old, false);
-    let is_honest = new.role == old.role && calls_alike && thinks_alike;
+    let has_same_thinking =
+        // Thinking may be dropped, but signatures forbid changes.
+        blocks(&new, true).is_empty() || blocks(&new, true) == blocks(&old, true);
+    let has_same_calls = blocks(&new, false) == blocks(&old, false);
+    let is_honest = new.role == old.role && has_same_calls && has_same_thinking;
     (!is_honest).then(|| InvariantViolation::TamperedRewrite { seq: entry.seq() })
 }

@@ -1,18 +1,18 @@
-//! What the law says about a plan: why it refused one, what it mended in one.
+//! Why a plan is refused, and what is repaired in one.
 
 use std::fmt;
 use std::ops::Range;
 
 use ctxhost_engine_api::Role;
 
-/// Why a plan is refused. The engine is at fault; no request is made of such a plan.
+/// Why a plan is refused. The engine is at fault, and no request is made from the plan.
 ///
-/// `op` counts the operations of the plan from 0.
+/// `op` is the index of the operation in the plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanViolation {
-    /// An operation speaks about positions that the transcript does not have.
+    /// An operation refers to positions that the transcript does not have.
     #[error(
-        "operation {op} speaks about positions {start}..{end}, but the transcript has {len} entries"
+        "operation {op} refers to positions {start}..{end}, but the transcript has {len} entries"
     )]
     OutOfRange {
         /// Which operation.
@@ -34,19 +34,19 @@ pub enum PlanViolation {
         /// Position after the last.
         end: u64,
     },
-    /// An operation goes back behind the one before it.
+    /// An operation starts before the previous one.
     #[error(
-        "operation {op} goes back to position {start} after position {reached}; sort the operations, or insert what is to come later"
+        "operation {op} goes back to position {start} after position {reached}; sort the operations"
     )]
     OutOfOrder {
         /// Which operation.
         op: usize,
         /// Where it starts.
         start: u64,
-        /// Where the operations before it had come to.
+        /// The end of the operations before it.
         reached: u64,
     },
-    /// Two operations speak about the same position.
+    /// Two operations refer to the same position.
     #[error(
         "operation {op} starts at position {start}, which an operation before it already covers up to {reached}"
     )]
@@ -55,10 +55,10 @@ pub enum PlanViolation {
         op: usize,
         /// Where it starts.
         start: u64,
-        /// Where the operations before it had come to.
+        /// The end of the operations before it.
         reached: u64,
     },
-    /// An operation of a newer engine.
+    /// An operation of a newer version of the contract.
     #[error(
         "operation {op} is of kind {kind}, which this host does not know; use an older engine or a newer host"
     )]
@@ -68,7 +68,7 @@ pub enum PlanViolation {
         /// The number of its kind.
         kind: u32,
     },
-    /// An inserted message in a role that is not the engine's to take.
+    /// An inserted message with a role other than user or assistant.
     #[error("operation {op} inserts a message as {}; insert as user or assistant", role.name())]
     BadInsertRole {
         /// Which operation.
@@ -76,33 +76,35 @@ pub enum PlanViolation {
         /// The role.
         role: Role,
     },
-    /// An inserted or replaced text with nothing in it, which providers refuse.
-    #[error("operation {op} puts in an empty text; leave the entry out, or say what was there")]
+    /// An empty inserted or replaced text, which providers refuse.
+    #[error(
+        "operation {op} inserts an empty text; drop the entry instead, or describe what it contained"
+    )]
     EmptyText {
         /// Which operation.
         op: usize,
     },
-    /// The engine's own words take too much of the budget.
+    /// The inserted text exceeds its share of the budget.
     #[error(
-        "the plan puts in {tokens} tokens of its own words, more than the {limit_tokens} it may; shorten them"
+        "the plan inserts {tokens} tokens of text, the limit is {limit_tokens} (invariants.inserted_text_max_share); shorten it"
     )]
     InsertTooLarge {
-        /// What it puts in.
+        /// The inserted tokens.
         tokens: u64,
-        /// What it may.
+        /// The limit.
         limit_tokens: u64,
     },
-    /// The JSON of a rewrite is no message.
-    #[error("operation {op} rewrites entry {seq} with JSON that is no message: {reason}")]
+    /// The JSON of a rewrite is not a message.
+    #[error("operation {op} rewrites entry {seq} with JSON that is not a message: {reason}")]
     InvalidRewrite {
         /// Which operation.
         op: usize,
         /// The entry.
         seq: u64,
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
-    /// A rewrite speaks in another role.
+    /// A rewrite changes the role.
     #[error("operation {op} rewrites entry {seq} from role {was:?} to {now:?}; the role must stay")]
     RewriteChangedRole {
         /// Which operation.
@@ -114,7 +116,7 @@ pub enum PlanViolation {
         /// The role of the rewrite.
         now: String,
     },
-    /// A rewrite makes other calls, or answers another one.
+    /// A rewrite changes tool call ids.
     #[error(
         "operation {op} rewrites entry {seq} with other tool call ids; ids and their order must stay"
     )]
@@ -124,9 +126,9 @@ pub enum PlanViolation {
         /// The entry.
         seq: u64,
     },
-    /// A rewrite touches thinking, which its signature forbids.
+    /// A rewrite changes thinking, which its signature forbids.
     #[error(
-        "operation {op} rewrites entry {seq} with other thinking; keep every thinking block to the byte or leave all of them out"
+        "operation {op} rewrites entry {seq} with other thinking; keep every thinking block unchanged or drop all of them"
     )]
     RewriteChangedThinking {
         /// Which operation.
@@ -136,19 +138,19 @@ pub enum PlanViolation {
     },
 }
 
-/// Why an entry must stay.
+/// Why an entry is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PinReason {
-    /// The host pinned it: operator's rules, the first task.
+    /// Pinned by the host: operator's rules, the first task.
     Pinned,
-    /// It is the newest message of the person.
+    /// The newest user message.
     NewestUserMessage,
-    /// It belongs to the calls that the model is in the middle of.
+    /// Part of the tool round that the model has not finished.
     LiveToolRound,
 }
 
 impl PinReason {
-    /// The reason in words.
+    /// The reason as text.
     pub const fn name(self) -> &'static str {
         match self {
             PinReason::Pinned => "pinned",
@@ -158,44 +160,44 @@ impl PinReason {
     }
 }
 
-/// What the law mended.
+/// A repair of a plan or of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// A cut went between a call and its result; these entries came back to close the gap.
+    /// A cut between a call and its result; these entries were reinserted.
     WidenedCut {
-        /// The positions that came back.
+        /// The reinserted positions.
         entries: Range<u64>,
     },
-    /// The plan left out what must stay.
+    /// The plan dropped pinned entries.
     Reinserted {
-        /// The positions that came back, with the calls and results that belong to them.
+        /// The reinserted positions, with the calls and results that belong to them.
         entries: Range<u64>,
-        /// Why they must stay.
-        because: PinReason,
+        /// Why they are pinned.
+        reason: PinReason,
     },
-    /// The plan changed the words of an entry that is sent as it was written.
+    /// The plan changed the text of a pinned entry.
     RestoredText {
         /// The entry.
         seq: u64,
-        /// Why it must stay.
-        because: PinReason,
+        /// Why it is pinned.
+        reason: PinReason,
     },
-    /// A result without a call was left out.
+    /// A result without a call was dropped.
     DroppedOrphan {
         /// The entry.
         seq: u64,
     },
-    /// An aborted message that said nothing and whose calls never ran was left out.
+    /// An aborted message without text, whose calls never ran, was dropped.
     DroppedAborted {
         /// The entry.
         seq: u64,
     },
-    /// A result was moved to its place behind its call.
+    /// A result was moved behind its call.
     MovedResult {
         /// The entry.
         seq: u64,
     },
-    /// A call without a result got one.
+    /// A synthetic result was added for a call without one.
     AddedMissingResult {
         /// The entry that calls.
         seq: u64,
@@ -209,20 +211,26 @@ impl fmt::Display for Repair {
         match self {
             Repair::WidenedCut { entries } => write!(
                 f,
-                "put back entries {}..{}, which a cut had separated from their calls or results",
+                "reinserted entries {}..{}, which a cut had separated from their calls or results",
                 entries.start, entries.end
             ),
-            Repair::Reinserted { entries, because } => {
-                write!(f, "put back entries {}..{}: {}", entries.start, entries.end, because.name())
+            Repair::Reinserted { entries, reason } => {
+                write!(
+                    f,
+                    "reinserted entries {}..{}: {}",
+                    entries.start,
+                    entries.end,
+                    reason.name()
+                )
             }
-            Repair::RestoredText { seq, because } => {
-                write!(f, "restored the words of entry {seq}: {}", because.name())
+            Repair::RestoredText { seq, reason } => {
+                write!(f, "restored the text of entry {seq}: {}", reason.name())
             }
             Repair::DroppedOrphan { seq } => {
-                write!(f, "left out entry {seq}: a result without a call")
+                write!(f, "dropped entry {seq}: a result without a call")
             }
             Repair::DroppedAborted { seq } => {
-                write!(f, "left out entry {seq}: aborted before it said or did anything")
+                write!(f, "dropped entry {seq}: aborted without text or calls that ran")
             }
             Repair::MovedResult { seq } => write!(f, "moved result {seq} to its call"),
             Repair::AddedMissingResult { seq, call_id } => {

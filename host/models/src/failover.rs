@@ -1,16 +1,15 @@
-//! Which model is asked when one gives no answer. Pure: no clock, no request.
+//! Selects the model of each attempt of a turn. It knows no clock and sends nothing.
 //!
 //! ```text
-//!  begin ─► model ─► answer
+//! start_turn ─► model ─► answer
 //!             │ reason
-//!             ├─ the request is at fault (overflow), or nobody waits for it ─► Stop
-//!             ├─ may be different next time, and it is the first time ───────► Retry
-//!             └─ otherwise the model rests, and the next one is asked ───────► Next
-//!                                                       no next one ─► Stop ─► AllModelsFailed
+//!             ├─ the request is at fault (overflow), or was cancelled ─► Stop
+//!             ├─ may succeed at once, and the first failure ───────────► Retry
+//!             └─ otherwise a cooldown for the model, and the next ─────► Next
+//!                                                     no next one ─► Stop ─► FailoverError
 //! ```
 //!
-//! A context overflow never walks the chain: the next model would be asked the same, with a window
-//! that is as likely smaller as larger. Each model is left once per turn and not asked again in it.
+//! Each model is tried once per turn, except for retries.
 
 mod attempt;
 
@@ -25,7 +24,7 @@ use ctxhost_dialects::{FailureReason, ProviderError};
 
 pub use attempt::{FailoverError, ModelAttempt, advice};
 
-/// The chain of models and which of them rest. Lives as long as the process and is kept nowhere.
+/// The chain of models and their cooldowns. Kept in memory only.
 #[derive(Debug)]
 pub struct Failover {
     settings: FailoverSettings,
@@ -33,7 +32,7 @@ pub struct Failover {
     cooldowns: HashMap<ModelName, ModelCooldown>,
 }
 
-/// Why a model is passed over for a while.
+/// The cooldown of a model.
 #[derive(Clone, Copy, Debug)]
 struct ModelCooldown {
     until_ms: u64,
@@ -41,49 +40,48 @@ struct ModelCooldown {
 }
 
 impl Failover {
-    /// A chain, the model to be asked first in front. A model that stands in it twice counts once.
+    /// A chain, in order of preference. Duplicates count once.
     pub fn new(settings: FailoverSettings, chain: Vec<ModelName>) -> Failover {
-        let mut once: Vec<ModelName> = Vec::with_capacity(chain.len());
+        let mut unique: Vec<ModelName> = Vec::with_capacity(chain.len());
         for model in chain {
-            if !once.contains(&model) {
-                once.push(model);
+            if !unique.contains(&model) {
+                unique.push(model);
             }
         }
-        Failover { settings, chain: once, cooldowns: HashMap::new() }
+        Failover { settings, chain: unique, cooldowns: HashMap::new() }
     }
 
-    /// Begins a turn with the first model that does not rest, or else with the one whose rest ends
-    /// first: a turn always asks somebody.
+    /// Starts a turn with the first model without a cooldown, else with the one whose cooldown ends
+    /// first.
     ///
-    /// `now_ms` is any clock that does not go back. `None` for an empty chain.
+    /// `now_ms` is any monotonic clock. `None` for an empty chain.
     pub fn start_turn(&self, now_ms: u64) -> Option<ModelCursor> {
         let until = |model: &&ModelName| {
-            self.active_cooldown(model, now_ms).map_or(0, |rest| rest.until_ms)
+            self.active_cooldown(model, now_ms).map_or(0, |cooldown| cooldown.until_ms)
         };
-        // Of equals the first is taken, which keeps the order of the chain.
+        // `min_by_key` takes the first of equals, which keeps the order of the chain.
         let model = self.chain.iter().min_by_key(until)?.clone();
-        Some(ModelCursor { model, retries: 0, attempts: Vec::new() })
+        Some(ModelCursor::new(model))
     }
 
-    /// Begins with this model where the chain has it and it does not rest, else as [`start_turn`](Self::begin).
+    /// Starts a turn with this model if it is in the chain and has no cooldown, else as
+    /// [`start_turn`](Self::start_turn).
     pub fn start_turn_with(&self, first: Option<&ModelName>, now_ms: u64) -> Option<ModelCursor> {
         let is_ready = |model: &&ModelName| {
             self.contains(model) && self.active_cooldown(model, now_ms).is_none()
         };
         match first.filter(is_ready) {
-            Some(model) => {
-                Some(ModelCursor { model: model.clone(), retries: 0, attempts: Vec::new() })
-            }
+            Some(model) => Some(ModelCursor::new(model.clone())),
             None => self.start_turn(now_ms),
         }
     }
 
-    /// Whether a model stands in the chain.
+    /// Whether the chain has a model.
     pub fn contains(&self, model: &ModelName) -> bool {
         self.chain.contains(model)
     }
 
-    /// A model answered: it need not rest any more.
+    /// Ends the cooldown of a model that answered.
     pub fn record_success(&mut self, model: &ModelName) {
         self.cooldowns.remove(model);
     }
@@ -91,29 +89,30 @@ impl Failover {
     /// Decides what follows a failed request of this turn.
     pub fn record_failure(
         &mut self,
-        walk: &mut ModelCursor,
+        cursor: &mut ModelCursor,
         error: &ProviderError,
         now_ms: u64,
     ) -> FailoverDecision {
-        let course = classify_reason(error.reason);
-        if course == ReasonClass::Halt {
-            walk.attempts.push(walk.failed_attempt(error));
+        let class = classify_reason(error.reason);
+        // Another model would get the same request, which is too large, or cancelled.
+        if class == ReasonClass::Halt {
+            cursor.attempts.push(cursor.failed_attempt(error));
             return FailoverDecision::Stop(stop_for(error.reason));
         }
-        if course == ReasonClass::RetrySame && walk.retries < self.settings.same_model_retries {
-            walk.retries += 1;
+        if class == ReasonClass::RetrySame && cursor.retries < self.settings.same_model_retries {
+            cursor.retries += 1;
             return FailoverDecision::Retry;
         }
-        walk.attempts.push(walk.failed_attempt(error));
-        self.start_cooldown(&walk.model, course, error, now_ms);
-        match self.next_model(walk, now_ms) {
+        cursor.attempts.push(cursor.failed_attempt(error));
+        self.start_cooldown(&cursor.model, class, error, now_ms);
+        match self.next_model(cursor, now_ms) {
             Some(model) => {
-                walk.model = model.clone();
-                walk.retries = 0;
+                cursor.model = model.clone();
+                cursor.retries = 0;
                 FailoverDecision::Next { model, reason: error.reason }
             }
             None => FailoverDecision::Stop(FailoverStop::ChainExhausted(
-                self.exhausted_error(walk, now_ms),
+                self.exhausted_error(cursor, now_ms),
             )),
         }
     }
@@ -121,46 +120,48 @@ impl Failover {
     fn start_cooldown(
         &mut self,
         model: &ModelName,
-        course: ReasonClass,
+        class: ReasonClass,
         error: &ProviderError,
         now_ms: u64,
     ) {
-        let rest_ms = match course {
-            ReasonClass::Throttled => self.settings.throttled_rest_ms,
-            ReasonClass::Unavailable => self.settings.troubled_rest_ms,
-            ReasonClass::Refused => self.settings.refused_rest_ms,
+        let cooldown_ms = match class {
+            ReasonClass::Throttled => self.settings.rate_limit_cooldown_ms,
+            ReasonClass::Unavailable => self.settings.error_cooldown_ms,
+            ReasonClass::Refused => self.settings.refused_cooldown_ms,
             ReasonClass::Halt | ReasonClass::RetrySame | ReasonClass::SkipOnce => return,
         };
-        let until_ms = now_ms.saturating_add(rest_ms.max(error.retry_after_ms.unwrap_or(0)));
+        // The provider's own wait counts if it is longer.
+        let until_ms = now_ms.saturating_add(cooldown_ms.max(error.retry_after_ms.unwrap_or(0)));
         self.cooldowns.insert(model.clone(), ModelCooldown { until_ms, reason: error.reason });
     }
 
-    /// The next model after the current one, around the end of the chain, that was not asked yet.
-    fn next_model(&self, walk: &ModelCursor, now_ms: u64) -> Option<ModelName> {
-        let here = self.chain.iter().position(|model| *model == walk.model).unwrap_or(0);
-        let around = self.chain.iter().cycle().skip(here + 1).take(self.chain.len());
+    /// The next model in the chain, cyclically, that was not tried and has no cooldown.
+    fn next_model(&self, cursor: &ModelCursor, now_ms: u64) -> Option<ModelName> {
+        let current = self.chain.iter().position(|model| *model == cursor.model).unwrap_or(0);
+        // Cyclic, since a turn may start in the middle of the chain.
+        let others = self.chain.iter().cycle().skip(current + 1).take(self.chain.len());
         let is_free = |model: &&ModelName| {
-            !walk.has_tried(model) && self.active_cooldown(model, now_ms).is_none()
+            !cursor.has_tried(model) && self.active_cooldown(model, now_ms).is_none()
         };
-        around.into_iter().find(is_free).cloned()
+        others.into_iter().find(is_free).cloned()
     }
 
-    fn exhausted_error(&self, walk: &ModelCursor, now_ms: u64) -> FailoverError {
-        let passed_over = self.chain.iter().filter(|model| !walk.has_tried(model));
-        let resting = passed_over.filter_map(|model| {
-            let rest = self.active_cooldown(model, now_ms)?;
-            let rest_ms = rest.until_ms.saturating_sub(now_ms);
-            Some(ModelAttempt::cooling(model.clone(), rest.reason, rest_ms))
+    fn exhausted_error(&self, cursor: &ModelCursor, now_ms: u64) -> FailoverError {
+        let untried = self.chain.iter().filter(|model| !cursor.has_tried(model));
+        let cooling = untried.filter_map(|model| {
+            let cooldown = self.active_cooldown(model, now_ms)?;
+            let cooldown_ms = cooldown.until_ms.saturating_sub(now_ms);
+            Some(ModelAttempt::cooling(model.clone(), cooldown.reason, cooldown_ms))
         });
-        FailoverError { attempts: walk.attempts.iter().cloned().chain(resting).collect() }
+        FailoverError { attempts: cursor.attempts.iter().cloned().chain(cooling).collect() }
     }
 
     fn active_cooldown(&self, model: &ModelName, now_ms: u64) -> Option<ModelCooldown> {
-        self.cooldowns.get(model).copied().filter(|rest| rest.until_ms > now_ms)
+        self.cooldowns.get(model).copied().filter(|cooldown| cooldown.until_ms > now_ms)
     }
 }
 
-/// One turn on its way along the chain.
+/// The position of a turn in the chain.
 #[derive(Clone, Debug)]
 pub struct ModelCursor {
     model: ModelName,
@@ -169,12 +170,16 @@ pub struct ModelCursor {
 }
 
 impl ModelCursor {
-    /// The model to ask now.
+    fn new(model: ModelName) -> ModelCursor {
+        ModelCursor { model, retries: 0, attempts: Vec::new() }
+    }
+
+    /// The current model.
     pub fn model(&self) -> &ModelName {
         &self.model
     }
 
-    /// What was tried in vain in this turn.
+    /// The failed attempts of this turn.
     pub fn attempts(&self) -> &[ModelAttempt] {
         &self.attempts
     }
@@ -191,57 +196,60 @@ impl ModelCursor {
 /// What follows a failed request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailoverDecision {
-    /// Ask another model. Its window, tools and dialect may differ: read them again.
+    /// Use another model. Its window, tools and dialect may differ.
     Next {
         /// The model.
         model: ModelName,
-        /// Why the one before was left.
+        /// Why the previous one failed.
         reason: FailureReason,
     },
-    /// Ask the same model once more, after the history or the output limit was put right where the
-    /// reason says so.
+    /// Use the same model again, after the history or the output limit was corrected if the reason
+    /// requires that.
     Retry,
-    /// Ask nobody.
+    /// Use no model.
     Stop(FailoverStop),
 }
 
-/// Why nobody is asked.
+/// Why no model is used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailoverStop {
-    /// The request is too large: recovery's matter.
+    /// The request is too large. Another window is as likely smaller as larger, so recovery
+    /// compacts instead.
     ContextOverflow,
-    /// Whoever asked gave up.
+    /// The caller cancelled the request.
     Cancelled,
-    /// There is no model left.
+    /// No model is left.
     ChainExhausted(FailoverError),
 }
 
-/// What a reason says about the model that gave it.
+/// What a failure says about its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReasonClass {
-    /// Nothing: the request or the person is at fault.
+    /// Nothing: the request is at fault or was cancelled.
     Halt,
-    /// The same model may well answer next time.
+    /// The same model may succeed at once.
     RetrySame,
-    /// It cannot answer this, and is asked other things as before.
+    /// It cannot serve this request, but others.
     SkipOnce,
-    /// It rests as long as a limit lasts.
+    /// It is throttled.
     Throttled,
-    /// It rests as long as trouble lasts.
+    /// It is temporarily unavailable.
     Unavailable,
-    /// It rests until a person may have done something.
+    /// It is unusable until a user changes something.
     Refused,
 }
 
 fn classify_reason(reason: FailureReason) -> ReasonClass {
     match reason {
         FailureReason::ContextOverflow | FailureReason::Cancelled => ReasonClass::Halt,
+        // Recovery repairs the history or lowers the limit before the retry.
         FailureReason::MalformedHistory
         | FailureReason::OutputLimit
         | FailureReason::SessionExpired
         | FailureReason::EmptyResponse
         | FailureReason::StreamCut
         | FailureReason::InvalidResponse => ReasonClass::RetrySame,
+        // Without a cooldown: the cause may be this request alone.
         FailureReason::Format | FailureReason::Unclassified => ReasonClass::SkipOnce,
         FailureReason::RateLimit => ReasonClass::Throttled,
         FailureReason::Overloaded

@@ -1,8 +1,7 @@
-//! What refusals teach of windows to all sessions of clients: more than one of them must say it, or a code.
+//! Learns windows from clients' refusals, for all sessions.
 //!
-//! A refusal is known by its text, and a text may quote what a client wrote. So a session believes its own
-//! refusals and no others ([`Accounting::learned_window`](ctxhost_context::accounting::Accounting::learned_window)),
-//! until there is more than words.
+//! A refusal is recognised by its text, which may quote a client. So a session applies its own
+//! refusals to itself only, until a code or a second session confirms them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use crate::name::ModelName;
 use ctxhost_config::{GatewaySettings, WindowHints};
 use ctxhost_dialects::ProviderError;
 
-/// What was learned of windows.
+/// The windows learned so far.
 #[derive(Debug)]
 pub(crate) struct LearnedWindows {
     min_tokens: u64,
@@ -20,18 +19,18 @@ pub(crate) struct LearnedWindows {
     models: Mutex<HashMap<ModelName, WindowEvidence>>,
 }
 
-/// What was heard of one model, in provider tokens.
+/// What is known of one model, in provider tokens.
 #[derive(Debug, Default)]
 struct WindowEvidence {
-    /// What counts for all.
+    /// The window for all sessions.
     window_tokens: Option<u64>,
-    /// What its provider states.
+    /// The window that the provider states.
     stated_tokens: Option<u64>,
-    /// The smallest prompt that was refused with a code and without a limit, less one.
+    /// The smallest prompt that was refused with a code and without a limit.
     refused_tokens: Option<u64>,
-    /// What one session was told, and which.
+    /// A limit named to only one session so far, and the session.
     pending_limit: Option<(u64, String)>,
-    /// The largest window that it was thought to have.
+    /// The largest window that was assumed.
     assumed_tokens: u64,
     /// The largest prompt that was answered.
     answered_tokens: u64,
@@ -47,106 +46,122 @@ impl LearnedWindows {
         }
     }
 
-    /// What counts for all sessions of a model.
+    /// The hints for all sessions of a model.
     pub(crate) fn hints(&self, model: &ModelName) -> WindowHints {
         let models = self.models();
-        let Some(known) = models.get(model) else { return WindowHints::default() };
+        let Some(evidence) = models.get(model) else { return WindowHints::default() };
         WindowHints {
-            stated_tokens: known.stated_tokens,
-            limit_tokens: known.window_tokens,
-            refused_tokens: known.refused_tokens,
+            stated_tokens: evidence.stated_tokens,
+            limit_tokens: evidence.window_tokens,
+            refused_tokens: evidence.refused_tokens,
             recorded_tokens: None,
         }
     }
 
-    /// The provider states the window of a model, in provider tokens.
+    /// Records the window that a provider states, in provider tokens.
     pub(crate) fn record_stated_window(&self, model: &ModelName, tokens: u64) {
         if tokens >= self.min_tokens {
-            self.update(model, |known| known.stated_tokens = Some(tokens));
+            self.update(model, |evidence| evidence.stated_tokens = Some(tokens));
         }
     }
 
-    /// A session was told that a request of `refused_tokens` is too large; the model was thought to have
-    /// `assumed_tokens`. All in provider tokens.
+    /// Records that a session's request of `refused_tokens` was refused as too large by a model
+    /// with an assumed window of `assumed_tokens`, all in provider tokens.
     pub(crate) fn record_refusal(
         &self,
-        (model, thought_tokens): (&ModelName, u64),
+        (model, assumed_tokens): (&ModelName, u64),
         session: &str,
         failure: &ProviderError,
         refused_tokens: u64,
     ) {
         if failure.limit_tokens.is_none() && failure.has_overflow_code() {
-            return self.record_unbounded_refusal(model, thought_tokens, refused_tokens);
+            return self.record_unbounded_refusal(model, assumed_tokens, refused_tokens);
         }
         let Some(tokens) = failure.limit_tokens.filter(|tokens| *tokens >= self.min_tokens) else {
             return;
         };
         let is_code = failure.has_overflow_code();
         let is_shown = failure.observed_tokens.is_some_and(|observed| observed > tokens);
+        // A text alone may be quoted; the larger size beside the limit makes that unlikely.
         if !is_code && !is_shown {
             return;
         }
-        self.update(model, |known| {
-            known.assumed_tokens = known.assumed_tokens.max(thought_tokens);
-            let least_tokens = (known.assumed_tokens as f64 * self.min_share) as u64;
-            if tokens < least_tokens.max(known.answered_tokens) {
+        self.update(model, |evidence| {
+            if tokens < self.min_plausible_tokens(evidence, assumed_tokens) {
                 return;
             }
-            let told = known.pending_limit.replace((tokens, session.to_owned()));
-            if is_code || told.is_some_and(|(said, of)| said == tokens && of != session) {
-                known.window_tokens = Some(tokens);
+            let earlier = evidence.pending_limit.replace((tokens, session.to_owned()));
+            let is_confirmed = earlier.is_some_and(|(limit, of)| limit == tokens && of != session);
+            if is_code || is_confirmed {
+                evidence.window_tokens = Some(tokens);
             }
         });
     }
 
-    /// A code says that a prompt was too large, and no limit was named: others are made smaller than it.
+    /// Records a refusal with a code and without a limit: prompts of other sessions stay below its
+    /// size.
     fn record_unbounded_refusal(
         &self,
         model: &ModelName,
-        thought_tokens: u64,
+        assumed_tokens: u64,
         refused_tokens: u64,
     ) {
         if refused_tokens < self.min_tokens {
             return;
         }
-        self.update(model, |known| {
-            known.assumed_tokens = known.assumed_tokens.max(thought_tokens);
-            let least_tokens = (known.assumed_tokens as f64 * self.min_share) as u64;
-            if refused_tokens >= least_tokens.max(known.answered_tokens) {
-                let before_tokens = known.refused_tokens.unwrap_or(u64::MAX);
-                known.refused_tokens = Some(before_tokens.min(refused_tokens));
+        self.update(model, |evidence| {
+            if refused_tokens >= self.min_plausible_tokens(evidence, assumed_tokens) {
+                let smallest_tokens = evidence.refused_tokens.unwrap_or(u64::MAX);
+                evidence.refused_tokens = Some(smallest_tokens.min(refused_tokens));
             }
         });
     }
 
-    /// A prompt of so many provider tokens was answered: no window is smaller.
+    /// The smallest window that a refusal may teach: a share of the largest assumed one, and no
+    /// less than an answered prompt.
+    fn min_plausible_tokens(&self, evidence: &mut WindowEvidence, assumed_tokens: u64) -> u64 {
+        evidence.assumed_tokens = evidence.assumed_tokens.max(assumed_tokens);
+        let min_tokens = (evidence.assumed_tokens as f64 * self.min_share) as u64;
+        min_tokens.max(evidence.answered_tokens)
+    }
+
+    /// Records an answered prompt of `counted_tokens`: no window is smaller.
     pub(crate) fn record_accepted_prompt(&self, model: &ModelName, counted_tokens: u64) {
-        self.update(model, |known| {
-            known.answered_tokens = known.answered_tokens.max(counted_tokens);
-            known.window_tokens = known.window_tokens.filter(|tokens| *tokens >= counted_tokens);
-            known.refused_tokens = known.refused_tokens.filter(|tokens| *tokens >= counted_tokens);
+        self.update(model, |evidence| {
+            evidence.answered_tokens = evidence.answered_tokens.max(counted_tokens);
+            // An answered prompt disproves every smaller limit.
+            evidence.window_tokens =
+                evidence.window_tokens.filter(|tokens| *tokens >= counted_tokens);
+            evidence.refused_tokens =
+                evidence.refused_tokens.filter(|tokens| *tokens >= counted_tokens);
         });
     }
 
-    /// The names of models are the clients', and there is no end of them. Where all places are taken,
-    /// those go that have taught nothing; where none has, nothing more is learned.
-    fn update(&self, model: &ModelName, note: impl FnOnce(&mut WindowEvidence)) {
+    /// Updates a model's evidence.
+    fn update(&self, model: &ModelName, change: impl FnOnce(&mut WindowEvidence)) {
         let mut models = self.models();
-        if let Some(known) = models.get_mut(model) {
-            return note(known);
+        if let Some(evidence) = models.get_mut(model) {
+            return change(evidence);
         }
+        // Clients choose the names of models, so their number is unlimited. At the limit, models that
+        // have taught nothing are dropped; if all have, new ones are ignored.
         if models.len() >= self.max_models {
-            let is_taught = |known: &WindowEvidence| {
-                known.window_tokens.or(known.refused_tokens).or(known.stated_tokens).is_some()
+            let has_taught = |evidence: &WindowEvidence| {
+                evidence
+                    .window_tokens
+                    .or(evidence.refused_tokens)
+                    .or(evidence.stated_tokens)
+                    .is_some()
             };
-            models.retain(|_, known| is_taught(known));
+            models.retain(|_, evidence| has_taught(evidence));
         }
         if models.len() < self.max_models {
-            note(models.entry(model.clone()).or_default());
+            change(models.entry(model.clone()).or_default());
         }
     }
 
     fn models(&self) -> MutexGuard<'_, HashMap<ModelName, WindowEvidence>> {
+        // Each update is complete in itself, so a poisoned map is still consistent.
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,15 +181,15 @@ mod tests {
         ModelName::new("openai", "m")
     }
 
-    /// What is known after sessions were told a limit, of a model that is thought to have 200,000.
+    /// The window after sessions were limits a limit, for a model with an assumed window of 200,000.
     fn after(
         windows: &LearnedWindows,
-        told: &[(&str, u64)],
+        limits: &[(&str, u64)],
         code: &str,
-        words: &str,
+        suffix: &str,
     ) -> Option<u64> {
-        for (session, limit) in told {
-            let message = format!("maximum context length is {limit} tokens{words}");
+        for (session, limit) in limits {
+            let message = format!("maximum context length is {limit} tokens{suffix}");
             let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
             let refusal = parse_refusal(Some(400), &body);
             let classified = Classifier::for_phrases(&[]).unwrap().classify(&refusal);
@@ -188,7 +203,7 @@ mod tests {
         windows.hints(&model()).limit_tokens
     }
 
-    /// A refusal that names no limit.
+    /// A refusal without a limit.
     fn refuse(windows: &LearnedWindows, code: &str, refused_tokens: u64) {
         let message = "Your input exceeds the context window of this model.";
         let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
@@ -199,23 +214,23 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_size_is_a_limit_where_none_is_named() {
+    fn a_refused_size_limits_prompts_without_a_named_limit() {
         let windows = windows();
         refuse(&windows, "invalid_value", 90_000);
         let refused = || windows.hints(&model()).refused_tokens;
-        assert_eq!(refused(), None, "a text alone says nothing for others");
+        assert_eq!(refused(), None, "a text alone is not evidence for others");
         refuse(&windows, CODE, 90_000);
         refuse(&windows, CODE, 95_000);
         assert_eq!(refused(), Some(90_000));
         refuse(&windows, CODE, 2_000);
-        assert_eq!(refused(), Some(90_000), "less than a sixteenth is not believed");
+        assert_eq!(refused(), Some(90_000), "less than a sixteenth is implausible");
         windows.record_accepted_prompt(&model(), 91_000);
         assert_eq!(refused(), None, "a larger prompt was answered");
     }
 
     #[test]
-    fn words_count_when_two_sessions_hear_them_and_codes_at_once() {
-        let check = |told: &[(&str, u64)], code, words| after(&windows(), told, code, words);
+    fn a_limit_counts_after_two_sessions_and_with_a_code_at_once() {
+        let check = |limits: &[(&str, u64)], code, suffix| after(&windows(), limits, code, suffix);
         let shown = ". However, your messages resulted in 90000 tokens.";
         let other = "invalid_value";
         assert_eq!(check(&[("a", 32_000)], other, shown), None);
@@ -227,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_hardly_be_is_not_believed() {
+    fn an_implausible_limit_is_ignored() {
         for limit in [5, 1_000, 12_000] {
             assert_eq!(after(&windows(), &[("a", limit)], CODE, ""), None, "{limit}");
         }
@@ -235,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_a_larger_prompt_is_a_proof() {
+    fn an_answered_prompt_outweighs_a_smaller_limit() {
         let windows = windows();
         windows.record_accepted_prompt(&model(), 40_000);
         assert_eq!(after(&windows, &[("a", 32_000)], CODE, ""), None);
@@ -245,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_somebody_makes_up_take_no_room() {
+    fn made_up_names_displace_nothing() {
         let windows = windows();
         assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
         for n in 0..100 {

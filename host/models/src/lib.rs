@@ -1,4 +1,4 @@
-//! Models: their names and windows, and which is asked when one gives no answer.
+//! Models: names, windows and failover.
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! The name of a model: who serves it, and what it is called there.
+//! The name of a model.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelName {
-    /// The provider, as the config names it.
+    /// The provider's name in the config.
     pub provider: String,
     /// The model, as the provider writes it.
     pub id: String,

@@ -1,4 +1,4 @@
-//! The windows of models: one lookup for every driver, with what providers and refusals have taught.
+//! Looks up windows of models, with what providers and refusals have taught.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,15 @@ use crate::name::ModelName;
 use ctxhost_config::{Config, ModelWindow, WindowHints, WindowSource};
 use ctxhost_dialects::ProviderError;
 
-/// A window and how sure it is.
+/// A context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextWindow {
     /// In provider tokens.
     pub tokens: u64,
-    /// Whether the config or the provider states it; else it is a guess, or the size of a refused request.
+    /// Whether the config or the provider states it. Otherwise it is a guess, or the size of a
+    /// refused request.
     pub is_certain: bool,
-    /// Whether the answer takes no room in it.
+    /// Whether the answer takes no space in it.
     pub is_prompt_only: bool,
 }
 
@@ -23,7 +24,9 @@ impl ContextWindow {
     fn new(window: ModelWindow, hints: WindowHints) -> ContextWindow {
         let is_certain = match window.source {
             WindowSource::Config | WindowSource::ConfigDefault | WindowSource::Provider => true,
+            // A refusal without a limit teaches only the refused size, which is an upper bound.
             WindowSource::Refusal => hints.limit_tokens == Some(window.tokens),
+            // The table goes by names, which any provider may reuse.
             WindowSource::Recording | WindowSource::Table | WindowSource::Default => false,
         };
         ContextWindow { tokens: window.tokens, is_certain, is_prompt_only: window.is_prompt_only }
@@ -34,66 +37,66 @@ impl ContextWindow {
 #[derive(Debug)]
 pub struct ModelRegistry {
     config: Config,
-    /// The windows of the agent's own models, in provider tokens: looked up when they were configured, until a provider
-    /// says otherwise.
+    /// The windows of the agent's own models, in provider tokens.
     agent_windows: Mutex<HashMap<ModelName, u64>>,
     learned: LearnedWindows,
 }
 
 impl ModelRegistry {
-    /// The models of a config; `agent_windows` are those that the agent asks, with their windows in provider tokens.
-    pub fn new(config: &Config, own: HashMap<ModelName, u64>) -> ModelRegistry {
+    /// A registry for a config. `agent_windows` are the windows of the agent's own models, in
+    /// provider tokens.
+    pub fn new(config: &Config, agent_windows: HashMap<ModelName, u64>) -> ModelRegistry {
         let learned = LearnedWindows::new(&config.gateway);
-        ModelRegistry { config: config.clone(), agent_windows: Mutex::new(own), learned }
+        ModelRegistry { config: config.clone(), agent_windows: Mutex::new(agent_windows), learned }
     }
 
-    /// The window that prompts of clients are prepared for.
+    /// The window for prompts of clients.
     pub fn window(&self, model: &ModelName) -> ContextWindow {
         let (window, hints) = self.look_up(model);
         ContextWindow::new(window, hints)
     }
 
-    /// The same; `None` where only the built-in default is left.
+    /// Like [`window`](Self::window), but `None` if only the built-in default is known.
     pub fn known_window(&self, model: &ModelName) -> Option<ContextWindow> {
         let (window, hints) = self.look_up(model);
         (window.source != WindowSource::Default).then(|| ContextWindow::new(window, hints))
     }
 
-    /// The window of one of the agent's own models, in provider tokens; 0 for an unknown one.
+    /// The window of one of the agent's own models, in provider tokens; 0 if unknown.
     pub fn agent_window_tokens(&self, model: &ModelName) -> u64 {
         self.agent_windows().get(model).copied().unwrap_or_default()
     }
 
-    /// The provider of one of the agent's own models knows its window; the config may not. Only a smaller one is
-    /// believed.
+    /// Lowers the window of one of the agent's own models to what its provider states.
     pub fn lower_agent_window(&self, model: &ModelName, tokens: u64) {
-        let mut own = self.agent_windows();
-        let known = own.entry(model.clone()).or_default();
-        if (1..*known).contains(&tokens) {
-            *known = tokens;
+        let mut windows = self.agent_windows();
+        let window = windows.entry(model.clone()).or_default();
+        // A smaller one is the provider's limit, whatever the config states; a larger one is ignored.
+        if (1..*window).contains(&tokens) {
+            *window = tokens;
         }
     }
 
-    /// A provider states the window of a model, in provider tokens.
+    /// Records the window that a provider states, in provider tokens.
     pub fn record_stated_window(&self, model: &ModelName, tokens: u64) {
         self.learned.record_stated_window(model, tokens);
     }
 
-    /// A prompt of so many provider tokens was answered: no window is smaller.
+    /// Records an answered prompt of `counted_tokens`: no window is smaller.
     pub fn record_accepted_prompt(&self, model: &ModelName, counted_tokens: u64) {
         self.learned.record_accepted_prompt(model, counted_tokens);
     }
 
-    /// A client's session was told that a request of `refused_tokens` is too large; the model was thought to have
-    /// `thought_tokens`. All in provider tokens.
+    /// Records that a session's request of `refused_tokens` was refused as too large by a model
+    /// with an assumed window, all in provider tokens.
     pub fn record_refusal(
         &self,
-        thought: (&ModelName, u64),
+        assumed: (&ModelName, u64),
         session: &str,
         failure: &ProviderError,
         refused_tokens: u64,
     ) {
-        self.learned.record_refusal(thought, session, failure, refused_tokens);
+        self.learned.record_refusal(assumed, session, failure, refused_tokens);
     }
 
     fn look_up(&self, model: &ModelName) -> (ModelWindow, WindowHints) {
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_certain_and_a_name_is_a_guess() {
+    fn a_configured_window_is_certain_and_one_by_name_is_a_guess() {
         let check = |text: &str, model: &str, expected: Option<(u64, bool)>| {
             let found = registry(text).known_window(&ModelName::new("openai", model));
             let found = found.map(|window| (window.tokens, window.is_certain));
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_states_goes_before_the_name() {
+    fn a_stated_window_precedes_one_by_name() {
         let (models, model) = (registry(""), ModelName::new("openai", "gpt-4"));
         models.record_stated_window(&model, 32_000);
         let window = models.window(&model);
@@ -138,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_its_own_becomes_smaller_and_never_larger() {
+    fn an_agent_window_is_only_lowered() {
         let model = ModelName::new("here", "one");
-        let own = HashMap::from([(model.clone(), 64_000)]);
-        let models = ModelRegistry::new(&Config::default(), own);
+        let windows = HashMap::from([(model.clone(), 64_000)]);
+        let models = ModelRegistry::new(&Config::default(), windows);
         models.lower_agent_window(&model, 128_000);
         models.lower_agent_window(&model, 0);
         assert_eq!(models.agent_window_tokens(&model), 64_000);

@@ -1,4 +1,4 @@
-//! A provider that can be asked: what the runtime sees of it.
+//! The interface of a provider.
 
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::future::BoxFuture;
@@ -7,29 +7,29 @@ use ctxhost_dialects::failure::ProviderError;
 use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
-/// A provider. Dropping a future of it gives the request up.
+/// A provider. Dropping a future of it cancels the request.
 pub trait ProviderClient: Send + Sync + std::fmt::Debug {
-    /// Its name in the config.
+    /// The name in the config.
     fn name(&self) -> &str;
 
-    /// The name of its dialect, as sessions write it.
+    /// The dialect's name, as sessions write it.
     fn api(&self) -> &'static str;
 
-    /// Asks a model; `parts` hears the answer while it comes.
+    /// Generates an answer and passes its parts to `parts`.
     ///
-    /// Waits and asks again where the provider says so or where it is overloaded, within the settings.
-    /// A request of which parts were heard is never repeated.
+    /// Retries within the settings if the provider is overloaded or asks for a wait. A request is
+    /// never retried after its first part.
     ///
     /// # Errors
     ///
-    /// [`ProviderError`], of the last attempt.
+    /// [`ProviderError`] of the last attempt.
     fn generate<'a>(
         &'a self,
         request: &'a ModelRequest,
         parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
     ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>>;
 
-    /// The prompt tokens of a request, counted by the provider where it can, or estimated.
+    /// Counts the prompt tokens of a request: by the provider, or estimated if it cannot.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ pub trait ProviderClient: Send + Sync + std::fmt::Debug {
         Box::pin(async move { Ok(count) })
     }
 
-    /// The window of a model as the provider states it, in provider tokens; `None` where it says nothing.
-    /// Asks once.
+    /// Queries the window of a model once, in provider tokens; `None` if the provider does not
+    /// state it.
     ///
     /// # Errors
     ///
@@ -55,12 +55,12 @@ pub trait ProviderClient: Send + Sync + std::fmt::Debug {
         Box::pin(async { Ok(None) })
     }
 
-    /// The conversation of a request as the provider itself compacts it: the messages that stand in its
-    /// place from then on, for the same model alone. `None` where the provider compacts nothing.
+    /// Lets the provider compact the history of a request. The result replaces the history, for the
+    /// same model only. `None` if the provider has no compaction.
     ///
     /// # Errors
     ///
-    /// [`ProviderError`], of the last attempt.
+    /// [`ProviderError`] of the last attempt.
     fn compact<'a>(
         &'a self,
         _request: &'a ModelRequest,
@@ -69,10 +69,10 @@ pub trait ProviderClient: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// The prompt tokens of a request, estimated.
+/// Estimates the prompt tokens of a request.
 pub(super) fn estimate_tokens(request: &ModelRequest) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| message.content());
-    let said = serde_json::to_string(&blocks.collect::<Vec<_>>()).unwrap_or_default();
+    let content = serde_json::to_string(&blocks.collect::<Vec<_>>()).unwrap_or_default();
     let tools = serde_json::to_string(&request.tools).unwrap_or_default();
-    tokens::estimate(&request.system) + tokens::estimate(&said) + tokens::estimate(&tools)
+    tokens::estimate(&request.system) + tokens::estimate(&content) + tokens::estimate(&tools)
 }

@@ -1,4 +1,4 @@
-//! Text by any provider, for whoever wants a summary and knows no providers.
+//! Completes text by a model, for summaries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use ctxhost_dialects::failure::{FailureReason, ProviderError};
 use ctxhost_dialects::message::{AssistantMessage, ChatMessage, StopReason};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
-/// The model behind a completer, and its limits.
+/// The model of a completer, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompleterSettings {
     /// The model's name at the provider.
     pub model: String,
-    /// A request in all, repetitions included, in milliseconds.
+    /// Timeout of a request with its retries, in milliseconds.
     pub timeout_ms: u64,
-    /// Upper limit of an answer where the request names none, in provider tokens.
+    /// The limit of an answer if the request has none, in provider tokens.
     pub max_output_tokens: u64,
 }
 
-/// Asks a model of a provider.
+/// Completes text by a model of a provider.
 #[derive(Clone, Debug)]
 pub struct ModelCompleter {
     client: Arc<dyn ProviderClient>,
@@ -33,8 +33,7 @@ pub struct ModelCompleter {
 }
 
 impl ModelCompleter {
-    /// A completer whose connections live on this runtime, whichever thread of an engine waits for
-    /// the answer.
+    /// A completer whose connections run on `runtime`, whichever thread waits for the answer.
     pub fn new(
         client: Arc<dyn ProviderClient>,
         settings: CompleterSettings,
@@ -43,7 +42,7 @@ impl ModelCompleter {
         ModelCompleter { client, settings, runtime, prefixes: None }
     }
 
-    /// The same, which goes on from what sessions' models have read where it is asked to.
+    /// Lets requests continue the last request of a session.
     #[must_use]
     pub fn with_prefixes(mut self, prefixes: Arc<dyn PrefixSource>) -> ModelCompleter {
         self.prefixes = Some(prefixes);
@@ -55,41 +54,44 @@ impl ModelCompleter {
         match tokio::time::timeout(timeout, self.generate(request)).await {
             Ok(answer) => completion(answer.map_err(failure)?),
             Err(_) => {
-                let message = format!("the model took more than {} ms", self.settings.timeout_ms);
+                let message =
+                    format!("the model exceeded the timeout of {} ms", self.settings.timeout_ms);
                 Err(EngineError::new(ErrorKind::ModelTimeout, message))
             }
         }
     }
 
-    /// Behind the live conversation where that is asked for and fits, else by itself.
+    /// Generates by a continuation of the session's last request if asked to and possible, else by
+    /// a request of its own.
     async fn generate(
         &self,
         request: CompletionRequest,
     ) -> std::result::Result<AssistantMessage, ProviderError> {
-        let mut nobody_listens = |_: StreamPart<'_>| {};
-        if let Some(behind) = self.continuation_request(&request) {
-            match self.client.generate(&behind, &mut nobody_listens).await {
+        let mut ignore_parts = |_: StreamPart<'_>| {};
+        if let Some(continuation) = self.continuation_request(&request) {
+            match self.client.generate(&continuation, &mut ignore_parts).await {
+                // The continuation may not fit, although the session's last request did.
                 Err(error) if error.reason == FailureReason::ContextOverflow => {}
                 other => return other,
             }
         }
-        let alone = self.request(request);
-        self.client.generate(&alone, &mut nobody_listens).await
+        let request = self.request(request);
+        self.client.generate(&request, &mut ignore_parts).await
     }
 
-    /// What the session's model has read last, and the continuation after it. Nothing else may differ,
-    /// or the provider's cache does not know it.
+    /// The last request of the session with the continuation appended.
     fn continuation_request(&self, request: &CompletionRequest) -> Option<ModelRequest> {
         if request.continuation.is_empty() {
             return None;
         }
         let named = Some(&request.model).filter(|model| !model.is_empty());
         let model = named.unwrap_or(&self.settings.model);
-        let read =
+        let last =
             self.prefixes.as_ref()?.last_request(&request.session, self.client.name(), model)?;
-        let mut behind = ModelRequest::clone(&read);
-        behind.messages.push(ChatMessage::from_user_text(&request.continuation));
-        Some(behind)
+        // Nothing else may differ, or the request misses the provider's prompt cache.
+        let mut continued = ModelRequest::clone(&last);
+        continued.messages.push(ChatMessage::from_user_text(&request.continuation));
+        Some(continued)
     }
 
     fn request(&self, request: CompletionRequest) -> ModelRequest {
@@ -114,11 +116,12 @@ impl Completer for ModelCompleter {
     fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
         let (completer, runtime) = (self.clone(), self.runtime.clone());
         Box::pin(async move {
+            // Engines wait on threads without a runtime, and connections belong to this one.
             let task = runtime.spawn(completer.answer(request));
-            // A call that is given up gives up its request too.
+            // Dropping the call cancels its request.
             let _aborts = AbortTaskOnDrop(task.abort_handle());
-            let died = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
-            task.await.map_err(died)?
+            let cancelled = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
+            task.await.map_err(cancelled)?
         })
     }
 }
@@ -131,7 +134,7 @@ impl Drop for AbortTaskOnDrop {
     }
 }
 
-/// The text of an answer that is nothing but text, and whole.
+/// The text of an answer; an error if it is incomplete or has tool calls.
 fn completion(answer: AssistantMessage) -> Result<Completion> {
     let fail = |kind, message: &str| Err(EngineError::new(kind, message));
     if answer.tool_calls().next().is_some() {

@@ -1,4 +1,4 @@
-//! From settings to a provider that can be asked.
+//! Creates providers from settings.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use super::client::ProviderClient;
 use super::http::{ApiKey, HttpClient};
-use super::settings::ProviderSettings;
+use super::settings::{ConnectError, ProviderSettings};
 use ctxhost_dialects::DialectName;
 use ctxhost_dialects::anthropic::{Anthropic, ContextEditing};
 use ctxhost_dialects::dialect::Dialect;
@@ -15,36 +15,7 @@ use ctxhost_dialects::ollama::Ollama;
 use ctxhost_dialects::openai_chat::{Compat, OpenAiChat};
 use ctxhost_dialects::openai_responses::OpenAiResponses;
 
-/// Why a provider cannot be reached as the settings say.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The variable that should hold the key is not set, or blank.
-    #[error("the key for {provider} is missing: {variable} is not set")]
-    KeyNotSet {
-        /// The provider.
-        provider: String,
-        /// The variable.
-        variable: String,
-    },
-    /// A key from two places.
-    #[error("{provider} has api_key_env and api_key_command; keep one of them")]
-    TwoKeys {
-        /// The provider.
-        provider: String,
-    },
-    /// A setting that cannot be used.
-    #[error("{setting} of {provider} cannot be used: {problem}")]
-    Setting {
-        /// The provider.
-        provider: String,
-        /// The setting.
-        setting: &'static str,
-        /// Why not; never with its value, in which a key may stand.
-        problem: String,
-    },
-}
-
-/// A provider by its settings. Nothing is sent yet, and a key command has not run.
+/// A provider. Nothing is sent yet, and no key command has run.
 ///
 /// # Errors
 ///
@@ -74,7 +45,7 @@ fn create_dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
     }
 }
 
-/// The key of a provider by its settings. A key command has not run yet.
+/// The key of a provider. No key command has run yet.
 ///
 /// # Errors
 ///

@@ -1,13 +1,13 @@
-//! The wire around every dialect: addresses, keys, timeouts, repetition, frames.
+//! A provider behind HTTP: addresses, keys, timeouts, retries and frames, for every dialect.
 //!
 //! ```text
-//!  cross_model ─► encode ─► Call ─► send (key, 401) ─► Body ─► frames ─► decoder ─► AssistantMessage
-//!                         ▲        refused, silent, cut, nonsense, empty
-//!                         └─ Patience ◄── only before the first part was heard
+//!  cross_model ─► encode ─► HttpCall ─► send (key, 401) ─► AnswerBody ─► frames ─► decoder ─► AssistantMessage
+//!                              ▲           refused, timed out, cut, invalid, empty
+//!                              └─ RetryPolicy ◄── only before the first part
 //! ```
 //!
-//! A key is held in a `SecretString`, stands in one header marked as sensitive, and is taken out of
-//! every text that a provider sends back.
+//! Keys are held in `SecretString`s, sent in headers marked as sensitive, and redacted in every text of
+//! a provider.
 
 mod builder;
 mod call;
@@ -15,9 +15,10 @@ mod errors;
 mod frames;
 mod key;
 mod retry;
+mod timeouts;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use reqwest::Url;
@@ -29,8 +30,7 @@ use tokio::sync::Mutex;
 pub use key::{ApiKey, ApiKeyError};
 
 use super::client::{ProviderClient, estimate_tokens};
-use super::connect::ConnectError;
-use super::settings::ProviderSettings;
+use super::settings::{ConnectError, ProviderSettings};
 use super::windows::parse_window;
 use builder::ClientBuilder;
 use call::{HttpCall, PartSink};
@@ -41,9 +41,10 @@ use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
 use ctxhost_dialects::request::{ModelRequest, StreamPart};
 use errors::ErrorBuilder;
 use retry::RetryPolicy;
+use timeouts::RequestTimeouts;
 
-/// Statuses of servers that know no counting: then the estimate has to do.
-const CANNOT_COUNT: [u16; 3] = [404, 405, 501];
+/// Statuses of servers without an endpoint that counts tokens.
+const NO_COUNT_STATUSES: [u16; 3] = [404, 405, 501];
 
 /// A provider behind HTTP, in any dialect.
 pub struct HttpClient {
@@ -56,13 +57,12 @@ pub struct HttpClient {
     headers: HeaderMap,
     secrets: Vec<SecretString>,
     classifier: Arc<Classifier>,
-    first_byte_timeout: Duration,
-    idle_timeout: Duration,
+    timeouts: RequestTimeouts,
     retry_policy: RetryPolicy,
 }
 
 impl std::fmt::Debug for HttpClient {
-    /// Without anything in which a key may stand.
+    /// Omits all fields that may hold a key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("HttpClient");
         debug.field("name", &self.name).field("host", &self.host);
@@ -75,7 +75,7 @@ impl HttpClient {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`], for an address, a proxy, a header or a phrase that is none.
+    /// [`ConnectError::Setting`] for an invalid address, proxy, header or phrase.
     pub fn new(
         name: &str,
         dialect: Box<dyn Dialect>,
@@ -96,17 +96,16 @@ impl HttpClient {
             headers,
             secrets,
             classifier: builder.classifier()?,
-            first_byte_timeout: Duration::from_millis(settings.first_byte_timeout_ms),
-            idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            timeouts: RequestTimeouts::from_settings(settings),
             retry_policy: RetryPolicy::from_settings(settings),
         })
     }
 
-    /// The request, with messages that this model may see.
+    /// The request with messages that its model can read.
     fn adapt_request(&self, request: &ModelRequest) -> ModelRequest {
         let messages =
             cross_model::adapt_messages(&request.messages, self.api(), &self.name, &request.model);
-        // By its fields, so that no message is copied only to be replaced.
+        // Field by field, since `..request.clone()` would copy all messages only to drop them.
         ModelRequest {
             model: request.model.clone(),
             system: request.system.clone(),
@@ -120,13 +119,27 @@ impl HttpClient {
         }
     }
 
-    fn error_builder<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> ErrorBuilder<'a> {
-        let secrets = self.secrets.iter().chain(key).cloned().collect();
-        let classifier = &self.classifier;
-        ErrorBuilder { provider: &self.name, model, host: &self.host, secrets, classifier }
+    fn call(&self, request: &ModelRequest, path: String, body: Option<Value>) -> HttpCall {
+        HttpCall {
+            model: request.model.clone(),
+            path,
+            headers: self.dialect.headers(request),
+            body: body.map(|body| body.to_string()).unwrap_or_default(),
+        }
     }
 
-    /// Says of a message that this provider gave it, now: only the same model may read it again.
+    fn error_builder<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> ErrorBuilder<'a> {
+        ErrorBuilder {
+            provider: &self.name,
+            model,
+            host: &self.host,
+            secrets: self.secrets.iter().chain(key).cloned().collect(),
+            classifier: &self.classifier,
+            timeouts: self.timeouts,
+        }
+    }
+
+    /// Sets provider, model and time of a message: only the same model may read it.
     fn stamp(&self, message: &mut ChatMessage, model: &str) {
         match message {
             ChatMessage::User(message) => message.timestamp = now_ms(),
@@ -179,14 +192,11 @@ impl ProviderClient for HttpClient {
     ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
         Box::pin(async move {
             let request = self.adapt_request(request);
-            let call = HttpCall {
-                path: self.dialect.path(&request),
-                headers: self.dialect.headers(&request),
-                body: self.dialect.encode(&request).to_string(),
-                model: request.model,
-            };
-            let heard = Mutex::new(PartSink::new(parts));
-            let attempt = || async { self.attempt(&call, &mut *heard.lock().await).await };
+            let body = self.dialect.encode(&request);
+            let call = self.call(&request, self.dialect.path(&request), Some(body));
+            // Each attempt borrows the sink, but the retry closure cannot hold it mutably.
+            let sink = Mutex::new(PartSink::new(parts));
+            let attempt = || async { self.attempt(&call, &mut *sink.lock().await).await };
             let answer = self.retry_policy.run(attempt).await?;
             Ok(self.assistant_message(answer, &call.model))
         })
@@ -201,13 +211,12 @@ impl ProviderClient for HttpClient {
             let Some((path, body)) = self.dialect.count_request(&request) else {
                 return Ok(estimate_tokens(&request));
             };
-            let headers = self.dialect.headers(&request);
-            let call =
-                HttpCall { path, headers, body: body.to_string(), model: request.model.clone() };
-            let counted = |answer: &Value| Ok(self.dialect.parse_count(answer));
-            match self.retry_policy.run(|| self.ask_json(&call, counted)).await {
+            let call = self.call(&request, path, Some(body));
+            let parse = |answer: &Value| Ok(self.dialect.parse_count(answer));
+            let cannot_count = |status: u16| NO_COUNT_STATUSES.contains(&status);
+            match self.retry_policy.run(|| self.ask_json(&call, parse)).await {
                 Ok(count) => Ok(count.unwrap_or_else(|| estimate_tokens(&request))),
-                Err(error) if error.status.is_some_and(|it| CANNOT_COUNT.contains(&it)) => {
+                Err(error) if error.status.is_some_and(cannot_count) => {
                     Ok(estimate_tokens(&request))
                 }
                 Err(error) => Err(error),
@@ -222,10 +231,9 @@ impl ProviderClient for HttpClient {
         Box::pin(async move {
             let Some((path, body)) = self.dialect.window_query(model) else { return Ok(None) };
             let request = ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
-            let headers = self.dialect.headers(&request);
-            let body = body.map(|body| body.to_string()).unwrap_or_default();
-            let call = HttpCall { path, headers, body, model: request.model };
-            self.ask_json(&call, |answer| Ok(parse_window(answer, &call.model))).await
+            let call = self.call(&request, path, body);
+            // Without retries: a window that is missing has a fallback.
+            self.ask_json(&call, |answer| Ok(parse_window(answer, model))).await
         })
     }
 
@@ -238,10 +246,9 @@ impl ProviderClient for HttpClient {
             let Some((path, body)) = self.dialect.compact_request(&request) else {
                 return Ok(None);
             };
-            let headers = self.dialect.headers(&request);
-            let call = HttpCall { path, headers, body: body.to_string(), model: request.model };
-            let compacted = |answer: &Value| self.dialect.parse_compaction(answer);
-            let mut messages = self.retry_policy.run(|| self.ask_json(&call, compacted)).await?;
+            let call = self.call(&request, path, Some(body));
+            let parse = |answer: &Value| self.dialect.parse_compaction(answer);
+            let mut messages = self.retry_policy.run(|| self.ask_json(&call, parse)).await?;
             messages.iter_mut().for_each(|message| self.stamp(message, &call.model));
             Ok(Some(messages))
         })

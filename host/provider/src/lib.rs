@@ -1,12 +1,12 @@
-//! Models behind a wire: one wire around every dialect.
+//! Model providers over HTTP.
 //!
 //! ```text
-//!  ModelRequest ─► dialect.encode ─► wire (key, retries, frames) ─► dialect.decoder ─► AssistantMessage
-//!                                      │ refused, cut, silent
-//!                                      └─► failure: one Reason, by which the runtime decides
+//!  ModelRequest ─► dialect.encode ─► http (key, retries, frames) ─► decoder ─► AssistantMessage
+//!                                     │ refused, cut, timed out
+//!                                     └─► ProviderError: one reason, by which callers decide
 //! ```
 //!
-//! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
+//! The crate knows messages, but no sessions. Requests have to satisfy the invariants.
 
 #![cfg_attr(
     test,
@@ -30,18 +30,18 @@ use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
 pub use client::ProviderClient;
 pub use completer::{CompleterSettings, ModelCompleter};
-pub use connect::{ConnectError, connect, resolve_key};
+pub use connect::{connect, resolve_key};
 pub use http::{ApiKey, ApiKeyError, HttpClient};
-pub use settings::ProviderSettings;
+pub use settings::{ConnectError, ProviderSettings};
 
-/// The requests that the models of sessions have read last. Implemented above this room.
+/// The last requests of sessions.
 pub trait PrefixSource: Send + Sync + std::fmt::Debug {
-    /// That of a session, where this model of this provider read it.
+    /// The last request of a session, if this model of this provider has read it.
     fn last_request(&self, session: &str, provider: &str, model: &str)
     -> Option<Arc<ModelRequest>>;
 }
 
-/// Asks one model for text. Holds the key; nobody above it sees it.
+/// Completes text by one model.
 pub trait Completer: Send + Sync + std::fmt::Debug {
     /// Answers a request, or fails with one of the `Model…` kinds.
     fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>>;

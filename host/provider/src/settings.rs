@@ -1,4 +1,4 @@
-//! How a provider is reached: `[providers.<name>]`.
+//! The settings of a provider: `[providers.<name>]`.
 
 use std::collections::BTreeMap;
 
@@ -9,81 +9,81 @@ use ctxhost_dialects::failure::{ExtraPhrase, FailureReason};
 use ctxhost_dialects::openai_chat::CompatSettings;
 
 ctxhost_engine_api::settings! {
-    /// One provider, as the config describes it.
+    /// One provider in the config.
     #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ProviderSettings required {
-        /// How its requests are written and its answers streamed; the long names are those that
-        /// sessions hold.
+        /// The dialect of its API; the long names are those in sessions.
         pub dialect: DialectName, Word(DialectName::NAMES);
-        /// Where its API begins; unset, the address of whoever the dialect belongs to.
+        /// The base URL of its API; unset, that of the dialect's owner.
         #[serde(default)]
         pub base_url: Option<String> = None, Url;
-        /// The environment variable that holds the key, so that no key stands in a file. Unset
-        /// without base_url, the usual one: OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY;
-        /// unset with base_url, none, so that no key goes to a stranger.
+        /// The environment variable that holds the key. Unset without base_url, the usual one:
+        /// OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY; unset with base_url, none, so that no
+        /// key goes to another provider.
         #[serde(default)]
         pub api_key_env: Option<String> = None, Text;
         /// A program that prints the key, and its arguments; run without a shell, once, and again
         /// when the key is refused.
         #[serde(default)]
         pub api_key_command: Vec<String> = Vec::new(), List;
-        /// Sent with every request, before those of the dialect; never shown, since keys stand
-        /// there too.
+        /// Sent with every request, before those of the dialect; never shown, since they may hold
+        /// keys.
         #[serde(default)]
         pub headers: BTreeMap<String, String> = BTreeMap::new(), Texts;
-        /// http://, https:// or socks5:// and an address, or `none`; unset, the system's, but none
-        /// for this very machine.
+        /// The proxy as a URL with http://, https:// or socks5://, or `none`; unset, the system's,
+        /// except for loopback addresses.
         #[serde(default)]
         pub proxy: Option<String> = None, Text;
-        /// A connection that takes longer will not come.
+        /// Timeout of connecting.
         #[serde(default = "default::connect_timeout_ms")]
         pub connect_timeout_ms: u64 = 10_000, Whole(1), "ms";
-        /// Until an answer begins; a local model reads a long prompt for minutes, and some think
-        /// before they say a word.
+        /// Timeout until an answer starts; a local model reads a long prompt for minutes, and some
+        /// think before their first word.
         #[serde(default = "default::first_byte_timeout_ms")]
         pub first_byte_timeout_ms: u64 = 300_000, Whole(1), "ms";
-        /// Without a single byte in the middle of an answer; there is no limit in all, because long
-        /// answers are no failure.
+        /// Timeout without a byte in the middle of an answer; there is no total limit, because long
+        /// answers are valid.
         #[serde(default = "default::idle_timeout_ms")]
         pub idle_timeout_ms: u64 = 300_000, Whole(1), "ms";
-        /// Of a request that was throttled, that met an overloaded or failing server, or that
-        /// reached nobody; never of one whose answer had begun.
+        /// Retries of a request that was throttled, met an overloaded or failing server, or could
+        /// not connect; never after an answer has started.
         #[serde(default = "default::retries")]
         pub retries: u64 = 4, Whole(0), "retries";
-        /// The first pause; each further one is twice as long, and a random part is added.
+        /// The first pause; each further one is twice as long, plus a random part.
         #[serde(default = "default::retry_pause_ms")]
         pub retry_pause_ms: u64 = 1_000, Whole(1), "ms";
-        /// The longest pause of our own.
+        /// The longest pause between two attempts.
         #[serde(default = "default::retry_pause_max_ms")]
         pub retry_pause_max_ms: u64 = 30_000, Whole(1), "ms";
-        /// The longest pause that a provider may ask for; beyond two minutes another model serves
-        /// better, so the request ends.
+        /// The longest wait that a provider may ask for; beyond two minutes the request ends, so
+        /// that another model can serve it.
         #[serde(default = "default::retry_after_max_ms")]
         pub retry_after_max_ms: u64 = 120_000, Whole(0), "ms";
         /// anthropic-messages: whether cached prompts live for an hour and not five minutes;
         /// writing them costs 2 times the input price then and not 1.25 times.
         #[serde(default)]
         pub one_hour_cache: bool = false, Flag;
-        /// anthropic-messages: whether the provider clears old tool results by itself beyond
-        /// 100,000 tokens; off, since the engine does that, and each clearing costs the cache.
+        /// anthropic-messages: whether the provider clears old tool results beyond 100,000 tokens;
+        /// off, since the engine does that, and each clearing invalidates the cache.
         #[serde(default)]
         pub context_editing: bool = false, Flag;
-        /// What it writes when a request is too large, beside what ctxhost knows: regular
-        /// expressions, without regard to case; the answer is a compaction.
+        /// Texts of refusals that mean overflow, beside the built-in ones: regular expressions,
+        /// without regard to case; they lead to a compaction.
         #[serde(default)]
         pub overflow_phrases: Vec<String> = Vec::new(), List;
-        /// What only sounds like that: no compaction follows, whatever else is said.
+        /// Texts that do not mean overflow, whatever else the refusal contains; they never lead to
+        /// a compaction.
         #[serde(default)]
         pub never_overflow_phrases: Vec<String> = Vec::new(), List;
-        /// Peculiarities of servers that speak nearly OpenAI's chat completions.
+        /// Options of servers with an API like OpenAI's chat completions.
         #[serde(default)]
         pub compat: CompatSettings = CompatSettings::default(), Table(CompatSettings::SETTINGS);
     }
 }
 
 impl ProviderSettings {
-    /// A provider at its usual address, with nothing set.
+    /// A provider at its usual address, with defaults.
     pub fn new(dialect: DialectName) -> ProviderSettings {
         ProviderSettings {
             dialect,
@@ -107,12 +107,12 @@ impl ProviderSettings {
         }
     }
 
-    /// Where its API begins.
+    /// The base URL of the API.
     pub fn base_url(&self) -> &str {
         self.base_url.as_deref().unwrap_or(self.dialect.base_url())
     }
 
-    /// Its own phrases, for the classifier of its refusals.
+    /// Its extra phrases, for the classifier of its refusals.
     pub fn phrases(&self) -> Vec<ExtraPhrase> {
         let of = |patterns: &[String], reason| -> Vec<ExtraPhrase> {
             let phrase = |pattern: &String| ExtraPhrase { pattern: pattern.clone(), reason };
@@ -124,17 +124,16 @@ impl ProviderSettings {
     }
 
     /// The environment variable that holds the key.
-    ///
-    /// The usual variable counts at the usual address only: a server of the person's own must not be
-    /// sent a key that was meant for another.
     pub fn key_variable(&self) -> Option<&str> {
+        // The usual variable counts only at the usual address: another server must not get a key
+        // that was meant for the dialect's owner.
         let usual = || self.base_url.is_none().then(|| self.dialect.key_variable()).flatten();
         self.api_key_env.as_deref().or_else(usual)
     }
 }
 
 impl std::fmt::Debug for ProviderSettings {
-    /// Without headers, addresses and commands: keys may stand in any of them.
+    /// Omits headers, addresses and commands, which may hold keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProviderSettings")
             .field("dialect", &self.dialect)
@@ -142,6 +141,35 @@ impl std::fmt::Debug for ProviderSettings {
             .field("compat", &self.compat)
             .finish_non_exhaustive()
     }
+}
+
+/// A setting with which a provider cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The environment variable of the key is not set, or blank.
+    #[error("the key for {provider} is missing: {variable} is not set")]
+    KeyNotSet {
+        /// The provider.
+        provider: String,
+        /// The variable.
+        variable: String,
+    },
+    /// Two sources of the key.
+    #[error("{provider} has api_key_env and api_key_command; keep one of them")]
+    TwoKeys {
+        /// The provider.
+        provider: String,
+    },
+    /// An invalid setting.
+    #[error("{setting} of {provider} cannot be used: {problem}")]
+    Setting {
+        /// The provider.
+        provider: String,
+        /// The setting.
+        setting: &'static str,
+        /// The problem; never with the value, which may hold a key.
+        problem: String,
+    },
 }
 
 #[cfg(test)]

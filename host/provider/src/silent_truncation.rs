@@ -1,24 +1,22 @@
-//! Whether a server cut a prompt, or ran out of window, and said nothing.
+//! Detects from token counts that a server cut a prompt or filled its window without an error.
 //!
-//! Ollama answers 200 to a prompt that does not fit: it reads about half a window of its end, and the
-//! system prompt is gone. The only sign is a count that is too small. A count is too small for honest
-//! reasons as well: an estimate errs, and old servers leave out what they had cached. So a verdict
-//! needs one of:
+//! Ollama answers 200 to a prompt that does not fit: it reads the last half of a window, without
+//! the system prompt. The only sign is a low count. But counts may be low for other reasons:
+//! estimates err, and old servers omit cached tokens. So one of these is required:
 //!
 //! ```text
-//!  more was counted than the window holds                        ─► Overrun     (z.ai)
-//!  the window is full and nothing came out                       ─► NoRoom      (Xiaomi MiMo)
-//!  the count is what a cut leaves of a window, to the token      ─► Cut         (Ollama)
-//!  the same once more, to the token, though the prompt grew:
+//!  more was counted than the window holds                        ─► Overrun        (z.ai)
+//!  the window is full and the answer is empty                    ─► NoAnswerBudget (Xiaomi MiMo)
+//!  the count is exactly what a cut leaves of a window            ─► Cut            (Ollama)
+//!  the same count again, exactly, though the prompt grew:
 //!  at any size                                                   ─► Cut
-//!  more was sent for certain than the window holds               ─► Cut
-//!  less was counted than last time and what came after it hold,
-//!  and this server has been seen to count what it had cached     ─► Cut
+//!  the prompt is certainly larger than the window                ─► Cut
+//!  the count is lower than that of the last prompt plus the new part,
+//!  and this server is known to count cached tokens               ─► Cut
 //! ```
 //!
-//! The first two show in the usage alone and are told by
-//! [`detect_silent_overflow`]. After a verdict the count is of another prompt than the one that was sent:
-//! nothing may be calibrated by it.
+//! [`detect_silent_overflow`] detects the first two. After a detection the count belongs to another
+//! prompt than the one that was sent, so no estimate may be calibrated by it.
 
 mod fingerprint;
 
@@ -28,53 +26,52 @@ mod tests;
 use ctxhost_dialects::failure::{SilentOverflow, detect_silent_overflow};
 use ctxhost_dialects::message::{StopReason, TokenUsage};
 
-/// What was sent, as the host knows it.
+/// A prompt that was sent, as the host counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPrompt {
     /// The whole prompt: system, tools and messages.
     pub prompt_tokens: u64,
-    /// How much of it stands for images, whose price differs tenfold between models.
+    /// Its share of images, whose price differs tenfold between models.
     pub image_tokens: u64,
-    /// How the prompt was counted.
+    /// How it was counted.
     pub basis: CountBasis,
-    /// The window that the server was told of, or that it is known for; 0 where nobody knows.
+    /// The window in the request, or the known one; 0 if unknown.
     pub window_tokens: u64,
 }
 
 /// How a prompt was counted before it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountBasis {
-    /// By the tokenizer of the provider.
+    /// By the provider's tokenizer.
     Tokenizer,
-    /// From the provider's count of an earlier prompt, and an estimate of what came after it.
+    /// By the provider's count of an earlier prompt plus an estimate of the rest.
     Anchored,
-    /// By its characters.
+    /// By an estimate from its characters.
     Estimated,
 }
 
 impl CountBasis {
-    /// The part of the count that is there at least, in percent.
-    ///
-    /// Guesses halve at worst for prose and code in our measure of characters; logs full of spaces
-    /// do worse, which is why a guess alone convicts nobody of a cut below the window.
+    /// The certain part of the count, in percent.
     fn floor_percent(self) -> u64 {
         match self {
             CountBasis::Tokenizer => 97,
             CountBasis::Anchored => 80,
+            // Estimates err by half at worst for prose and code. Logs full of spaces err more, so an
+            // estimate alone never proves a cut below the window.
             CountBasis::Estimated => 50,
         }
     }
 }
 
 impl SentPrompt {
-    /// What was sent for certain.
+    /// The tokens that were certainly sent.
     fn floor_tokens(&self) -> u64 {
-        let sure = self.prompt_tokens.saturating_sub(self.image_tokens);
-        sure.saturating_mul(self.basis.floor_percent()) / 100
+        let certain = self.prompt_tokens.saturating_sub(self.image_tokens);
+        certain.saturating_mul(self.basis.floor_percent()) / 100
     }
 }
 
-/// What is known of the counts of one session and its model. It lives as long as both.
+/// The counts of one session and model so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountHistory {
     sent_tokens: u64,
@@ -83,8 +80,8 @@ pub struct CountHistory {
 }
 
 impl CountHistory {
-    /// The counts after one more answer without a verdict. `grew` says that the prompt was the one
-    /// before with something after it.
+    /// The history after another answer without a detection. `grew` means that the prompt extended
+    /// the previous one.
     #[must_use]
     pub fn with_answer(self, sent: &SentPrompt, usage: &TokenUsage, grew: bool) -> CountHistory {
         let counted_tokens = usage.prompt_tokens();
@@ -95,24 +92,25 @@ impl CountHistory {
         CountHistory { sent_tokens: sent.prompt_tokens, counted_tokens, counts_cached }
     }
 
-    /// The counts after the prompt was rebuilt: what is known of the server stays, the sizes go.
+    /// The history after the prompt was rebuilt: knowledge of the server stays, sizes are dropped.
     #[must_use]
     pub fn reset_sizes(self) -> CountHistory {
         CountHistory { counts_cached: self.counts_cached, ..CountHistory::default() }
     }
 
-    /// Whether the count of a prompt that grew by little holds what had been sent before. Without it
-    /// the count would be little itself.
+    /// Whether the count of a prompt that grew little includes the previous prompt. A server that
+    /// omits cached tokens would have counted little.
     fn includes_previous(self, sent: u64, counted: u64) -> bool {
         let before = self.counted_tokens;
+        // A prompt that grew by more could reach the old count by its new part alone.
         before > 0 && counted >= before && sent <= before + before / 4
     }
 
-    /// Whether a larger prompt than the last one was counted as that one, to the token.
+    /// Whether a larger prompt got exactly the count of the last one.
     fn is_stuck(self, sent: &SentPrompt, counted: u64) -> bool {
         let is_larger = match sent.basis {
             CountBasis::Tokenizer | CountBasis::Anchored => sent.prompt_tokens > counted,
-            // The same prompt may have been sent again.
+            // It may be the same prompt again.
             CountBasis::Estimated => {
                 sent.floor_tokens() > counted && sent.prompt_tokens > self.sent_tokens
             }
@@ -120,7 +118,8 @@ impl CountHistory {
         is_larger && counted > 0 && counted == self.counted_tokens
     }
 
-    /// Whether it was counted alike because both counts are of what was new, and that was alike.
+    /// Whether both counts are equal because each counts only the new part, and the parts are
+    /// equal.
     fn counts_new_alone(self, sent: &SentPrompt, counted: u64) -> bool {
         let before = match sent.basis {
             CountBasis::Estimated => self.sent_tokens,
@@ -130,36 +129,36 @@ impl CountHistory {
         self.explains_count(sent.prompt_tokens, counted) && new >= counted / 2
     }
 
-    /// What a prompt that has the last one within it has for certain. A template may leave out old
-    /// thinking, so not all of the last one is still there.
+    /// The certain size of a prompt that includes the last one.
     fn min_tokens(self, sent: &SentPrompt) -> u64 {
         let new = match sent.basis {
             CountBasis::Estimated => 0,
             CountBasis::Tokenizer | CountBasis::Anchored => {
-                let sure = sent.prompt_tokens.saturating_sub(sent.image_tokens);
-                sure.saturating_sub(self.counted_tokens)
+                let certain = sent.prompt_tokens.saturating_sub(sent.image_tokens);
+                certain.saturating_sub(self.counted_tokens)
             }
         };
+        // A chat template may drop old thinking, so not all of the last prompt is counted again.
         self.counted_tokens / 4 * 3 + new / 2
     }
 
-    /// Whether a server that leaves out what it had cached may have counted so much for what is new.
+    /// Whether the count is plausible for a server that omits cached tokens.
     fn explains_count(self, sent: u64, counted: u64) -> bool {
         let new = sent.saturating_sub(self.sent_tokens);
         !self.counts_cached && self.sent_tokens > 0 && new <= counted.saturating_mul(2)
     }
 }
 
-/// A prompt that the server did not read as it was sent, or could not answer.
+/// A prompt that the server did not read completely, or could not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SilentTruncation {
     /// What happened.
     pub kind: TruncationKind,
-    /// The prompt as it was sent.
+    /// The size of the prompt as sent.
     pub sent_tokens: u64,
-    /// The prompt as the server counted it.
+    /// Its size by the server's count.
     pub counted_tokens: u64,
-    /// The window that the server seems to have; 0 where the counts do not tell.
+    /// The server's window by the counts; 0 if unknown.
     pub window_tokens: u64,
 }
 
@@ -168,14 +167,14 @@ pub struct SilentTruncation {
 pub enum TruncationKind {
     /// The server read a part of it.
     Cut,
-    /// It filled the window, and nothing was left for the answer.
+    /// It filled the window and left no room for the answer.
     NoAnswerBudget,
-    /// The server read all of it, past the window that it is known for.
+    /// The server read all of it, beyond its known window.
     Overrun,
 }
 
 impl SilentTruncation {
-    /// Judges one answer, by the counts of the session before it.
+    /// Checks one answer against the counts before it.
     pub fn detect(
         sent: &SentPrompt,
         before: CountHistory,
@@ -184,23 +183,24 @@ impl SilentTruncation {
     ) -> Option<SilentTruncation> {
         let counted_tokens = usage.prompt_tokens();
         if counted_tokens == 0 {
-            // Nothing was counted, or all of it was cached by a server that leaves that out.
+            // The server does not count, or counted only uncached tokens and all were cached.
             return None;
         }
-        let told = sent.window_tokens;
-        let by_usage = detect_silent_overflow(usage, stop_reason, "", told);
-        let (form, window_tokens) = if by_usage == Some(SilentOverflow::BeyondWindow) {
-            (TruncationKind::Overrun, told)
-        } else if let Some(window) = find_cut_window(sent, before, counted_tokens) {
-            (TruncationKind::Cut, window)
+        let window = sent.window_tokens;
+        // Without the raw stop reason: an overflow by that is not a truncation.
+        let by_usage = detect_silent_overflow(usage, stop_reason, "", window);
+        let (kind, window_tokens) = if by_usage == Some(SilentOverflow::BeyondWindow) {
+            (TruncationKind::Overrun, window)
+        } else if let Some(cut_window) = find_cut_window(sent, before, counted_tokens) {
+            (TruncationKind::Cut, cut_window)
         } else {
-            by_usage.map(|_| (TruncationKind::NoAnswerBudget, told))?
+            by_usage.map(|_| (TruncationKind::NoAnswerBudget, window))?
         };
         let sent_tokens = sent.prompt_tokens;
-        Some(SilentTruncation { kind: form, sent_tokens, counted_tokens, window_tokens })
+        Some(SilentTruncation { kind, sent_tokens, counted_tokens, window_tokens })
     }
 
-    /// The tokens that the model never saw, about.
+    /// The tokens that the model did not read, approximately.
     pub fn lost_tokens(&self) -> u64 {
         match self.kind {
             TruncationKind::Cut => self.sent_tokens.saturating_sub(self.counted_tokens),
@@ -216,18 +216,18 @@ impl std::fmt::Display for SilentTruncation {
         match self.kind {
             TruncationKind::Cut => write!(
                 f,
-                "the server read {counted} of about {sent} tokens and dropped about {lost} without \
-                 saying so, the system prompt likely among them; "
+                "the server read {counted} of about {sent} tokens and silently dropped about \
+                 {lost}, probably with the system prompt; "
             )?,
             TruncationKind::NoAnswerBudget => write!(
                 f,
-                "the prompt of {counted} tokens filled the window of {window} and the model could \
-                 not answer; "
+                "the prompt of {counted} tokens filled the window of {window} and left no room for \
+                 an answer; "
             )?,
             TruncationKind::Overrun => write!(
                 f,
-                "the server took {counted} tokens, more than its window of {window}, and said \
-                 nothing; "
+                "the server accepted {counted} tokens without an error, more than its window of \
+                 {window}; "
             )?,
         }
         match (self.kind, window) {
@@ -243,14 +243,15 @@ impl std::fmt::Display for SilentTruncation {
     }
 }
 
-/// The smallest window that is concluded from counts alone: servers that count nothing say some small
-/// number always.
-const LEAST_WINDOW_TOKENS: u64 = 1_024;
+/// The smallest window concluded from counts alone. Servers that do not count report a small
+/// constant.
+const MIN_WINDOW_TOKENS: u64 = 1_024;
 
-/// The window of the server that cut the prompt; 0 where only the cut is sure.
+/// The window of a server that cut the prompt; 0 if only the cut is certain.
 fn find_cut_window(sent: &SentPrompt, before: CountHistory, counted: u64) -> Option<u64> {
     let (window, floor) = (sent.window_tokens, sent.floor_tokens());
     let fingerprint = fingerprint::window_of(sent, counted);
+    // A server that omits cached tokens may hit such a size by chance.
     if fingerprint.is_some() && !before.explains_count(sent.prompt_tokens, counted) {
         return fingerprint;
     }
@@ -258,19 +259,19 @@ fn find_cut_window(sent: &SentPrompt, before: CountHistory, counted: u64) -> Opt
         if let Some(window) = fingerprint::window_of_count(sent, counted) {
             return Some(window);
         }
-        if counted >= LEAST_WINDOW_TOKENS && !before.counts_new_alone(sent, counted) {
+        if counted >= MIN_WINDOW_TOKENS && !before.counts_new_alone(sent, counted) {
             return Some(counted);
         }
     }
     if window > 0 && floor > window {
-        // Whatever was cached is in the window too, so a cache explains no such count.
+        // Cached tokens occupy the window as well, so a cache does not explain such a count.
         return Some(window);
     }
-    let shrank = before.counts_cached && counted < before.min_tokens(sent);
-    // The last prompt was read, and so was this part: whatever the window is, it holds both.
-    let held = match sent.basis {
+    let is_too_small = before.counts_cached && counted < before.min_tokens(sent);
+    // The window holds both the last prompt and this part.
+    let min_window = match sent.basis {
         CountBasis::Estimated => 0,
         CountBasis::Tokenizer | CountBasis::Anchored => counted.max(before.counted_tokens),
     };
-    (shrank && floor > counted).then_some(held)
+    (is_too_small && floor > counted).then_some(min_window)
 }

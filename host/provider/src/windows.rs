@@ -1,9 +1,9 @@
-//! What providers state of the windows of their models: in lists of models, and Ollama in `/api/show`.
+//! Parses the windows that providers state in model lists and Ollama in `/api/show`.
 
 use serde_json::Value;
 
-/// The fields in which servers state a window, in provider tokens: OpenAI-compatible ones (Groq, vLLM,
-/// OpenRouter, Mistral, LM Studio), Anthropic and Gemini.
+/// Fields with a window, in provider tokens: of OpenAI-compatible servers (Groq, vLLM, OpenRouter,
+/// Mistral, LM Studio), Anthropic and Gemini.
 const FIELDS: [&str; 7] = [
     "context_window",
     "max_model_len",
@@ -14,10 +14,10 @@ const FIELDS: [&str; 7] = [
     "inputTokenLimit",
 ];
 
-/// The same in an object of the entry.
+/// Nested fields with a window.
 const NESTED: [(&str, &str); 2] = [("top_provider", "context_length"), ("meta", "n_ctx")];
 
-/// The windows that a list of models, or the entry of one, states: name and provider tokens.
+/// The windows in a model list or a single entry: name and provider tokens.
 pub fn parse_windows(json: &[u8]) -> Vec<(String, u64)> {
     let Ok(list) = serde_json::from_slice::<Value>(json) else { return Vec::new() };
     let lists = ["data", "models"].into_iter().filter_map(|name| list.get(name)?.as_array());
@@ -25,7 +25,7 @@ pub fn parse_windows(json: &[u8]) -> Vec<(String, u64)> {
     entries.filter_map(|entry| Some((name_of(entry)?.to_owned(), window_of(entry)?))).collect()
 }
 
-/// The window of one model in the answer of its provider: a list, its entry, or Ollama's `/api/show`.
+/// The window of one model in a response: a model list, its entry, or Ollama's `/api/show`.
 pub fn parse_window(answer: &Value, model: &str) -> Option<u64> {
     if let Some(window) = ollama_window(answer) {
         return Some(window);
@@ -39,16 +39,18 @@ fn name_of(entry: &Value) -> Option<&str> {
     Some(name.trim_start_matches("models/"))
 }
 
-/// The smallest that is stated: what a server has loaded is less than what the model could have.
+/// The smallest of an entry's windows: a server may have loaded less than the model supports.
 fn window_of(entry: &Value) -> Option<u64> {
     let plain = FIELDS.iter().filter_map(|field| entry.get(*field));
     let nested = NESTED.iter().filter_map(|(object, field)| entry.get(*object)?.get(*field));
+    // Some servers state 0 for unknown.
     plain.chain(nested).filter_map(Value::as_u64).filter(|tokens| *tokens > 0).min()
 }
 
-/// What Ollama shows of a model: the window that its file sets, else the one it was trained with.
+/// The window in Ollama's `/api/show`: that of the model file, else that of its training.
 fn ollama_window(answer: &Value) -> Option<u64> {
     let set = answer.get("parameters").and_then(Value::as_str).and_then(|parameters| {
+        // Ollama lists parameters as lines of text.
         let mut lines = parameters.lines().map(str::split_whitespace);
         lines.find_map(|mut words| {
             (words.next()? == "num_ctx").then(|| words.next()?.parse().ok())?

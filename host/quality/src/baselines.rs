@@ -1,4 +1,4 @@
-//! Baselines: choices of whole turns without any engine, for comparison with published figures.
+//! Baselines: selections of whole turns without an engine, comparable with published figures.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -6,28 +6,28 @@ use ctxhost_engine_api::transcript::tokens;
 
 use crate::dataset::LabelledQuestion;
 
-/// The constants of BM25 as the literature has them.
+/// The usual constants of BM25.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Words that every English text has.
+/// English stop words.
 const STOP_WORDS: &str = " a about all also am an and any are as at be been being but by can could did do does for from had has have he her here him his how i if in is it its just me my no not of on or our she should so some than that the their them then there these they this those to us was we were what when where which who whom why will with would you your ";
 
-/// A choice of turns.
+/// A selection of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// The newest turns.
     Tail,
-    /// The turns that share rare words with the question.
+    /// The turns with the highest BM25 score.
     Bm25,
-    /// The same, each with the turn before and the turn behind it.
+    /// The same, each with the turn before and after it.
     Neighbours,
-    /// Everything, whatever the budget.
+    /// All turns, whatever the budget.
     Whole,
 }
 
 impl Baseline {
-    /// All of them.
+    /// All baselines.
     pub const ALL: [Baseline; 4] =
         [Baseline::Tail, Baseline::Bm25, Baseline::Neighbours, Baseline::Whole];
 
@@ -41,7 +41,7 @@ impl Baseline {
         }
     }
 
-    /// The baseline of a name.
+    /// The baseline with this name.
     pub fn parse(name: &str) -> Option<Baseline> {
         Baseline::ALL.into_iter().find(|baseline| baseline.name() == name)
     }
@@ -70,8 +70,11 @@ impl Baseline {
             Baseline::Bm25 | Baseline::Neighbours => {
                 let mut order: Vec<usize> = (0..question.turns.len()).collect();
                 let score = |at: &usize| scores.get(*at).copied().unwrap_or(0.0);
+                // Turns without a common word are never evidence for BM25, even if the budget has
+                // room.
                 order.retain(|at| score(at) > 0.0);
                 order.sort_by(|left, right| {
+                    // Ties by position, so that runs are reproducible.
                     score(right).total_cmp(&score(left)).then(left.cmp(right))
                 });
                 let mut chosen = BTreeSet::new();
@@ -98,6 +101,7 @@ impl Baseline {
         let conversation = |at: usize| question.turns.get(at).map(|turn| &turn.conversation);
         let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
         let beside = beside.filter(|turn| {
+            // A neighbour in another conversation is unrelated text.
             conversation(*turn).is_some() && conversation(*turn) == conversation(at)
         });
         std::iter::once(at).chain(beside).collect()
@@ -114,7 +118,7 @@ pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
         let distinct: HashSet<&str> = turn.iter().map(String::as_str).collect();
         distinct.into_iter().for_each(|word| *holding.entry(word).or_default() += 1.0);
     }
-    // In the order of the question, so that sums are the same in every run.
+    // In the order of the question, so that floating-point sums are the same in every run.
     let mut query = words(&question.query);
     let mut seen = HashSet::new();
     query.retain(|word| seen.insert(word.clone()));
@@ -130,7 +134,7 @@ pub(crate) fn score_turns(question: &LabelledQuestion) -> Vec<f64> {
     turns.iter().map(score).collect()
 }
 
-/// The words of a text in lower case, without the commonest and without English endings.
+/// The words of a text in lower case, without stop words and common suffixes.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -140,6 +144,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn stem(word: &str) -> &str {
     let endings = ["ing", "ed", "es", "s", "ly"];
+    // A crude stemmer, enough for comparison with published BM25 figures.
     let cut = |ending: &&str| word.strip_suffix(*ending).filter(|stem| stem.len() >= 3);
     endings.iter().find_map(cut).unwrap_or(word)
 }

@@ -1,4 +1,4 @@
-//! The host's own path to a request, and what the model sees of it.
+//! Shapes requests through the host, and records what the model sees.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use ctxhost_retention::texts_of;
 
 use crate::report::RunTotals;
 
-/// The window that engines are told of at least: below it some refuse a model, whatever the budget.
+/// Least window that engines are given: some reject a smaller model, whatever the budget.
 const LEAST_WINDOW_TOKENS: u64 = 32_000;
 
-/// Options with which an engine that fails ends the run, so that no figure is another engine's.
+/// A failing engine ends the run, so that no figure comes from the fallback engine.
 pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions {
     let target = Target {
         window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
@@ -33,17 +33,17 @@ pub(crate) fn run_options(config: &Config, budget_tokens: u64) -> OfflineOptions
 /// What the model sees in one request.
 #[derive(Debug, Default)]
 pub(crate) struct SeenContext {
-    /// The texts of entries that are sent as they are or in part, by their id.
+    /// Texts of entries that are sent whole or in part, by id.
     pub(crate) by_entry: HashMap<String, String>,
-    /// The entries whose text is sent whole.
+    /// Entries that are sent whole.
     pub(crate) whole: std::collections::HashSet<String>,
-    /// Texts of the engine's own.
+    /// Texts that the engine added.
     pub(crate) own: String,
-    /// All of it.
+    /// All texts.
     pub(crate) all: String,
-    /// A hash of each item, with its tokens, in order.
+    /// A hash of each item with its tokens, in order.
     pub(crate) items: Vec<(u64, u64)>,
-    /// What it costs.
+    /// Size of the request.
     pub(crate) tokens: u64,
 }
 
@@ -52,6 +52,7 @@ impl SeenContext {
         let mut seen = SeenContext::default();
         for item in items {
             let text = texts_of(item).join("\n");
+            // The role takes part: the same text as another message breaks a prompt cache.
             let hash = hash_of(&text) ^ u64::from(item.role().code());
             seen.items.push((hash, item.tokens()));
             seen.tokens += item.tokens();
@@ -75,13 +76,14 @@ impl SeenContext {
 }
 
 fn hash_of(text: &str) -> u64 {
+    // DefaultHasher::new has fixed keys, so digests are comparable between runs of one build.
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Counts what is the same for every sort of run: room, overruns, prefix, time.
+/// Metrics that every kind of run has.
 #[derive(Default)]
 pub(crate) struct RunMeter {
     auditor: InvariantVerifier,
@@ -105,27 +107,29 @@ impl RunMeter {
         self.overruns += u64::from(seen.tokens > budget_tokens);
         self.violations += self.auditor.verify(&prompt.view, &items, budget_tokens).len() as u64;
         self.emergency_trims += u64::from(prompt.engine == EMERGENCY_TRIM);
-        // Where a history is smaller than its budget, all of it is all the room there is to use.
+        // A history smaller than the budget can only use its own size.
         let most_tokens = budget_tokens.min(prompt.view.total_tokens()).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(&seen);
         self.times_us.push(u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX));
+        // Rotated, so that the order of requests matters.
         self.digest = self.digest.rotate_left(5) ^ hash_of(&seen.all);
         seen
     }
 
-    /// How much of the request before is the beginning of this one.
+    /// Records how much of the previous request is a prefix of this one.
     fn compare(&mut self, seen: &SeenContext) {
         let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
         if total > 0 {
             let pairs = self.previous.iter().zip(&seen.items);
+            // Only an unbroken prefix is cached by providers.
             let same: u64 = pairs.take_while(|(a, b)| a == b).map(|((_, tokens), _)| tokens).sum();
             self.prefix_shares.push(same as f64 / total as f64);
         }
         self.previous.clone_from(&seen.items);
     }
 
-    /// Requests of another session follow.
+    /// Starts another session.
     pub(crate) fn next_session(&mut self) {
         self.previous.clear();
         self.auditor = InvariantVerifier::default();
@@ -153,7 +157,7 @@ impl RunMeter {
     }
 }
 
-/// A share in percent with one digit behind the point.
+/// A percentage with one decimal.
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole <= 0.0 { 0.0 } else { (part / whole * 1_000.0).round() / 10.0 }
 }

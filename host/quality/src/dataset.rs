@@ -7,63 +7,64 @@ use serde::Deserialize;
 
 /// The first bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A data set is not larger than this when it is unpacked, in bytes.
+/// Limit of an unpacked data set, in bytes.
 const UNPACKED_BYTES: u64 = 4 << 30;
 
-/// One question and the history it is about.
+/// A question with its history.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LabelledQuestion {
-    /// Its id.
+    /// Id.
     pub id: String,
-    /// The kind of question, as the data set names it.
+    /// Category, as the data set names it.
     #[serde(default)]
     pub category: String,
-    /// What is asked after the history.
+    /// The question, asked after the history.
     pub query: String,
-    /// When, as the data set writes it.
+    /// Time of the question, as the data set writes it.
     #[serde(default)]
     pub query_date: String,
-    /// The positions of the turns that hold the answer.
+    /// Indexes of the turns that contain the answer.
     pub evidence: Vec<usize>,
     /// The history, oldest first.
     pub turns: Vec<HistoryTurn>,
 }
 
-/// One turn of a history.
+/// A turn of a history.
 #[derive(Clone, Debug, Deserialize)]
 pub struct HistoryTurn {
-    /// The conversation it belongs to.
+    /// Conversation of the turn.
     #[serde(rename = "s", default)]
     pub conversation: String,
-    /// When, as the data set writes it: `2023/05/20 (Sat) 09:04`.
+    /// Time, as the data set writes it: `2023/05/20 (Sat) 09:04`.
     #[serde(rename = "t", default)]
     pub time: String,
     /// `user` or `assistant`.
     pub role: String,
-    /// What was said.
+    /// Text.
     pub text: String,
 }
 
 /// Why a data set cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// It cannot be unpacked.
-    #[error("the zstd data cannot be unpacked: {0}")]
+    /// The zstd data is invalid.
+    #[error("invalid zstd data: {0}")]
     Unpack(String),
-    /// A line is no question.
+    /// A line is not a question.
     #[error("line {line}: {reason}")]
     Line {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// It holds none.
-    #[error("no question in it; each line is {{\"id\", \"query\", \"evidence\", \"turns\"}}")]
+    /// There are no questions.
+    #[error("no questions; each line must be {{\"id\", \"query\", \"evidence\", \"turns\"}}")]
     Empty,
 }
 
-/// Reads the questions of a file. Those without evidence are left out: nothing of them can be kept.
+/// Parses the questions of a file. Questions without evidence are skipped, since nothing of them
+/// can be kept.
 ///
 /// # Errors
 ///
@@ -81,12 +82,14 @@ pub fn parse_questions(bytes: &[u8]) -> Result<Vec<LabelledQuestion>, DatasetErr
         }
         questions.push(question);
     }
+    // Their recall is undefined and would distort the mean.
     questions.retain(|question| !question.evidence.is_empty());
     if questions.is_empty() { Err(DatasetError::Empty) } else { Ok(questions) }
 }
 
 fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
     let fault = |error: String| DatasetError::Unpack(error);
+    // The limit protects against a compressed file that expands without end.
     let decoder = StreamingDecoder::new(bytes).map_err(|error| fault(error.to_string()))?;
     let mut unpacked = Vec::new();
     let read = decoder.take(UNPACKED_BYTES).read_to_end(&mut unpacked);
@@ -94,7 +97,7 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
     Ok(unpacked)
 }
 
-/// The moment of a turn, in milliseconds since 1970; `None` for a time in another form.
+/// The time of a turn, in milliseconds since 1970; `None` for another format.
 pub(crate) fn parse_time(text: &str) -> Option<i64> {
     let numbers: Vec<i64> = text
         .split(|c: char| !c.is_ascii_digit())
@@ -103,7 +106,7 @@ pub(crate) fn parse_time(text: &str) -> Option<i64> {
         .collect();
     let [year, month, day, rest @ ..] = numbers.as_slice() else { return None };
     let (hour, minute) = (rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0));
-    // Days of the civil calendar, with years that begin in March.
+    // Days of the civil calendar, with years that start in March.
     let shifted = if *month > 2 { month - 3 } else { month + 9 };
     let year = if *month > 2 { *year } else { year - 1 };
     let of_year = (153 * shifted + 2) / 5 + day - 1;

@@ -1,8 +1,8 @@
-//! Evidence recall: whether the labelled turns of a question are in the context, word for word.
+//! Evidence recall: the share of a question's labelled turns that is in the context, verbatim.
 //!
-//! What counts as kept: of a turn that is sent as it is, everything; of one that is sent in part, or quoted
-//! by an engine, the sentences that are there letter for letter. The recall of a question weighs the
-//! sentences by their tokens; a turn counts as whole only when nothing of it is missing.
+//! A turn that is sent whole counts fully. Of one that is sent in part, or quoted by an engine,
+//! each sentence that appears verbatim counts. Recall weighs sentences by tokens; a turn counts as
+//! whole only if no sentence is missing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,12 +18,12 @@ use crate::dataset::{LabelledQuestion, parse_time};
 use crate::report::EvidenceRow;
 use crate::{BenchSubject, QualityError};
 
-/// Conversations that are looked at for evidence, as in recall at 5.
+/// Conversations to search for evidence, as in recall at 5.
 const TOP_CONVERSATIONS: usize = 5;
 
-/// What a subject kept of one question.
+/// What was kept of one question.
 struct EvidenceShares {
-    /// By turn: the share of its tokens that is shown.
+    /// Shown share of the tokens, by turn.
     shares: BTreeMap<usize, f64>,
 }
 
@@ -43,7 +43,7 @@ struct EvidenceSums {
 ///
 /// # Errors
 ///
-/// [`QualityError`] where an engine fails.
+/// [`QualityError`] if an engine fails.
 pub async fn measure_evidence(
     file: &str,
     questions: &[LabelledQuestion],
@@ -53,6 +53,7 @@ pub async fn measure_evidence(
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<EvidenceRow>, QualityError> {
     let mut rows = Vec::new();
+    // Scores do not depend on the budget, so they are computed once.
     let scores: Vec<Vec<f64>> = match subject {
         BenchSubject::Baseline(_) => questions.iter().map(score_turns).collect(),
         BenchSubject::Engine { .. } => Vec::new(),
@@ -101,16 +102,17 @@ async fn ask(
     clock.set(now_ms);
     let mut context = options.open(session, specs, clock)?;
     let prompt = context.prepare(&options.target).await?;
+    // Each question is a session of its own; prefixes must not be compared across them.
     meter.next_session();
     Ok(meter.request(&prompt, budget_tokens))
 }
 
-/// The id of a turn in the session that is made of a question.
+/// The entry id of a turn.
 fn turn_id(turn: usize) -> String {
     format!("{turn:08x}")
 }
 
-/// The history as a session, with the question behind it.
+/// The history as a session, followed by the question.
 fn session_of(question: &LabelledQuestion) -> Result<Session, ctxhost_session::SessionError> {
     let header = json!({ "type": "session", "version": 3, "id": question.id, "timestamp": "2023-01-01T00:00:00.000Z", "cwd": "/" });
     let mut lines = vec![header.to_string()];
@@ -131,7 +133,7 @@ fn session_of(question: &LabelledQuestion) -> Result<Session, ctxhost_session::S
             }
             _ => json!({ "role": "user", "content": content, "timestamp": now_ms }),
         };
-        // The data set's clock has minutes; turns of one conversation follow each other by a second.
+        // The data set's times have minutes; turns of one conversation are a second apart.
         let record = json!({ "type": "message", "id": id, "parentId": parent, "timestamp": now_ms + at as i64, "message": message });
         lines.push(record.to_string());
         parent = id.into();
@@ -167,7 +169,7 @@ fn kept_in(question: &LabelledQuestion, seen: &SeenContext) -> EvidenceShares {
     EvidenceShares { shares }
 }
 
-/// The sentences of a text, without the blanks around them.
+/// The trimmed sentences of a text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let sentences = text.lines().flat_map(|line| line.split_inclusive(". "));
     sentences.map(str::trim).filter(|piece| !piece.is_empty())
@@ -212,7 +214,7 @@ impl EvidenceSums {
     }
 }
 
-/// The share of the conversations with evidence that are among those that the context holds most of.
+/// The share of the conversations with evidence among the most shown ones.
 fn top_conversations(question: &LabelledQuestion, kept: &EvidenceShares) -> f64 {
     let mut held: HashMap<&str, f64> = HashMap::new();
     for (turn, share) in &kept.shares {

@@ -1,4 +1,4 @@
-//! Identifiers in a recorded step: what must be right to the letter for the next step to work.
+//! Identifiers that the next step needs verbatim.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -7,25 +7,26 @@ use ctxhost_engine_api::Entry;
 use ctxhost_retention::{names_in, texts_of};
 use regex::Regex;
 
-/// Names of files without a folder, and names of programs: `parse_body`, `parseBody`, `Parser::new`.
+/// File names without a folder, and symbols: `parse_body`, `parseBody`, `Parser::new`.
 const SYMBOL: &str = concat!(
     r"\b[A-Za-z0-9_-]+\.(?:rs|ts|tsx|js|jsx|mjs|py|go|c|h|cpp|java|rb|md|json|jsonl|toml|yaml|yml|sh|css|html|txt|lock|sql)\b",
     r"|\b[A-Za-z][a-z0-9]*(?:[A-Z][a-z0-9]+)+\b",
     r"|\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
 );
-/// A shorter one says nothing, a longer one is data, in bytes.
+/// Shorter matches are noise, longer ones data; in bytes.
 const BYTES: std::ops::RangeInclusive<usize> = 5..=120;
 
+// `ok()` instead of a panic; a test covers that the pattern compiles.
 static SYMBOLS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SYMBOL).ok());
 
-/// The identifiers of a text: what the host's ledger of names knows, with files and symbols.
+/// The identifiers of a text: names that the host's ledger knows, files and symbols.
 pub(crate) fn in_text(text: &str) -> BTreeSet<String> {
     let symbols = SYMBOLS.iter().flat_map(|pattern| pattern.find_iter(text));
     let symbols = symbols.map(|found| found.as_str().to_owned());
     symbols.chain(names_in(text)).filter(|name| BYTES.contains(&name.len())).collect()
 }
 
-/// The identifiers of an entry, calls and all.
+/// The identifiers of an entry, including its calls.
 pub(crate) fn in_entry(entry: &Entry<'_>) -> BTreeSet<String> {
     texts_of(&ctxhost_engine_api::PlanItem::Kept(*entry))
         .iter()
@@ -54,7 +55,7 @@ fn for_each_text(value: &serde_json::Value, found: &mut impl FnMut(&str)) {
     }
 }
 
-/// Whether a context shows an identifier. Hashes are compared without regard to case.
+/// Whether a context contains an identifier. Hashes are compared ignoring case.
 pub(crate) fn is_shown(name: &str, context: &str, upper_context: &str) -> bool {
     context.contains(name) || (is_hash(name) && upper_context.contains(name))
 }

@@ -1,14 +1,14 @@
-//! Quality of context engines: how much of what will be needed the model still sees, without a model.
+//! Measures how much of the information that is needed later an engine keeps, without a model.
 //!
 //! ```text
-//!  questions   history ─► engine ─► context ─► is the labelled evidence in it, word for word?
-//!  recordings  each request again ─► context ─► are the identifiers of the next step in it?
-//!  rules       generated sessions, compacted again and again ─► does each rule hold, and none that was replaced?
+//!  questions   history ─► engine ─► prompt ─► is the labelled evidence in it, verbatim?
+//!  recordings  each request again ─► prompt ─► are the identifiers of the next step in it?
+//!  rules       generated sessions, compacted repeatedly ─► is each active rule shown, and no replaced one?
 //! ```
 //!
-//! Engines run through the host's own path: every plan is enforced, compacted for and audited as for an
-//! agent. Built-in baselines choose turns without an engine, so that a figure can be compared with published
-//! ones. Nothing is sent anywhere, and two runs give the same figures, times apart.
+//! Engines run through the host: every plan is enforced, compacted and verified as for an agent. Built-in
+//! baselines select turns without an engine, comparable with published figures. Nothing is sent, and two
+//! runs give the same figures, except for timings.
 
 #![cfg_attr(
     test,
@@ -35,26 +35,26 @@ pub use evidence::measure_evidence;
 pub use recording::measure_recording;
 pub use rules::{RuleOptions, measure_rules};
 
-/// What is measured: an engine, or a baseline that chooses turns without one.
+/// What is measured: an engine, or a baseline that selects turns without one.
 #[derive(Clone, Debug)]
 pub enum BenchSubject {
-    /// One engine, or several in a chain.
+    /// An engine or a chain.
     Engine {
         /// Its name.
         name: String,
-        /// What is opened.
+        /// The engines to open.
         specs: Vec<EngineSpec>,
     },
-    /// A choice of turns without an engine.
+    /// A selection of turns without an engine.
     Baseline(Baseline),
 }
 
 impl BenchSubject {
-    /// Reads the name of a baseline or of an engine that the config knows.
+    /// Parses the name of a baseline or an engine of the config.
     ///
     /// # Errors
     ///
-    /// [`EngineRegistryError`] for a name that is neither.
+    /// [`EngineRegistryError`] for an unknown name.
     pub fn parse(name: &str, config: &Config) -> Result<BenchSubject, EngineRegistryError> {
         if let Some(baseline) = Baseline::parse(name) {
             return Ok(BenchSubject::Baseline(baseline));
@@ -73,21 +73,21 @@ impl BenchSubject {
     }
 }
 
-/// Why something could not be measured.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QualityError {
-    /// An engine failed, or what must stay does not fit.
+    /// An engine failed, or the pinned entries do not fit.
     #[error("{subject}: {source}")]
     Engine {
-        /// Which one.
+        /// The subject.
         subject: String,
-        /// Why.
+        /// The cause.
         source: ctxhost_context::ContextError,
     },
     /// A session could not be written or read.
     #[error(transparent)]
     Session(#[from] ctxhost_session::SessionError),
-    /// The disk.
+    /// An I/O error.
     #[error(transparent)]
     Disk(#[from] std::io::Error),
 }

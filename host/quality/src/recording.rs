@@ -1,4 +1,5 @@
-//! A recorded session, request by request: whether what the next step used was still shown.
+//! Replays a recorded session: whether the identifiers and files that the next step uses are still
+//! shown.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,15 +14,15 @@ use crate::identifiers;
 use crate::report::RecordingRow;
 use crate::{Baseline, BenchSubject, QualityError};
 
-/// The names that tools give to the argument with a path.
+/// Argument names with which tools pass a path.
 const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
 
-/// Measures an engine, or the newest entries that fit, on a recording at each budget. Other baselines choose
-/// turns by a question and yield no rows.
+/// Measures an engine, or the newest entries that fit, on a recording at each budget. Other
+/// baselines need a question and yield no rows.
 ///
 /// # Errors
 ///
-/// [`QualityError`] where an engine fails.
+/// [`QualityError`] if an engine fails.
 pub async fn measure_recording(
     file: &str,
     recorded: &Session,
@@ -33,6 +34,7 @@ pub async fn measure_recording(
     let specs = match subject {
         BenchSubject::Engine { specs, .. } => Some(specs.as_slice()),
         BenchSubject::Baseline(Baseline::Tail) => None,
+        // The others rank turns by a question, which a recording does not have.
         BenchSubject::Baseline(_) => return Ok(Vec::new()),
     };
     let name = subject.name();
@@ -47,7 +49,7 @@ pub async fn measure_recording(
     Ok(rows)
 }
 
-/// The identifiers that each turn goes on to use, by the id of the person's message.
+/// The identifiers that each turn uses, by the id of its user message.
 type NeededByTurn = HashMap<String, BTreeSet<String>>;
 
 fn needed_by_turn(recorded: &Session) -> NeededByTurn {
@@ -59,7 +61,7 @@ fn needed_by_turn(recorded: &Session) -> NeededByTurn {
     for entry in view.iter() {
         let names = identifiers::in_entry(&entry);
         if entry.is_user_message() {
-            // What was said before this turn, less what its prompt says.
+            // Identifiers known before this turn that its prompt does not repeat.
             let known = seen.iter().filter(|name| !names.contains(*name)).cloned().collect();
             turn = Some((entry.id().to_owned(), known));
         } else if entry.role() == Role::Assistant
@@ -68,12 +70,13 @@ fn needed_by_turn(recorded: &Session) -> NeededByTurn {
             let used = names.iter().filter(|name| known.contains(*name)).cloned();
             needed.entry(id.clone()).or_default().extend(used);
         }
+        // After the entry was counted: its own names are not known before it.
         seen.extend(names);
     }
     needed
 }
 
-/// The whole of what was said, without the recording's own compactions.
+/// The whole history, without the recording's own compactions.
 fn recorded_log(recorded: &Session) -> ctxhost_engine_api::transcript::log::TranscriptLog {
     let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
     for entry in recorded
@@ -88,6 +91,7 @@ fn recorded_log(recorded: &Session) -> ctxhost_engine_api::transcript::log::Tran
 }
 
 fn is_history(record: &Record) -> bool {
+    // The engine under test decides what to compact, not the recording.
     !matches!(record.kind(), RecordKind::Compaction)
 }
 
@@ -97,7 +101,7 @@ fn is_answer(record: &Record) -> bool {
         .is_some_and(|entry| entry.role == Role::Assistant && entry.kind == EntryKind::Message)
 }
 
-/// What is counted of one run.
+/// Counters of one run.
 #[derive(Default)]
 struct StepMeter {
     seen_names: HashSet<String>,
@@ -105,16 +109,16 @@ struct StepMeter {
     derived: u64,
     needed_turns: u64,
     needed_share: f64,
-    /// The newest read of each file: the id of its result, once it is there.
+    /// The newest read of each file: the id of its result, once it arrived.
     reads: HashMap<String, Option<String>>,
     open_reads: HashMap<String, String>,
     changes: u64,
     rereads: u64,
-    /// The person's message that no request was shaped for yet.
+    /// The user message that no request has been shaped for yet.
     pending_prompt: Option<String>,
 }
 
-/// Walks the recording. Without an engine each request shows the newest entries that fit.
+/// Replays the recording. Without an engine each request shows the newest entries that fit.
 async fn run(
     recorded: &Session,
     turns: &NeededByTurn,
@@ -129,7 +133,7 @@ async fn run(
     let session = || Session::in_memory(recorded.header().clone());
     let opened = specs.map(|specs| options.open(session(), specs, clock.clone()));
     let mut context = opened.transpose()?;
-    // The baseline has no engine, and so no context.
+    // The baseline has no engine and therefore no context.
     let mut live = LiveSession::new(session());
     if let Some(context) = &mut context {
         context.ingest().await?;
@@ -178,7 +182,7 @@ impl StepMeter {
         }
     }
 
-    /// An entry came; where it answers a request, this is what the request showed.
+    /// Counts an entry; `seen` is the request that it answers.
     fn record_step(&mut self, entry: &Entry<'_>, seen: Option<&SeenContext>, turns: &NeededByTurn) {
         if let Some(seen) = seen {
             let upper = seen.all.to_uppercase();
@@ -188,8 +192,11 @@ impl StepMeter {
                 used.iter().filter(|name| self.seen_names.contains(*name)).collect();
             self.derivable += known.len() as u64;
             self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
-            if let Some(needed) =
-                self.pending_prompt.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty())
+            if let Some(needed) = self
+                .pending_prompt
+                .take()
+                .and_then(|id| turns.get(&id))
+                .filter(|names| !names.is_empty())
             {
                 let shown = needed.iter().filter(|name| is_shown(name)).count();
                 self.needed_turns += 1;
@@ -204,10 +211,11 @@ impl StepMeter {
         self.seen_names.extend(identifiers::in_entry(entry));
     }
 
-    /// A change of a file needs what was read of it.
+    /// An edit of a file needs the content that was read before.
     fn count_changes(&mut self, entry: &Entry<'_>, seen: &SeenContext) {
         for call in entry.tool_calls() {
             let Some(path) =
+                // Tool names differ between agents (Edit, edit_file, str_replace_editor).
                 call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("edit"))
             else {
                 continue;

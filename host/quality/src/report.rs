@@ -1,8 +1,8 @@
-//! What was measured, as data.
+//! The results of quality measurements.
 
 use serde::Serialize;
 
-/// All of it.
+/// The results of all measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct QualityReport {
     /// Evidence of labelled questions, by file, subject and budget.
@@ -14,7 +14,7 @@ pub struct QualityReport {
 }
 
 impl QualityReport {
-    /// The same without times, so that two runs are equal.
+    /// The report without timings, so that two runs are equal.
     #[must_use]
     pub fn without_timings(mut self) -> QualityReport {
         let evidence = self.evidence.iter_mut().filter_map(|row| row.run.as_mut());
@@ -29,7 +29,7 @@ impl QualityReport {
         self.runs().map(|run| run.overruns).sum()
     }
 
-    /// Invariants that finished requests break, in all runs.
+    /// Invariant violations of finished requests, in all runs.
     pub fn violations(&self) -> u64 {
         self.runs().map(|run| run.violations).sum()
     }
@@ -40,20 +40,21 @@ impl QualityReport {
     }
 }
 
-/// What is the same for every sort of run.
+/// Totals that every kind of run has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunTotals {
     /// Requests that were shaped.
     pub requests: u64,
     /// Requests over their budget by the host's own count.
     pub overruns: u64,
-    /// Invariants that a finished request breaks.
+    /// Invariant violations of finished requests.
     pub violations: u64,
-    /// Requests that the host shaped in place of the engine.
+    /// Requests shaped by the emergency trim.
     pub emergency_trims: u64,
-    /// How much of the budget, or of a smaller history, is used, in percent.
+    /// Used share of the budget, or of a smaller history, in percent.
     pub room_percent: f64,
-    /// How much of each request begins the next one unchanged, in percent; `None` for single requests.
+    /// Share of each request that is an unchanged prefix of the next, in percent; `None` for single
+    /// requests.
     pub stable_prefix_percent: Option<f64>,
     /// Time inside engines for a request, in microseconds: median and 99th percentile.
     pub p50_us: u64,
@@ -66,70 +67,71 @@ pub struct RunTotals {
 /// Evidence recall of one subject at one budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EvidenceRow {
-    /// The data set.
+    /// Data set.
     pub file: String,
     /// Engine or baseline.
     pub subject: String,
-    /// What a request may take, in tokens.
+    /// Budget of a request, in tokens.
     pub budget_tokens: u64,
-    /// How many questions.
+    /// Number of questions.
     pub questions: u64,
-    /// Mean over questions of the share of the evidence's tokens that is shown word for word, in percent.
+    /// Mean share of the evidence's tokens that is shown verbatim, in percent.
     pub recall_percent: f64,
-    /// Mean over evidence turns of being shown whole, in percent.
+    /// Share of evidence turns that are shown whole, in percent.
     pub turn_percent: f64,
     /// Questions with all of their evidence shown whole, in percent.
     pub all_percent: f64,
-    /// Mean over questions of the share of conversations with evidence among the five that the context
-    /// holds most of, in percent.
+    /// Mean share of evidence conversations among the five most shown ones, in percent.
     pub top5_percent: f64,
-    /// [`recall_percent`](Self::recall_percent) by kind of question.
+    /// [`recall_percent`](Self::recall_percent) by category.
     pub by_category: Vec<(String, f64)>,
-    /// The run itself; `None` for a baseline.
+    /// The run; `None` for a baseline.
     pub run: Option<RunTotals>,
 }
 
 /// Identifiers of one recording with one subject at one budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RecordingRow {
-    /// The recording.
+    /// Recording.
     pub file: String,
-    /// The engine.
+    /// Engine.
     pub subject: String,
-    /// What a request may take, in tokens.
+    /// Budget of a request, in tokens.
     pub budget_tokens: u64,
-    /// Share of the identifiers in the next calls' arguments, said before, that the context shows, in percent.
+    /// Share of the known identifiers in the next calls' arguments that the context shows, in
+    /// percent.
     pub derivable_percent: f64,
-    /// How many of those identifiers there were.
+    /// Number of those identifiers.
     pub derivable: u64,
-    /// Mean over turns of the share of the identifiers that the turn goes on to use, said before and not in its prompt, in percent.
+    /// Mean over turns of the share of known identifiers that the turn uses, without those in its
+    /// prompt, in percent.
     pub needed_percent: f64,
-    /// How many turns had any.
+    /// Number of turns with such identifiers.
     pub needed_turns: u64,
-    /// Changes of a file that was read before and whose content the context no longer shows, in percent.
+    /// Edits of a file whose earlier read is no longer shown, in percent.
     pub reread_percent: f64,
-    /// The run itself.
+    /// The run.
     pub run: RunTotals,
 }
 
 /// Rules of one subject.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RuleRow {
-    /// The engine.
+    /// Engine.
     pub subject: String,
     /// Generated sessions.
     pub sessions: u64,
-    /// Compactions in each that were asked for.
+    /// Requested compactions of each session.
     pub compactions: u64,
-    /// Compactions that were applied, in all sessions.
+    /// Applied compactions, in all sessions.
     pub applied: u64,
-    /// Sessions whose every rule that holds is shown.
+    /// Sessions that show every active rule.
     pub sessions_kept: u64,
-    /// Rules that hold, in all sessions, and how many of them are shown.
+    /// Active rules in all sessions, and how many of them are shown.
     pub rules: u64,
     /// See [`rules`](Self::rules).
     pub rules_kept: u64,
-    /// Rules that were replaced, and how many of them are still shown.
+    /// Replaced rules, and how many of them are still shown.
     pub replaced: u64,
     /// See [`replaced`](Self::replaced).
     pub stale: u64,

@@ -1,7 +1,7 @@
-//! Rule survival: generated sessions are compacted again and again, then asked for their next request.
+//! Rule retention: generated sessions are compacted repeatedly, then shaped once more.
 //!
-//! Each compaction opens the session from its file with a new engine, as after a restart, so that what an
-//! engine keeps in its head alone is lost.
+//! Each compaction opens the session from its file with a new engine, as after a restart, so that
+//! state that an engine keeps only in memory is lost.
 
 use std::path::Path;
 
@@ -17,20 +17,20 @@ use crate::report::RuleRow;
 use crate::rules_generator::{RuleSession, generate};
 use crate::{BenchSubject, QualityError};
 
-/// When the first generated entry is written, in milliseconds since 1970.
+/// Time of the first generated entry, in milliseconds since 1970.
 const FIRST_MS: i64 = 1_767_225_600_000;
-/// The window of the generated sessions: a round of talk fills about half of it.
+/// Budget of the generated sessions: a round fills about half of it.
 const BUDGET_TOKENS: u64 = 4_000;
 const ROUND_TOKENS: usize = 2_000;
 
-/// How many sessions are made and how often each is compacted.
+/// Number of generated sessions and compactions.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleOptions {
     /// Sessions. Default 100.
     pub sessions: u64,
-    /// Compactions in each. Default 5.
+    /// Compactions of each session. Default 5.
     pub compactions: usize,
-    /// Where the sessions begin: other seeds, other sessions. Default 1.
+    /// Seed of the generator. Default 1.
     pub seed: u64,
 }
 
@@ -40,11 +40,11 @@ impl Default for RuleOptions {
     }
 }
 
-/// Measures one engine; nothing for a baseline, which has no compaction.
+/// Measures an engine; `None` for a baseline, which does not compact.
 ///
 /// # Errors
 ///
-/// [`QualityError`] where an engine fails or the disk does.
+/// [`QualityError`] if an engine or the disk fails.
 pub async fn measure_rules(
     subject: &BenchSubject,
     options: RuleOptions,
@@ -58,8 +58,10 @@ pub async fn measure_rules(
         compactions: options.compactions as u64,
         ..RuleRow::default()
     };
+    // Real files: a session in memory could not be closed and opened again.
     let folder = tempfile::tempdir()?;
     for number in 0..options.sessions {
+        // Spreads the seeds, so that neighbouring ones do not share sessions.
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let session = generate(seed, options.compactions, ROUND_TOKENS);
         let path = folder.path().join(format!("{number}.jsonl"));
@@ -80,7 +82,7 @@ pub async fn measure_rules(
     Ok(Some(row))
 }
 
-/// Plays a session to its end; answers what the next request shows, and how many compactions were applied.
+/// Plays a session; returns the texts of its last request and the number of applied compactions.
 async fn play(
     session: &RuleSession,
     path: &Path,
@@ -94,15 +96,19 @@ async fn play(
     for (at, round) in session.rounds.iter().enumerate() {
         let mut file = Session::open(path)?;
         for (is_user, text) in round {
+            // Engines look at time gaps (pruning by age), so entries need plausible times.
             now_ms += 1_000;
             file.append_at(body(*is_user, text, now_ms)?, now_ms)?;
         }
+        // Closes the session, so that the compaction below opens it from disk as after a restart.
         drop(file);
         if at < last {
             let file = Session::open(path)?;
             let outcomes = compact_session(file, specs, &options, None, now_ms).await?;
-            applied += outcomes.iter().filter(|it| it.verdict == CompactionVerdict::Applied).count()
-                as u64;
+            applied += outcomes
+                .iter()
+                .filter(|outcome| outcome.verdict == CompactionVerdict::Applied)
+                .count() as u64;
         }
     }
     let prompt = "What is the next step?";
@@ -122,11 +128,10 @@ fn body(
     now_ms: i64,
 ) -> Result<RecordBody, ctxhost_session::SessionError> {
     let content = json!([{ "type": "text", "text": text }]);
-    let message = match is_user {
-        true => json!({ "role": "user", "content": content, "timestamp": now_ms }),
-        false => {
-            json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms })
-        }
+    let message = if is_user {
+        json!({ "role": "user", "content": content, "timestamp": now_ms })
+    } else {
+        json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms })
     };
     RecordBody::message(&message.to_string())
 }

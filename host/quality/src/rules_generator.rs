@@ -1,22 +1,22 @@
-//! Generated sessions in which a person sets rules, replaces some of them, and works on.
+//! Generates sessions in which a user sets rules, replaces some of them, and continues to work.
 //!
-//! The words are made up here and nowhere else: no engine was written against a list of them. A rule has
-//! a value that no other text holds, so that it is found letter for letter.
+//! The sentences exist only here, so no engine was tuned to them. The value of each rule occurs in
+//! no other text and can be searched for verbatim.
 
 use fastrand::Rng;
 
-/// One session to play.
+/// A generated session.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSession {
-    /// What is said before each compaction, and after the last: `(is user, text)`.
+    /// The messages before each compaction and after the last: `(is user, text)`.
     pub(crate) rounds: Vec<Vec<(bool, String)>>,
-    /// Values that hold at the end.
+    /// Values of the rules that are active at the end.
     pub(crate) active: Vec<String>,
     /// Values that were replaced.
     pub(crate) replaced: Vec<String>,
 }
 
-/// What a rule is about, and how it is said at first and when it changes. `{}` is its value.
+/// The topic of a rule, with sentences that set and change it. `{}` is its value.
 struct RuleTopic {
     first: [&'static str; 3],
     change: [&'static str; 3],
@@ -145,36 +145,35 @@ const FILLER: [&str; 10] = [
     "The schedule runs at night, so nobody notices when it is late",
 ];
 
-/// Makes one session with so many compactions. Rules are set before the first compaction, some are replaced
-/// before the third, so that two compactions follow whatever changes.
+/// Generates a session. Rules are set before the first compaction and some are replaced before the
+/// third, so that at least two compactions follow each change.
 pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> RuleSession {
     let mut rng = Rng::with_seed(seed);
-    let mut subjects: Vec<usize> = (0..RULE_TOPICS.len()).collect();
-    rng.shuffle(&mut subjects);
-    let chosen: Vec<usize> = subjects.into_iter().take(5).collect();
+    let mut topics: Vec<usize> = (0..RULE_TOPICS.len()).collect();
+    rng.shuffle(&mut topics);
+    let chosen: Vec<usize> = topics.into_iter().take(5).collect();
     let mut session = RuleSession { rounds: Vec::new(), active: Vec::new(), replaced: Vec::new() };
     let mut values: Vec<String> = chosen.iter().map(|_| value(&mut rng)).collect();
     for round in 0..=compactions {
-        let mut said = vec![];
-        for (at, subject) in chosen.iter().enumerate() {
-            let Some(subject) = RULE_TOPICS.get(*subject) else { continue };
+        let mut rules = vec![];
+        for (at, topic) in chosen.iter().enumerate() {
+            let Some(topic) = RULE_TOPICS.get(*topic) else { continue };
             let is_changed = at < 2 && round == 2;
             let Some(current) = values.get_mut(at) else { continue };
             if round == 0 {
-                said.push(rule(&mut rng, &subject.first, current));
+                rules.push(rule(&mut rng, &topic.first, current));
             } else if is_changed {
                 session.replaced.push(std::mem::replace(current, value(&mut rng)));
-                said.push(rule(&mut rng, &subject.change, current));
+                rules.push(rule(&mut rng, &topic.change, current));
             }
         }
-        let talk = generate_turns(&mut rng, said, round_tokens);
-        session.rounds.push(talk);
+        session.rounds.push(generate_turns(&mut rng, rules, round_tokens));
     }
     session.active = values;
     session
 }
 
-/// A value that looks like a name and is in no other text.
+/// A value that looks like a name and occurs in no other text.
 fn value(rng: &mut Rng) -> String {
     let mut word = || (0..6).map(|_| rng.lowercase()).collect::<String>();
     let (first, second) = (word(), word());
@@ -190,22 +189,22 @@ fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
     template.replace("{}", value)
 }
 
-/// Turns of about `round_tokens`, with the rules among what the person says.
+/// Turns of about `round_tokens`, with the rules in user messages.
 fn generate_turns(
     rng: &mut Rng,
     mut rules: Vec<String>,
     round_tokens: usize,
 ) -> Vec<(bool, String)> {
-    // The first message is the task, which no engine may change: it holds no rule.
-    let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
-    let mut said = vec![(true, ask.to_owned()), (false, "Let me look at it.".to_owned())];
+    // The first message is the task, which is pinned, so it must not contain a rule.
+    let request = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
+    let mut turns = vec![(true, request.to_owned()), (false, "Let me look at it.".to_owned())];
     let mut chars = 0;
     while chars < round_tokens * 4 || !rules.is_empty() {
-        let ask = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
+        let request = REQUESTS.get(rng.usize(0..REQUESTS.len())).copied().unwrap_or_default();
         let text = match rules.pop() {
-            Some(rule) if rng.bool() => format!("{rule} {ask}"),
-            Some(rule) => format!("{ask} {rule}"),
-            None => ask.to_owned(),
+            Some(rule) if rng.bool() => format!("{rule} {request}"),
+            Some(rule) => format!("{request} {rule}"),
+            None => request.to_owned(),
         };
         let sentences: Vec<String> = (0..rng.usize(6..14))
             .map(|_| {
@@ -215,10 +214,10 @@ fn generate_turns(
             .collect();
         let answer = sentences.join(" ");
         chars += text.len() + answer.len();
-        said.push((true, text));
-        said.push((false, answer));
+        turns.push((true, text));
+        turns.push((false, answer));
     }
-    said
+    turns
 }
 
 #[cfg(test)]

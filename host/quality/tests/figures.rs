@@ -1,4 +1,4 @@
-//! The harness measures what was published, and `recall` keeps what it promises.
+//! Tests that the harness reproduces published figures, and that `recall` keeps its level.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -9,7 +9,7 @@ use ctxhost_quality::{
     BenchSubject, LabelledQuestion, RuleOptions, measure_evidence, measure_rules, parse_questions,
 };
 
-/// The questions of a fixture; `None`, with a line that says so, where the fixtures are not there.
+/// The questions of a fixture; `None`, with a note, if it does not exist.
 fn questions(name: &str) -> Option<Vec<LabelledQuestion>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/fixtures/longmemeval")
@@ -51,7 +51,7 @@ async fn recall_keeps_more_evidence_than_any_baseline() {
 }
 
 #[tokio::test]
-async fn rules_outlive_compactions_and_replaced_ones_do_not() {
+async fn active_rules_survive_compactions() {
     let config = Config::default();
     let subject = BenchSubject::parse("recall", &config).unwrap();
     let options = RuleOptions { sessions: 6, seed: 77, ..RuleOptions::default() };

@@ -1,11 +1,11 @@
-//! How much of each sort of thing is still said.
+//! The categories of facts and the retained share of each.
 
 use serde::{Deserialize, Serialize};
 
-/// Makes the categories, their names and their shares, so that no two of them can disagree.
+/// Defines the categories with their names and shares in one place.
 macro_rules! categories {
     ($( $(#[$doc:meta])* $variant:ident = $field:ident, )*) => {
-        /// What sort of thing was said.
+        /// The category of a fact.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Category {
@@ -25,7 +25,7 @@ macro_rules! categories {
             }
         }
 
-        /// How much of each category is still said.
+        /// The retained share of each category.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Shares {
@@ -40,7 +40,7 @@ macro_rules! categories {
                 }
             }
 
-            /// The same, to be changed.
+            /// The share of a category, mutable.
             pub(super) fn of_mut(&mut self, category: Category) -> &mut CategoryShare {
                 match category {
                     $( Category::$variant => &mut self.$field, )*
@@ -51,17 +51,17 @@ macro_rules! categories {
 }
 
 categories! {
-    /// Requests of the person; a nod is none.
+    /// Requests of the user, but not mere confirmations.
     Asks = asks,
     /// Paths of files and folders.
     Paths = paths,
     /// Commands that were run.
     Commands = commands,
-    /// URLs, hosts, hashes and other names that must be right to the letter.
+    /// URLs, hosts, hashes and other names that must be exact.
     Ids = ids,
-    /// Numbers with a unit: what was measured.
+    /// Numbers with a unit.
     Numbers = numbers,
-    /// Calls and commands that failed, by what they answered.
+    /// Failed calls and commands, by their output.
     Failures = failures,
 }
 
@@ -72,25 +72,25 @@ impl Category {
     }
 }
 
-/// A part of a whole.
+/// A retained part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CategoryShare {
-    /// So many are still said.
+    /// Facts that are still stated.
     pub kept: u64,
-    /// So many were said.
+    /// All facts.
     pub total: u64,
 }
 
 impl CategoryShare {
-    /// The part, from 0 to 1; 1 where nothing was there to be lost.
+    /// The share from 0 to 1; 1 where there were no facts.
     pub fn ratio(self) -> f64 {
         if self.total == 0 { 1.0 } else { self.kept as f64 / self.total as f64 }
     }
 }
 
 impl Shares {
-    /// Adds what other compactions kept.
+    /// Adds the counts of another compaction.
     pub fn add(&mut self, more: &Shares) {
         for category in Category::ALL {
             let (sum, more) = (self.of_mut(category), more.of(category));
@@ -99,12 +99,12 @@ impl Shares {
         }
     }
 
-    /// The mean of the categories of which anything was said, from 0 to 1; 1 where nothing was. A mean,
-    /// because a listing of 500 addresses shall not outweigh what the person asked for.
+    /// The mean of the categories with facts, from 0 to 1; 1 where there were none. A mean, so that
+    /// a listing of 500 addresses does not outweigh the user's requests.
     pub fn mean(&self) -> f64 {
-        let said = Category::ALL.map(|category| self.of(category));
+        let shares = Category::ALL.map(|category| self.of(category));
         let ratios: Vec<f64> =
-            said.iter().filter(|share| share.total > 0).map(|share| share.ratio()).collect();
+            shares.iter().filter(|share| share.total > 0).map(|share| share.ratio()).collect();
         if ratios.is_empty() { 1.0 } else { ratios.iter().sum::<f64>() / ratios.len() as f64 }
     }
 }

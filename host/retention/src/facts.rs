@@ -1,19 +1,19 @@
-//! What one message says that could be lost.
+//! The facts that one message states.
 //!
 //! | category | a fact is |
 //! |---|---|
-//! | asks | a message of the person that is more than a nod |
-//! | paths, ids | a name as the engines know it, or the path of a file inside a project |
-//! | commands | the command of a call, or one that the person ran |
+//! | asks | a user message that is more than a confirmation |
+//! | paths, ids | a name by the engines' definition, or a path inside a project |
+//! | commands | the command of a call, or one that the user ran |
 //! | numbers | a number with a unit |
-//! | failures | the answer of a call or command that failed |
+//! | failures | the output of a failed call or command |
 //!
-//! Of an ask, a command and a failure the beginning counts: it is what a summary quotes.
+//! Asks, commands and failures are compared by their beginning, which is what a summary quotes.
 
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, EntryKind, PlanItem};
-use ctxhost_engine_kit::{calls, summary};
+use ctxhost_engine_kit::{calls, dialogue};
 use regex::Regex;
 use serde_json::Value;
 
@@ -21,34 +21,34 @@ use super::matching::normalize;
 use super::names::{calls_of, is_path, names_in_clean, texts_of};
 use super::{Category, redact};
 
-/// The beginning of something long by which it is known, in characters: about a line.
+/// The length in characters of a beginning that identifies a long fact: about a line.
 const BEGINNING_CHARS: usize = 80;
-/// What is shown of something long, in characters: two lines of a terminal.
+/// The length in characters of the shown text of a long fact: two lines of a terminal.
 const SHOWN_CHARS: usize = 160;
 
-/// A number with a unit. The units are those of times, sizes, shares and counts of a programmer's day.
+/// A number with a unit of time, size, share or count that is common in programming.
 const NUMBER: &str = r"(?i)(?:^|[^\w.,%-])([+-]?\d[\d,_]*(?:\.\d+)?)[ \u{a0}]?(%|(?:percent|µs|us|ns|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|[kmgt]i?b|bytes?|chars|characters|tokens?|lines?|files?|tests?|passed|failed|errors?|warnings?|entries|rows|requests?|times|px|fps|x)\b)";
 
 static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NUMBER).ok());
 
-/// Something that was said.
+/// A fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     pub(super) category: Category,
-    /// As it is shown.
+    /// The text as it is shown.
     pub(super) text: String,
-    /// As it is compared.
+    /// The text as it is compared.
     pub(super) key: String,
-    /// Whether the key is only the beginning of it.
+    /// Whether the key is only the beginning of the text.
     pub(super) is_beginning: bool,
 }
 
-/// What a message says, without secrets.
+/// The content of a message, without secrets.
 #[derive(Debug)]
 pub(super) struct Statement {
     /// Its texts, and those in the arguments of its calls.
     texts: Vec<String>,
-    /// What only its place in the conversation tells: asks, commands, failures.
+    /// Facts that follow from the kind of message: asks, commands, failures.
     acts: Vec<Fact>,
 }
 
@@ -62,12 +62,13 @@ impl Statement {
             .collect();
         if let PlanItem::Kept(entry) = item {
             if entry.kind() == EntryKind::Bash
-                && let Some(command) = command_of_person(entry)
+                && let Some(command) = user_command(entry)
             {
                 acts.extend(excerpt_fact(Category::Commands, &command));
+                // The text of such an entry is the output alone.
                 texts.push(command);
             }
-            let is_ask = entry.is_user_message() && !summary::is_assent(entry.text());
+            let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
             acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
             let has_failed = calls::has_failed(entry);
             acts.extend(
@@ -78,7 +79,7 @@ impl Statement {
         Statement { texts, acts }
     }
 
-    /// All that it says, names before numbers.
+    /// All facts, names before numbers.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.acts.clone();
         for name in self.texts.iter().flat_map(|text| names_in_clean(text)) {
@@ -92,6 +93,7 @@ impl Statement {
     /// The measured numbers in it.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Fact> {
         let texts = self.texts.iter().map(String::as_str);
+        // A regex that does not compile finds nothing; a test fails then.
         let found = texts
             .flat_map(|text| NUMBERS.iter().flat_map(move |pattern| pattern.captures_iter(text)));
         found.filter_map(|parts| Some(number(parts.get(1)?.as_str(), parts.get(2)?.as_str())))
@@ -104,12 +106,13 @@ impl Statement {
 }
 
 fn number(digits: &str, unit: &str) -> Fact {
+    // `1,204` and `1204` are the same number.
     let digits = digits.replace([',', '_'], "");
     let text = format!("{digits} {}", unit.to_lowercase());
     Fact { category: Category::Numbers, key: text.clone(), text, is_beginning: false }
 }
 
-/// A fact that is known by its beginning; none where nothing is said.
+/// A fact identified by its beginning; `None` for an empty text.
 fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
     let text = redact(text);
     let whole = normalize(&text);
@@ -123,8 +126,8 @@ fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
     (!key.is_empty()).then_some(Fact { category, text, key, is_beginning })
 }
 
-/// The command of an entry that the person ran.
-fn command_of_person(entry: &Entry<'_>) -> Option<String> {
+/// The command of an entry that the user ran.
+fn user_command(entry: &Entry<'_>) -> Option<String> {
     let raw: Value = serde_json::from_str(entry.raw()).ok()?;
     raw.get("command")?.as_str().map(str::to_owned)
 }
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn something_long_is_known_by_its_beginning() {
+    fn a_long_fact_is_identified_by_its_beginning() {
         let fact = excerpt_fact(Category::Asks, &format!("Do\n  {}", "it ".repeat(200))).unwrap();
         assert!(fact.is_beginning && fact.key.starts_with("do it it"));
         assert_eq!(fact.key.chars().count(), BEGINNING_CHARS);

@@ -1,4 +1,5 @@
-//! The ledger of what a request leaves out, in the engines' words: requests, commands, identifiers.
+//! Renders the ledger of what a request drops, in the format of the engines: requests, commands,
+//! identifiers.
 
 use std::ops::Range;
 
@@ -8,14 +9,14 @@ use ctxhost_engine_kit::budget::RoomSettings;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::summary::{Provenance, wrap_summary};
 
-/// Who signs the envelope.
+/// The writer in the envelope.
 const WRITER: &str = "ledger";
 
-/// How often a ledger that came out too long is written again with less.
+/// The number of attempts to render a ledger that came out too long.
 const TRIES: u32 = 8;
 
-/// A ledger of ranges in rising order, in its envelope, in at most `limit_tokens`, of which requests take
-/// `request_tokens` at the most; empty where there is nothing to say or no room to say it.
+/// The ledger of ascending ranges, in its envelope, in at most `limit_tokens`, with at most
+/// `request_tokens` for requests; empty where there is nothing to list or no room.
 pub fn render_ledger(
     view: &Transcript,
     ranges: &[Range<u64>],
@@ -45,7 +46,7 @@ pub fn render_ledger(
         if tokens::estimate(&text) <= limit_tokens {
             return text;
         }
-        // Tags and what is escaped came on top.
+        // Tags and escapes added to the estimate.
         room_tokens = room_tokens * 3 / 4;
     }
     String::new()
@@ -53,7 +54,7 @@ pub fn render_ledger(
 
 #[cfg(test)]
 mod tests {
-    // One range of entries, not a list of their numbers.
+    // A single range of entries, not a list of their numbers.
     #![allow(clippy::single_range_in_vec_init)]
 
     use ctxhost_engine_api::testing::generate::{Script, transcripts};
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_told_letter_for_letter() {
+    fn what_is_dropped_is_listed_exactly() {
         let script = Script::new().user("look at src/importer/reader.rs, ticket ABC-1234");
         let view = script.assistant("It fails in src/importer/clock.rs.").finish().transcript();
         let all = vec![0..view.len() as u64];

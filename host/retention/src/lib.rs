@@ -1,16 +1,17 @@
-//! The survival ledger: what a compaction left said of what was said before it.
+//! Measures what a compaction retained: which facts of the transcript before it are still stated
+//! after it.
 //!
 //! ```text
 //!  before   asks 3  paths 40  commands 25  ids 12  numbers 30  failures 4     counted in the live transcript
 //!    │ compaction
-//!  after    asks 3  paths 31  commands  6  ids 11  numbers  9  failures 2     still said anywhere in it
+//!  after    asks 3  paths 31  commands  6  ids 11  numbers  9  failures 2     still stated anywhere in it
 //! ```
 //!
-//! Counted by rule alone, so that two runs say the same. A fact is kept where it is still said
-//! somewhere in the live transcript, letter for letter but for case and blanks: `matching` tells how that
-//! is decided, `facts` what counts as one. Nothing here knows a session, a file or an engine. It is the
-//! one place of the host that uses the engines' words for names and secrets: two ideas of what an
-//! identifier is would make every figure worthless.
+//! Facts are counted by rules, so that two runs agree. A fact is retained where the live transcript
+//! still states it, compared without case and white space: `matching` compares, `facts` defines the
+//! facts. No session, file or engine is involved. This is the one crate of the host that uses the
+//! engines' definitions of names and secrets: with two definitions of an identifier the figures
+//! would be worthless.
 
 #![cfg_attr(
     test,
@@ -39,54 +40,57 @@ pub use quality_gate::{GateFailure, GateRule, GateRuleError, QualityGate};
 
 use facts::{Fact, Statement};
 
-/// What a compaction kept, and what it lost.
+/// What a compaction retained and what it lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionReport {
-    /// How much of each category is still said.
+    /// The retained share of each category.
     pub shares: Shares,
-    /// What is said no more, category by category, in the order in which it was said last.
+    /// The lost facts, category by category, in the order of their last mention.
     pub lost: Vec<LostFact>,
 }
 
-/// Something that is said no more.
+/// A lost fact.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LostFact {
-    /// What sort of thing.
+    /// Its category.
     pub category: Category,
-    /// What was said, on one line, without secrets; of something long its beginning.
+    /// Its text on one line, without secrets; the beginning of a long one.
     pub text: String,
-    /// The id of the entry that said it last. An entry of the conversation goes before a summary.
+    /// The id of the last entry that mentions it. Entries of the conversation take precedence over
+    /// summaries.
     pub entry: String,
 }
 
-/// Counts what of `before` is still said in `after`. Costs what both are long.
+/// Counts the facts of `before` that `after` still states, in time linear in both.
 pub fn measure_retention(before: &Transcript, after: &[PlanItem<'_>]) -> RetentionReport {
-    let ledger = FactIndex::of(before);
-    let is_kept = ledger.kept(after);
-    let mut survival = RetentionReport::default();
-    for (told, is_kept) in ledger.told.iter().zip(&is_kept) {
-        let share = survival.shares.of_mut(told.fact.category);
+    let index = FactIndex::new(before);
+    let is_kept = index.find_kept(after);
+    let mut report = RetentionReport::default();
+    for (mention, is_kept) in index.mentions.iter().zip(&is_kept) {
+        let share = report.shares.of_mut(mention.fact.category);
         share.total += 1;
         share.kept += u64::from(*is_kept);
     }
     for category in Category::ALL {
-        let lost = ledger.told.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept);
-        let mut lost: Vec<&FactMention<'_>> =
-            lost.map(|(told, _)| told).filter(|told| told.fact.category == category).collect();
-        lost.sort_by_key(|told| told.seq);
-        survival.lost.extend(lost.into_iter().map(FactMention::lost));
+        let lost = index.mentions.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept);
+        let mut lost: Vec<&FactMention<'_>> = lost
+            .map(|(mention, _)| mention)
+            .filter(|mention| mention.fact.category == category)
+            .collect();
+        lost.sort_by_key(|mention| mention.seq);
+        report.lost.extend(lost.into_iter().map(FactMention::lost));
     }
-    survival
+    report
 }
 
-/// All that a transcript says, each fact once.
+/// The facts of a transcript, each once.
 struct FactIndex<'a> {
-    told: Vec<FactMention<'a>>,
-    /// What each entry says, by its id.
+    mentions: Vec<FactMention<'a>>,
+    /// The statement of each entry, by id.
     entries: HashMap<&'a str, EntryStatement<'a>>,
 }
 
-/// A fact, and the entry that said it last.
+/// A fact and the last entry that mentions it.
 struct FactMention<'a> {
     fact: Fact,
     seq: u64,
@@ -104,7 +108,7 @@ impl FactMention<'_> {
     }
 }
 
-/// What one entry says: the numbers of its facts.
+/// The statement of one entry, with the indices of its facts.
 struct EntryStatement<'a> {
     raw: &'a str,
     statement: Statement,
@@ -112,8 +116,8 @@ struct EntryStatement<'a> {
 }
 
 impl<'a> FactIndex<'a> {
-    fn of(before: &'a Transcript) -> FactIndex<'a> {
-        let mut ledger = FactIndex { told: Vec::new(), entries: HashMap::new() };
+    fn new(before: &'a Transcript) -> FactIndex<'a> {
+        let mut index = FactIndex { mentions: Vec::new(), entries: HashMap::new() };
         let mut numbers: HashMap<(Category, String), usize> = HashMap::new();
         for entry in before.iter() {
             let statement = Statement::from_item(&PlanItem::Kept(entry));
@@ -121,43 +125,44 @@ impl<'a> FactIndex<'a> {
                 entry.has(Flags::SYNTHETIC) || entry.kind() == EntryKind::CompactionSummary;
             let mut facts = Vec::new();
             for fact in statement.facts() {
-                let next = ledger.told.len();
+                let next = index.mentions.len();
                 let key = (fact.category, fact.key.clone());
                 let number = *numbers.entry(key).or_insert(next);
                 facts.push(number);
-                let told = FactMention { fact, seq: entry.seq(), entry: entry.id(), is_synthetic };
-                match ledger.told.get_mut(number) {
-                    None => ledger.told.push(told),
+                let mention =
+                    FactMention { fact, seq: entry.seq(), entry: entry.id(), is_synthetic };
+                match index.mentions.get_mut(number) {
+                    None => index.mentions.push(mention),
+                    // A summary repeats facts; the original entry is the better reference.
                     Some(earlier) if is_synthetic && !earlier.is_synthetic => {}
-                    Some(earlier) => *earlier = told,
+                    Some(earlier) => *earlier = mention,
                 }
             }
-            ledger
-                .entries
-                .insert(entry.id(), EntryStatement { raw: entry.raw(), statement, facts });
+            index.entries.insert(entry.id(), EntryStatement { raw: entry.raw(), statement, facts });
         }
-        ledger
+        index
     }
 
-    /// Whether each fact is still said.
-    fn kept(&self, after: &[PlanItem<'_>]) -> Vec<bool> {
-        let mut is_kept = vec![false; self.told.len()];
+    /// Whether each fact is still stated.
+    fn find_kept(&self, after: &[PlanItem<'_>]) -> Vec<bool> {
+        let mut is_kept = vec![false; self.mentions.len()];
         let mut changed = Vec::new();
         let mut unchanged = Vec::new();
         for item in after {
             match self.unchanged(item) {
-                Some(saying) => {
-                    saying.facts.iter().for_each(|number| mark(&mut is_kept, *number));
-                    unchanged.push(&saying.statement);
+                Some(statement) => {
+                    statement.facts.iter().for_each(|number| mark(&mut is_kept, *number));
+                    unchanged.push(&statement.statement);
                 }
                 None => changed.push(Statement::from_item(item)),
             }
         }
         self.mark_numbers(&changed, &mut is_kept);
         let texts = unchanged.into_iter().chain(&changed).flat_map(Statement::texts);
-        let open = (0..self.told.len()).filter(|number| is_kept.get(*number) == Some(&false));
+        // Facts of unchanged entries are found without a search, which is the common case.
+        let open = (0..self.mentions.len()).filter(|number| is_kept.get(*number) == Some(&false));
         let open: Vec<(usize, &Fact)> =
-            open.filter_map(|number| Some((number, &self.told.get(number)?.fact))).collect();
+            open.filter_map(|number| Some((number, &self.mentions.get(number)?.fact))).collect();
         for number in matching::find_mentions(&open, texts) {
             mark(&mut is_kept, number);
         }
@@ -166,16 +171,16 @@ impl<'a> FactIndex<'a> {
 
     fn unchanged(&self, item: &PlanItem<'_>) -> Option<&EntryStatement<'a>> {
         let PlanItem::Kept(entry) = item else { return None };
-        self.entries.get(entry.id()).filter(|saying| saying.raw == entry.raw())
+        self.entries.get(entry.id()).filter(|statement| statement.raw == entry.raw())
     }
 
-    /// A measured number is compared as one, so that `12ms` still says `12 ms`.
+    /// Marks numbers by value and unit, so that `12ms` still states `12 ms`.
     fn mark_numbers(&self, changed: &[Statement], is_kept: &mut [bool]) {
         let numbers: std::collections::HashSet<String> =
             changed.iter().flat_map(Statement::numbers).map(|fact| fact.key).collect();
-        for (told, is_kept) in self.told.iter().zip(is_kept) {
-            let is_number = told.fact.category == Category::Numbers;
-            *is_kept |= is_number && numbers.contains(&told.fact.key);
+        for (mention, is_kept) in self.mentions.iter().zip(is_kept) {
+            let is_number = mention.fact.category == Category::Numbers;
+            *is_kept |= is_number && numbers.contains(&mention.fact.key);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Whether something is still said: letter for letter, but for case and blanks, between ends of words.
+//! Searches facts in texts: without case and white space, as whole words.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::facts::Fact;
 
-/// A text as it is compared: runs of white space are one blank, and case does not count.
+/// The form in which texts are compared: lower case, and one blank for each run of white space.
 pub(super) fn normalize(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -16,7 +16,7 @@ pub(super) fn normalize(text: &str) -> String {
     normal
 }
 
-/// The numbers of the facts that are said in the texts. One pass over them, whatever the facts are many.
+/// The numbers of the facts that occur in the texts, in one pass over them.
 pub(super) fn find_mentions<'a>(
     facts: &[(usize, &Fact)],
     texts: impl Iterator<Item = &'a str>,
@@ -26,12 +26,13 @@ pub(super) fn find_mentions<'a>(
     }
     let keys = facts.iter().map(|(_, fact)| fact.key.as_str());
     let Ok(searcher) = AhoCorasick::builder().match_kind(MatchKind::Standard).build(keys) else {
-        // More keys than a searcher can hold: none of them counts as said, which is never too good.
+        // More keys than the searcher holds: counting them as lost never flatters a compaction.
         tracing::warn!(facts = facts.len(), "too many facts to search for");
         return Vec::new();
     };
     let mut found = Vec::new();
     for text in texts.map(normalize) {
+        // Overlapping, because a command may contain a path that is a fact of its own.
         for at in searcher.find_overlapping_iter(&text) {
             let Some((number, fact)) = facts.get(at.pattern().as_usize()) else { continue };
             if is_whole_word(&text, at.start(), at.end(), fact.is_beginning) {
@@ -42,7 +43,7 @@ pub(super) fn find_mentions<'a>(
     found
 }
 
-/// Whether no word goes on beyond either end; something known by its beginning may.
+/// Whether a match ends at word boundaries; a fact known by its beginning may continue.
 fn is_whole_word(text: &str, start: usize, end: usize, is_beginning: bool) -> bool {
     let is_word = |char: char| char.is_alphanumeric() || char == '_';
     let before = text.get(..start).and_then(|before| before.chars().next_back());
@@ -55,7 +56,7 @@ mod tests {
     use super::super::Category;
     use super::*;
 
-    fn is_said(key: &str, text: &str) -> bool {
+    fn is_found(key: &str, text: &str) -> bool {
         let key = normalize(key);
         let fact = Fact { category: Category::Paths, text: key.clone(), key, is_beginning: false };
         !find_mentions(&[(0, &fact)], std::iter::once(text)).is_empty()
@@ -63,15 +64,15 @@ mod tests {
 
     #[test]
     fn blanks_and_case_do_not_count_and_words_are_whole() {
-        assert!(is_said("cargo test\n  -q", "ran `Cargo test -q`, fine"));
-        assert!(is_said("src/a.rs", "see (./src/a.rs:12)"));
-        assert!(!is_said("src/a.rs", "see src/a.rs2"));
-        assert!(!is_said("a.rs", "see data.rs"));
-        assert!(!is_said("DEADBEEF", "0deadbeef"));
+        assert!(is_found("cargo test\n  -q", "ran `Cargo test -q`, fine"));
+        assert!(is_found("src/a.rs", "see (./src/a.rs:12)"));
+        assert!(!is_found("src/a.rs", "see src/a.rs2"));
+        assert!(!is_found("a.rs", "see data.rs"));
+        assert!(!is_found("DEADBEEF", "0deadbeef"));
     }
 
     #[test]
-    fn one_may_stand_inside_another() {
+    fn a_match_may_contain_another() {
         let fact = |key: &str| Fact {
             category: Category::Commands,
             text: String::new(),
@@ -79,9 +80,9 @@ mod tests {
             is_beginning: false,
         };
         let (inner, outer) = (fact("src/a.rs"), fact("cat src/a.rs"));
-        let mut said =
+        let mut found =
             find_mentions(&[(7, &inner), (9, &outer)], std::iter::once("now cat src/a.rs"));
-        said.sort_unstable();
-        assert_eq!(said, [7, 9]);
+        found.sort_unstable();
+        assert_eq!(found, [7, 9]);
     }
 }

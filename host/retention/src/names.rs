@@ -1,4 +1,4 @@
-//! Names that must be right to the letter: identifiers as the engines know them, and paths inside a project.
+//! Names that must be exact: identifiers by the engines' definition, and paths inside a project.
 
 use std::sync::LazyLock;
 
@@ -14,17 +14,17 @@ const RELATIVE_PATH: &str = r#"(?:^|[\s"'`(\[=:,<|])(?:\./)?((?:[A-Za-z0-9_.@+-]
 
 static RELATIVE_PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RELATIVE_PATH).ok());
 
-/// Every name in a text: paths, URLs, hosts, hashes, long numbers. Never a secret.
+/// Every name in a text: paths, URLs, hosts, hashes, long numbers. No secrets.
 pub fn names_in(text: &str) -> Vec<String> {
     names_in_clean(&redact(text))
 }
 
-/// The same of a text whose secrets are replaced already; to replace them costs most.
+/// The names in a text without secrets. Redaction is the expensive part.
 pub(super) fn names_in_clean(text: &str) -> Vec<String> {
     identifiers::find_in_redacted(text).chain(relative_paths(text)).collect()
 }
 
-/// Whether a name is that of a file or a folder.
+/// Whether a name is a path.
 pub(super) fn is_path(name: &str) -> bool {
     name.contains(['/', '\\']) && !name.contains("://")
 }
@@ -35,7 +35,7 @@ fn relative_paths(text: &str) -> impl Iterator<Item = String> {
     found.filter_map(|parts| Some(parts.get(1)?.as_str().to_owned()))
 }
 
-/// What an item says: its text and the texts in the arguments of its calls.
+/// The text of an item and the texts in the arguments of its calls.
 pub fn texts_of(item: &PlanItem<'_>) -> Vec<String> {
     let mut texts = vec![item.text().into_owned()];
     for call in &calls_of(item) {

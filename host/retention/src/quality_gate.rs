@@ -1,4 +1,4 @@
-//! A gate: the least that a compaction has to keep, or it is not applied.
+//! The quality gate: the least that a compaction must retain to be applied.
 
 use std::str::FromStr;
 
@@ -6,47 +6,47 @@ use serde::{Deserialize, Serialize};
 
 use super::{Category, CategoryShare, RetentionReport};
 
-/// What is lost is named in a refusal, but not all of it.
+/// The number of lost facts that a refusal names.
 const NAMED_LOSSES: usize = 3;
 
-/// Rules that all have to hold. Without any, every compaction passes.
+/// Rules that must all hold. Without rules every compaction passes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct QualityGate {
     rules: Vec<GateRule>,
 }
 
-/// The least that must be kept of a category: `paths >= 0.95`.
+/// The least share of a category: `paths >= 0.95`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateRule {
     category: Category,
     least: f64,
 }
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateRuleError {
-    /// It is not made like one.
-    #[error("{rule:?} is no rule of a gate; write it like \"paths >= 0.95\"")]
+    /// It is malformed.
+    #[error("{rule:?} is not a rule; write it like \"paths >= 0.95\"")]
     Form {
         /// The text.
         rule: String,
     },
-    /// Nothing is counted under this name.
-    #[error("{name:?} is nothing that a compaction is measured by")]
+    /// The category does not exist.
+    #[error("{name:?} is not a category of facts")]
     Category {
         /// The name.
         name: String,
     },
-    /// The least is no share.
-    #[error("{least:?} is no share; write a number from 0 to 1")]
+    /// The least is not a share.
+    #[error("{least:?} is not a share; write a number from 0 to 1")]
     Least {
-        /// What stands there.
+        /// The text.
         least: String,
     },
 }
 
-/// A rule that a compaction broke.
+/// A rule that a compaction violates, with what it lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateFailure {
     rule: GateRule,
@@ -55,17 +55,17 @@ pub struct GateFailure {
 }
 
 impl QualityGate {
-    /// Whether a compaction passes.
+    /// Checks a compaction.
     ///
     /// # Errors
     ///
-    /// The first rule that it breaks.
-    pub fn check(&self, survival: &RetentionReport) -> Result<(), GateFailure> {
-        let breaks = |rule: &&GateRule| survival.shares.of(rule.category).ratio() < rule.least;
+    /// The first rule that it violates.
+    pub fn check(&self, report: &RetentionReport) -> Result<(), GateFailure> {
+        let breaks = |rule: &&GateRule| report.shares.of(rule.category).ratio() < rule.least;
         let Some(rule) = self.rules.iter().find(breaks) else { return Ok(()) };
-        let lost = survival.lost.iter().filter(|lost| lost.category == rule.category);
+        let lost = report.lost.iter().filter(|lost| lost.category == rule.category);
         let lost = lost.take(NAMED_LOSSES).map(|lost| lost.text.clone()).collect();
-        Err(GateFailure { rule: *rule, share: survival.shares.of(rule.category), lost })
+        Err(GateFailure { rule: *rule, share: report.shares.of(rule.category), lost })
     }
 }
 
@@ -93,6 +93,7 @@ impl FromStr for GateRule {
         let (name, least) = (name.trim(), least.trim());
         let unknown = || GateRuleError::Category { name: name.to_owned() };
         let category = Category::from_name(name).ok_or_else(unknown)?;
+        // `contains` also refuses NaN, which every comparison with a share would pass.
         let share = least.parse().ok().filter(|share| (0.0..=1.0).contains(share));
         let least = share.ok_or_else(|| GateRuleError::Least { least: least.to_owned() })?;
         Ok(GateRule { category, least })
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_and_written() {
+    fn rules_survive_parsing_and_printing() {
         let rules = gate(&["paths>=0.95", " asks  >= 1"]).unwrap();
         assert_eq!(Vec::from(rules), ["paths >= 0.95", "asks >= 1.0"]);
         let category = GateRuleError::Category { name: "path".into() };
@@ -145,16 +146,16 @@ mod tests {
 
     #[test]
     fn the_first_broken_rule_is_named_with_what_was_lost() {
-        let mut survival = RetentionReport {
+        let mut report = RetentionReport {
             shares: Shares { paths: CategoryShare { kept: 1, total: 3 }, ..Shares::default() },
             lost: Vec::new(),
         };
         for text in ["a/b.rs", "c/d.rs"] {
             let (category, text) = (Category::Paths, text.into());
-            survival.lost.push(LostFact { category, text, entry: "e".into() });
+            report.lost.push(LostFact { category, text, entry: "e".into() });
         }
         let judged = |rules: &[&str]| {
-            gate(rules).unwrap().check(&survival).map_err(|breach| breach.to_string())
+            gate(rules).unwrap().check(&report).map_err(|breach| breach.to_string())
         };
         assert_eq!(judged(&[]), Ok(()));
         assert_eq!(judged(&["paths >= 0.33", "asks >= 1.0"]), Ok(()), "nothing asked, none lost");

@@ -1,4 +1,4 @@
-//! The ledger against made-up conversations: what is kept is kept, what is gone is gone.
+//! Retention of generated conversations.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::testing::generate::transcripts;
@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// What happens in one step of a made-up conversation.
+/// One step of a generated conversation.
 #[derive(Clone, Debug)]
 enum Step {
     Asks(String),
@@ -16,8 +16,8 @@ enum Step {
     Runs(String, String, bool),
 }
 
-/// Few words, so that the same thing is said more than once.
-fn words() -> impl Strategy<Value = String> {
+/// Few phrases, so that facts are repeated.
+fn phrases() -> impl Strategy<Value = String> {
     const WORDS: [&str; 10] = [
         "fix src/cart/total.rs",
         "src/cart/total.rs took 12.5 ms",
@@ -35,14 +35,15 @@ fn words() -> impl Strategy<Value = String> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        words().prop_map(Step::Asks),
-        words().prop_map(Step::Answers),
-        (words(), words(), any::<bool>()).prop_map(|(run, out, fails)| Step::Runs(run, out, fails)),
+        phrases().prop_map(Step::Asks),
+        phrases().prop_map(Step::Answers),
+        (phrases(), phrases(), any::<bool>())
+            .prop_map(|(run, out, fails)| Step::Runs(run, out, fails)),
     ];
     proptest::collection::vec(step, 0..12)
 }
 
-fn played(steps: &[Step]) -> Transcript {
+fn build(steps: &[Step]) -> Transcript {
     let mut talk = TranscriptBuilder::new();
     for (number, step) in steps.iter().enumerate() {
         let id = number.to_string();
@@ -52,9 +53,10 @@ fn played(steps: &[Step]) -> Transcript {
             Step::Runs(command, output, fails) => {
                 let arguments = serde_json::json!({ "command": command }).to_string();
                 talk.calls(&[(&id, "shell", &arguments)]);
-                match fails {
-                    true => talk.failure(&id, "shell", output),
-                    false => talk.result(&id, "shell", output),
+                if *fails {
+                    talk.failure(&id, "shell", output)
+                } else {
+                    talk.result(&id, "shell", output)
                 }
             }
         };
@@ -62,11 +64,11 @@ fn played(steps: &[Step]) -> Transcript {
     talk.transcript()
 }
 
-fn survey_plan(before: &Transcript, plan: &Plan) -> RetentionReport {
+fn measure_plan(before: &Transcript, plan: &Plan) -> RetentionReport {
     measure_retention(before, &plan.project(before))
 }
 
-/// Keeps the entries whose flag is set.
+/// A plan that keeps the entries whose flag is set.
 fn keeping(flags: &[bool]) -> Plan {
     let mut plan = Plan::default();
     for (at, _) in flags.iter().enumerate().filter(|(_, is_kept)| **is_kept) {
@@ -76,8 +78,8 @@ fn keeping(flags: &[bool]) -> Plan {
 }
 
 fn check_whole(before: &Transcript) -> Result<(), TestCaseError> {
-    let all = survey_plan(before, &Plan::keep_all(before.len()));
-    let none = survey_plan(before, &Plan::default());
+    let all = measure_plan(before, &Plan::keep_all(before.len()));
+    let none = measure_plan(before, &Plan::default());
     for category in Category::ALL {
         let (kept, lost) = (all.shares.of(category), none.shares.of(category));
         prop_assert_eq!(kept.kept, kept.total);
@@ -93,25 +95,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn all_is_kept_where_all_stays_and_nothing_where_nothing_does(steps in steps()) {
-        check_whole(&played(&steps))?;
+    fn everything_or_nothing_is_retained(steps in steps()) {
+        check_whole(&build(&steps))?;
     }
 
     #[test]
-    fn so_it_is_with_any_transcript(generated in transcripts()) {
+    fn everything_or_nothing_is_retained_of_any_transcript(generated in transcripts()) {
         check_whole(&generated.transcript())?;
     }
 
     #[test]
-    fn who_keeps_more_loses_nothing_more(
+    fn a_plan_that_keeps_more_retains_more(
         steps in steps(),
         flags in proptest::collection::vec((any::<bool>(), any::<bool>()), 24),
     ) {
-        let before = played(&steps);
+        let before = build(&steps);
         let flags = flags.get(..before.len()).unwrap_or(&[]);
         let less: Vec<bool> = flags.iter().map(|(a, b)| *a && *b).collect();
         let more: Vec<bool> = flags.iter().map(|(a, _)| *a).collect();
-        let (less, more) = (survey_plan(&before, &keeping(&less)), survey_plan(&before, &keeping(&more)));
+        let (less, more) = (measure_plan(&before, &keeping(&less)), measure_plan(&before, &keeping(&more)));
         for category in Category::ALL {
             prop_assert!(less.shares.of(category).kept <= more.shares.of(category).kept);
         }
@@ -119,9 +121,9 @@ proptest! {
     }
 
     #[test]
-    fn no_list_holds_a_secret(steps in steps()) {
-        let survival = survey_plan(&played(&steps), &Plan::default());
-        prop_assert!(survival.lost.iter().all(|lost| !lost.text.contains("hunter2")));
+    fn lost_facts_contain_no_secrets(steps in steps()) {
+        let report = measure_plan(&build(&steps), &Plan::default());
+        prop_assert!(report.lost.iter().all(|lost| !lost.text.contains("hunter2")));
     }
 }
 
@@ -136,26 +138,26 @@ fn coding() -> Transcript {
 }
 
 #[test]
-fn a_summary_keeps_what_it_says() {
+fn a_summary_retains_what_it_states() {
     let before = coding();
     let mut plan = Plan::default();
     let summary = "The person: find out why src/cart/total.rs panics.\nRan `cargo test -p cart`, \
                    12.5ms, it failed: Called `Option::unwrap()` on a `None`  value";
     plan.insert(Role::User, summary, 0..4).keep(4..6);
-    let survival = survey_plan(&before, &plan);
+    let report = measure_plan(&before, &plan);
     let one = CategoryShare { kept: 1, total: 1 };
     let ids = CategoryShare { kept: 0, total: 1 };
     let shares = Shares { asks: one, paths: one, commands: one, ids, numbers: one, failures: one };
-    assert_eq!(survival.shares, shares);
-    assert!((survival.shares.mean() - 5.0 / 6.0).abs() < 1e-9);
+    assert_eq!(report.shares, shares);
+    assert!((report.shares.mean() - 5.0 / 6.0).abs() < 1e-9);
     assert!((Shares::default().mean() - 1.0).abs() < 1e-9);
-    let [lost] = survival.lost.as_slice() else { panic!("{:?}", survival.lost) };
+    let [lost] = report.lost.as_slice() else { panic!("{:?}", report.lost) };
     assert_eq!((lost.category, lost.text.as_str()), (Category::Ids, "DEADBEEFCAFE01"));
     assert_eq!(lost.entry, before.get(3).unwrap().id());
 }
 
 #[test]
-fn the_entry_named_is_the_last_of_the_conversation_and_not_a_summary() {
+fn the_named_entry_is_the_last_of_the_conversation_and_not_a_summary() {
     let mut talk = TranscriptBuilder::new();
     talk.assistant("src/a.rs").assistant("src/a.rs again").summary("about src/a.rs and src/b.rs");
     let before = talk.transcript();
@@ -166,17 +168,17 @@ fn the_entry_named_is_the_last_of_the_conversation_and_not_a_summary() {
 }
 
 #[test]
-fn a_shortened_result_loses_what_it_no_longer_shows() {
+fn a_shortened_result_loses_what_it_omits() {
     let before = coding();
     let mut plan = Plan::default();
     plan.keep(0..2).replace_text(2, "[old output left out]").keep(2 + 1..6);
-    let shares = survey_plan(&before, &plan).shares;
+    let shares = measure_plan(&before, &plan).shares;
     assert_eq!(shares.failures, CategoryShare { kept: 0, total: 1 });
     assert_eq!(shares.commands, CategoryShare { kept: 1, total: 1 });
 }
 
 #[test]
-fn shares_are_written_as_they_are_read() {
+fn shares_survive_serialization() {
     let shares = measure_retention(&coding(), &[]).shares;
     let json = serde_json::to_string(&shares).unwrap();
     assert!(json.starts_with(r#"{"asks":{"kept":0,"total":1},"paths":"#), "{json}");

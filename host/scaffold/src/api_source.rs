@@ -1,4 +1,4 @@
-//! Where a new engine gets its one dependency from: a source tree, a repository or a registry.
+//! The source of the engine API dependency: a folder, a git repository or a registry version.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use ctxhost_engine_api::border::EngineMetadata;
 
-/// The name of the package.
+/// The package name.
 const PACKAGE: &str = "ctxhost-engine-api";
 
-/// Where `ctxhost-engine-api_source` comes from.
+/// The source of `ctxhost-engine-api`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiSource {
     /// A folder with its sources.
@@ -20,19 +20,19 @@ pub enum ApiSource {
     Version(String),
 }
 
-/// Why that is nowhere.
+/// Why a source is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiSourceError {
-    /// No version, no URL, and no folder either.
+    /// Neither a version, a URL nor an existing folder.
     #[error(
-        "{text:?} is no place for {PACKAGE}; name the folder that holds its Cargo.toml, a git URL, or a version such as 1.0"
+        "{text:?} is not a source of {PACKAGE}; use the folder with its Cargo.toml, a git URL, or a version such as 1.0"
     )]
     NotFound {
         /// What was given.
         text: String,
     },
-    /// The folder holds something else.
-    #[error("{} is not the package {PACKAGE}; name the folder engine-api of the sources of ctxhost", folder.display())]
+    /// The folder contains another package.
+    #[error("{} is not the package {PACKAGE}; use the folder engine-api of the ctxhost sources", folder.display())]
     OtherPackage {
         /// The folder.
         folder: PathBuf,
@@ -40,8 +40,7 @@ pub enum ApiSourceError {
 }
 
 impl ApiSource {
-    /// What works most likely: the source tree that this program was built from, while it is there, else
-    /// the version that this program speaks.
+    /// The source tree that this program was built from, if it exists, else the API version of this program.
     pub fn default_source() -> ApiSource {
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine-api");
         match beside.canonicalize() {
@@ -50,7 +49,7 @@ impl ApiSource {
         }
     }
 
-    /// The dependency as the inside of an inline table of a Cargo.toml.
+    /// The content of the dependency's inline table in Cargo.toml.
     pub(super) fn dependency(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         match self {
@@ -75,6 +74,7 @@ impl FromStr for ApiSource {
     type Err = ApiSourceError;
 
     fn from_str(text: &str) -> Result<Self, ApiSourceError> {
+        // First: a folder named like a version is less likely than a version.
         if is_version(text) {
             return Ok(ApiSource::Version(text.into()));
         }
@@ -89,7 +89,7 @@ impl FromStr for ApiSource {
     }
 }
 
-/// Major and minor of the API that this program was built with.
+/// Major and minor version of the API that this program was built with.
 fn spoken_version() -> String {
     let version = EngineMetadata::current().api;
     version.rsplit_once('.').map_or(version.clone(), |(minor, _)| minor.to_owned())
@@ -103,6 +103,7 @@ fn is_version(text: &str) -> bool {
 
 fn is_engine_api(folder: &Path) -> bool {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    // An unreadable manifest is not the package, which the error message says already.
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
     let name = manifest.get("package").and_then(|package| package.get("name"));
     name.and_then(toml::Value::as_str) == Some(PACKAGE)
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_urls_and_folders_are_told_apart() {
+    fn versions_urls_and_folders_are_distinguished() {
         let version = ApiSource::Version("1.0".into());
         assert_eq!("1.0".parse(), Ok(version.clone()));
         assert_eq!(version.dependency(), r#"version = "1.0""#);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_without_the_package_is_refused() {
+    fn a_folder_without_the_package_is_rejected() {
         let refused = |text: &str| text.parse::<ApiSource>().unwrap_err();
         assert!(matches!(refused(env!("CARGO_MANIFEST_DIR")), ApiSourceError::OtherPackage { .. }));
         for nowhere in ["", "no/such/folder", "1.x", "1.0.0.0"] {

@@ -1,13 +1,13 @@
-//! The id of an engine that is to be, checked before anything is written under it.
+//! Validates the id of a new engine.
 
 use std::str::FromStr;
 
 use ctxhost_engine::BUNDLED;
 
-/// The longest id, in characters: the limit of [`Info::id`](ctxhost_engine_api::Info::id).
+/// Maximum length of an id, in characters: the limit of [`Info::id`](ctxhost_engine_api::Info::id).
 const ID_CHARS: usize = 64;
 
-/// Names that cargo, the compiler or the slot understand as something else.
+/// Names with another meaning for cargo, the compiler or the slot.
 #[rustfmt::skip]
 const RESERVED: [&str; 62] = [
     "abstract", "alloc", "as", "async", "await", "become", "box", "break", "build", "const", "continue", "core",
@@ -21,37 +21,37 @@ const RESERVED: [&str; 62] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineName(String);
 
-/// Why a word is no id for a new engine.
+/// Why a text is not a valid id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineNameError {
-    /// It has other characters.
+    /// It is not in kebab-case.
     #[error(
-        "{text:?} is no engine id; write lower-case letters and digits, words joined by single hyphens, a letter first, such as {suggestion:?}"
+        "{text:?} is not an engine id; use lower-case words and digits joined by single hyphens, starting with a-z, such as {suggestion:?}"
     )]
     NotKebab {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The nearest id.
+        /// A valid id close to it.
         suggestion: String,
     },
     /// It is too long.
-    #[error("the engine id {text:?} has {chars} characters; {ID_CHARS} are the most")]
+    #[error("the engine id {text:?} has {chars} characters; the limit is {ID_CHARS}")]
     TooLong {
-        /// What was given.
+        /// The text.
         text: String,
         /// Its length.
         chars: usize,
     },
-    /// It means something else already.
-    #[error("{text:?} is a word of Rust, of cargo or of the slot itself; choose another engine id")]
+    /// It is reserved.
+    #[error("{text:?} is reserved by Rust, cargo or the slot; choose another engine id")]
     Reserved {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// A bundled engine has it.
-    #[error("a bundled engine is called {text:?}; one name means one engine, so choose another id")]
+    /// It is the id of a bundled engine.
+    #[error("{text:?} is a bundled engine; choose another id")]
     Bundled {
-        /// What was given.
+        /// The text.
         text: String,
     },
 }
@@ -67,13 +67,13 @@ impl EngineName {
         self.0.replace('-', "_")
     }
 
-    /// The name for people: `Keep errors`.
+    /// The display name: `Keep errors`.
     pub fn title(&self) -> String {
         let words = self.0.replace('-', " ");
-        let mut letters = words.chars();
-        letters.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(letters).collect::<String>()
-        })
+        let mut chars = words.chars();
+        chars
+            .next()
+            .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect::<String>())
     }
 }
 
@@ -88,6 +88,7 @@ impl FromStr for EngineName {
         if text.len() > ID_CHARS {
             return Err(EngineNameError::TooLong { text: owned, chars: text.len() });
         }
+        // An id selects one engine, so a file could not be selected by this one.
         if BUNDLED.contains(&text) {
             return Err(EngineNameError::Bundled { text: owned });
         }
@@ -98,29 +99,30 @@ impl FromStr for EngineName {
     }
 }
 
-/// A letter first, then words of letters and digits between single hyphens. Stricter than what the slot
-/// takes: cargo wants a letter first, and a double hyphen is a slip.
+/// Whether a text starts with a-z and consists of words of a-z and digits, joined by single hyphens.
 fn is_kebab(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     };
+    // Stricter than ids of engines: cargo requires a-z first, and double hyphens are usually
+    // typos.
     text.starts_with(|first: char| first.is_ascii_lowercase()) && text.split('-').all(is_word)
 }
 
-/// The id that was probably meant.
+/// The valid id closest to a text.
 fn nearest(text: &str) -> String {
     let mut id = String::new();
     let mut after_lower = false;
-    for letter in text.chars() {
-        if letter.is_ascii_alphanumeric() {
-            if letter.is_ascii_uppercase() && after_lower {
+    for character in text.chars() {
+        if character.is_ascii_alphanumeric() {
+            if character.is_ascii_uppercase() && after_lower {
                 id.push('-');
             }
-            id.push(letter.to_ascii_lowercase());
+            id.push(character.to_ascii_lowercase());
         } else if !id.is_empty() && !id.ends_with('-') {
             id.push('-');
         }
-        after_lower = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        after_lower = character.is_ascii_lowercase() || character.is_ascii_digit();
     }
     let id: String = id.trim_matches('-').chars().take(ID_CHARS).collect();
     match id.chars().next() {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn another_word_is_answered_with_the_id_that_was_meant() {
+    fn invalid_ids_come_with_a_suggestion() {
         for (text, meant) in [
             ("KeepErrors", "keep-errors"),
             ("keep_errors", "keep-errors"),
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_something_else_are_refused() {
+    fn reserved_and_bundled_names_are_rejected() {
         let refused = |text: &str| text.parse::<EngineName>().unwrap_err();
         assert!(matches!(refused("legacy"), EngineNameError::Bundled { .. }));
         assert!(matches!(refused("head-tail"), EngineNameError::Bundled { .. }));

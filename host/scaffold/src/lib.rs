@@ -1,7 +1,6 @@
-//! The folder of a new engine: sources, tests, a CI file and a README, ready to build. It builds nothing itself.
+//! Writes the folder of a new engine: sources, tests, a CI file and a README.
 //!
-//! Templates are files below `scaffold/templates`, as they will stand in the folder but for a few words
-//! between at signs: `@id@`, `@lib@`, `@engine_name@`, `@api_source@`.
+//! Templates are files in `src/templates` with the placeholders `@id@`, `@lib@`, `@name@` and `@engine_api@`.
 
 #![cfg_attr(
     test,
@@ -22,59 +21,60 @@ pub use api_source::{ApiSource, ApiSourceError};
 pub use engine_name::{EngineName, EngineNameError};
 use templates::FileTemplate;
 
-/// The header of C engines, in their folder `include`.
+/// The file name of the header in a C engine's folder `include`.
 const HEADER: &str = "ctxhost_engine.h";
 
-/// What an engine is written in.
+/// The language of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScaffoldLanguage {
-    /// A crate that depends on `ctxhost-engine-api_source` alone.
+    /// A crate that depends on `ctxhost-engine-api` only.
     #[default]
     Rust,
-    /// One source file against `ctxhost_engine.h`.
+    /// One source file that includes `ctxhost_engine.h`.
     C,
 }
 
-/// What to write.
+/// The parameters of a new engine.
 #[derive(Clone, Debug)]
 pub struct EngineScaffold {
     /// The engine's id.
     pub name: EngineName,
-    /// What it is written in.
+    /// The language.
     pub language: ScaffoldLanguage,
-    /// Where a Rust engine gets its one dependency from; nothing to one in C.
+    /// The source of the API dependency; unused in C.
     pub api_source: ApiSource,
 }
 
-/// Why a folder was not written.
+/// Why a folder could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
-    /// Something of that name is there, and nothing is ever written over.
+    /// The folder exists. Files are never overwritten.
     #[error("{} exists already; choose another id, or another folder with --dir", folder.display())]
     Exists {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file or folder could not be written. What was written before it is still there.
+    /// A file or folder could not be written. Earlier files are kept.
     #[error("cannot write {}: {source}", path.display())]
     Unwritable {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }
 
 impl EngineScaffold {
-    /// Makes `folder` and fills it; answers the files in it, below the folder and sorted.
+    /// Creates `folder` and returns the relative paths of its files, sorted.
     ///
     /// # Errors
     ///
-    /// [`ScaffoldError`]; a folder that was there before is never touched.
+    /// [`ScaffoldError`]; an existing folder is not changed.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).map_err(unwritable(parent))?;
         }
+        // `create_dir` fails if the folder exists, without a race between check and creation.
         fs::create_dir(folder).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => ScaffoldError::Exists { folder: folder.into() },
             _ => unwritable(folder)(error),
@@ -85,6 +85,7 @@ impl EngineScaffold {
             write_file(&folder.join(&path), &self.filled(text))?;
             written.push(path);
         }
+        // From the API crate, so that header and host have the same version.
         if self.language == ScaffoldLanguage::C {
             let path = PathBuf::from("include").join(HEADER);
             write_file(&folder.join(&path), C_HEADER)?;
@@ -94,7 +95,7 @@ impl EngineScaffold {
         Ok(written)
     }
 
-    /// A template's text with the words of this engine in their places.
+    /// Replaces the placeholders in a template.
     fn filled(&self, text: &str) -> String {
         let words = [
             ("@id@", self.name.id().to_owned()),

@@ -1,17 +1,17 @@
-//! The files of a new engine, by language: paths in its folder and texts, with places left for its words.
+//! The template files for each language.
 
 use super::ScaffoldLanguage;
 
-/// One file.
+/// A template file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileTemplate {
-    /// Where it goes in the folder.
+    /// The path in the new folder.
     pub(super) path: &'static str,
-    /// What it says.
+    /// The content.
     pub(super) text: &'static str,
 }
 
-/// The files of a language.
+/// The template files of a language.
 pub(super) fn files_for(language: ScaffoldLanguage) -> &'static [FileTemplate] {
     match language {
         ScaffoldLanguage::Rust => RUST,
@@ -19,8 +19,8 @@ pub(super) fn files_for(language: ScaffoldLanguage) -> &'static [FileTemplate] {
     }
 }
 
-// Some have another name here: cargo would take a Cargo.toml for a package of its own, and git would
-// obey a .gitignore.
+// Some files have another name in this repository: cargo would treat a Cargo.toml as a package, and git
+// would apply a .gitignore.
 macro_rules! templates {
     ($($path:literal = $file:literal,)*) => {
         &[$(FileTemplate { path: $path, text: include_str!(concat!("templates/", $file)) }),*]

@@ -1,4 +1,4 @@
-//! What lies in a folder that was written, and what is never written over.
+//! Tests of the written folders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn texts(folder: &Path, files: &[PathBuf]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_word_has_found_its_place() {
+fn all_placeholders_are_replaced() {
     for language in [ScaffoldLanguage::Rust, ScaffoldLanguage::C] {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("deep/keep-errors");
@@ -84,7 +84,7 @@ fn an_engine_in_c_brings_its_header() {
 }
 
 #[test]
-fn nothing_is_written_over() {
+fn existing_paths_are_not_overwritten() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
     fs::create_dir(&folder).unwrap();

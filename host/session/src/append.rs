@@ -1,25 +1,24 @@
-//! A session grows: each record behind the one where the session stands, in memory only once its store has it.
+//! Appending records: first to the storage of the session, then to its contents in memory.
 
 use ctxhost_files::MAX_LINE_BYTES;
 
-use super::checkpoint;
 use super::compaction::CompactionDraft;
 use super::{
     NewCompaction, Record, RecordBody, RecordKind, SESSION_VERSION, Session, SessionError,
-    SessionStorage, clock, identity,
+    SessionStorage, checkpoint, clock, identity, live_transcript,
 };
 
 impl Session {
-    /// Appends a record where the session stands and answers its id.
+    /// Appends a record after the leaf and returns its id.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written; session and file are then as they were before.
+    /// If the storage cannot be written; session and storage are unchanged then.
     pub fn append(&mut self, body: RecordBody) -> Result<String, SessionError> {
         self.append_at(body, clock::now_ms())
     }
 
-    /// Appends a record with a recorded time, in milliseconds since 1970.
+    /// Appends a record with this time, in milliseconds since 1970.
     ///
     /// # Errors
     ///
@@ -33,21 +32,20 @@ impl Session {
         self.append_as(id, body, timestamp_ms)
     }
 
-    /// Appends a compaction and answers its id. Call [`live`](Self::live) afterwards.
-    ///
-    /// It stands beside the file before it stands in it, so that a kill in between loses no summary:
-    /// see [`recover_compaction`](Self::recover_compaction).
+    /// Appends a compaction and returns its id. Call [`live`](Self::live) afterwards.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
-    /// is out of order; otherwise as [`append`](Self::append).
+    /// [`SessionError::Plan`] if the view is not the live transcript of this branch or the plan is out of
+    /// order; otherwise as [`append`](Self::append).
     pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
         let contents = self.contents.loaded();
+        // Verified before anything is written, because written lines never change.
         let draft = CompactionDraft::prepare(contents, contents.first_task, &compaction)?;
         let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
         let id = self.next_id(&draft.id_seed(), timestamp_ms);
         let record = self.build_record(&id, draft.into_body(&id), timestamp_ms)?;
+        // Before the append, so that a crash in between loses no summary: see `recover_compaction`.
         self.store_pending(&compaction, &record);
         self.append_record(record)?;
         self.remove_pending();
@@ -55,17 +53,18 @@ impl Session {
         Ok(id)
     }
 
-    /// Appends a record of another session with its own time, and under its own id where that is free
-    /// here.
+    /// Appends a copy of a record of another session with its time, and with its id if that is free.
     ///
     /// # Errors
     ///
     /// As [`append`](Self::append).
     pub fn append_copy(&mut self, record: &Record) -> Result<String, SessionError> {
         let body = RecordBody::from_record(record)?;
-        let id = match self.contents.loaded().has_id(record.id()) {
-            true => self.next_id(&body.id_seed(), record.timestamp_ms()),
-            false => record.id().to_owned(),
+        // A copy keeps its id if possible, because edits and labels name it.
+        let id = if self.contents.loaded().has_id(record.id()) {
+            self.next_id(&body.id_seed(), record.timestamp_ms())
+        } else {
+            record.id().to_owned()
         };
         self.append_as(id, body, record.timestamp_ms())
     }
@@ -74,20 +73,21 @@ impl Session {
         self.next_id_after(&[], &|_| false, seed, timestamp_ms)
     }
 
-    /// The id of a record that follows others which are not appended yet; `is_coming` knows theirs.
+    /// The id of a record after others that are not appended yet; `is_pending` checks their ids.
     pub(super) fn next_id_after(
         &self,
-        coming: &[Record],
-        is_coming: &dyn Fn(&str) -> bool,
+        pending: &[Record],
+        is_pending: &dyn Fn(&str) -> bool,
         seed: &str,
         timestamp_ms: i64,
     ) -> String {
         let contents = self.contents.loaded();
-        let number = (contents.record_count() + coming.len()).to_string();
+        let number = (contents.record_count() + pending.len()).to_string();
         let time = timestamp_ms.to_string();
-        let parent = coming.last().or_else(|| contents.leaf()).map_or("", Record::id);
+        let parent = pending.last().or_else(|| contents.leaf()).map_or("", Record::id);
+        // Position and parent are part of the seed: the same message sent twice needs two ids.
         let seed = [self.header().id(), &number, parent, &time, seed];
-        identity::record_id(&seed, |id| contents.has_id(id) || is_coming(id))
+        identity::record_id(&seed, |id| contents.has_id(id) || is_pending(id))
     }
 
     pub(super) fn append_as(
@@ -101,7 +101,7 @@ impl Session {
         Ok(id)
     }
 
-    /// The record that a body becomes where the session stands.
+    /// Builds the record of a body with the leaf as its parent.
     pub(super) fn build_record(
         &self,
         id: &str,
@@ -113,8 +113,8 @@ impl Session {
         let record = body.into_record(id, parent, timestamp_ms);
         let bytes = record.line().len();
         if bytes > MAX_LINE_BYTES {
-            // Nobody would read it again.
-            let reason = format!("it has {bytes} bytes, and a line has at most {MAX_LINE_BYTES}");
+            // Reading skips longer lines, so the record would be lost.
+            let reason = format!("{bytes} bytes exceed the line limit of {MAX_LINE_BYTES} bytes");
             return Err(SessionError::Body { reason });
         }
         Ok(record)
@@ -127,13 +127,16 @@ impl Session {
     pub(super) fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
         self.contents.load_for_append(&record)?;
         let (contents, line) = (self.contents.loaded_mut(), record.line());
+        // The storage first: if it fails, no record in memory may become the parent of later ones.
         match &mut self.store {
             SessionStorage::Memory | SessionStorage::ReadOnly => {}
             SessionStorage::File(journal) if *record.kind() == RecordKind::Compaction => {
+                // Synced with every policy but `os`: `compact` removes the pending file next, and then
+                // this line is the only copy of a summary that was paid for.
                 journal.append_milestone(contents, &[line])?;
             }
             SessionStorage::File(journal) => journal.append(contents, line)?,
-            SessionStorage::Backend(keeper) => keeper.append(&[line])?,
+            SessionStorage::Backend(backend) => backend.append(&[line])?,
         }
         self.push(record);
         Ok(())
@@ -141,28 +144,29 @@ impl Session {
 
     pub(super) fn push(&mut self, record: Record) {
         self.contents.loaded_mut().push(record);
+        // Not when the file is opened: a session that is only looked at gets no files beside it.
         if self.owes_checkpoint {
             self.update_checkpoint();
         }
     }
 
-    /// Notes beside the file what the next turn needs of it, where the file is long enough to be worth it.
+    /// Computes the live base and writes a checkpoint if the file is long enough.
     pub(super) fn update_checkpoint(&mut self) {
         self.owes_checkpoint = false;
         let contents = self.contents.loaded_mut();
         let (Some(compaction), SessionStorage::File(journal)) =
-            (contents.compute_live_base(), &self.store)
+            (live_transcript::update_live_base(contents), &self.store)
         else {
             return;
         };
         if journal.length_bytes() < self.checkpoint_from_bytes {
             return;
         }
-        match checkpoint::write_checkpoint(journal.path(), contents, compaction, self.sealed) {
-            Ok(sealed) => self.sealed = Some(sealed),
-            // It is never needed: the next one who opens the session reads all of it.
+        match checkpoint::write_checkpoint(journal.path(), contents, compaction, self.coverage) {
+            Ok(coverage) => self.coverage = Some(coverage),
+            // Not fatal: without a checkpoint the next open reads the whole file.
             Err(error) => {
-                tracing::warn!(file = %journal.path().display(), %error, "no checkpoint for this session");
+                tracing::warn!(file = %journal.path().display(), %error, "cannot write the checkpoint of a session");
             }
         }
     }
@@ -170,8 +174,9 @@ impl Session {
     pub(super) fn check_writable(&self) -> Result<(), SessionError> {
         let header = self.header();
         if header.version() > SESSION_VERSION {
-            let name =
-                self.path().map_or_else(|| header.id().to_owned(), |p| p.display().to_string());
+            let name = self
+                .path()
+                .map_or_else(|| header.id().to_owned(), |path| path.display().to_string());
             return Err(SessionError::Newer { name, version: header.version() });
         }
         match self.store {

@@ -1,12 +1,12 @@
-//! What a session needs of a place that is no file, such as a database that several machines share.
+//! Interface of session storage other than files, such as a database shared by several machines.
 //!
 //! ```text
-//!  machine A   enter ─► catch up ─► append ─► append ─► leave
-//!  machine B      enter ·········· waits ·············· ─► catch up ─► append ─► leave
+//!  machine A   acquire ─► refresh ─► append ─► append ─► release
+//!  machine B      acquire ·········· waits ··············· ─► refresh ─► append ─► release
 //! ```
 //!
-//! A place for many machines gives the session to one of them at a time. Whoever has entered may append;
-//! whoever lost it meanwhile is refused, however late its line arrives.
+//! A backend leases a session to one machine at a time. Appends of a machine whose lease was taken over are
+//! rejected, however late they arrive.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,38 +15,37 @@ use futures_util::future::BoxFuture;
 
 use super::error::SessionError;
 
-/// Where one session is kept, open for writing.
+/// Storage of one session that is open for writing.
 pub trait SessionBackend: Debug + Send + Sync {
-    /// Keeps more lines, given without their line breaks, all of them or none; they are kept for good when
-    /// this returns.
+    /// Stores lines, given without line breaks, all or none of them. They are durable when this returns.
     ///
     /// # Errors
     ///
-    /// Nothing is kept then, except where the error says that nobody knows.
+    /// Nothing is stored then, except with [`SessionError::OutcomeUnknown`].
     fn append(&mut self, lines: &[&str]) -> Result<(), SessionError>;
 
-    /// The bytes that others have added since this keeper last knew all of them.
+    /// The lines that other machines appended since the last call or append, as bytes.
     ///
     /// # Errors
     ///
-    /// Where they cannot be read; they are handed out by a later call then.
+    /// If they cannot be read; a later call returns them.
     fn refresh(&mut self) -> Result<Vec<u8>, SessionError>;
 
-    /// Keeps a new session in the same place.
+    /// Creates a session in the same store.
     ///
     /// # Errors
     ///
-    /// Where it is there already or cannot be written.
-    fn create(&self, founding: &NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError>;
+    /// If it exists or cannot be written.
+    fn create(&self, session: &NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError>;
 
-    /// The lane that all machines share.
+    /// The lock shared by all machines.
     fn session_lock(&self) -> Arc<dyn SharedSessionLock>;
 
-    /// What was said to the session and waits.
+    /// The queued messages of the session.
     fn inbox(&self) -> Arc<dyn InboxBackend>;
 }
 
-/// A new session for a [`SessionBackend`].
+/// A session to be created in a [`SessionBackend`].
 #[derive(Clone, Copy, Debug)]
 pub struct NewSession<'a> {
     /// Its id.
@@ -57,44 +56,42 @@ pub struct NewSession<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The lane of a session across machines.
+/// The lock of a session across machines.
 pub trait SharedSessionLock: Debug + Send + Sync {
-    /// Waits until no other machine has the session. What others wrote is ready for
-    /// [`SessionBackend::refresh`] then.
+    /// Waits for the lease. Lines of other machines are available to [`SessionBackend::refresh`] then.
     ///
-    /// Dropping the future gives the place in the queue up.
+    /// Dropping the future leaves the queue.
     fn acquire(&self) -> BoxFuture<'_, Result<Box<dyn SessionLease>, SessionError>>;
 }
 
-/// The right of one machine to write a session. Dropping it lets the next one in.
+/// The right of one machine to write a session, released when it is dropped.
 pub trait SessionLease: Debug + Send + Sync {}
 
-/// The messages that wait for a session, on whatever machine they came in.
+/// The queued messages of a session, from all machines.
 pub trait InboxBackend: Debug + Send + Sync {
-    /// Keeps a letter; it is kept for good when this returns. The same id again changes nothing.
+    /// Stores a message, which is durable when this returns. A known id changes nothing.
     ///
     /// # Errors
     ///
-    /// It is not kept then.
-    fn store(&self, letter: &StoredInboxMessage) -> Result<(), SessionError>;
+    /// The message is not stored then.
+    fn store(&self, message: &StoredInboxMessage) -> Result<(), SessionError>;
 
-    /// The letters that nobody else is about to deliver, oldest first: this machine's, and those of
-    /// machines that are gone.
+    /// Takes the messages that no other live machine will deliver, oldest first.
     ///
     /// # Errors
     ///
-    /// Where they cannot be read.
+    /// If they cannot be read.
     fn claim(&self) -> Result<Vec<StoredInboxMessage>, SessionError>;
 
-    /// Forgets letters once they are in the session.
+    /// Removes messages that are in the session.
     ///
     /// # Errors
     ///
-    /// Where they could not be forgotten; a later call tries again.
+    /// If they cannot be removed; a later call tries again.
     fn remove(&self, ids: &[String]) -> Result<(), SessionError>;
 }
 
-/// A letter as it is kept.
+/// A queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredInboxMessage {
     /// Its id.

@@ -1,4 +1,4 @@
-//! A session that a keeper holds, and sessions on their way from one place to another.
+//! Sessions in a backend, and moving sessions between storages.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::error::SessionError;
 use super::{Session, SessionStorage, parse};
 
 impl Session {
-    /// The session that a keeper has opened, from all of its bytes.
+    /// A session in this backend, from all of its bytes.
     ///
     /// # Errors
     ///
@@ -16,76 +16,77 @@ impl Session {
     pub fn from_backend(
         name: &str,
         bytes: &[u8],
-        keeper: Box<dyn SessionBackend>,
+        backend: Box<dyn SessionBackend>,
     ) -> Result<Session, SessionError> {
         let session = Session::from_contents(
             parse::parse_bytes(name, bytes)?,
-            SessionStorage::Backend(keeper),
+            SessionStorage::Backend(backend),
         );
         session.check_writable()?;
         Ok(session)
     }
 
-    /// The same session in memory: nothing done to it reaches its file.
+    /// Detaches the session from its storage; it stays in memory.
     #[must_use]
     pub fn into_memory(self) -> Session {
         Session { store: SessionStorage::Memory, ..self }
     }
 
-    /// The same session for reading alone: appending is refused.
+    /// Makes the session read-only; appending fails.
     #[must_use]
     pub fn into_read_only(self) -> Session {
         Session { store: SessionStorage::ReadOnly, ..self }
     }
 
-    /// The same session where `create` keeps it. What a file lacked is put right: an older version is
-    /// migrated, and a last line that was cut short stays behind.
+    /// Moves the session to the backend that `create` returns, migrated and without an incomplete last line.
     ///
     /// # Errors
     ///
-    /// Those of `create`.
+    /// As `create`.
     pub fn into_backend(
         mut self,
-        found: impl FnOnce(&NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError>,
+        create: impl FnOnce(&NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError>,
     ) -> Result<Session, SessionError> {
         let contents = self.contents.load_all()?;
+        // Other machines append rows after the last line, so it has to be complete.
         contents.normalize();
         let (id, cwd) = (contents.header.id(), contents.header.cwd());
-        let keeper = found(&NewSession { id, cwd, bytes: &contents.to_bytes() })?;
-        Ok(Session { store: SessionStorage::Backend(keeper), ..self })
+        let backend = create(&NewSession { id, cwd, bytes: &contents.to_bytes() })?;
+        Ok(Session { store: SessionStorage::Backend(backend), ..self })
     }
 
-    /// All of it as another place would keep it: see [`into_backend`](Self::kept_by).
+    /// Its bytes as [`into_backend`](Self::into_backend) would store them.
     pub fn normalized_bytes(&self) -> Vec<u8> {
+        // Of a copy: comparing a session with a stored one must not change it.
         let mut contents = SessionContents::clone(&self.contents);
         contents.normalize();
         contents.to_bytes()
     }
 
-    /// The same session beside another one, where that is kept by a keeper; otherwise as it is.
+    /// Moves the session to the backend of another one, if that has one.
     ///
     /// # Errors
     ///
     /// As [`SessionBackend::create`].
     pub fn into_backend_of(self, other: &Session) -> Result<Session, SessionError> {
         match &other.store {
-            SessionStorage::Backend(keeper) => {
-                self.into_backend(|founding| keeper.create(founding))
+            SessionStorage::Backend(backend) => {
+                self.into_backend(|session| backend.create(session))
             }
             SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::File(_) => Ok(self),
         }
     }
 
-    /// Takes in what other machines have added; whether there was anything. Call [`live`](Self::live)
+    /// Reads what other machines appended; returns whether there was anything. Call [`live`](Self::live)
     /// afterwards.
     ///
     /// # Errors
     ///
-    /// As [`SessionBackend::refresh`]; the session is as it was.
+    /// As [`SessionBackend::refresh`]; the session is unchanged.
     pub fn refresh(&mut self) -> Result<bool, SessionError> {
-        let SessionStorage::Backend(keeper) = &mut self.store else { return Ok(false) };
+        let SessionStorage::Backend(backend) = &mut self.store else { return Ok(false) };
         let contents = self.contents.load_all()?;
-        let bytes = keeper.refresh()?;
+        let bytes = backend.refresh()?;
         if bytes.is_empty() {
             return Ok(false);
         }
@@ -93,19 +94,19 @@ impl Session {
         Ok(true)
     }
 
-    /// The lane that all machines share; `None` for a session that only this one can have.
+    /// The lock shared by all machines; `None` for a session without a backend.
     pub fn shared_lock(&self) -> Option<Arc<dyn SharedSessionLock>> {
         self.backend().map(SessionBackend::session_lock)
     }
 
-    /// Where words wait for this session, if not in a file beside it.
+    /// The queued messages in the backend; `None` for a session without one.
     pub fn inbox(&self) -> Option<Arc<dyn InboxBackend>> {
         self.backend().map(SessionBackend::inbox)
     }
 
     fn backend(&self) -> Option<&dyn SessionBackend> {
         match &self.store {
-            SessionStorage::Backend(keeper) => Some(&**keeper),
+            SessionStorage::Backend(backend) => Some(&**backend),
             SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::File(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! What a record says, before it has an id, a parent and a time.
+//! The content of a record before it has an id, a parent and a time.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::error::SessionError;
 use super::json_fields::{JsonFields, json_string, json_string_or_null, to_single_line};
 use super::record::{Record, RecordKind};
 
-/// The content of a record that is about to be appended.
+/// The content of a record to be appended.
 #[derive(Clone, Debug)]
 pub struct RecordBody {
     kind: RecordKind,
@@ -19,27 +19,28 @@ pub struct RecordBody {
 }
 
 impl RecordBody {
-    /// A message from its JSON, which is kept byte for byte (line breaks of its layout excepted).
+    /// A message from its JSON, which is stored byte for byte except line breaks between tokens.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Body`] where it is no JSON object with a `role`.
+    /// [`SessionError::Body`] if it is not a JSON object with a `role`.
     pub fn message(json: &str) -> Result<RecordBody, SessionError> {
         #[derive(Deserialize)]
         struct WireRole<'a> {
             #[serde(borrow)]
             role: &'a RawValue,
         }
+        // Any role is accepted: those unknown to this version are stored too, but are not in context.
         let is_named = |wire: WireRole<'_>| wire.role.get().starts_with('"');
-        // A list is read like an object by position.
+        // serde also accepts an array for a struct, by position.
         let is_object = json.trim_start().starts_with('{');
         if !is_object || !serde_json::from_str(json).is_ok_and(is_named) {
-            return Err(body_error("a message is a JSON object with a role"));
+            return Err(body_error("a message must be a JSON object with a role"));
         }
         Ok(RecordBody::new(RecordKind::Message).with_field("message", to_single_line(json)))
     }
 
-    /// The same with another message, where it has one and `change` answers one.
+    /// Replaces its message by the result of `change`, if there is one.
     ///
     /// # Errors
     ///
@@ -54,23 +55,23 @@ impl RecordBody {
         }
     }
 
-    /// The JSON of its message, where it has one.
+    /// The JSON of its message, if it has one.
     pub fn message_raw(&self) -> Option<&str> {
         self.fields.get("message")
     }
 
-    /// Any record from an object with its `type` and its own fields.
+    /// Any record from a JSON object with its `type` and own fields.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Body`] where it is no such object, is a header, or brings an id, a parent or a
-    /// time: the session gives these.
+    /// [`SessionError::Body`] if it is no such object, is a header, or has an id, a parent or a time, which the
+    /// session assigns.
     pub fn from_value(value: &Value) -> Result<RecordBody, SessionError> {
-        let object = value.as_object().ok_or_else(|| body_error("it is no JSON object"))?;
+        let object = value.as_object().ok_or_else(|| body_error("not a JSON object"))?;
         let kind = object.get("type").and_then(Value::as_str);
-        let kind = kind.ok_or_else(|| body_error("it has no type"))?;
+        let kind = kind.ok_or_else(|| body_error("no type"))?;
         if kind == "session" {
-            return Err(body_error("a session has one header only"));
+            return Err(body_error("a session can have only one header"));
         }
         if kind == "message" {
             return RecordBody::message(&object.get("message").unwrap_or(&Value::Null).to_string());
@@ -78,16 +79,16 @@ impl RecordBody {
         let mut body = RecordBody::new(RecordKind::from_name(kind));
         for (name, value) in object.iter().filter(|(name, _)| *name != "type") {
             if matches!(name.as_str(), "id" | "parentId" | "timestamp") {
-                return Err(body_error(format!("the session gives `{name}`, leave it out")));
+                return Err(body_error(format!("`{name}` is assigned by the session, omit it")));
             }
             body = body.with_field(name, value.to_string());
         }
         Ok(body)
     }
 
-    /// What another record says, its fields byte for byte.
+    /// The content of another record, with its fields byte for byte.
     pub(super) fn from_record(record: &Record) -> Result<RecordBody, SessionError> {
-        let unreadable = || body_error("its line is no JSON object");
+        let unreadable = || body_error("its line is not a JSON object");
         let mut fields = JsonFields::parse(record.line()).ok_or_else(unreadable)?;
         for given in ["type", "id", "parentId", "timestamp"] {
             fields.remove(given);
@@ -95,7 +96,7 @@ impl RecordBody {
         Ok(RecordBody { kind: record.kind().clone(), fields })
     }
 
-    /// The same body with the record it names under its new id, where that has one.
+    /// Replaces the id of its target record, if that was renamed.
     pub(super) fn with_renamed_target(mut self, renamed: &HashMap<String, String>) -> RecordBody {
         let target = self.fields.get("targetId").and_then(|json| serde_json::from_str(json).ok());
         if let Some(id) = target.and_then(|old: String| renamed.get(&old)) {
@@ -104,14 +105,14 @@ impl RecordBody {
         self
     }
 
-    /// Another model answers from here on.
+    /// A change of the model.
     pub fn model_change(provider: &str, model_id: &str) -> RecordBody {
         RecordBody::new(RecordKind::ModelChange)
             .with_field("provider", json_string(provider))
             .with_field("modelId", json_string(model_id))
     }
 
-    /// Another thinking level from here on.
+    /// A change of the thinking level.
     pub fn thinking_level_change(level: &str) -> RecordBody {
         RecordBody::new(RecordKind::ThinkingLevelChange)
             .with_field("thinkingLevel", json_string(level))
@@ -133,14 +134,14 @@ impl RecordBody {
             .with_field("display", display.to_string())
     }
 
-    /// The summary of a branch that was left at `from_id`.
+    /// The summary of a branch abandoned at `from_id`.
     pub fn branch_summary(from_id: &str, summary: &str) -> RecordBody {
         RecordBody::new(RecordKind::BranchSummary)
             .with_field("fromId", json_string(from_id))
             .with_field("summary", json_string(summary))
     }
 
-    /// An earlier record has this content from here on, as JSON; `None` leaves it out of the context.
+    /// Replaces the content of an earlier record by this JSON; `None` hides the record from the context.
     pub fn context_edit(target_id: &str, content: Option<&str>) -> RecordBody {
         let body =
             RecordBody::new(RecordKind::ContextEdit).with_field("targetId", json_string(target_id));
@@ -152,7 +153,7 @@ impl RecordBody {
         }
     }
 
-    /// A name for an earlier record; `None` takes the name away.
+    /// A name for an earlier record; `None` removes it.
     pub fn label(target_id: &str, label: Option<&str>) -> RecordBody {
         let body =
             RecordBody::new(RecordKind::Label).with_field("targetId", json_string(target_id));
@@ -167,7 +168,7 @@ impl RecordBody {
         RecordBody::new(RecordKind::SessionInfo).with_field("name", json_string(name))
     }
 
-    /// A body of a kind, without fields of its own.
+    /// A body without fields.
     pub(super) fn new(kind: RecordKind) -> RecordBody {
         RecordBody { kind, fields: JsonFields::default() }
     }
@@ -178,12 +179,12 @@ impl RecordBody {
         self
     }
 
-    /// All it says, as the seed of an id.
+    /// Its content as the seed of an id.
     pub(super) fn id_seed(&self) -> String {
         format!("{}{}", self.kind.name(), self.fields.to_line())
     }
 
-    /// The record that it becomes.
+    /// Builds the record.
     pub(super) fn into_record(
         self,
         id: &str,
@@ -191,6 +192,7 @@ impl RecordBody {
         timestamp_ms: i64,
     ) -> Record {
         let mut line = JsonFields::default();
+        // In the order in which Pi writes these fields.
         line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
@@ -199,7 +201,7 @@ impl RecordBody {
             self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
         line.extend(self.fields);
         let record = Record::from_parts(line.to_line(), id, parent_id, self.kind, timestamp_ms);
-        // Tens of thousands may come at once, and each would be read again for it.
+        // The range is known here: parsing tens of thousands of new records for it would be slow.
         let Some(bytes) = message_bytes else { return record };
         let end = record.line().len() - "}".len();
         record.with_message_at(end - bytes..end)

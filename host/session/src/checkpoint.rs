@@ -1,211 +1,102 @@
-//! The checkpoint beside a session: what its next turn needs of the part that nobody has to read again.
+//! Checkpoints: which lines of a long session the next turn needs, in files beside the session.
 //!
 //! ```text
 //!  <session>        header … first task … … … … [compaction] d e f
-//!                     ▲          ▲       ▲          ▲  ▲     ╰─┬─╯ read as ever
+//!                     ▲          ▲       ▲          ▲  ▲     ╰─┬─╯ always read
 //!  <session>.live   at 0,   at 812,   at 9 310,  at 9 977, from here on
 //!  <session>.ids    the fingerprint of every id before that
 //! ```
 //!
-//! It names places of the session file and says nothing that is not there. Whoever opens the session reads
-//! those places and what follows, and compares their fingerprints. A checkpoint is never needed: where it
-//! is missing or anything about it is off, all of the session is read.
+//! A checkpoint holds positions and fingerprints only, and is optional: if it is missing or does not match
+//! the session file, the whole file is read.
 
-mod id_fingerprints;
+mod file;
+pub(super) mod id_fingerprints;
 mod partial_load;
+pub(super) mod skipped;
 mod working_set;
 
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use ctxhost_files::SESSION_FILE_BYTES;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-
-pub(super) use id_fingerprints::{FingerprintSum, IdFingerprints};
+pub(super) use id_fingerprints::FingerprintCoverage;
 pub(super) use partial_load::load;
 
 use super::contents::{LineContent, SessionContents};
-use super::journal::disk::OsJournalDisk;
-use super::journal::sidecar::{replace_file, sidecar_path};
+use file::{CHECKPOINT_VERSION, CheckpointFile};
+use id_fingerprints::FingerprintSum;
+use skipped::LinePosition;
 use working_set::WorkingSet;
 
-/// The version that this code writes and follows.
-const CHECKPOINT_VERSION: u32 = 1;
-
-/// The suffix of one that has not taken its place yet.
-pub(super) const STAGED_SUFFIX: &str = "live.new";
-
-/// Bytes of a session before the newest compaction from which on a checkpoint is kept. Less than this is
-/// read in a few milliseconds, and two more files beside it would be litter.
+/// Size of a session up to the newest compaction from which a checkpoint is written. Reading less takes a few
+/// milliseconds, which is not worth two more files.
 pub(super) const MIN_CHECKPOINT_BYTES: u64 = 1 << 20;
 
-/// What the file holds.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CheckpointFile {
-    version: u32,
-    /// Where the line behind the compaction begins.
-    end_bytes: u64,
-    /// Records before that.
-    records: usize,
-    /// Those of their fingerprints.
-    marks: FingerprintSum,
-    header: LinePosition,
-    /// In file order; the last one is the compaction.
-    held: Vec<CheckpointRecord>,
-    live: Vec<SavedSlot>,
-}
-
-/// A line of the session file.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LinePosition {
-    at_bytes: u64,
-    length_bytes: u64,
-    fingerprint: u64,
-}
-
-/// A record that the next turn needs.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CheckpointRecord {
-    place: LinePosition,
-    /// Whether it is on the branch of the compaction.
-    on_branch: bool,
-    /// Whether the record before it on the branch is left out.
-    is_cut: bool,
-    /// Whether an entry between it and the one before it here is left out.
-    hides: bool,
-}
-
-/// An entry that is live behind the compaction. Records are numbered as they are held, from 0.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedSlot {
-    source: SavedSource,
-    /// Compactions, and which of their items changed it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    changes: Vec<(usize, usize)>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum SavedSource {
-    Record(usize),
-    /// The system message that a compaction carries.
-    Checkpoint(usize),
-    /// A compaction, and which of its items put it in.
-    Inserted(usize, usize),
-}
-
-/// What an excerpt leaves out of a session.
-#[derive(Clone, Debug)]
-pub(super) struct SkippedRecords {
-    /// Where its lines begin; what it holds of the part before has no line here.
-    pub(super) end_bytes: u64,
-    /// All that is known of the ids before that.
-    pub(super) id_fingerprints: Arc<IdFingerprints>,
-    records: usize,
-    header: LinePosition,
-    /// Places of the records that are held, which are the first ones of the excerpt.
-    places: Vec<LinePosition>,
-    cuts: HashSet<usize>,
-    hiding: HashSet<usize>,
-}
-
-impl SkippedRecords {
-    /// How many records are left out.
-    pub(super) fn count(&self) -> usize {
-        self.records - self.held_records()
-    }
-
-    /// How many of the records before there are here.
-    fn held_records(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Whether the record before this one on the branch is left out.
-    pub(super) fn has_gap_before(&self, position: usize) -> bool {
-        self.cuts.contains(&position)
-    }
-
-    /// Whether an entry between this record and the one before it here is left out.
-    pub(super) fn hides_entry_before(&self, position: usize) -> bool {
-        self.hiding.contains(&position)
-    }
-}
-
-/// How far the fingerprints on the disk reach.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FingerprintCoverage {
-    seal: FingerprintSum,
-    /// Records of the file that they cover.
-    records: usize,
-}
-
-/// Keeps a checkpoint for the compaction at this position, behind which the contents stand. Answers how
-/// far the fingerprints reach now.
+/// Writes the checkpoint for the compaction at this position, whose live base is known. Returns the records
+/// whose fingerprints are on disk now.
 pub(super) fn write_checkpoint(
     session: &Path,
     contents: &SessionContents,
     compaction: usize,
-    sealed: Option<FingerprintCoverage>,
+    coverage: Option<FingerprintCoverage>,
 ) -> io::Result<FingerprintCoverage> {
-    let Some(standing) = contents.live_base.as_ref().filter(|it| it.at == compaction) else {
-        return Err(io::Error::other("what is live behind the compaction is not known"));
+    let Some(base) = contents.live_base.as_ref().filter(|base| base.at == compaction) else {
+        return Err(io::Error::other("the live transcript after the compaction is not known"));
     };
-    let needed = WorkingSet::compute(contents, standing);
-    let (places, end_bytes) = places_of(contents, &needed, compaction)?;
+    let needed = WorkingSet::compute(contents, base);
+    let (positions, end_bytes) = line_positions(contents, &needed, compaction)?;
+    // Positions count loaded records, the checkpoint counts all records of the file.
     let records = contents.skipped_count() + compaction + 1;
-    let seal = id_fingerprints::extend(session, contents, compaction, sealed)?;
+    // The fingerprints go first: a checkpoint must never name more of them than there are.
+    let sum = extend_fingerprints(session, contents, compaction, coverage)?;
     let checkpoint = CheckpointFile {
         version: CHECKPOINT_VERSION,
         end_bytes,
         records,
-        marks: seal,
-        header: header_place(contents),
-        held: needed.checkpoint_records(contents, &places),
-        live: needed.saved_slots(contents, standing),
+        marks: sum,
+        header: header_position(contents),
+        held: needed.checkpoint_records(contents, &positions),
+        live: needed.saved_slots(contents, base),
     };
     checkpoint.write(session)?;
-    Ok(FingerprintCoverage { seal, records })
+    Ok(FingerprintCoverage { sum, records })
 }
 
-/// Where the needed records stand in the file, and where the line behind the last one begins.
-fn places_of(
+/// Positions of the needed records in the file, and the offset of the line after the compaction.
+fn line_positions(
     contents: &SessionContents,
     needed: &WorkingSet,
     compaction: usize,
 ) -> io::Result<(Vec<LinePosition>, u64)> {
-    let known = contents.skipped.as_ref().map_or(&[][..], |older| &older.places);
-    let mut places: Vec<LinePosition> =
-        needed.positions().filter_map(|at| known.get(at)).copied().collect();
-    let mut at_bytes = contents.skipped.as_ref().map_or(0, |older| older.end_bytes);
-    let mut end_bytes = at_bytes;
+    // Records loaded by an earlier checkpoint have no line in memory, but a known position.
+    let loaded = contents.skipped.as_ref().map_or(&[][..], |skipped| &skipped.positions);
+    let mut positions: Vec<LinePosition> =
+        needed.positions().filter_map(|at| loaded.get(at)).copied().collect();
+    let mut next_bytes = contents.skipped.as_ref().map_or(0, |skipped| skipped.end_bytes);
+    let mut end_bytes = next_bytes;
     for line in &contents.lines {
-        let here_bytes = at_bytes;
-        at_bytes += contents.line_bytes(line);
+        let at_bytes = next_bytes;
+        next_bytes += contents.line_bytes(line);
         let LineContent::Record(position) = line.content else { continue };
         if needed.contains(position) {
             let text = contents.record_at(position).map_or("", |record| record.line());
-            places.push(LinePosition::from_line(here_bytes, text));
+            positions.push(LinePosition::from_line(at_bytes, text));
         }
         if position == compaction {
-            end_bytes = at_bytes;
+            end_bytes = next_bytes;
             break;
         }
     }
-    if places.len() == needed.positions().count() {
-        return Ok((places, end_bytes));
+    // The next open trusts a checkpoint to be complete, so an incomplete one must not be written.
+    if positions.len() == needed.positions().count() {
+        return Ok((positions, end_bytes));
     }
-    Err(io::Error::other("a record that is needed has no line"))
+    Err(io::Error::other("a needed record has no line"))
 }
 
-fn header_place(contents: &SessionContents) -> LinePosition {
-    if let Some(older) = &contents.skipped {
-        return older.header;
+fn header_position(contents: &SessionContents) -> LinePosition {
+    if let Some(skipped) = &contents.skipped {
+        return skipped.header;
     }
     let before =
         contents.lines.iter().take_while(|line| !matches!(line.content, LineContent::Header));
@@ -213,34 +104,29 @@ fn header_place(contents: &SessionContents) -> LinePosition {
     LinePosition::from_line(at_bytes, contents.header.line())
 }
 
-impl LinePosition {
-    fn from_line(at_bytes: u64, line: &str) -> LinePosition {
-        let fingerprint = fingerprint(line.as_bytes());
-        LinePosition { at_bytes, length_bytes: line.len() as u64, fingerprint }
-    }
-}
-
-/// Eight bytes that stand for many: the beginning of their SHA-256.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    let hash = Sha256::digest(bytes);
-    hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
-}
-
-impl CheckpointFile {
-    fn write(&self, session: &Path) -> io::Result<()> {
-        let json = serde_json::to_string(self)?;
-        let (path, staged) = (sidecar_path(session, "live"), sidecar_path(session, STAGED_SUFFIX));
-        let text = format!("{:016x}\n{json}\n", fingerprint(json.as_bytes()));
-        replace_file(&OsJournalDisk, &path, &staged, None, text.as_bytes()).map(drop)
-    }
-
-    /// The one beside a session, where it is whole and of this version.
-    fn read(session: &Path) -> Option<CheckpointFile> {
-        let text =
-            ctxhost_files::read_text(&sidecar_path(session, "live"), SESSION_FILE_BYTES).ok()?;
-        let (seal, json) = text.strip_suffix('\n')?.split_once('\n')?;
-        let is_whole = seal == format!("{:016x}", fingerprint(json.as_bytes()));
-        let checkpoint: CheckpointFile = is_whole.then(|| serde_json::from_str(json).ok())??;
-        (checkpoint.version == CHECKPOINT_VERSION).then_some(checkpoint)
-    }
+/// Extends the fingerprints on disk up to the record at `last`; returns their sum.
+fn extend_fingerprints(
+    session: &Path,
+    contents: &SessionContents,
+    last: usize,
+    coverage: Option<FingerprintCoverage>,
+) -> io::Result<FingerprintSum> {
+    let skipped_count = contents.skipped_count();
+    let is_usable = |coverage: &FingerprintCoverage| {
+        // Coverage beyond the compaction would contain ids that the checkpoint must not cover. And
+        // the file may have been removed or shortened since it was written.
+        (skipped_count..=skipped_count + last + 1).contains(&coverage.records)
+            && coverage.sum.fits_file(session)
+    };
+    let (covered, mut new, first) = match (coverage.filter(is_usable), &contents.skipped) {
+        (Some(coverage), _) => (coverage.sum, Vec::new(), coverage.records - skipped_count),
+        (None, None) => (FingerprintSum::default(), Vec::new(), 0),
+        (None, Some(skipped)) => {
+            let known = skipped.id_fingerprints.to_vec();
+            (FingerprintSum::default(), known, skipped.positions.len())
+        }
+    };
+    let records = contents.records.get(first..=last).unwrap_or_default();
+    new.extend(records.iter().flat_map(id_fingerprints::of_record));
+    id_fingerprints::append(session, covered, &new)
 }

@@ -1,8 +1,8 @@
-//! A plan becomes a compaction record that Pi understands and ctxhost follows to the letter.
+//! Builds the compaction record of a plan: exact items for ctxhost, a summary and a kept tail for Pi.
 
 use std::collections::HashMap;
 
-use ctxhost_engine_api::{Action, Entry, EntryKind, Plan, PlanItem as Projected, Role, Transcript};
+use ctxhost_engine_api::{Action, Entry, EntryKind, Plan, PlanItem, Role, Transcript};
 use serde_json::Value;
 
 use super::body::RecordBody;
@@ -19,29 +19,29 @@ use super::record::{Record, RecordKind};
 /// A compaction that is about to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewCompaction<'a> {
-    /// What is kept, replaced and put in.
+    /// What to keep, replace and insert.
     pub plan: &'a Plan,
-    /// The live transcript whose positions the plan names: all of it, as it is now.
+    /// The current live transcript, whose positions the plan names.
     pub view: &'a Transcript,
-    /// What the live transcript costs, in tokens without margin.
+    /// Size of the live transcript, in tokens without margin.
     pub tokens_before: u64,
-    /// What the projection costs, in tokens without margin.
+    /// Size of the projection, in tokens without margin.
     pub tokens_after: u64,
     /// The id of the engine that made the plan.
     pub engine: String,
     /// Its version.
     pub engine_version: String,
-    /// Why the compaction was wanted: [`Trigger::name`](ctxhost_engine_api::Trigger::name).
+    /// The reason: [`Trigger::name`](ctxhost_engine_api::Trigger::name).
     pub trigger: String,
-    /// When, in milliseconds since 1970; now where it is `None`.
+    /// The time in milliseconds since 1970; `None` is now.
     pub timestamp_ms: Option<i64>,
-    /// What the host wants to keep beside it; `null` for nothing.
+    /// Data of the host to store with it; `null` for none.
     pub extra_details: Value,
 }
 
 #[cfg(test)]
 impl<'a> NewCompaction<'a> {
-    /// One by hand, as tests of sessions need it.
+    /// A manual compaction for tests.
     pub(crate) fn of_tests(plan: &'a Plan, view: &'a Transcript) -> Self {
         NewCompaction {
             plan,
@@ -57,7 +57,7 @@ impl<'a> NewCompaction<'a> {
     }
 }
 
-/// A compaction worked out, without the id that it may name itself.
+/// The content of a compaction record, before its id is known.
 #[derive(Debug)]
 pub(super) struct CompactionDraft {
     summary: String,
@@ -67,31 +67,32 @@ pub(super) struct CompactionDraft {
 }
 
 impl CompactionDraft {
-    /// Works out what to record, and proves that a reader will find the same projection.
+    /// Computes the content and verifies that reading it gives the projection of the plan.
     pub(super) fn prepare(
         contents: &SessionContents,
         first_task: Option<usize>,
         new: &NewCompaction<'_>,
     ) -> Result<CompactionDraft, SessionError> {
-        let items = items_of(new.plan, new.view)?;
+        let items = stored_items(new.plan, new.view)?;
         let projection = new.plan.project(new.view);
-        let kept: Vec<Entry<'_>> = projection.iter().filter_map(Projected::entry).collect();
-        prove(contents, first_task, &items, &kept)?;
+        let kept: Vec<Entry<'_>> = projection.iter().filter_map(PlanItem::entry).collect();
+        verify(contents, first_task, &items, &kept)?;
         Ok(CompactionDraft {
-            summary: summary_of(contents, new, &projection, kept.len()),
+            summary: summary_for_pi(contents, new, &projection, kept.len()),
             first_kept_id: tail_start(contents, &kept).map(str::to_owned),
             tokens_before: new.tokens_before,
-            details: details_of(new, items)?,
+            details: details_json(new, items)?,
         })
     }
 
-    /// All it says, as the seed of an id.
+    /// Its content as the seed of an id.
     pub(super) fn id_seed(&self) -> String {
         format!("{}{}", self.summary, self.details)
     }
 
-    /// The body of the record. A compaction that keeps no tail names itself.
+    /// The body of the record with this id.
     pub(super) fn into_body(self, id: &str) -> RecordBody {
+        // A compaction that keeps no tail names itself, which Pi reads as an empty tail.
         RecordBody::new(RecordKind::Compaction)
             .with_field("summary", json_string(&self.summary))
             .with_field(
@@ -103,14 +104,16 @@ impl CompactionDraft {
     }
 }
 
-fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, SessionError> {
+fn stored_items(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, SessionError> {
     let id = |seq| {
-        let missing = || plan_error(format!("the plan names position {seq} of {}", view.len()));
+        let missing =
+            || plan_error(format!("the plan names position {seq} of {} entries", view.len()));
         view.get(seq).map(|entry| entry.id().to_owned()).ok_or_else(missing)
     };
     let mut items = Vec::new();
     for op in &plan.ops {
         items.push(match &op.action {
+            // It has no first and last entry to name.
             Action::Keep(range) if range.is_empty() => continue,
             Action::Keep(range) => match (id(range.start)?, id(range.end - 1)?) {
                 (first, last) if first == last => StoredItem::Keep { keep: first },
@@ -123,22 +126,23 @@ fn items_of(plan: &Plan, view: &Transcript) -> Result<Vec<StoredItem>, SessionEr
                 StoredItem::ReplaceRaw { rewrite: id(*seq)?, raw: raw.clone() }
             }
             Action::Insert { role, text, .. } => {
-                StoredItem::Insert { insert: speaker(*role)?, text: text.clone() }
+                StoredItem::Insert { insert: insert_role(*role)?, text: text.clone() }
             }
+            // An entry that no item names is dropped.
             Action::Drop(_) => continue,
-            _ => return Err(plan_error("the plan has an operation of a newer engine")),
+            _ => return Err(plan_error("the plan has an operation of a newer engine API")),
         });
     }
     Ok(items)
 }
 
-fn speaker(role: Role) -> Result<InsertRole, SessionError> {
-    let refused = || plan_error(format!("a plan cannot insert a message of role {}", role.name()));
-    InsertRole::from_role(role).ok_or_else(refused)
+fn insert_role(role: Role) -> Result<InsertRole, SessionError> {
+    let invalid = || plan_error(format!("a plan cannot insert a message of role {}", role.name()));
+    InsertRole::from_role(role).ok_or_else(invalid)
 }
 
-/// Proves that the items name the live transcript of this session and keep what the plan keeps.
-fn prove(
+/// Verifies that the items apply to the live transcript of this session and keep what the plan keeps.
+fn verify(
     contents: &SessionContents,
     first_task: Option<usize>,
     items: &[StoredItem],
@@ -146,33 +150,37 @@ fn prove(
 ) -> Result<(), SessionError> {
     let live = LiveTranscript::from_branch(contents, first_task);
     let slots = live.project(contents.records.len(), items).ok_or_else(|| {
-        plan_error("the plan is out of order, or its transcript is not the live one of this branch")
+        plan_error(
+            "the plan is out of order, or its view is not the live transcript of this branch",
+        )
     })?;
-    // The messages that the plan inserts have no entry before the compaction has a place.
+    // Inserted messages have no entry yet, because the compaction is not in the session.
     let found: Vec<String> = slots.iter().filter_map(|slot| Some(live.entry(slot)?.id)).collect();
     if found.iter().map(String::as_str).eq(kept.iter().map(Entry::id)) {
         return Ok(());
     }
-    Err(plan_error("the transcript of the plan lacks entries of the live one of this branch"))
+    Err(plan_error("the view of the plan lacks entries of the live transcript of this branch"))
 }
 
-/// The summary for Pi: all that stands for something older, in order.
-fn summary_of(
+/// The summary for Pi: inserted texts and kept summaries, in order.
+fn summary_for_pi(
     contents: &SessionContents,
     new: &NewCompaction<'_>,
-    projection: &[Projected<'_>],
+    projection: &[PlanItem<'_>],
     kept: usize,
 ) -> String {
     let texts = projection.iter().filter_map(|item| match item {
-        Projected::Inserted { text, .. } => Some((*text).to_owned()),
+        PlanItem::Inserted { text, .. } => Some((*text).to_owned()),
         _ if item.entry()?.kind() != EntryKind::CompactionSummary => None,
-        Projected::Kept(entry) => {
-            let bare = contents.record(entry.id()).and_then(entry::compaction_summary_text);
-            Some(bare.unwrap_or_else(|| entry.text().to_owned()))
+        PlanItem::Kept(entry) => {
+            // Without its frame, which Pi adds again.
+            let summary = contents.record(entry.id()).and_then(entry::compaction_summary_text);
+            Some(summary.unwrap_or_else(|| entry.text().to_owned()))
         }
         _ => Some(item.text().into_owned()),
     });
     let texts: Vec<String> = texts.collect();
+    // Pi shows the summary to the model in any case.
     if texts.is_empty() {
         return format!(
             "The context engine {} {} compacted this conversation without a summary: {kept} of {} \
@@ -185,8 +193,7 @@ fn summary_of(
     texts.join("\n\n")
 }
 
-/// The id of the first entry of the kept tail: neighbours in the transcript and in the file, so
-/// that Pi, which reads on from there, finds nothing that the plan had left out long before.
+/// The id of the first entry of the kept tail.
 fn tail_start<'a>(contents: &SessionContents, kept: &[Entry<'a>]) -> Option<&'a str> {
     let path = contents.tree.path();
     let steps: HashMap<usize, usize> =
@@ -196,34 +203,31 @@ fn tail_start<'a>(contents: &SessionContents, kept: &[Entry<'a>]) -> Option<&'a 
         let is_plain = *contents.record_at(at)?.kind() != RecordKind::Compaction;
         is_plain.then(|| steps.get(&at).copied())?
     };
-    let is_between = |first: usize, next: usize| {
+    let has_entry_between = |first: usize, next: usize| {
         let between = path.get(first + 1..next).unwrap_or_default();
         let hides = |at: &usize| {
-            contents.skipped.as_ref().is_some_and(|older| older.hides_entry_before(*at))
+            contents.skipped.as_ref().is_some_and(|skipped| skipped.hides_entry_before(*at))
         };
         between.iter().chain(path.get(next)).any(hides)
-            || between.iter().filter_map(|at| contents.record_at(*at)).any(is_in_context)
+            || between.iter().filter_map(|at| contents.record_at(*at)).any(Record::is_in_context)
     };
+    // Pi puts every record from there on into the context. So the tail only contains entries that are
+    // adjacent both in the transcript and in the file, without entries that the plan dropped.
     let mut start: Option<(Entry<'a>, usize)> = None;
     for entry in kept.iter().rev() {
-        let Some(here) = step(entry) else { break };
-        let joins = start.is_none_or(|(next, next_step)| {
-            entry.seq() + 1 == next.seq() && !is_between(here, next_step)
+        let Some(entry_step) = step(entry) else { break };
+        let is_adjacent = start.is_none_or(|(next, next_step)| {
+            entry.seq() + 1 == next.seq() && !has_entry_between(entry_step, next_step)
         });
-        if !joins {
+        if !is_adjacent {
             break;
         }
-        start = Some((*entry, here));
+        start = Some((*entry, entry_step));
     }
     start.map(|(entry, _)| entry.id())
 }
 
-/// Whether Pi would find an entry there.
-pub(super) fn is_in_context(record: &Record) -> bool {
-    *record.kind() != RecordKind::Compaction && record.to_entry().is_some()
-}
-
-fn details_of(new: &NewCompaction<'_>, items: Vec<StoredItem>) -> Result<String, SessionError> {
+fn details_json(new: &NewCompaction<'_>, items: Vec<StoredItem>) -> Result<String, SessionError> {
     let engine_details = &new.plan.extras.details;
     let files = |name| engine_details.get(name).filter(|files| files.is_array()).cloned();
     let details = CompactionDetails {

@@ -1,13 +1,13 @@
-//! All that a session file holds, in memory: header, records and the lines that are neither.
+//! The contents of a session file in memory: header, records, and lines that are neither.
 
-use super::checkpoint::SkippedRecords;
+use super::checkpoint::skipped::SkippedRecords;
+use super::entry;
 use super::error::SessionLineProblem;
 use super::header::SessionHeader;
 use super::lines::LineEnding;
-use super::live_transcript::{LiveBase, LiveTranscript};
-use super::record::{Record, RecordKind};
+use super::live_slots::LiveBase;
+use super::record::Record;
 use super::tree::RecordTree;
-use super::{entry, orphan_results, projection_items};
 
 /// The contents of a session file.
 #[derive(Clone, Debug)]
@@ -17,13 +17,13 @@ pub(super) struct SessionContents {
     pub(super) tree: RecordTree,
     pub(super) problems: Vec<SessionLineProblem>,
     pub(super) lines: Vec<FileLine>,
-    /// The version on disk where it is an older one.
+    /// The version on disk, if it is older than [`SESSION_VERSION`](super::SESSION_VERSION).
     pub(super) migrated_from: Option<u32>,
-    /// The first message of the person on the current branch.
+    /// The first user message of the current branch.
     pub(super) first_task: Option<usize>,
-    /// What was live behind a compaction, where that is known already.
+    /// The live transcript after a compaction, if it was computed.
     pub(super) live_base: Option<LiveBase>,
-    /// What is left out, where these are not all contents of the file but what the next turn needs.
+    /// The records that were not loaded, if the contents are partial.
     pub(super) skipped: Option<SkippedRecords>,
 }
 
@@ -34,23 +34,24 @@ pub(super) struct FileLine {
     pub(super) ending: LineEnding,
 }
 
-/// What stands on a line.
+/// The content of a line.
 #[derive(Clone, Debug)]
 pub(super) enum LineContent {
-    /// The header.
     Header,
     /// The record at this position.
     Record(usize),
-    /// A blank or a bad line, which stays as it is.
+    /// A blank or invalid line, preserved as it is.
     Raw(Vec<u8>),
-    /// A line that is too long to be held.
-    TooLong { length_bytes: u64 },
-    /// The beginning of a last line whose write was cut short.
+    /// A line above the length limit, which is not in memory.
+    TooLong {
+        length_bytes: u64,
+    },
+    /// An incomplete last line.
     Torn(Vec<u8>),
 }
 
 impl SessionContents {
-    /// A session with nothing but a header.
+    /// A session without records.
     pub(super) fn new(header: SessionHeader) -> SessionContents {
         let lines = vec![FileLine { content: LineContent::Header, ending: LineEnding::Lf }];
         SessionContents {
@@ -66,51 +67,41 @@ impl SessionContents {
         }
     }
 
-    /// How many records the file has, those that are left out included.
+    /// Number of records in the file, including skipped ones.
     pub(super) fn record_count(&self) -> usize {
         self.records.len() + self.skipped_count()
     }
 
-    /// How many of them are left out.
+    /// Number of records that were not loaded.
     pub(super) fn skipped_count(&self) -> usize {
         self.skipped.as_ref().map_or(0, SkippedRecords::count)
     }
 
-    /// Whether an excerpt can tell a record right that is about to follow the newest one.
-    pub(super) fn can_append(&self, record: &Record) -> bool {
-        let is_projected = || {
-            let items = projection_items::read_items(record);
-            let live = LiveTranscript::from_branch(self, self.first_task);
-            items.is_some_and(|items| live.project(self.records.len(), &items).is_some())
-        };
-        orphan_results::call_records(self, record, self.tree.leaf()).is_some()
-            && (*record.kind() != RecordKind::Compaction || is_projected())
-    }
-
-    /// Whether an id is that of a record, be it one that is left out.
+    /// Whether a record has this id, loaded or not.
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.tree.contains(id)
-            || self.skipped.as_ref().is_some_and(|older| older.id_fingerprints.has_record(id))
+            || self.skipped.as_ref().is_some_and(|skipped| skipped.id_fingerprints.has_record(id))
     }
 
-    /// Goes to a record, or before the first one.
+    /// Makes a record the leaf; `None` is before the first one.
     pub(super) fn set_leaf(&mut self, position: Option<usize>) {
+        // Another branch may begin with another task.
         self.tree.set_leaf(position);
         self.find_first_task();
     }
 
-    /// Finds the first task of the branch where the session stands.
+    /// Finds the first task of the current branch.
     pub(super) fn find_first_task(&mut self) {
         self.first_task = self.first_task_on(&self.tree.path());
     }
 
-    /// The first message of the person on a path.
+    /// The first user message on a path.
     pub(super) fn first_task_on(&self, path: &[usize]) -> Option<usize> {
         let is_task = |at: &usize| self.record_at(*at).is_some_and(entry::is_user_message);
         path.iter().copied().find(is_task)
     }
 
-    /// The records at these positions.
+    /// The record at a position.
     pub(super) fn record_at(&self, position: usize) -> Option<&Record> {
         self.records.get(position)
     }
@@ -120,18 +111,19 @@ impl SessionContents {
         self.record_at(self.tree.position(id)?)
     }
 
-    /// The position of the record that a record follows.
+    /// The position of the parent of a record.
     pub(super) fn parent_of(&self, record: &Record) -> Option<usize> {
         self.tree.path_backwards_from(self.tree.position(record.id())?).nth(1)
     }
 
-    /// The record where the session stands.
+    /// The newest record of the current branch.
     pub(super) fn leaf(&self) -> Option<&Record> {
         self.record_at(self.tree.leaf()?)
     }
 
-    /// Adds a record as the last line, behind the record where the session stands.
+    /// Adds a record as the last line, with the leaf as its parent.
     pub(super) fn push(&mut self, record: Record) {
+        // The journal terminated the last line before it wrote this one.
         if let Some(last) = self.lines.last_mut()
             && last.ending == LineEnding::Missing
         {
@@ -146,37 +138,26 @@ impl SessionContents {
         self.records.push(record);
     }
 
-    /// The line that a record stands on, from 1.
+    /// The line of a record, from 1.
     pub(super) fn line_of(&self, position: usize) -> Option<usize> {
+        // `lines` also contains lines without a record, so a position is not a line number.
         let is_it =
             |line: &FileLine| matches!(line.content, LineContent::Record(at) if at == position);
         self.lines.iter().position(is_it).map(|at| at + 1)
     }
 
-    /// Works out what is live behind the newest compaction of the branch; its position.
-    pub(super) fn compute_live_base(&mut self) -> Option<usize> {
-        let is_compaction =
-            |at: &usize| self.record_at(*at).is_some_and(|it| *it.kind() == RecordKind::Compaction);
-        let mut path = self.tree.path();
-        let step = path.iter().rposition(is_compaction)?;
-        path.truncate(step + 1);
-        let at = path.last().copied()?;
-        self.live_base = Some(LiveTranscript::base_at(self, at, &path));
-        Some(at)
-    }
-
-    /// How long the file is.
+    /// Length of the file.
     pub(super) fn length_bytes(&self) -> u64 {
-        let before = self.skipped.as_ref().map_or(0, |older| older.end_bytes);
+        let before = self.skipped.as_ref().map_or(0, |skipped| skipped.end_bytes);
         before + self.lines.iter().map(|line| self.line_bytes(line)).sum::<u64>()
     }
 
-    /// How long a line is, its ending included.
+    /// Length of a line including its ending.
     pub(super) fn line_bytes(&self, line: &FileLine) -> u64 {
         let content_bytes = match &line.content {
             LineContent::Header => self.header.line().len(),
             LineContent::Record(at) => self.record_at(*at).map_or(0, |record| record.line().len()),
-            LineContent::Raw(kept) | LineContent::Torn(kept) => kept.len(),
+            LineContent::Raw(bytes) | LineContent::Torn(bytes) => bytes.len(),
             LineContent::TooLong { length_bytes } => {
                 usize::try_from(*length_bytes).unwrap_or(usize::MAX)
             }
@@ -189,7 +170,7 @@ impl SessionContents {
         self.lines.last().is_some_and(|line| line.ending == LineEnding::Missing)
     }
 
-    /// The bytes of a torn last line.
+    /// The bytes of an incomplete last line.
     pub(super) fn torn(&self) -> Option<&[u8]> {
         match &self.lines.last()?.content {
             LineContent::Torn(bytes) => Some(bytes),
@@ -197,21 +178,22 @@ impl SessionContents {
         }
     }
 
-    /// Forgets a torn last line, once its bytes are safe elsewhere.
+    /// Removes an incomplete last line.
     pub(super) fn drop_torn(&mut self) {
         if self.torn().is_some() {
             self.lines.pop();
         }
     }
 
-    /// Puts right what another place must not take over: a torn last line, one without its line break,
-    /// an older version.
+    /// Prepares the contents for another store: no incomplete last line, every line terminated, current
+    /// version.
     pub(super) fn normalize(&mut self) {
         self.drop_torn();
         if let Some(last) = self.lines.last_mut().filter(|line| line.ending == LineEnding::Missing)
         {
             last.ending = LineEnding::Lf;
         }
+        // The bytes of the contents are those of the current version already.
         self.migrated_from = None;
     }
 
@@ -225,8 +207,8 @@ impl SessionContents {
                     let text = self.record_at(*at).map_or("", Record::line);
                     bytes.extend_from_slice(text.as_bytes());
                 }
-                LineContent::Raw(kept) | LineContent::Torn(kept) => bytes.extend_from_slice(kept),
-                // Only the file has it: a copy of the session has a blank line there.
+                LineContent::Raw(raw) | LineContent::Torn(raw) => bytes.extend_from_slice(raw),
+                // Not in memory, so a copy of the session has a blank line here.
                 LineContent::TooLong { .. } => {}
             }
             bytes.extend_from_slice(line.ending.bytes());

@@ -1,4 +1,4 @@
-//! Records as entries of the live transcript.
+//! Conversion of records to entries of the live transcript.
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
@@ -12,28 +12,37 @@ use super::json_fields::JsonFields;
 use super::record::{Record, RecordKind};
 use super::render_text;
 
-/// Results that a host made up for calls without one. They are no results: a real one may follow, and
-/// where none does the law puts its own in, always the same.
-const MADE_UP_RESULTS: [&str; 2] = [
+/// Texts of synthetic results that hosts insert for calls without one. They are skipped: a real result may
+/// follow, and if none does the invariants insert a synthetic one with constant text.
+const SYNTHETIC_RESULTS: [&str; 2] = [
     PlanItem::MISSING_RESULT,
     "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.",
 ];
 
-/// What a record puts into the context.
-pub(super) fn from_record(record: &Record) -> Option<NewEntry> {
-    match record.kind() {
-        RecordKind::Message => from_message(record, record.message_raw()?),
-        RecordKind::CustomMessage => of_custom_message(record),
-        RecordKind::BranchSummary => of_branch_summary(record),
-        RecordKind::Compaction => of_compaction(record),
-        RecordKind::Custom
-        | RecordKind::ContextEdit
-        | RecordKind::ModelChange
-        | RecordKind::ThinkingLevelChange
-        | RecordKind::Usage
-        | RecordKind::Label
-        | RecordKind::SessionInfo
-        | RecordKind::Unknown(_) => None,
+impl Record {
+    /// Its entry; `None` for a record that is not in context.
+    ///
+    /// It does not know whether it is the first task: see [`Session::entry`](super::Session::entry).
+    pub fn to_entry(&self) -> Option<NewEntry> {
+        match self.kind() {
+            RecordKind::Message => from_message(self, self.message_raw()?),
+            RecordKind::CustomMessage => from_custom_message(self),
+            RecordKind::BranchSummary => from_branch_summary(self),
+            RecordKind::Compaction => from_compaction(self),
+            RecordKind::Custom
+            | RecordKind::ContextEdit
+            | RecordKind::ModelChange
+            | RecordKind::ThinkingLevelChange
+            | RecordKind::Usage
+            | RecordKind::Label
+            | RecordKind::SessionInfo
+            | RecordKind::Unknown(_) => None,
+        }
+    }
+
+    /// Whether Pi, reading on from an earlier record, would find an entry here.
+    pub(super) fn is_in_context(&self) -> bool {
+        *self.kind() != RecordKind::Compaction && self.to_entry().is_some()
     }
 }
 
@@ -45,21 +54,21 @@ pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
     }
     let message = Message::parse(raw, "");
     let (role, kind) = match wire.role.as_str() {
-        // What a client puts in by itself is a note: no turn begins with it, and it is not the task.
+        // Text that only a client inserted must not start a turn or be pinned as the task.
         "user" if is_injected_message(&message) => (Role::User, EntryKind::Custom),
         "user" => (Role::User, EntryKind::Message),
         "assistant" => (Role::Assistant, EntryKind::Message),
         "toolResult" => (Role::Tool, EntryKind::Message),
         "system" => (Role::System, EntryKind::Message),
         "custom" | "hookMessage" => (Role::User, EntryKind::Custom),
-        "bashExecution" => return of_bash(record, raw),
+        "bashExecution" => return from_bash(record, raw),
         _ => return None,
     };
-    let mut entry = plain(record, role, kind);
+    let mut entry = empty_entry(record, role, kind);
     entry.flags = flags_of(role, &wire, &message);
     entry.tokens = tokens::message(&message);
     entry.text = message.text();
-    if role == Role::Tool && MADE_UP_RESULTS.contains(&entry.text.as_str()) {
+    if role == Role::Tool && SYNTHETIC_RESULTS.contains(&entry.text.as_str()) {
         return None;
     }
     if role == Role::System {
@@ -74,7 +83,7 @@ pub(super) fn from_message(record: &Record, raw: &str) -> Option<NewEntry> {
     Some(entry)
 }
 
-/// Whether a record is a message of the person, and not only what a client put in.
+/// Whether a record is a user message with text that no client inserted.
 pub(super) fn is_user_message(record: &Record) -> bool {
     let is_request = |raw: &str| {
         serde_json::from_str::<PiMessage>(raw).is_ok_and(|wire| wire.role == "user")
@@ -83,11 +92,12 @@ pub(super) fn is_user_message(record: &Record) -> bool {
     *record.kind() == RecordKind::Message && record.message_raw().is_some_and(is_request)
 }
 
-/// The entry of a message of the host's or an engine's own: `role` and `text` are all it has.
+/// The entry of a message inserted by a compaction.
 pub(super) fn from_insert(record: &Record, id: String, role: Role, text: String) -> NewEntry {
     let raw = serde_json::json!({
         "role": role.name(),
         "content": [{ "type": "text", "text": text }],
+        // Of the compaction, so that every read of the file gives the same bytes.
         "timestamp": record.timestamp_ms(),
     });
     NewEntry {
@@ -96,25 +106,24 @@ pub(super) fn from_insert(record: &Record, id: String, role: Role, text: String)
         tokens: tokens::estimate(&text),
         text,
         raw: raw.to_string(),
-        ..plain(record, role, EntryKind::CompactionSummary)
+        ..empty_entry(record, role, EntryKind::CompactionSummary)
     }
 }
 
-/// The entry with other text: calls stay, thinking and images go.
+/// Replaces the text of an entry. Calls stay, thinking and images are removed.
 pub fn replace_text(mut entry: NewEntry, text: &str) -> NewEntry {
     let message = Message::parse(&entry.raw, "");
     let calls = message.tool_calls();
     let call_tokens =
-        calls.iter().map(|c| tokens::estimate(&c.name) + tokens::estimate(&c.arguments));
+        calls.iter().map(|call| tokens::estimate(&call.name) + tokens::estimate(&call.arguments));
     entry.tokens = tokens::estimate(text) + call_tokens.sum::<u64>();
     entry.raw = replace_text_in_raw(&entry.raw, text);
     entry.text = text.to_owned();
-    let gone = Flags::THINKING.with(Flags::IMAGES);
-    entry.flags = entry.flags.without(gone).with(Flags::REPLACED);
+    entry.flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES)).with(Flags::REPLACED);
     entry
 }
 
-/// The entry with other JSON of the same role.
+/// Replaces the JSON of an entry by another message of the same role.
 pub fn replace_raw(mut entry: NewEntry, raw: &str) -> NewEntry {
     let message = Message::parse(raw, "");
     let mut flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES));
@@ -130,7 +139,7 @@ pub fn replace_raw(mut entry: NewEntry, raw: &str) -> NewEntry {
 }
 
 /// An entry without content.
-fn plain(record: &Record, role: Role, kind: EntryKind) -> NewEntry {
+fn empty_entry(record: &Record, role: Role, kind: EntryKind) -> NewEntry {
     NewEntry {
         id: record.id().to_owned(),
         parent_id: record.parent_id().unwrap_or_default().to_owned(),
@@ -153,6 +162,7 @@ struct PiMessage {
     stop_reason: Option<String>,
     tool_call_id: Option<String>,
     #[serde(default)]
+    // No `bool`: another JSON type in these fields must not hide the message.
     is_error: Value,
     #[serde(default)]
     exclude_from_context: Value,
@@ -180,7 +190,7 @@ fn block_flags(message: &Message<'_>) -> Flags {
     })
 }
 
-/// Pi keeps parts of the system prompt in named sections, and the tools that came with it.
+/// Adds the named sections of the system prompt and the tools, which Pi stores beside the content.
 fn add_sections(entry: &mut NewEntry, raw: &str) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -202,28 +212,29 @@ fn add_sections(entry: &mut NewEntry, raw: &str) {
     entry.tokens = tokens::estimate(&entry.text) + tokens::estimate(&tools);
 }
 
-fn of_bash(record: &Record, raw: &str) -> Option<NewEntry> {
+fn from_bash(record: &Record, raw: &str) -> Option<NewEntry> {
     let text = render_text::render_bash(&serde_json::from_str(raw).ok()?);
-    let mut entry = plain(record, Role::User, EntryKind::Bash);
+    let mut entry = empty_entry(record, Role::User, EntryKind::Bash);
     entry.tokens = tokens::estimate(&text);
     entry.text = text;
     entry.raw = raw.to_owned();
     Some(entry)
 }
 
-fn of_custom_message(record: &Record) -> Option<NewEntry> {
+fn from_custom_message(record: &Record) -> Option<NewEntry> {
     #[derive(Deserialize)]
     struct WireCustomMessage<'a> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
     let wire: WireCustomMessage<'_> = record.parse_fields()?;
+    // `Message` reads both forms of a content, a string and blocks.
     let as_message = format!(r#"{{"role":"custom","content":{}}}"#, wire.content.get());
     let text = Message::parse(&as_message, "").text();
     Some(with_text_of_line(record, EntryKind::Custom, Flags::default(), text))
 }
 
-fn of_branch_summary(record: &Record) -> Option<NewEntry> {
+fn from_branch_summary(record: &Record) -> Option<NewEntry> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct WireBranchSummary {
@@ -233,11 +244,11 @@ fn of_branch_summary(record: &Record) -> Option<NewEntry> {
     let wire: WireBranchSummary = record.parse_fields()?;
     let text =
         render_text::render_branch_summary(&wire.summary, record.id(), wire.from_id.as_deref());
-    let written = !wire.summary.is_empty();
-    written.then(|| with_text_of_line(record, EntryKind::BranchSummary, Flags::SYNTHETIC, text))
+    let has_summary = !wire.summary.is_empty();
+    has_summary.then(|| with_text_of_line(record, EntryKind::BranchSummary, Flags::SYNTHETIC, text))
 }
 
-fn of_compaction(record: &Record) -> Option<NewEntry> {
+fn from_compaction(record: &Record) -> Option<NewEntry> {
     let text = render_text::render_compaction_summary(
         &compaction_summary_text(record)?,
         record.id(),
@@ -246,7 +257,7 @@ fn of_compaction(record: &Record) -> Option<NewEntry> {
     Some(with_text_of_line(record, EntryKind::CompactionSummary, Flags::SYNTHETIC, text))
 }
 
-/// The summary of a compaction, bare.
+/// The summary of a compaction without its frame.
 pub(super) fn compaction_summary_text(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct WireSummary {
@@ -261,12 +272,13 @@ fn with_text_of_line(record: &Record, kind: EntryKind, flags: Flags, text: Strin
         tokens: tokens::estimate(&text),
         text,
         raw: record.line().to_owned(),
-        ..plain(record, Role::User, kind)
+        ..empty_entry(record, Role::User, kind)
     }
 }
 
-/// The JSON of a retold message: its fields stay, its content is the text and the calls as written.
+/// Replaces the text in the JSON of a message. Other fields and the calls keep their bytes.
 pub fn replace_text_in_raw(raw: &str, text: &str) -> String {
+    // Entries of other records have their whole line as JSON; they become plain user messages.
     let fields = JsonFields::parse(raw).filter(|fields| fields.get("role").is_some());
     let mut fields = fields.unwrap_or_else(|| {
         let mut message = JsonFields::default();
@@ -274,6 +286,7 @@ pub fn replace_text_in_raw(raw: &str, text: &str) -> String {
         message
     });
     let mut content = fields.get("content").map_or_else(Vec::new, call_blocks);
+    // Providers reject an empty text block beside a call, and a message without any block.
     if !text.is_empty() || content.is_empty() {
         content.insert(0, serde_json::json!({ "type": "text", "text": text }).to_string());
     }

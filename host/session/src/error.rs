@@ -1,152 +1,152 @@
-//! What can go wrong with a session as a whole, and what is wrong with one of its lines.
+//! Errors of sessions, and problems with single lines.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::journal::LockHolder;
+use super::lock_holder::LockHolder;
 
 /// Why a session could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The file system refused.
+    /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The first readable record is no session header.
+    /// The first readable record is not a session header.
     #[error(
-        "{name} is no Pi session: {reason}; give a .jsonl file whose first record is of type `session`"
+        "{name} is not a Pi session: {reason}; expected a .jsonl file whose first record has the type `session`"
     )]
     Header {
-        /// The file or the name it was given.
+        /// Path or name of the file.
         name: String,
-        /// What is there instead.
+        /// What was found instead.
         reason: String,
     },
-    /// The header of a session is damaged or gone; what was said below it is not.
+    /// The header is damaged or missing, the records below it are readable.
     #[error(
-        "the header of {name}, line {line}, cannot be read: {reason}; {} below it can, `ctxhost fsck --repair {name}` writes the header anew and keeps the old line",
+        "cannot read the header of {name}, line {line}: {reason}; {} below it can be read; run `ctxhost fsck --repair {name}` to rewrite the header",
         format_record_count(*records)
     )]
     DamagedHeader {
-        /// The file or the name it was given.
+        /// Path or name of the file.
         name: String,
-        /// Where the header should be, counted from 1.
+        /// The line of the header, from 1.
         line: usize,
-        /// What is there instead.
+        /// What was found instead.
         reason: String,
-        /// How many records can be read.
+        /// Number of readable records.
         records: usize,
     },
     /// The file was written by a newer program.
     #[error(
-        "{name} has session version {version}, ctxhost writes up to 3; open it for reading only, or update ctxhost"
+        "{name} has session version {version}, ctxhost writes up to version 3; open it for reading only, or update ctxhost"
     )]
     Newer {
-        /// The file or the name it was given.
+        /// Path or name of the file.
         name: String,
         /// Its version.
         version: u32,
     },
     /// Another writer has the file open.
-    #[error("{} is open in another writer{}; close that one first", path.display(), named(holder))]
+    #[error("{} is open in another writer{}; close that one first", path.display(), format_holder(holder))]
     Locked {
         /// The file.
         path: PathBuf,
-        /// Who that is, where it left its name.
+        /// The other writer, if it left a note.
         holder: Option<Box<LockHolder>>,
     },
     /// The file is a symbolic link.
     #[error(
-        "{} is a symbolic link, and sessions are not written through links; give the path that it leads to",
+        "{} is a symbolic link, and sessions are not written through links; use the path of its target",
         path.display()
     )]
     Link {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody else wrote to the file since it was opened.
-    #[error("{} changed underneath: {expected_bytes} bytes expected, {found_bytes} found; open it again", path.display())]
+    /// Another program wrote to the file since it was opened.
+    #[error("another program changed {}: {found_bytes} bytes found, {expected_bytes} expected; open it again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// Its length as this writer left it.
+        /// Its length after the last append of this writer.
         expected_bytes: u64,
         /// Its length now.
         found_bytes: u64,
     },
-    /// Another machine has the session, and had it all the time that was waited.
+    /// Another machine held the session during the whole wait.
     #[error(
-        "session {id} is held by {holder}; it was waited for {waited_ms} ms (store.wait_ms), try again later"
+        "session {id} is held by {holder}; gave up after {waited_ms} ms (store.wait_ms), try again later"
     )]
     LeaseTimeout {
         /// The id of the session.
         id: String,
-        /// Who has it.
+        /// The holder of the lease.
         holder: String,
         /// How long was waited.
         waited_ms: u64,
     },
     /// Another machine took the session over; nothing was written.
     #[error(
-        "session {id} was taken over by {holder}, nothing more is written here; send the message again"
+        "session {id} was taken over by {holder}, nothing was written here; send the message again"
     )]
     Fenced {
         /// The id of the session.
         id: String,
-        /// Who has it now.
+        /// The holder of the newer lease.
         holder: String,
     },
-    /// Somebody else added to the session outside of a lane.
-    #[error("session {id} has more entries than this machine knows; open it again")]
+    /// Another machine appended to the session.
+    #[error("session {id} has newer entries in the store; open it again")]
     Stale {
         /// The id of the session.
         id: String,
     },
-    /// A session of this id is in the store already.
-    #[error("the store has a session {id} already; open that one, or take another id")]
+    /// The store has a session with this id.
+    #[error("the store already has a session {id}; open it, or use another id")]
     AlreadyExists {
         /// The id.
         id: String,
     },
-    /// There is no session of this id in the store.
-    #[error("the store has no session {id}; `ctxhost sessions list` shows those it has")]
+    /// The store has no session with this id.
+    #[error("the store has no session {id}; list them with `ctxhost sessions list`")]
     NotFound {
         /// The id.
         id: String,
     },
-    /// The store did not answer, or said no.
+    /// The store is unreachable or rejected the operation.
     #[error("the store cannot {action}: {reason}")]
     Store {
-        /// What was tried, as a verb and its object.
+        /// The operation, as a verb and its object.
         action: String,
-        /// What it said.
+        /// The error of the store.
         reason: String,
     },
-    /// The store went away between a line and the word that it is kept.
+    /// The connection was lost before the store confirmed an append.
     #[error(
-        "nobody knows whether the last line of session {id} is kept, the store went away: {reason}; the next turn finds out"
+        "cannot tell whether the last line of session {id} was stored, the connection was lost: {reason}; the next turn checks it"
     )]
     OutcomeUnknown {
         /// The id of the session.
         id: String,
-        /// What the store said.
+        /// The error of the store.
         reason: String,
     },
-    /// A failed write or sync could not be undone, so memory, file and disk may differ.
-    #[error("an earlier failed write to {} could not be undone; open it again", path.display())]
+    /// A failed write or sync could not be reverted, so memory, file and disk may differ.
+    #[error("an earlier failed write to {} could not be reverted; open it again", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
     },
-    /// The session was opened with `read`.
-    #[error("session {id} was opened for reading; open it for writing to append")]
+    /// The session was opened for reading.
+    #[error("session {id} is open for reading only; open it for writing to append")]
     ReadOnly {
         /// The id of the session.
         id: String,
@@ -154,16 +154,16 @@ pub enum SessionError {
     /// No record has this id.
     #[error("no record `{id}` in this session; list the records to see their ids")]
     UnknownRecord {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
     },
-    /// What should be appended is no record.
-    #[error("this cannot be a session record: {reason}")]
+    /// The data cannot be a record.
+    #[error("not a valid session record: {reason}")]
     Body {
         /// What is wrong with it.
         reason: String,
     },
-    /// The plan of a compaction cannot be written down.
+    /// The plan cannot be recorded as a compaction.
     #[error("cannot record the compaction: {reason}")]
     Plan {
         /// What is wrong with it.
@@ -171,37 +171,44 @@ pub enum SessionError {
     },
 }
 
-/// A line that could not be taken as it stands. Its bytes stay in the session.
+/// A problem with a line, whose bytes stay in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLineProblem {
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What sort of fault it is.
+    /// The kind of fault.
     pub fault: LineFault,
-    /// What is wrong with it, and what was done about it.
+    /// What is wrong, and how the line is treated.
     pub message: String,
 }
 
-/// What can be wrong with a line.
+/// Kinds of faults of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFault {
-    /// It cannot be read as a record.
+    /// Not a record.
     Bad,
-    /// The write of the last line was cut short.
+    /// An incomplete last line.
     Torn,
-    /// Its id is that of an earlier record.
+    /// An earlier record has the same id.
     DuplicateId,
-    /// No record above it is the parent that it names, or it names none.
+    /// It names no parent, or one that is not above it.
     MissingParent,
-    /// The header lacks something, or is newer than this version.
+    /// The header is incomplete, or newer than this version.
     Header,
 }
 
-/// A number of records in words.
+pub(super) fn io_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> SessionError + use<> {
+    let path = path.to_owned();
+    move |source| SessionError::Io { action, path, source }
+}
+
 pub(super) fn format_record_count(records: usize) -> String {
     format!("{records} record{}", if records == 1 { "" } else { "s" })
 }
 
-fn named(holder: &Option<Box<LockHolder>>) -> String {
+fn format_holder(holder: &Option<Box<LockHolder>>) -> String {
     holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
 }

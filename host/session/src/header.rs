@@ -8,7 +8,7 @@ use super::{clock, identity};
 /// The version that this code writes.
 pub const SESSION_VERSION: u32 = 3;
 
-/// The header: which session this is, and where it was held.
+/// The header: id, working folder and origin of a session.
 #[derive(Clone, Debug)]
 pub struct SessionHeader {
     line: String,
@@ -34,13 +34,13 @@ struct WireHeader {
     model_id: Option<String>,
 }
 
-/// The first format had no version field.
+/// Version 1 has no version field.
 fn first_version() -> u32 {
     1
 }
 
 impl SessionHeader {
-    /// A header of the current version. Without an id it gets a new one.
+    /// A header of the current version, with a new id if none is given.
     pub fn new(id: Option<&str>, cwd: &str, timestamp_ms: i64) -> SessionHeader {
         let id = id.map_or_else(|| identity::session_id(timestamp_ms), str::to_owned);
         let timestamp = clock::format_iso(timestamp_ms);
@@ -64,7 +64,7 @@ impl SessionHeader {
         SessionHeader { line: fields.to_line(), wire }
     }
 
-    /// Names the session file that this one was forked from.
+    /// Sets the session file that this one was forked from.
     #[must_use]
     pub fn with_parent_session(mut self, parent_session: &str) -> SessionHeader {
         if let Some(mut fields) = JsonFields::parse(&self.line) {
@@ -75,7 +75,7 @@ impl SessionHeader {
         self
     }
 
-    /// The header of a line, or what is wrong with it.
+    /// Parses a line, or returns what is wrong with it.
     pub(super) fn parse(line: &str) -> Result<SessionHeader, String> {
         let wire: WireHeader = serde_json::from_str(line).map_err(|error| error.to_string())?;
         match wire.kind.as_str() {
@@ -85,13 +85,13 @@ impl SessionHeader {
         }
     }
 
-    /// Whether a line is the header of version 0: another program's, not a damaged one.
+    /// Whether a line is a header with version 0, which another program writes.
     pub(super) fn has_version_0(line: &str) -> bool {
         let wire = serde_json::from_str::<WireHeader>(line);
         wire.is_ok_and(|wire| wire.kind == "session" && wire.version == 0)
     }
 
-    /// The same header with the current version number; everything else stays as it is written.
+    /// Sets the current version number and keeps all other bytes.
     pub(super) fn to_current_version(&self) -> SessionHeader {
         let mut header = self.clone();
         if let Some(mut fields) = JsonFields::parse(&self.line) {
@@ -102,7 +102,7 @@ impl SessionHeader {
         header
     }
 
-    /// The id of the session; empty where the file has none.
+    /// The id of the session; empty if the file has none.
     pub fn id(&self) -> &str {
         &self.wire.id
     }
@@ -112,20 +112,20 @@ impl SessionHeader {
         self.wire.version
     }
 
-    /// When the session began, in milliseconds since 1970; 0 when the file does not say.
+    /// When the session was created, in milliseconds since 1970; 0 if unknown.
     pub fn timestamp_ms(&self) -> i64 {
         clock::parse_ms(&self.wire.timestamp).unwrap_or(0)
     }
 
-    /// The name that a file of this session gets: when it began, and its id.
+    /// The file name for this session: creation time and id.
     pub fn file_name(&self) -> String {
         let time = clock::format_iso(self.timestamp_ms()).replace([':', '.'], "-");
-        // Ids of other programs may be anything.
+        // Ids of other programs may contain any character.
         let id = self.id().replace(['/', '\\', '\0'], "-");
         format!("{time}_{id}.jsonl")
     }
 
-    /// The working directory of the agent; empty where the file has none.
+    /// The working folder of the agent; empty if unknown.
     pub fn cwd(&self) -> &str {
         &self.wire.cwd
     }
@@ -135,12 +135,12 @@ impl SessionHeader {
         self.wire.parent_session.as_deref().or(self.wire.branched_from.as_deref())
     }
 
-    /// The model that version 1 wrote into the header: provider and model id.
+    /// Provider and model id in a header of version 1.
     pub fn model(&self) -> Option<(&str, &str)> {
         Some((self.wire.provider.as_deref()?, self.wire.model_id.as_deref()?))
     }
 
-    /// The exact line, with all fields this version does not know.
+    /// The exact line, including unknown fields.
     pub fn line(&self) -> &str {
         &self.line
     }

@@ -1,22 +1,22 @@
-//! Ids of records and of sessions.
+//! Ids of records and sessions.
 //!
-//! The id of a record is a hash of what it stands for, so that two replays of the same recording
-//! and two migrations of the same file give the same bytes.
+//! Record ids are content hashes, so that two replays of a recording, or two migrations of a file, give the
+//! same bytes.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use sha2::{Digest, Sha256};
 
-/// Hex digits of a record's id, as Pi writes it.
+/// Hex digits of a record id, as in Pi.
 const RECORD_ID_DIGITS: usize = 8;
 
-/// Hex digits of an id once short ones keep colliding.
+/// Hex digits of a record id after too many collisions.
 const LONG_RECORD_ID_DIGITS: usize = 32;
 
-/// Short ids tried before a long one is taken; the same number as in Pi.
+/// Short ids to try before a long one, as in Pi.
 const SHORT_ID_ATTEMPTS: u32 = 100;
 
-/// An id that is not taken, always the same for the same seed and the same ids taken.
+/// A free id, which depends on the seed and the taken ids only.
 pub(super) fn record_id(seed: &[&str], is_taken: impl Fn(&str) -> bool) -> String {
     (0..SHORT_ID_ATTEMPTS)
         .map(|attempt| hex_of(seed, attempt, RECORD_ID_DIGITS))
@@ -24,8 +24,9 @@ pub(super) fn record_id(seed: &[&str], is_taken: impl Fn(&str) -> bool) -> Strin
         .unwrap_or_else(|| hex_of(seed, SHORT_ID_ATTEMPTS, LONG_RECORD_ID_DIGITS))
 }
 
-/// A new session id: a UUID of version 7, as Pi makes them.
+/// A new session id: a UUID of version 7, as in Pi.
 pub(super) fn session_id(now_ms: i64) -> String {
+    // Seeded by the operating system. The ids have to be unique, not unpredictable.
     let random = || RandomState::new().build_hasher().finish();
     let time = u128::try_from(now_ms).unwrap_or(0) & 0xFFFF_FFFF_FFFF;
     let high = u128::from(random()) & 0xFFF;
@@ -42,7 +43,7 @@ pub(super) fn session_id(now_ms: i64) -> String {
     )
 }
 
-/// A name that nobody else has, for as long as it takes.
+/// A random name for a temporary file.
 pub(super) fn nonce() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
@@ -50,7 +51,7 @@ pub(super) fn nonce() -> String {
 fn hex_of(seed: &[&str], attempt: u32, digits: usize) -> String {
     let mut hash = Sha256::new();
     for part in seed {
-        // The length keeps ("ab", "c") apart from ("a", "bc").
+        // With its length, so that ("ab", "c") and ("a", "bc") differ.
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }

@@ -1,33 +1,32 @@
-//! What clients put into user messages by themselves, told apart from what a person asked.
+//! Recognizes text that clients insert into user messages.
 //!
-//! A user message of which nothing is left once these passages are taken away is no request of a
-//! person: it is never pinned as the task, and no turn begins with it. A message that holds such
-//! passages beside a person's words is that person's request.
+//! A user message without any other text is not a request of the user: it is not pinned as the task and starts
+//! no turn. A message with inserted text beside the user's is a request.
 
 use ctxhost_engine_api::{ContentBlock, Message};
 
-/// One sort of passage.
+/// A pattern of inserted text.
 #[derive(Clone, Copy, Debug)]
 struct InjectedPattern {
-    /// The client that writes it.
+    /// The client that inserts it.
     client: &'static str,
     /// Where it was seen.
     source: &'static str,
     form: PatternForm,
 }
 
-/// How a passage is recognised in a text block.
+/// How inserted text is found in a text block.
 #[derive(Clone, Copy, Debug)]
 enum PatternForm {
-    /// From an opening to its closing; without a closing, to the end of the block.
+    /// From a start to an end marker, or to the end of the block.
     Between(&'static str, &'static str),
-    /// An element of this name: `<name ...>` to `</name>`.
+    /// An element with this name: `<name ...>` to `</name>`.
     Element(&'static str),
-    /// A line that begins like this.
+    /// A line with this prefix.
     Line(&'static str),
-    /// A block that begins like this.
+    /// A block with this prefix.
     Opening(&'static str),
-    /// A block that says just this.
+    /// A block with exactly this text.
     Whole(&'static str),
     /// From this line to the end of the block.
     Tail(&'static str),
@@ -42,7 +41,7 @@ const fn row(client: &'static str, source: &'static str, form: PatternForm) -> I
     InjectedPattern { client, source, form }
 }
 
-/// All sorts, by client. A new client is a new row.
+/// All patterns, by client.
 const TABLE: &[InjectedPattern] = &[
     row("Codex", WIRE, Element("environment_context")),
     row("Codex", CODE, Element("user_instructions")),
@@ -84,36 +83,39 @@ const TABLE: &[InjectedPattern] = &[
     row("Copilot", CODE, Element("environment_info")),
     row("Copilot", CODE, Element("workspace_info")),
     row("Copilot", CODE, Element("editorContext")),
+    // The user message that opencode sends before the summary of a compaction.
     row("opencode", WIRE, Whole("What did we do so far?")),
     row("opencode", WIRE, Opening("Continue if you have next steps")),
     row("opencode", WIRE, Opening("The previous request exceeded the provider's size limit")),
     row("aider", WIRE, Tail("To suggest changes to a file you MUST return the entire content")),
     row("aider", CODE, Tail("# *SEARCH/REPLACE block* Rules:")),
     row("aider", CODE, Tail("# File editing rules:")),
+    // aider puts an example conversation before the real one, and this message between them.
     row("aider", WIRE, Opening("I switched to a new code base. Please don't consider the above")),
     row("aider", WIRE, Opening("I am not sharing any files that you can edit yet.")),
     row("aider", WIRE, Opening("I am not sharing the full contents of any files with you yet.")),
     row("aider", CODE, Opening("Here are summaries of some files present in my git repository")),
     row("aider", CODE, Opening("I have *added these files to the chat*")),
+    // The user messages in its example conversations.
     row("aider", WIRE, Whole("Change the greeting to be more casual")),
     row("aider", CODE, Whole("Change get_factorial() to use math.factorial")),
     row("aider", CODE, Whole("Refactor hello() into its own file.")),
 ];
 
-/// Bytes of a stamp before a message that are looked at: OpenClaw writes `[Sun 2026-11-22 17:26 UTC] `.
+/// Longest timestamp prefix of a message. OpenClaw writes `[Sun 2026-11-22 17:26 UTC] `.
 const STAMP_MAX_BYTES: usize = 48;
 
-/// The clients whose passages are known, each with where they were seen.
+/// The clients with known patterns, and their source.
 pub fn known_clients() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.iter().map(|row| (row.client, row.source))
 }
 
-/// Whether a text block holds nothing that a person wrote; an empty one holds nothing either.
+/// Whether a text block is empty or contains inserted text only.
 pub fn is_injected(block: &str) -> bool {
     user_text(block).is_empty()
 }
 
-/// What is left of a text block without what a client put in, trimmed.
+/// A text block without inserted text, trimmed.
 pub fn user_text(block: &str) -> String {
     let mut left = without_stamp(block.trim()).to_owned();
     for row in TABLE {
@@ -125,14 +127,15 @@ pub fn user_text(block: &str) -> String {
     left
 }
 
-/// Whether a user message holds nothing that a person wrote or showed. One without any content is a
-/// person's, as its client says.
+/// Whether a user message contains inserted text only. An empty one counts as a message of the user, as its
+/// client declares.
 pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
     let mut texts = 0;
     for block in &message.blocks {
         match block {
             ContentBlock::Text(text) if text.trim().is_empty() => {}
             ContentBlock::Text(text) if is_injected(text) => texts += 1,
+            // Anything but text, such as an image, is from the user.
             _ => return false,
         }
     }
@@ -140,11 +143,11 @@ pub(super) fn is_injected_message(message: &Message<'_>) -> bool {
 }
 
 impl PatternForm {
-    /// Takes all passages of this form out of a trimmed text, and trims what is left.
+    /// Removes all matches from a trimmed text, and trims the rest.
     fn remove_from(self, left: &mut String) {
         match self {
-            Between(open, close) => take_between(left, open, close, |_| true),
-            Element(name) => take_elements(left, name),
+            Between(open, close) => remove_between(left, open, close, |_| true),
+            Element(name) => remove_elements(left, name),
             Line(start) => {
                 if left.contains(start) {
                     let is_other = |line: &&str| !line.trim_start().starts_with(start);
@@ -173,36 +176,38 @@ impl PatternForm {
     }
 }
 
-/// An element may have attributes, and its name is not the beginning of a longer one.
-fn take_elements(left: &mut String, name: &str) {
-    // Most texts have none, and each message of a request is held against all names.
+/// Removes elements with a name and any attributes.
+fn remove_elements(left: &mut String, name: &str) {
+    // Most texts have no elements, and each message of a request is matched against all names.
     if !left.contains('<') {
         return;
     }
     let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    take_between(left, &open, &close, |behind| behind.starts_with(['>', ' ', '\n']));
+    // `<context` must not match `<contexts>`.
+    remove_between(left, &open, &close, |rest| rest.starts_with(['>', ' ', '\n']));
 }
 
-/// Takes passages out in one walk, however many there are.
-fn take_between(left: &mut String, open: &str, close: &str, is_open: impl Fn(&str) -> bool) {
+/// Removes all ranges from `open` to `close` in one pass.
+fn remove_between(left: &mut String, open: &str, close: &str, is_open: impl Fn(&str) -> bool) {
     if !left.contains(open) {
         return;
     }
     let (mut kept, mut rest) = (String::new(), left.as_str());
-    while let Some((before, behind)) = rest.split_once(open) {
+    while let Some((before, after)) = rest.split_once(open) {
         kept.push_str(before);
-        if is_open(behind) {
-            rest = behind.split_once(close).map_or("", |(_, rest)| rest);
+        if is_open(after) {
+            // Some `AGENTS.md` texts of Codex have no end marker; all of the rest was inserted.
+            rest = after.split_once(close).map_or("", |(_, rest)| rest);
         } else {
             kept.push_str(open);
-            rest = behind;
+            rest = after;
         }
     }
     kept.push_str(rest);
     *left = kept.trim().to_owned();
 }
 
-/// A text without the time that a client writes before it.
+/// A text without the timestamp that a client writes before it.
 fn without_stamp(text: &str) -> &str {
     let Some((stamp, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
         return text;
@@ -210,7 +215,7 @@ fn without_stamp(text: &str) -> &str {
     let rest = rest.trim_start();
     let mut words = stamp.split_whitespace();
     let is_stamp = stamp.len() <= STAMP_MAX_BYTES && !rest.is_empty();
-    if is_stamp && words.any(|word| is_written_as(word, "0000-00-00")) && words.any(is_time) {
+    if is_stamp && words.any(|word| has_form(word, "0000-00-00")) && words.any(is_time) {
         rest
     } else {
         text
@@ -218,12 +223,12 @@ fn without_stamp(text: &str) -> &str {
 }
 
 fn is_time(word: &str) -> bool {
-    is_written_as(word, "00:00") || is_written_as(word, "00:00:00")
+    has_form(word, "00:00") || has_form(word, "00:00:00")
 }
 
-/// Whether a word has digits and signs where a form has them.
-fn is_written_as(word: &str, form: &str) -> bool {
-    let is_alike = |(byte, of): (u8, u8)| byte == of || (of == b'0' && byte.is_ascii_digit());
+/// Whether a word has the digits and signs of a pattern.
+fn has_form(word: &str, form: &str) -> bool {
+    let is_alike = |(byte, want): (u8, u8)| byte == want || (want == b'0' && byte.is_ascii_digit());
     word.len() == form.len() && word.bytes().zip(form.bytes()).all(is_alike)
 }
 
@@ -255,7 +260,7 @@ mod tests {
     fn what_a_client_puts_in_is_no_request() {
         for text in INJECTED {
             assert!(is_injected(text), "{text}: {:?}", user_text(text));
-            // Words of a person beside it are a request, before it and behind it.
+            // Text of a user before or after it is a request.
             if !text.contains("without an end") && text.starts_with('<') {
                 for both in
                     [format!("{text}\nMend the parser."), format!("Mend the parser.\n\n{text}")]

@@ -1,8 +1,7 @@
-//! The file behind a session: appended to, never rewritten but once, when an older version is migrated.
+//! The append-only file of a session: one write per append, then a sync depending on the policy.
 //!
-//! An append is one write of one line, then, as the policy says, a sync. When either fails, the file is
-//! cut back to what it was, so that memory and file tell the same story. A journal that writes behind
-//! holds lines back until somebody has time for them; when it cannot write them then, it takes no more.
+//! If either fails, the file is truncated to its previous length, so that memory and file agree. With
+//! write-behind, batches are buffered until a flush; if that fails, further appends are rejected.
 
 pub(super) mod checksums;
 pub(super) mod disk;
@@ -15,14 +14,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use lock::LockHolder;
 pub use path_check::FileCheck;
 pub use policy::SyncPolicy;
 
 use ctxhost_files::FileLines;
 
 use super::contents::SessionContents;
-use super::error::SessionError;
+use super::error::{SessionError, io_error};
 use checksums::ChecksumWriter;
 use disk::{DiskFile, JournalDisk, OpenMode, OsJournalDisk};
 use lock::LockNote;
@@ -40,16 +38,15 @@ pub(super) struct Journal {
     checksums: ChecksumWriter,
     policy: SyncPolicy,
     length_bytes: u64,
-    /// How much of it the disk has said to hold.
+    /// Length up to which the file was synced.
     synced_bytes: u64,
-    /// The file has its name, but the folder has not been synced since.
+    /// Whether the folder has to be synced, because the name of the file is new.
     owes_folder_sync: bool,
     is_broken: bool,
     writes_behind: bool,
-    /// What is held back, as it will be written.
-    held: Vec<u8>,
-    /// Whether the name leads to the file.
-    place: PathState,
+    /// Lines to be written.
+    buffer: Vec<u8>,
+    path_state: PathState,
 }
 
 impl Journal {
@@ -58,7 +55,7 @@ impl Journal {
         Journal::open_on(Arc::new(OsJournalDisk), path)
     }
 
-    /// Creates a file that must not be there yet, with its first bytes.
+    /// Creates a file with its first bytes; it must not exist.
     pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<Journal, SessionError> {
         Journal::create_on(Arc::new(OsJournalDisk), path, bytes)
     }
@@ -70,11 +67,11 @@ impl Journal {
     ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("open", path))?;
         let file = open_locked(&*disk, &path)?;
-        let length_bytes = file.length_bytes().map_err(io_error("look at", &path))?;
-        Ok(Journal::on(disk, path, file, length_bytes))
+        let length_bytes = file.length_bytes().map_err(io_error("inspect", &path))?;
+        Ok(Journal::new(disk, path, file, length_bytes))
     }
 
-    /// All of the file, as long as it is now, but for lines that are too long to be held.
+    /// Reads the file as long as it is now, without lines above the length limit.
     pub(super) fn read(&mut self) -> Result<FileLines, SessionError> {
         let lines = self.file.read_lines().map_err(io_error("read", &self.path))?;
         let long_bytes: u64 = lines.long.iter().map(|line| line.length_bytes).sum();
@@ -83,7 +80,7 @@ impl Journal {
         Ok(lines)
     }
 
-    /// How long it is.
+    /// Length of the file.
     pub(super) fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
@@ -96,10 +93,10 @@ impl Journal {
     ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("create", path))?;
         let file = create_file(&*disk, &path, bytes).map_err(io_error("create", &path))?;
-        let mut journal = Journal::on(disk, path, file, bytes.len() as u64);
+        let mut journal = Journal::new(disk, path, file, bytes.len() as u64);
         journal.checksums.add(bytes);
         if let Err(error) = journal.sync_folder() {
-            // Nothing was promised, and a half-made file would keep the name from the next try.
+            // Nothing was acknowledged, and the file would make the next attempt fail.
             let _ = journal.disk.remove(&journal.path);
             let _ = journal.checksums.discard();
             return Err(error);
@@ -107,7 +104,7 @@ impl Journal {
         Ok(journal)
     }
 
-    fn on(
+    fn new(
         disk: Arc<dyn JournalDisk>,
         path: PathBuf,
         file: Box<dyn DiskFile>,
@@ -125,8 +122,8 @@ impl Journal {
             owes_folder_sync: false,
             is_broken: false,
             writes_behind: false,
-            held: Vec::new(),
-            place: PathState::default(),
+            buffer: Vec::new(),
+            path_state: PathState::default(),
         }
     }
 
@@ -135,37 +132,35 @@ impl Journal {
         &self.path
     }
 
-    /// When appends are made durable from now on.
+    /// Sets when appends are synced.
     pub(super) fn set_policy(&mut self, policy: SyncPolicy) {
         self.policy = policy;
     }
 
-    /// When appends are made durable.
+    /// When appends are synced.
     pub(super) fn policy(&self) -> SyncPolicy {
         self.policy
     }
 
-    /// Appends a line. Before the first one, what is torn or old about the file is put right.
+    /// Appends a line. The first append also moves a torn line away and migrates an older file.
     pub(super) fn append(
         &mut self,
         contents: &mut SessionContents,
         line: &str,
     ) -> Result<(), SessionError> {
-        self.put(contents, line, SyncDemand::ByPolicy)
+        self.append_lines(contents, line, SyncDemand::ByPolicy)
     }
 
-    /// Appends lines that have to last, whatever the policy says of single ones. It is one write: if it
-    /// fails, none of them is there.
+    /// Appends lines with one write and a sync unless the policy is `os`. If it fails, none is in the file.
     pub(super) fn append_milestone(
         &mut self,
         contents: &mut SessionContents,
         lines: &[&str],
     ) -> Result<(), SessionError> {
-        self.put(contents, &lines.join("\n"), SyncDemand::Required)
+        self.append_lines(contents, &lines.join("\n"), SyncDemand::Required)
     }
 
-    /// Appends lines of which the last makes the others count; they are held back where the journal
-    /// writes behind.
+    /// Appends lines that belong together; with write-behind they are buffered.
     pub(super) fn append_batch(
         &mut self,
         contents: &mut SessionContents,
@@ -175,55 +170,56 @@ impl Journal {
             return self.append_milestone(contents, lines);
         }
         self.check_not_broken()?;
+        // Not at the flush: both change the contents, which a flush does not have.
         if contents.torn().is_some() || contents.migrated_from.is_some() {
-            self.begin(contents)?;
+            self.prepare_file(contents)?;
         }
         for line in lines {
-            self.hold(contents.lacks_final_newline(), line);
+            self.buffer_line(contents.lacks_final_newline(), line);
         }
         Ok(())
     }
 
-    /// Holds lines back from now on that are appended together, until [`flush`](Self::write_out).
+    /// Buffers batches from now on until [`flush`](Self::flush).
     pub(super) fn enable_write_behind(&mut self) {
         self.writes_behind = true;
     }
 
-    /// Whether lines wait for [`flush`](Self::write_out).
+    /// Whether lines are buffered.
     pub(super) fn has_buffered_lines(&self) -> bool {
-        !self.held.is_empty()
+        !self.buffer.is_empty()
     }
 
-    /// Writes what is held back. Where that fails, nothing more is appended: nobody could tell what the
-    /// file holds.
+    /// Writes buffered lines. If that fails, further appends are rejected.
     pub(super) fn flush(&mut self) -> Result<(), SessionError> {
-        if self.held.is_empty() {
+        if self.buffer.is_empty() {
             return Ok(());
         }
         self.check_unchanged()?;
         self.write(SyncDemand::Required)
     }
 
-    fn put(
+    fn append_lines(
         &mut self,
         contents: &mut SessionContents,
-        line: &str,
-        wait: SyncDemand,
+        lines: &str,
+        demand: SyncDemand,
     ) -> Result<(), SessionError> {
-        self.begin(contents)?;
-        self.hold(contents.lacks_final_newline(), line);
-        self.write(wait)
+        self.prepare_file(contents)?;
+        self.buffer_line(contents.lacks_final_newline(), lines);
+        self.write(demand)
     }
 
-    fn hold(&mut self, is_unfinished: bool, line: &str) {
-        if is_unfinished && self.held.is_empty() {
-            self.held.push(b'\n');
+    fn buffer_line(&mut self, lacks_final_newline: bool, line: &str) {
+        // Only the first buffered line follows the unterminated one.
+        if lacks_final_newline && self.buffer.is_empty() {
+            self.buffer.push(b'\n');
         }
-        self.held.extend_from_slice(line.as_bytes());
-        self.held.push(b'\n');
+        self.buffer.extend_from_slice(line.as_bytes());
+        self.buffer.push(b'\n');
     }
 
-    /// Waits until all that was appended is on the disk, where the policy leaves that to us.
+    /// Flushes, and syncs the file unless the policy is `os`.
     pub(super) fn sync(&mut self) -> Result<(), SessionError> {
         self.flush()?;
         if self.policy == SyncPolicy::Os || self.synced_bytes == self.length_bytes {
@@ -231,33 +227,34 @@ impl Journal {
         }
         self.check_not_broken()?;
         let synced = self.file.sync();
-        // After a failed sync the system may count pages as written that are not; only those who read
-        // the file again know.
+        // After a failed fsync, Linux marks the dirty pages as clean: a later sync succeeds without
+        // writing them. Only reopening shows what the file holds.
         self.is_broken = synced.is_err();
         synced.map_err(io_error("sync", &self.path))?;
         self.synced_bytes = self.length_bytes;
         Ok(())
     }
 
-    /// Moves the bytes of a torn last line to a file of their own, and answers where they are.
+    /// Moves the bytes of a torn last line to a sidecar file and returns its path.
     pub(super) fn move_torn_line(
         &mut self,
         contents: &mut SessionContents,
     ) -> Result<Option<PathBuf>, SessionError> {
         let Some(torn) = contents.torn() else { return Ok(None) };
-        let aside = save_copy(&*self.disk, &self.path, "torn", torn)?;
-        tracing::warn!(file = %aside.display(), "the last line was cut short, its bytes are set aside");
+        // The copy first: its bytes are removed from the file next.
+        let copy = save_copy(&*self.disk, &self.path, "torn", torn)?;
+        tracing::warn!(file = %copy.display(), "moved the incomplete last line of a session to another file");
         let length_bytes = self.length_bytes - torn.len() as u64;
-        let cut = || io_error("cut the torn line off", &self.path);
-        self.file.truncate(length_bytes).map_err(cut())?;
+        let failed = || io_error("remove the incomplete last line of", &self.path);
+        self.file.truncate(length_bytes).map_err(failed())?;
         (self.length_bytes, self.synced_bytes) = (length_bytes, length_bytes);
         contents.drop_torn();
-        self.file.sync().map_err(cut())?;
-        Ok(Some(aside))
+        self.file.sync().map_err(failed())?;
+        Ok(Some(copy))
     }
 
-    /// Puts right what is torn or old about the file, which nobody else may have changed.
-    fn begin(&mut self, contents: &mut SessionContents) -> Result<(), SessionError> {
+    /// Prepares the file for appending, if no other program changed it.
+    fn prepare_file(&mut self, contents: &mut SessionContents) -> Result<(), SessionError> {
         self.check_unchanged()?;
         self.move_torn_line(contents)?;
         self.migrate(contents)
@@ -265,7 +262,8 @@ impl Journal {
 
     fn check_unchanged(&mut self) -> Result<(), SessionError> {
         self.check_not_broken()?;
-        let found_bytes = self.file.length_bytes().map_err(io_error("look at", &self.path))?;
+        let found_bytes = self.file.length_bytes().map_err(io_error("inspect", &self.path))?;
+        // Detects writers that take no lock, such as Pi.
         if found_bytes != self.length_bytes {
             let (path, expected_bytes) = (self.path.clone(), self.length_bytes);
             return Err(SessionError::Changed { path, expected_bytes, found_bytes });
@@ -287,77 +285,80 @@ impl Journal {
         synced.map_err(io_error("sync the folder of", &self.path))
     }
 
-    /// Writes what is held.
-    fn write(&mut self, wait: SyncDemand) -> Result<(), SessionError> {
-        let bytes = std::mem::take(&mut self.held);
+    /// Writes the buffer.
+    fn write(&mut self, demand: SyncDemand) -> Result<(), SessionError> {
+        let bytes = std::mem::take(&mut self.buffer);
         self.file
             .append(&bytes)
             .map_err(|source| self.truncate_failed_write(source, "append to"))?;
-        let waits = self.policy.needs_sync(wait);
-        if waits {
+        let needs_sync = self.policy.needs_sync(demand);
+        if needs_sync {
             self.file.sync().map_err(|source| self.truncate_failed_write(source, "sync"))?;
         }
         self.length_bytes += bytes.len() as u64;
-        if waits {
+        if needs_sync {
             self.synced_bytes = self.length_bytes;
         }
+        // After the line is safe: a row without its line would be reported as damage.
         self.checksums.add(&bytes);
         Ok(())
     }
 
-    /// Cuts a failed write off. Where earlier lines waited for the same sync, nobody knows whether they
-    /// are on the disk.
+    /// Truncates the file to its length before a failed write.
     fn truncate_failed_write(&mut self, source: io::Error, action: &'static str) -> SessionError {
-        let is_back = self.file.truncate(self.length_bytes).is_ok();
-        let is_unsure = action == "sync" && self.synced_bytes < self.length_bytes;
-        // What was held back counts as said already.
-        self.is_broken = !is_back || is_unsure || self.writes_behind;
+        let is_truncated = self.file.truncate(self.length_bytes).is_ok();
+        // Earlier lines waited for the same sync, and may not be on disk.
+        let lost_earlier_lines = action == "sync" && self.synced_bytes < self.length_bytes;
+        // Buffered lines are in memory as appended already, so memory and file would differ.
+        self.is_broken = !is_truncated || lost_earlier_lines || self.writes_behind;
         io_error(action, &self.path)(source)
     }
 
-    /// Puts a file with these bytes in the place of the old one, which the caller has kept. The folder is
-    /// not synced yet.
+    /// Replaces the file by one with these bytes; the caller has saved the old ones. The folder is not
+    /// synced yet.
     fn rewrite(&mut self, action: &'static str, bytes: &[u8]) -> Result<(), SessionError> {
         let staged = sidecar_path(&self.path, STAGED_SUFFIX);
         let file = (self.file.mode())
             .and_then(|mode| replace_file(&*self.disk, &self.path, &staged, Some(mode), bytes))
             .map_err(io_error(action, &self.path))?;
-        // From here on the name leads to the new file, whatever else fails.
+        // The path refers to the new file now, even if a later step fails.
         self.file = file;
         (self.length_bytes, self.synced_bytes) = (bytes.len() as u64, bytes.len() as u64);
         self.owes_folder_sync = true;
         Ok(())
     }
 
-    /// Writes the file anew with lines that were mended, after the damaged ones are safe in a file beside
-    /// it, whose path is the answer. `rows` are the checksums of the mended lines.
+    /// Rewrites the file with repaired lines, whose checksums are `rows`, after saving the damaged ones to a
+    /// sidecar file. Returns its path.
     pub(super) fn repair(
         &mut self,
         bytes: &[u8],
         damaged: &[u8],
         rows: &[checksums::ChecksumRow],
     ) -> Result<PathBuf, SessionError> {
-        let aside = save_copy(&*self.disk, &self.path, "damaged", damaged)?;
-        // Before the file: rows without their line are a fault that the next check names.
+        let copy = save_copy(&*self.disk, &self.path, "damaged", damaged)?;
+        // Before the file: after a crash in between, the damage is found and repaired again. In the other
+        // order the old rows would report the repaired lines as changed.
         checksums::replace(self.disk.clone(), &self.path, rows)
             .map_err(io_error("write the checksums of", &self.path))?;
-        self.rewrite("mend", bytes)?;
+        self.rewrite("repair", bytes)?;
         self.sync_folder()?;
-        Ok(aside)
+        Ok(copy)
     }
 
-    /// Puts the migrated file in the place of an older one, which stays beside it.
+    /// Replaces a file of an older version by the migrated contents, keeping the original.
     fn migrate(&mut self, contents: &mut SessionContents) -> Result<(), SessionError> {
         let Some(from_version) = contents.migrated_from else { return Ok(()) };
         let original = self.file.read().map_err(io_error("read", &self.path))?;
         let suffix = format!("v{from_version}.bak");
-        let aside = save_copy(&*self.disk, &self.path, &suffix, &original)?;
+        let copy = save_copy(&*self.disk, &self.path, &suffix, &original)?;
+        // Before the lines change: the old rows would report all of them as changed.
         self.checksums.discard().map_err(io_error("remove the checksums of", &self.path))?;
         let bytes = contents.to_bytes();
         self.rewrite("migrate", &bytes)?;
         contents.migrated_from = None;
         self.checksums.add(&bytes);
-        tracing::info!(original = %aside.display(), from_version, "session migrated");
+        tracing::info!(original = %copy.display(), from_version, "session migrated");
         self.sync_folder()
     }
 }
@@ -367,20 +368,21 @@ impl Drop for Journal {
         if !self.is_broken
             && let Err(error) = self.sync()
         {
-            tracing::warn!(%error, "a session was closed before all of it was on the disk");
+            tracing::warn!(%error, "cannot sync a session that is being closed");
         }
-        // Before the lock: later it could be the note of the next holder.
+        // Before the lock: afterwards it could be the note of the next holder.
         self.note.remove();
-        // Closing is not enough while a command that is being started elsewhere has a copy of the file.
+        // Explicitly: a child process that is being spawned may have inherited the file, so that closing
+        // it would not release the lock.
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "the lock of a session goes when its file is closed");
+            tracing::debug!(%error, "cannot unlock a session; its lock ends when the file is closed");
         }
     }
 }
 
-/// Opens the file that the name leads to and locks it.
+/// Opens and locks the file at a path.
 fn open_locked(disk: &dyn JournalDisk, path: &Path) -> Result<Box<dyn DiskFile>, SessionError> {
-    /// Openings while others replace the file; a migration happens once in the life of a file.
+    /// Attempts while other processes replace the file, which a migration does once per file.
     const ATTEMPTS: u32 = 8;
     for _ in 0..ATTEMPTS {
         let file = match disk.open(path, OpenMode::Existing) {
@@ -390,26 +392,26 @@ fn open_locked(disk: &dyn JournalDisk, path: &Path) -> Result<Box<dyn DiskFile>,
             opened => opened.map_err(io_error("open", path))?,
         };
         lock::lock(&*file, path)?;
-        // Whoever had the lock may have put another file in its place before letting go.
-        if file.is_at(path).map_err(io_error("look at", path))? {
+        // The previous holder may have replaced the file before it released the lock.
+        if file.is_at(path).map_err(io_error("inspect", path))? {
             return Ok(file);
         }
     }
     Err(io_error("open", path)(io::ErrorKind::ResourceBusy.into()))
 }
 
-/// The path with links followed up to its folder. The file itself must be none: one that was planted
-/// would lead what is said into any file of its owner.
+/// The path with links in its folder resolved.
 fn in_real_folder(path: &Path) -> io::Result<PathBuf> {
+    // Not in its last part: a planted link could direct messages into any file of the user.
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// The lines in the first bytes of a file, without any claim on it.
+/// Reads the lines in the first bytes of a file without locking it.
 pub(super) fn read_prefix(path: &Path, length_bytes: u64) -> Result<FileLines, SessionError> {
     let file = ctxhost_files::open(path).map_err(io_error("read", path))?;
-    let found_bytes = file.metadata().map_err(io_error("look at", path))?.len();
+    let found_bytes = file.metadata().map_err(io_error("inspect", path))?.len();
     if found_bytes < length_bytes {
         let (path, expected_bytes) = (path.to_owned(), length_bytes);
         return Err(SessionError::Changed { path, expected_bytes, found_bytes });
@@ -417,15 +419,7 @@ pub(super) fn read_prefix(path: &Path, length_bytes: u64) -> Result<FileLines, S
     ctxhost_files::read_open_lines(&file, length_bytes).map_err(io_error("read", path))
 }
 
-/// Reads the lines of a file without any claim on it.
+/// Reads the lines of a file without locking it.
 pub(super) fn read(path: &Path) -> Result<FileLines, SessionError> {
     ctxhost_files::read_lines(path).map_err(io_error("read", path))
-}
-
-pub(super) fn io_error(
-    action: &'static str,
-    path: &Path,
-) -> impl FnOnce(io::Error) -> SessionError + use<> {
-    let path = path.to_owned();
-    move |source| SessionError::Io { action, path, source }
 }

@@ -1,25 +1,26 @@
-//! A JSON object as its fields in order, each value byte for byte as it was written.
+//! JSON objects as ordered fields whose values keep their bytes.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The fields of an object: name and JSON of the value.
+/// The fields of an object: names and the JSON of the values.
 ///
-/// Re-encoding a message through a value tree would change numbers and escapes; signatures of
-/// thinking blocks do not survive that. So a line is only ever edited field by field.
+/// Re-encoding a message would change numbers and escapes, which invalidates the signatures of thinking blocks.
+/// So lines are edited field by field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JsonFields(Vec<(String, String)>);
 
 impl JsonFields {
-    /// The fields of a JSON object, `None` for anything else.
+    /// Parses a JSON object.
     pub(super) fn parse(json: &str) -> Option<JsonFields> {
         serde_json::from_str(json).ok()
     }
 
     /// The JSON of a field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
+        // Of duplicate fields the last counts, as with `JSON.parse` in Pi.
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, json)| json.as_str())
     }
 
@@ -28,7 +29,7 @@ impl JsonFields {
         self.0.last().map(|(name, json)| (name.as_str(), json.as_str()))
     }
 
-    /// Replaces a field where it stands, or adds it at the end.
+    /// Replaces a field, or adds it at the end.
     pub(super) fn set(&mut self, name: &str, json: String) {
         match self.0.iter_mut().rev().find(|(key, _)| key == name) {
             Some((_, old)) => *old = json,
@@ -36,7 +37,7 @@ impl JsonFields {
         }
     }
 
-    /// Replaces a field, or adds it behind another one.
+    /// Replaces a field, or adds it after another one.
     pub(super) fn set_after(&mut self, neighbour: &str, name: &str, json: String) {
         let at = self.0.iter().position(|(key, _)| key == neighbour).map_or(0, |at| at + 1);
         if self.get(name).is_some() {
@@ -46,7 +47,7 @@ impl JsonFields {
         }
     }
 
-    /// Takes a field away and answers its JSON.
+    /// Removes a field and returns its JSON.
     pub(super) fn remove(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(at).1)
@@ -59,7 +60,7 @@ impl JsonFields {
 
     /// The object on one line.
     pub(super) fn to_line(&self) -> String {
-        // Each request of a guest writes several: they are put together without texts in between.
+        // Hot path of the gateway, which writes several lines per request: one allocation.
         let bytes: usize = self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
         let mut line = String::with_capacity(bytes + 2);
         for (name, json) in &self.0 {
@@ -78,7 +79,7 @@ impl JsonFields {
 
 /// The JSON of a string.
 pub(super) fn json_string(text: &str) -> String {
-    // A text cannot fail to be written.
+    // Serializing a string cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
@@ -87,7 +88,7 @@ pub(super) fn json_string_or_null(text: Option<&str>) -> String {
     text.map_or_else(|| "null".to_owned(), json_string)
 }
 
-/// JSON without line breaks. Inside strings they are always escaped, so these are only layout.
+/// JSON without line breaks. They can only be whitespace, because JSON strings escape them.
 pub(super) fn to_single_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }

@@ -1,8 +1,7 @@
-//! What has been read of a session: all of it, or an excerpt of which the rest is read when somebody asks.
+//! Session contents that load the rest of the file on demand.
 //!
-//! Whoever takes the contents as they are has all of them; whoever is content with what the next turn needs
-//! says so and takes what is [at hand](Reading::at_hand). An excerpt answers the same as the whole, or
-//! says that it cannot.
+//! Dereferencing loads everything. Code that needs the next turn's records only uses
+//! [`loaded`](LazyContents::loaded), which gives the same results or is known to be insufficient.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -10,99 +9,111 @@ use std::sync::OnceLock;
 
 use super::contents::SessionContents;
 use super::error::SessionError;
-use super::record::Record;
-use super::{journal, orphan_results, parse};
+use super::live_transcript::LiveTranscript;
+use super::record::{Record, RecordKind};
+use super::{journal, orphan_results, parse, projection_items};
 
-/// The contents of a session, as far as they were needed.
+/// The contents of a session, partially or completely loaded.
 #[derive(Debug)]
 pub(super) struct LazyContents {
-    at_hand: SessionContents,
-    /// The file that `loaded` is an excerpt of.
+    loaded: SessionContents,
+    /// The file, if `loaded` is partial.
     file: Option<PathBuf>,
-    /// All of it, once somebody asked.
+    /// The complete contents, once they were needed.
     whole: OnceLock<SessionContents>,
 }
 
 impl LazyContents {
-    /// All of a session.
+    /// Complete contents.
     pub(super) fn new(contents: SessionContents) -> LazyContents {
-        LazyContents { at_hand: contents, file: None, whole: OnceLock::new() }
+        LazyContents { loaded: contents, file: None, whole: OnceLock::new() }
     }
 
-    /// What the next turn needs of this file.
-    pub(super) fn from_excerpt(contents: SessionContents, file: PathBuf) -> LazyContents {
+    /// Partial contents of this file.
+    pub(super) fn from_partial(contents: SessionContents, file: PathBuf) -> LazyContents {
         LazyContents { file: Some(file), ..LazyContents::new(contents) }
     }
 
-    /// Whether there is more in the file.
-    pub(super) fn is_excerpt(&self) -> bool {
+    /// Whether records of the file are not loaded.
+    pub(super) fn is_partial(&self) -> bool {
         self.file.is_some()
     }
 
-    /// What the next turn needs.
+    /// The loaded contents, which suffice for the next turn.
     pub(super) fn loaded(&self) -> &SessionContents {
-        &self.at_hand
+        &self.loaded
     }
 
-    /// The same to add to it. If all was read meanwhile, that is at hand from now on.
+    /// The loaded contents for appending.
     pub(super) fn loaded_mut(&mut self) -> &mut SessionContents {
+        // Otherwise the complete contents would miss the appended record.
         if let Some(whole) = self.whole.take() {
-            self.at_hand = whole;
+            self.loaded = whole;
             self.file = None;
         }
-        &mut self.at_hand
+        &mut self.loaded
     }
 
-    /// All of the session, to change it.
+    /// Loads the rest of the file and returns the complete contents.
     ///
     /// # Errors
     ///
-    /// Where the rest cannot be read.
+    /// If the rest cannot be read.
     pub(super) fn load_all(&mut self) -> Result<&mut SessionContents, SessionError> {
         if self.whole.get().is_none()
             && let Some(whole) = self.read_whole().transpose()?
         {
-            self.at_hand = whole;
+            self.loaded = whole;
             self.file = None;
         }
         Ok(self.loaded_mut())
     }
 
-    /// Reads the rest where a record that is about to be appended can be told right with it alone.
+    /// Loads the rest of the file if the interpretation of a record about to be appended depends on it.
     ///
     /// # Errors
     ///
-    /// Where the rest cannot be read.
+    /// If the rest cannot be read.
     pub(super) fn load_for_append(&mut self, record: &Record) -> Result<(), SessionError> {
-        if self.is_excerpt() && !self.at_hand.can_append(record) {
+        if self.is_partial() && !can_append(&self.loaded, record) {
             self.load_all()?;
         }
         Ok(())
     }
 
-    /// The contents that tell all of one record: what is at hand, if it is.
+    /// Contents that suffice to interpret one record: the loaded ones if possible.
     pub(super) fn contents_for(&self, id: &str) -> &SessionContents {
-        let at_hand = &self.at_hand;
-        if !self.is_excerpt() {
-            return at_hand;
-        }
-        let is_told = at_hand.record(id).is_some_and(|record| {
-            orphan_results::call_records(at_hand, record, at_hand.parent_of(record)).is_some()
-        });
-        if is_told { at_hand } else { self }
+        let is_sufficient = !self.is_partial()
+            || self
+                .loaded
+                .record(id)
+                .is_some_and(|record| orphan_results::is_resolvable(&self.loaded, record));
+        if is_sufficient { &self.loaded } else { self }
     }
 
     fn read_whole(&self) -> Option<Result<SessionContents, SessionError>> {
         let path = self.file.as_ref()?;
-        tracing::debug!(file = %path.display(), "the older part of a session is read");
+        tracing::debug!(file = %path.display(), "loading the rest of a session");
+        // Up to the known length: another process may be appending.
         Some(
-            journal::read_prefix(path, self.at_hand.length_bytes())
+            journal::read_prefix(path, self.loaded.length_bytes())
                 .and_then(|lines| parse::parse_lines(&path.display().to_string(), &lines)),
         )
     }
 }
 
-/// All of the session.
+/// Whether partial contents suffice to interpret a record that follows the leaf.
+fn can_append(contents: &SessionContents, record: &Record) -> bool {
+    let is_projected = || {
+        let items = projection_items::read_items(record);
+        let live = LiveTranscript::from_branch(contents, contents.first_task);
+        items.is_some_and(|items| live.project(contents.records.len(), &items).is_some())
+    };
+    orphan_results::call_records(contents, record, contents.tree.leaf()).is_some()
+        && (*record.kind() != RecordKind::Compaction || is_projected())
+}
+
+/// The complete contents, loaded on first use.
 impl Deref for LazyContents {
     type Target = SessionContents;
 
@@ -111,13 +122,13 @@ impl Deref for LazyContents {
             return whole;
         }
         match self.read_whole() {
-            None => &self.at_hand,
+            None => &self.loaded,
             Some(Ok(whole)) => self.whole.get_or_init(|| whole),
             Some(Err(error)) => {
-                // Looking at a session cannot fail, and what is there is better than nothing. Whatever
-                // changes or copies one asks for all of it and is refused.
-                tracing::error!(%error, "the older part of a session cannot be read and is left out");
-                &self.at_hand
+                // Read access has no error to return, and partial contents are better than none.
+                // Callers that change or copy the session use `load_all`, which fails.
+                tracing::error!(%error, "cannot load the rest of a session; using the loaded part only");
+                &self.loaded
             }
         }
     }

@@ -1,8 +1,7 @@
-//! Sessions: a transcript on disk, in Pi's session format, version 3.
+//! Sessions: append-only transcripts in Pi's session format, version 3.
 //!
-//! Nothing is ever deleted from a session. A compaction is one more record, a branch that was left
-//! stays, and a line that cannot be read keeps its bytes. The format is written down in `FORMAT.md`
-//! beside these files. What a model sees of a session is no matter of this room.
+//! Nothing is removed from a session: a compaction is a record, abandoned branches stay, and unreadable lines
+//! keep their bytes. `FORMAT.md` beside these files specifies the format.
 
 #![cfg_attr(
     test,
@@ -32,7 +31,9 @@ mod journal;
 mod json_fields;
 mod lazy_contents;
 mod lines;
+mod live_slots;
 mod live_transcript;
+mod lock_holder;
 mod migration;
 mod orphan_results;
 mod parse;
@@ -65,8 +66,9 @@ pub use error::{LineFault, SessionError, SessionLineProblem};
 pub use folder::{SessionFile, SessionFolder};
 pub use header::{SESSION_VERSION, SessionHeader};
 pub use inbox_acks::DeliveredMessages;
-pub use journal::{FileCheck, LockHolder, SyncPolicy};
+pub use journal::{FileCheck, SyncPolicy};
 pub use live_transcript::parse_context_edit;
+pub use lock_holder::LockHolder;
 pub use pending_compaction::{CompactionIntent, CompactionRecovery, pending_path};
 pub use record::{INBOX_ID_KEY, Record, RecordKind};
 pub use recorded_compaction::RecordedCompaction;
@@ -78,16 +80,16 @@ use contents::SessionContents;
 use journal::Journal;
 use lazy_contents::LazyContents;
 
-/// A session: its header, its tree of records, and the file it is written to, if any.
+/// A session: its header, its tree of records, and its storage.
 #[derive(Debug)]
 pub struct Session {
     contents: LazyContents,
     store: SessionStorage,
-    /// How far the fingerprints beside the file reach.
-    sealed: Option<FingerprintCoverage>,
-    /// Whether the checkpoint beside the file has to be written with the next record.
+    /// The records whose id fingerprints are on disk.
+    coverage: Option<FingerprintCoverage>,
+    /// Whether the next append has to write the checkpoint, because the file was opened without one.
     owes_checkpoint: bool,
-    /// Bytes before the newest compaction from which on one is kept.
+    /// Size of the file from which a checkpoint is written.
     checkpoint_from_bytes: u64,
 }
 
@@ -100,26 +102,27 @@ enum SessionStorage {
 }
 
 impl Session {
-    /// Opens a session file for writing. One writer at a time may have it open.
+    /// Opens a session file for writing; only one writer may have it open.
     ///
-    /// Of a long session that was compacted, only what the next turn needs is read; whoever asks for more
-    /// reads the rest without noticing, except by the time it takes.
+    /// Of a long compacted session only the records of the next turn are read. Methods that need more load
+    /// the rest.
     ///
-    /// Nothing in the file changes before the first append. Then the bytes of a torn last line are
-    /// moved to `<name>.torn`, and a file of version 1 or 2 is replaced by one of version 3 with the
-    /// original kept as `<name>.v1.bak` or `<name>.v2.bak`.
+    /// The file does not change before the first append. That append moves an incomplete last line to
+    /// `<name>.torn`, and migrates a file of version 1 or 2, keeping the original as `<name>.v1.bak` or
+    /// `<name>.v2.bak`.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read, is locked or a link, is no session, or is newer than
-    /// [`SESSION_VERSION`]. Bad lines are no error: see [`problems`](Self::problems).
+    /// If the file cannot be read, is locked, is a link, is not a session, or is newer than
+    /// [`SESSION_VERSION`]. Invalid lines are not an error: see [`problems`](Self::problems).
     pub fn open(path: &Path) -> Result<Session, SessionError> {
         let mut journal = Journal::open(path)?;
-        let excerpt = checkpoint::load(journal.path(), journal.length_bytes());
-        if let Some((contents, sealed)) = excerpt {
-            let contents = LazyContents::from_excerpt(contents, journal.path().to_owned());
+        let partial = checkpoint::load(journal.path(), journal.length_bytes());
+        if let Some((contents, coverage)) = partial {
+            let contents = LazyContents::from_partial(contents, journal.path().to_owned());
             let session = Session::from_lazy(contents, SessionStorage::File(Box::new(journal)));
-            return Ok(Session { sealed: Some(sealed), ..session });
+            // No check of the version: a checkpoint is only used for the current one.
+            return Ok(Session { coverage: Some(coverage), ..session });
         }
         let contents = parse::parse_lines(&path.display().to_string(), &journal.read()?)?;
         let session = Session::from_contents(contents, SessionStorage::File(Box::new(journal)));
@@ -127,40 +130,40 @@ impl Session {
         Ok(Session { owes_checkpoint: true, ..session })
     }
 
-    /// Reads a session file; nothing on the disk changes, and appending is refused.
+    /// Reads a session file; appending to it fails.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read or is no session.
+    /// If the file cannot be read or is not a session.
     pub fn read(path: &Path) -> Result<Session, SessionError> {
         let contents = parse::parse_lines(&path.display().to_string(), &journal::read(path)?)?;
         Ok(Session::from_contents(contents, SessionStorage::ReadOnly))
     }
 
-    /// The session of the bytes of a file, in memory. `name` is what errors call it.
+    /// Parses the bytes of a session file into a session in memory. Errors mention `name`.
     ///
     /// # Errors
     ///
-    /// [`SessionError::SessionHeader`] where the bytes are no session.
+    /// [`SessionError::Header`] if the bytes are not a session.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Session, SessionError> {
         Ok(Session::from_contents(parse::parse_bytes(name, bytes)?, SessionStorage::Memory))
     }
 
-    /// Creates a session file that must not be there yet, readable by its owner only.
+    /// Creates a session file, readable by its owner only.
     ///
     /// # Errors
     ///
-    /// Where the file is there, or cannot be written.
+    /// If the file exists or cannot be written.
     pub fn create(path: &Path, cwd: &str, id: Option<&str>) -> Result<Session, SessionError> {
         Session::in_memory(SessionHeader::new(id, cwd, clock::now_ms())).into_file(path)
     }
 
-    /// A session that never touches a disk.
+    /// Creates a session in memory.
     pub fn in_memory(header: SessionHeader) -> Session {
         Session::from_contents(SessionContents::new(header), SessionStorage::Memory)
     }
 
-    /// The same session in a file of its own, which must not be there yet. All of it is written at once.
+    /// Moves the session to a new file, which is written at once.
     ///
     /// # Errors
     ///
@@ -170,7 +173,7 @@ impl Session {
         Ok(self)
     }
 
-    /// [`into_file`](Self::kept_in) for a session that is in use; where it fails, it is as it was.
+    /// [`into_file`](Self::into_file) for a session in use; on failure it is unchanged.
     ///
     /// # Errors
     ///
@@ -179,7 +182,7 @@ impl Session {
         let mut journal = Journal::create(path, &self.contents.load_all()?.to_bytes())?;
         journal.set_policy(sync);
         self.store = SessionStorage::File(Box::new(journal));
-        (self.sealed, self.owes_checkpoint) = (None, true);
+        (self.coverage, self.owes_checkpoint) = (None, true);
         Ok(())
     }
 
@@ -189,7 +192,7 @@ impl Session {
 
     fn from_lazy(contents: LazyContents, store: SessionStorage) -> Session {
         let checkpoint_from_bytes = checkpoint::MIN_CHECKPOINT_BYTES;
-        Session { contents, store, sealed: None, owes_checkpoint: false, checkpoint_from_bytes }
+        Session { contents, store, coverage: None, owes_checkpoint: false, checkpoint_from_bytes }
     }
 
     /// The header.
@@ -197,12 +200,12 @@ impl Session {
         &self.contents.loaded().header
     }
 
-    /// Whether records of this session were not read yet, because the next turn does not need them.
+    /// Whether records of the file are not loaded yet.
     pub fn is_partially_loaded(&self) -> bool {
-        self.contents.is_excerpt()
+        self.contents.is_partial()
     }
 
-    /// The file it is written to; `None` for a session in memory or opened for reading.
+    /// The file of the session; `None` for a session in memory, in a backend or opened for reading.
     pub fn path(&self) -> Option<&Path> {
         match &self.store {
             SessionStorage::File(journal) => Some(journal.path()),
@@ -210,17 +213,17 @@ impl Session {
         }
     }
 
-    /// The version of the file where it is an older one that was migrated in memory only.
+    /// The version of the file, if it is older and was migrated in memory only.
     pub fn migrated_from(&self) -> Option<u32> {
         self.contents.loaded().migrated_from
     }
 
-    /// What was wrong with lines when the session was opened, by line.
+    /// Problems found with lines when the session was read, by line.
     pub fn problems(&self) -> &[SessionLineProblem] {
         &self.contents.problems
     }
 
-    /// How many records it has, on whatever branch.
+    /// Number of records on all branches.
     pub fn record_count(&self) -> usize {
         self.contents.loaded().record_count()
     }
@@ -232,20 +235,21 @@ impl Session {
 
     /// The record with this id.
     pub fn record(&self, id: &str) -> Option<&Record> {
+        // The loaded part first: looking up a record of the next turn must not load the whole file.
         self.contents.loaded().record(id).or_else(|| self.contents.record(id))
     }
 
-    /// The records in which ctxhost keeps state of its own under this custom type, which begins with
-    /// `ctxhost.`: on whatever branch, in file order.
+    /// Records with state of the host under this custom type, which starts with `ctxhost.`: on all
+    /// branches, in file order.
     pub fn host_records(&self, custom_type: &str) -> impl Iterator<Item = (&Record, Value)> {
-        // Those of other types are not all at hand.
-        let is_own = custom_type.starts_with(record::HOST_TYPE_PREFIX);
-        let contents = if is_own { self.contents.loaded() } else { &self.contents };
+        // A partial load includes all host state, but not the records of other extensions.
+        let is_host_type = custom_type.starts_with(record::HOST_TYPE_PREFIX);
+        let contents = if is_host_type { self.contents.loaded() } else { &self.contents };
         let records = contents.records.iter();
         records.filter_map(move |record| Some((record, record.custom_data(custom_type)?)))
     }
 
-    /// The record where the session stands: the next one follows it.
+    /// The leaf, which the next record follows.
     pub fn leaf(&self) -> Option<&Record> {
         self.contents.loaded().leaf()
     }
@@ -255,7 +259,7 @@ impl Session {
         self.records_at(self.contents.tree.leaves())
     }
 
-    /// The records from the root to where the session stands.
+    /// The records from the root to the leaf.
     pub fn branch(&self) -> Vec<&Record> {
         self.records_at(self.contents.tree.path())
     }
@@ -264,9 +268,9 @@ impl Session {
         positions.into_iter().filter_map(|at| self.contents.record_at(at)).collect()
     }
 
-    /// Goes to another record; the next one appended follows it.
+    /// Makes another record the leaf.
     ///
-    /// The file says nothing of this before that: a session opened again stands at its last line.
+    /// This is not stored until the next append: after opening, the leaf is the last line.
     ///
     /// # Errors
     ///
@@ -277,18 +281,18 @@ impl Session {
         Ok(())
     }
 
-    /// Goes before the first record: the next one appended begins another branch from the root.
+    /// Moves the leaf before the first record, so that the next append starts a branch at the root.
     ///
     /// # Errors
     ///
-    /// Where the rest of an excerpt cannot be read.
+    /// If the rest of a partially loaded session cannot be read.
     pub fn clear_leaf(&mut self) -> Result<(), SessionError> {
         self.contents.load_all()?;
         self.move_leaf(None);
         Ok(())
     }
 
-    /// Goes to a record, or before the first one, of a session that was read whole.
+    /// Sets the leaf of a completely loaded session.
     fn move_leaf(&mut self, position: Option<usize>) {
         self.contents.loaded_mut().set_leaf(position);
     }
@@ -298,16 +302,16 @@ impl Session {
         self.contents.tree.position(id).ok_or_else(unknown)
     }
 
-    /// The live transcript of the current branch: what a model could see.
+    /// The live transcript of the current branch.
     ///
-    /// Costs a walk over the branch. Between compactions a caller appends
-    /// [`entry`](Self::entry) of each new record instead.
+    /// This walks the branch. Between compactions, callers append [`entry`](Self::entry) of each new
+    /// record instead.
     pub fn live(&self, epoch: u64) -> TranscriptLog {
         let contents = self.contents.loaded();
         live_transcript::build_log(contents, contents.first_task, epoch)
     }
 
-    /// What a record puts into the context, with the first task of the branch marked as pinned.
+    /// The entry of a record, with the first task of the branch pinned.
     pub fn entry(&self, id: &str) -> Option<NewEntry> {
         let contents = self.contents.contents_for(id);
         let position = contents.tree.position(id)?;
@@ -322,17 +326,15 @@ impl Session {
     /// The newest model of the current branch: provider and model id.
     pub fn model(&self) -> Option<(String, String)> {
         let contents = self.contents.loaded();
-        let newest_first = contents.tree.path_backwards();
-        let of_record =
-            newest_first.filter_map(|at| contents.record_at(at)).find_map(Record::model);
-        let of_header = || {
+        let mut newest_first =
+            contents.tree.path_backwards().filter_map(|at| contents.record_at(at));
+        newest_first.find_map(Record::model).or_else(|| {
             let (provider, id) = self.header().model()?;
             Some((provider.to_owned(), id.to_owned()))
-        };
-        of_record.or_else(of_header)
+        })
     }
 
-    /// The whole file: for a file of version 3 byte for byte what was read and appended.
+    /// The whole file; for version 3, byte for byte what was read and appended.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.contents.to_bytes()
     }

@@ -1,13 +1,13 @@
-//! Bytes as lines, so that a whole file can be put together again byte for byte.
+//! Splits bytes into lines that can be joined again byte for byte.
 
-/// What ends a line.
+/// The line break of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnding {
     /// A line feed.
     Lf,
     /// Carriage return and line feed.
     CrLf,
-    /// Nothing: the last line of a file that was not finished.
+    /// None: an unterminated last line.
     Missing,
 }
 
@@ -22,7 +22,7 @@ impl LineEnding {
     }
 }
 
-/// The lines of a file, each with its ending.
+/// The lines of a file with their endings.
 pub(super) fn split_lines(bytes: &[u8]) -> impl Iterator<Item = (&[u8], LineEnding)> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
         if let Some(content) = line.strip_suffix(b"\r\n") {

@@ -1,16 +1,16 @@
-//! The live transcript: what the model could see on the current branch.
+//! The live transcript: the entries of the current branch that a model can see.
 //!
-//! Without a compaction it is the branch. Otherwise the newest compaction decides: by its recorded
-//! projection where ctxhost wrote one, else by Pi's rule. A projection names entries of the live
-//! transcript before it, so the walk begins at the newest compaction that stands alone:
+//! Without a compaction it is the branch. Otherwise the newest compaction determines it, by its recorded
+//! projection if ctxhost wrote it, else by Pi's rule. A projection names entries of the live transcript before
+//! it, so the computation starts at the newest compaction without one:
 //!
 //! ```text
 //!  branch   a b c d e [pi: keep d..] f g [ctxhost: insert, keep f..g] h
 //!  live     ────────▶ S d e          f g ─────────────────▶ # f g     h
 //! ```
 //!
-//! What was live right behind a compaction depends on nothing that follows it, so where that is known
-//! already the walk begins there.
+//! The live transcript after a compaction does not depend on later records. If it is known
+//! ([`LiveBase`]), the computation starts there.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,12 @@ use serde_json::value::RawValue;
 
 use super::contents::SessionContents;
 use super::json_fields::JsonFields;
-use super::projection_items::{self, InsertRole, StoredItem};
+use super::live_slots::{LiveBase, LiveSlot, NewContent, SlotChange, SlotSource};
+use super::projection_items::{self, StoredItem};
 use super::record::{Record, RecordKind};
 use super::{entry, json_fields, orphan_results};
 
-/// The live transcript as a log.
+/// The live transcript of the current branch as a log.
 pub(super) fn build_log(
     contents: &SessionContents,
     first_task: Option<usize>,
@@ -48,107 +49,37 @@ pub(super) fn build_path_log(
     log
 }
 
-/// The live transcript before its entries are worked out.
+/// Computes the live transcript after the newest compaction of the branch; returns its position.
+pub(super) fn update_live_base(contents: &mut SessionContents) -> Option<usize> {
+    let is_compaction = |at: &usize| {
+        contents.record_at(*at).is_some_and(|record| *record.kind() == RecordKind::Compaction)
+    };
+    let mut path = contents.tree.path();
+    let step = path.iter().rposition(is_compaction)?;
+    path.truncate(step + 1);
+    let at = path.last().copied()?;
+    // Without the first task: pinning is decided when entries are built, not in slots.
+    let slots = LiveTranscript::from_path(contents, None, &path).slots;
+    contents.live_base = Some(LiveBase { at, slots });
+    Some(at)
+}
+
+/// The live transcript as slots, before its entries are built.
 #[derive(Debug)]
 pub(super) struct LiveTranscript<'a> {
     contents: &'a SessionContents,
     first_task: Option<usize>,
     edits: HashMap<String, ContextEdit>,
     slots: Vec<LiveSlot>,
-    /// Whether a compaction on the way fell back to Pi's rule.
-    by_rule: bool,
+    /// Whether the newest compaction without a valid projection was applied by Pi's rule.
+    used_pi_rule: bool,
 }
 
-/// What is live right behind a compaction.
-#[derive(Clone, Debug)]
-pub(super) struct LiveBase {
-    /// The compaction.
-    pub(super) at: usize,
-    pub(super) slots: Vec<LiveSlot>,
-}
-
-/// The place of one entry: where it comes from, and what compactions made of it.
-#[derive(Clone, Debug)]
-pub(super) struct LiveSlot {
-    pub(super) source: SlotSource,
-    pub(super) changes: Vec<SlotChange>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum SlotSource {
-    /// The record at this position.
-    Record(usize),
-    /// The system message that the compaction at this position carries.
-    Checkpoint(usize),
-    /// The nth message that the compaction at this position inserted: one of its items, from 0.
-    Inserted { compaction: usize, item: usize, number: usize, speaker: InsertRole, text: String },
-}
-
-impl LiveSlot {
-    fn new(source: SlotSource) -> LiveSlot {
-        LiveSlot { source, changes: Vec::new() }
-    }
-
-    fn changed(&self, change: Option<&SlotChange>) -> LiveSlot {
-        let mut slot = self.clone();
-        slot.changes.extend(change.cloned());
-        slot
-    }
-}
-
-impl SlotSource {
-    /// What one of the items of a compaction put in; `None` for an item that puts nothing in.
-    pub(super) fn from_insert(
-        compaction: usize,
-        items: &[StoredItem],
-        item: usize,
-    ) -> Option<SlotSource> {
-        let StoredItem::Insert { insert: speaker, text } = items.get(item)? else { return None };
-        let is_insert = |item: &&StoredItem| matches!(item, StoredItem::Insert { .. });
-        let number = items.iter().take(item).filter(is_insert).count();
-        let (speaker, text) = (*speaker, text.clone());
-        Some(SlotSource::Inserted { compaction, item, number, speaker, text })
-    }
-}
-
-/// What an item of a compaction made of an entry.
-#[derive(Clone, Debug)]
-pub(super) struct SlotChange {
-    pub(super) compaction: usize,
-    /// Which of its items, from 0.
-    pub(super) item: usize,
-    pub(super) content: NewContent,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum NewContent {
-    Text(String),
-    Raw(String),
-}
-
-/// What the newest context edit makes of a record: nothing, or other content.
+/// The newest context edit of a record.
 #[derive(Debug)]
 enum ContextEdit {
     Omit,
     Content(String),
-}
-
-impl SlotChange {
-    /// What one of the items of a compaction makes of the entries it names; `None` where it keeps them.
-    pub(super) fn from_item(
-        compaction: usize,
-        items: &[StoredItem],
-        item: usize,
-    ) -> Option<SlotChange> {
-        let told = match items.get(item)? {
-            StoredItem::ReplaceText { text, .. } => NewContent::Text(text.clone()),
-            StoredItem::ReplaceRaw { raw, .. } => NewContent::Raw(raw.clone()),
-            StoredItem::Keep { .. } | StoredItem::KeepRange { .. } | StoredItem::Insert { .. } => {
-                return None;
-            }
-        };
-        Some(SlotChange { compaction, item, content: told })
-    }
 }
 
 impl<'a> LiveTranscript<'a> {
@@ -168,25 +99,19 @@ impl<'a> LiveTranscript<'a> {
     ) -> LiveTranscript<'a> {
         let edits = edits_on(contents, path);
         let mut live =
-            LiveTranscript { contents, first_task, edits, slots: Vec::new(), by_rule: false };
+            LiveTranscript { contents, first_task, edits, slots: Vec::new(), used_pi_rule: false };
         live.walk(path);
         live
     }
 
-    /// What is live right behind a compaction, which is the last record of `path`.
-    pub(super) fn base_at(contents: &'a SessionContents, at: usize, path: &[usize]) -> LiveBase {
-        let live = LiveTranscript::from_path(contents, None, path);
-        LiveBase { at, slots: live.slots }
-    }
-
-    /// Whether it took more than what compactions of ctxhost recorded: records of before, by Pi's rule.
+    /// Whether Pi's rule was applied, which reads records before the compaction.
     pub(super) fn used_pi_rule(&self) -> bool {
-        self.by_rule
+        self.used_pi_rule
     }
 
-    /// The slots that a recorded projection makes of this transcript.
+    /// Applies a recorded projection to this transcript.
     ///
-    /// `None` where it names an entry that is not here, or one twice.
+    /// `None` if it names a missing entry, or entries twice or out of order.
     pub(super) fn project(&self, compaction: usize, items: &[StoredItem]) -> Option<Vec<LiveSlot>> {
         let index: HashMap<String, usize> = self
             .slots
@@ -196,14 +121,14 @@ impl<'a> LiveTranscript<'a> {
             .collect();
         let (mut projected, mut next) = (Vec::new(), 0);
         for (number, item) in items.iter().enumerate() {
-            let Some((first_id, last_id)) = named(item) else {
+            let Some((first_id, last_id)) = named_range(item) else {
                 projected.push(LiveSlot::new(SlotSource::from_insert(compaction, items, number)?));
                 continue;
             };
             let (first, last) = (*index.get(first_id)?, *index.get(last_id)?);
             let kept = self.slots.get(first..=last).filter(|_| first >= next)?;
             let change = SlotChange::from_item(compaction, items, number);
-            projected.extend(kept.iter().map(|slot| slot.changed(change.as_ref())));
+            projected.extend(kept.iter().map(|slot| slot.with_change(change.as_ref())));
             next = last + 1;
         }
         Some(projected)
@@ -214,7 +139,7 @@ impl<'a> LiveTranscript<'a> {
         self.slots.iter().filter_map(|slot| self.entry(slot))
     }
 
-    /// The entry of a slot; `None` for a record that is not in context.
+    /// Builds the entry of a slot; `None` for a record that is not in context.
     pub(super) fn entry(&self, slot: &LiveSlot) -> Option<NewEntry> {
         let entry = self.original(slot)?;
         Some(slot.changes.iter().fold(entry, |entry, change| match &change.content {
@@ -224,12 +149,13 @@ impl<'a> LiveTranscript<'a> {
     }
 
     fn walk(&mut self, path: &[usize]) {
-        let mut seen = self.begin_at_standing(path);
+        let mut seen = self.start_at_base(path);
         let is_compaction = |at: &usize| self.kind(*at) == Some(&RecordKind::Compaction);
         let compactions: Vec<(usize, Option<Vec<StoredItem>>)> = (seen..path.len())
             .filter(|step| path.get(*step).is_some_and(is_compaction))
             .map(|step| (step, self.record(path, step).and_then(projection_items::read_items)))
             .collect();
+        // Pi's rule starts from records, so nothing before such a compaction matters.
         let base = compactions.iter().rposition(|(_, items)| items.is_none()).unwrap_or(0);
         for (step, items) in compactions.into_iter().skip(base) {
             self.add_records(path.get(seen..step));
@@ -239,11 +165,11 @@ impl<'a> LiveTranscript<'a> {
         self.add_records(path.get(seen..));
     }
 
-    /// Takes over what is known to be live behind a compaction of the path; answers the step after it.
-    fn begin_at_standing(&mut self, path: &[usize]) -> usize {
-        let Some(standing) = &self.contents.live_base else { return 0 };
-        let Some(step) = path.iter().rposition(|at| *at == standing.at) else { return 0 };
-        self.slots.clone_from(&standing.slots);
+    /// Starts with the known live base if it is on the path; returns the step after it.
+    fn start_at_base(&mut self, path: &[usize]) -> usize {
+        let Some(base) = &self.contents.live_base else { return 0 };
+        let Some(step) = path.iter().rposition(|at| *at == base.at) else { return 0 };
+        self.slots.clone_from(&base.slots);
         step + 1
     }
 
@@ -254,18 +180,18 @@ impl<'a> LiveTranscript<'a> {
             let id = self.contents.record_at(at).map_or("", Record::id);
             tracing::warn!(
                 compaction = id,
-                "recorded projection names entries that are not there; using Pi's rule"
+                "the recorded projection of a compaction names missing entries; using Pi's rule"
             );
         }
         match projected {
             Some(slots) => self.slots = slots,
-            None => self.compact_by_rule(path, step, at),
+            None => self.compact_by_pi_rule(path, step, at),
         }
     }
 
-    /// Pi's rule: the summary, then what is kept of the records before it.
-    fn compact_by_rule(&mut self, path: &[usize], step: usize, at: usize) {
-        self.by_rule = true;
+    /// Pi's rule: the summary, then the kept tail of the records before it.
+    fn compact_by_pi_rule(&mut self, path: &[usize], step: usize, at: usize) {
+        self.used_pi_rule = true;
         let wire = self
             .contents
             .record_at(at)
@@ -273,6 +199,7 @@ impl<'a> LiveTranscript<'a> {
             .unwrap_or_default();
         let before = path.get(..step).unwrap_or_default();
         let kept_from = self.contents.tree.position(&wire.first_kept_entry_id);
+        // An id that is not on the branch keeps nothing, as in Pi.
         let kept_from = before.iter().position(|position| Some(*position) == kept_from);
         let has_checkpoint = wire.system_message.is_some();
         self.slots.clear();
@@ -287,20 +214,21 @@ impl<'a> LiveTranscript<'a> {
         }
     }
 
-    /// A checkpoint holds all that earlier system messages said.
+    /// Removes system messages, which the checkpoint of a compaction replaces.
     fn drop_system_messages(&mut self, from: usize) {
         let kept = self.slots.split_off(from);
-        // What an edit makes of a message plays no part: it may be edited again later.
+        // Decided by the unedited record: a later edit must not bring the message back.
         let entry_of = |slot: &LiveSlot| match slot.source {
             SlotSource::Record(at) => self.contents.record_at(at)?.to_entry(),
             SlotSource::Checkpoint(_) | SlotSource::Inserted { .. } => None,
         };
-        let is_system = |slot: &LiveSlot| entry_of(slot).is_some_and(|e| e.role == Role::System);
+        let is_system =
+            |slot: &LiveSlot| entry_of(slot).is_some_and(|entry| entry.role == Role::System);
         let kept: Vec<LiveSlot> = kept.into_iter().filter(|slot| !is_system(slot)).collect();
         self.slots.extend(kept);
     }
 
-    /// Adds the records at these positions; compactions add nothing of their own here.
+    /// Adds the records at these positions except compactions, which [`compact`](Self::compact) applies.
     fn add_records(&mut self, positions: Option<&[usize]>) {
         for at in positions.unwrap_or_default().iter().copied() {
             if self.kind(at) != Some(&RecordKind::Compaction) {
@@ -317,9 +245,9 @@ impl<'a> LiveTranscript<'a> {
                 let raw = record.parse_fields::<WirePiCompaction<'_>>()?.system_message?.get();
                 Some(NewEntry { id: checkpoint_id(record), ..entry::from_message(record, raw)? })
             }
-            SlotSource::Inserted { compaction, speaker, text, .. } => {
+            SlotSource::Inserted { compaction, role, text, .. } => {
                 let record = self.contents.record_at(*compaction)?;
-                Some(entry::from_insert(record, self.id(slot)?, speaker.to_role(), text.clone()))
+                Some(entry::from_insert(record, self.id(slot)?, role.to_role(), text.clone()))
             }
         }
     }
@@ -328,7 +256,7 @@ impl<'a> LiveTranscript<'a> {
         let record = self.contents.record_at(at)?;
         let mut entry = match self.edits.get(record.id()) {
             Some(ContextEdit::Omit) => return None,
-            Some(ContextEdit::Content(content)) => edited(record, content)?,
+            Some(ContextEdit::Content(content)) => edited_entry(record, content)?,
             None => record.to_entry()?,
         };
         entry = orphan_results::attach_call(self.contents, record, entry);
@@ -358,8 +286,8 @@ impl<'a> LiveTranscript<'a> {
     }
 }
 
-/// The first and the last entry that an item names; `None` for one that names none.
-fn named(item: &StoredItem) -> Option<(&str, &str)> {
+/// The first and last entry named by an item; `None` for an insert.
+fn named_range(item: &StoredItem) -> Option<(&str, &str)> {
     match item {
         StoredItem::Keep { keep } => Some((keep, keep)),
         StoredItem::KeepRange { keep_range: (first, last) } => Some((first, last)),
@@ -377,19 +305,19 @@ struct WirePiCompaction<'a> {
     system_message: Option<&'a RawValue>,
 }
 
-/// The id of the system message that a compaction carries.
+/// The id of the system message carried by a compaction.
 fn checkpoint_id(compaction: &Record) -> String {
     format!("{}#system", compaction.id())
 }
 
-/// The newest edit of each record that was edited on this path.
+/// The newest edit of each record edited on this path.
 fn edits_on(contents: &SessionContents, path: &[usize]) -> HashMap<String, ContextEdit> {
     let records = path.iter().filter_map(|at| contents.record_at(*at));
     let edits = records.filter(|record| *record.kind() == RecordKind::ContextEdit);
     edits.filter_map(edit_of).collect()
 }
 
-/// The record that a record edits.
+/// The target of a context edit.
 pub(super) fn edit_target(record: &Record) -> Option<String> {
     let is_edit = *record.kind() == RecordKind::ContextEdit;
     is_edit.then(|| edit_of(record)).flatten().map(|(target, _)| target)
@@ -400,7 +328,7 @@ fn edit_of(record: &Record) -> Option<(String, ContextEdit)> {
     Some((target, content.map_or(ContextEdit::Omit, ContextEdit::Content)))
 }
 
-/// The record that a record of an edit names, and the JSON of what it says now; none where it is left out.
+/// The target of a context edit and the JSON of its new content; `None` as content hides the target.
 pub fn parse_context_edit(record: &Record) -> Option<(String, Option<String>)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -419,7 +347,7 @@ pub fn parse_context_edit(record: &Record) -> Option<(String, Option<String>)> {
     Some((wire.target_id, content))
 }
 
-fn edited(record: &Record, content: &str) -> Option<NewEntry> {
+fn edited_entry(record: &Record, content: &str) -> Option<NewEntry> {
     let entry = record.to_entry()?;
     let mut message = JsonFields::parse(&entry.raw)?;
     if message.get("role").is_none() {

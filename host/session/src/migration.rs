@@ -1,8 +1,8 @@
-//! Lines of older versions in the words of version 3.
+//! Migration of lines of versions 1 and 2 to version 3.
 //!
-//! * Version 1 has no ids. Each record follows the one before it, and a compaction names the first
-//!   kept entry by its number among all records, the header being number 0.
-//! * Version 2 calls the messages of extensions `hookMessage`; version 3 calls them `custom`.
+//! * Version 1 has no ids. Each record follows the one before it, and a compaction names its first kept entry
+//!   by its number among all records, with the header as number 0.
+//! * Version 2 uses the role `hookMessage` for messages of extensions, version 3 the role `custom`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::identity;
 use super::json_fields::{JsonFields, json_string, json_string_or_null};
 
-/// Turns the records of one older file, in order, into records of version 3.
+/// Migrates the records of one file in order.
 #[derive(Debug)]
 pub(super) struct FormatMigration {
     from_version: u32,
@@ -20,12 +20,12 @@ pub(super) struct FormatMigration {
 }
 
 impl FormatMigration {
-    /// A migration of a file of this version; from version 3 on it changes nothing.
+    /// A migration from this version; from version 3 on it changes nothing.
     pub(super) fn new(from_version: u32) -> FormatMigration {
         FormatMigration { from_version, ids: vec![None], taken: HashSet::new() }
     }
 
-    /// The line of the next record, migrated.
+    /// Migrates the line of the next record.
     pub(super) fn migrate_line<'a>(&mut self, line: &'a str) -> Cow<'a, str> {
         if self.from_version > 2 {
             return Cow::Borrowed(line);
@@ -40,7 +40,7 @@ impl FormatMigration {
     }
 
     fn give_ids(&mut self, line: &str, fields: &mut JsonFields) {
-        // What is no record of version 3 either gets no id, but counts, as it did for Pi.
+        // Not a record in version 3 either: it gets no id, but has a number, as in Pi.
         if matches!(fields.get("type"), None | Some(r#""session""#)) {
             return self.ids.push(None);
         }

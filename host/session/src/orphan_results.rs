@@ -1,4 +1,4 @@
-//! Results that do not say which call they answer, and the one call that they can only mean.
+//! Matches tool results without a call id to the only open call before them.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use super::contents::SessionContents;
 use super::json_fields::{JsonFields, json_string};
 use super::record::Record;
 
-/// A result without an id answers the one open call before it, where the tool agrees. Nobody knows
-/// what went wrong when it was written, so it counts as an error. Any other entry stays as it is.
+/// Attaches a result without a call id to the only open call before it, if the tool matches. Other entries are
+/// returned unchanged.
 pub(super) fn attach_call(
     contents: &SessionContents,
     record: &Record,
@@ -29,6 +29,7 @@ pub(super) fn attach_call(
         Some(_) => return entry,
     }
     fields.set("toolCallId", json_string(&id));
+    // Why the id is missing is unknown, so the result cannot count as a success.
     fields.set("isError", "true".to_owned());
     NewEntry {
         raw: fields.to_line(),
@@ -38,8 +39,8 @@ pub(super) fn attach_call(
     }
 }
 
-/// The records that say whose result a record behind `parent` is; `None` where some of them are left
-/// out of an excerpt. None but for a result without an id.
+/// The records that determine the call of a record after `parent`: empty for anything but a result without a
+/// call id, `None` if some of them are not loaded.
 pub(super) fn call_records(
     contents: &SessionContents,
     record: &Record,
@@ -52,44 +53,49 @@ pub(super) fn call_records(
     (!search.is_cut).then_some(search.seen)
 }
 
-fn lacks_call_id(entry: &NewEntry) -> bool {
-    let is_named = entry.answers.as_deref().is_some_and(|id| !id.trim().is_empty());
-    entry.role == Role::Tool && !is_named
+/// Whether the loaded contents determine the call of a record.
+pub(super) fn is_resolvable(contents: &SessionContents, record: &Record) -> bool {
+    call_records(contents, record, contents.parent_of(record)).is_some()
 }
 
-/// A look back for the nearest calling message.
+fn lacks_call_id(entry: &NewEntry) -> bool {
+    let has_id = entry.answers.as_deref().is_some_and(|id| !id.trim().is_empty());
+    entry.role == Role::Tool && !has_id
+}
+
+/// A search backwards for the nearest message with calls.
 #[derive(Default)]
 struct CallSearch {
     seen: Vec<usize>,
     calling: Option<NewEntry>,
-    /// Ids of the calls that results on the way answer.
+    /// Call ids of the results in between.
     answered: Vec<String>,
-    /// How many results on the way do not say what they answer.
-    nameless: usize,
-    /// Whether it ended where an excerpt leaves records out.
+    /// Number of results in between without a call id.
+    orphans: usize,
+    /// Whether the search ended at a record whose predecessor is not loaded.
     is_cut: bool,
 }
 
 impl CallSearch {
-    /// `ends_early` where only the call counts: behind another result without an id it is none, and thousands of them
-    /// are not looked through for each.
+    /// Searches from a record on. With `ends_early`, stops at another result without an id.
     fn before(contents: &SessionContents, parent: Option<usize>, ends_early: bool) -> CallSearch {
         let mut search = CallSearch::default();
         let back = parent.into_iter().flat_map(|at| contents.tree.path_backwards_from(at));
         for at in back {
             search.seen.push(at);
             match contents.record_at(at).and_then(Record::to_entry) {
-                Some(entry) if entry.role == Role::Tool => search.result(entry),
+                Some(entry) if entry.role == Role::Tool => search.add_result(entry),
                 Some(entry) if !entry.calls.is_empty() => {
                     search.calling = Some(entry);
                     return search;
                 }
                 _ => {}
             }
-            if ends_early && search.nameless > 0 {
+            // No call is unique then, and thousands of such results would make this quadratic.
+            if ends_early && search.orphans > 0 {
                 return search;
             }
-            if contents.skipped.as_ref().is_some_and(|older| older.has_gap_before(at)) {
+            if contents.skipped.as_ref().is_some_and(|skipped| skipped.has_gap_before(at)) {
                 search.is_cut = true;
                 return search;
             }
@@ -97,16 +103,16 @@ impl CallSearch {
         search
     }
 
-    fn result(&mut self, entry: NewEntry) {
+    fn add_result(&mut self, entry: NewEntry) {
         match entry.answers {
             Some(id) if !id.trim().is_empty() => self.answered.push(id),
-            _ => self.nameless += 1,
+            _ => self.orphans += 1,
         }
     }
 
-    /// Id and tool of the one call that no result on the way answers.
+    /// Id and tool of the only call without a result.
     fn only_open_call(&self) -> Option<(String, String)> {
-        let calling = self.calling.as_ref().filter(|_| self.nameless == 0)?;
+        let calling = self.calling.as_ref().filter(|_| self.orphans == 0)?;
         let calls = Message::parse(&calling.raw, "").tool_calls();
         let answered: HashSet<&str> = self.answered.iter().map(String::as_str).collect();
         let mut open = calls.into_iter().filter(|call| !answered.contains(&*call.id));

@@ -1,4 +1,4 @@
-//! Bytes become the contents of a session; what is wrong with a line is noted, never fatal.
+//! Parses the bytes of a session file. Invalid lines are reported, never fatal.
 
 use serde::de::IgnoredAny;
 
@@ -12,17 +12,17 @@ use super::migration::FormatMigration;
 use super::record::{self, ParsedRecord, Record};
 use super::torn_undo;
 
-/// The contents of a file of any version.
+/// Parses a file of any version.
 ///
 /// # Errors
 ///
-/// [`SessionError::SessionHeader`] where this is no session, [`SessionError::DamagedHeader`] where it is one whose
-/// header cannot be read.
+/// [`SessionError::Header`] if this is not a session, [`SessionError::DamagedHeader`] if it is one with an
+/// unreadable header.
 pub(super) fn parse_bytes(name: &str, bytes: &[u8]) -> Result<SessionContents, SessionError> {
     read(name, bytes, &[])
 }
 
-/// The contents of a file of which the lines that are too long were left out.
+/// Parses a file that was read without the lines above the length limit.
 ///
 /// # Errors
 ///
@@ -45,29 +45,30 @@ fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<SessionContents, 
                 header = Some((parsed, at, ending));
                 break;
             }
+            // The header is the first readable record; damaged lines may be above it.
             LineClass::Blank => before_header.push((at, line, ending, None)),
             LineClass::Bad(message) => before_header.push((at, line, ending, Some(message))),
         }
     }
     let Some((header, header_at, header_ending)) = header else {
-        let reason = "it holds no readable record".to_owned();
+        let reason = "no readable record".to_owned();
         return Err(SessionError::Header { name: name.to_owned(), reason });
     };
     let mut reader = ContentsParser::new(&header, header_at);
     for (at, line, ending, problem) in before_header {
-        reader.keep(at, line, ending, problem.map(|message| (LineFault::Bad, message)));
+        reader.add_raw(at, line, ending, problem.map(|message| (LineFault::Bad, message)));
     }
     reader.contents.lines.push(FileLine { content: LineContent::Header, ending: header_ending });
     for (at, (line, ending)) in lines {
         match long_at(at) {
-            Some(long) => reader.long_line(*long, ending),
-            None => reader.line(at, line, ending),
+            Some(long) => reader.add_long_line(*long, ending),
+            None => reader.add_line(at, line, ending),
         }
     }
-    // A last one without its line break leaves nothing among the bytes.
+    // An unterminated long last line leaves nothing among the bytes.
     let lines_there = reader.contents.lines.len();
     for long in long.iter().filter(|long| long.line > lines_there) {
-        reader.long_line(*long, LineEnding::Missing);
+        reader.add_long_line(*long, LineEnding::Missing);
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
     torn_undo::skip_torn_undo(&mut reader.contents);
@@ -75,14 +76,14 @@ fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<SessionContents, 
     Ok(reader.contents)
 }
 
-/// Adds lines that were written behind the known ones.
+/// Parses lines that follow the known ones.
 pub(super) fn append_bytes(contents: &mut SessionContents, bytes: &[u8]) {
     let known = std::mem::replace(contents, SessionContents::new(contents.header.clone()));
     let first = known.lines.len();
     let mut reader =
         ContentsParser { contents: known, migration: FormatMigration::new(SESSION_VERSION) };
     for (at, (line, ending)) in split_lines(bytes).enumerate() {
-        reader.line(first + at, line, ending);
+        reader.add_line(first + at, line, ending);
     }
     *contents = reader.contents;
     contents.find_first_task();
@@ -107,69 +108,70 @@ impl ContentsParser {
         let mut reader = ContentsParser { contents, migration: FormatMigration::new(version) };
         if version > SESSION_VERSION {
             let message = format!("version {version} is newer than {SESSION_VERSION}: read only");
-            reader.note(header_at, LineFault::Header, message);
+            reader.add_problem(header_at, LineFault::Header, message);
         }
         if header.id().is_empty() {
-            reader.note(header_at, LineFault::Header, "the header has no id".to_owned());
+            reader.add_problem(header_at, LineFault::Header, "the header has no id".to_owned());
         }
         reader
     }
 
-    fn line(&mut self, at: usize, line: &[u8], ending: LineEnding) {
+    fn add_line(&mut self, at: usize, line: &[u8], ending: LineEnding) {
         match classify_line(line) {
-            LineClass::Blank => self.keep(at, line, ending, None),
-            LineClass::Json(text) => self.record(at, text, ending),
+            LineClass::Blank => self.add_raw(at, line, ending, None),
+            LineClass::Json(text) => self.add_record(at, text, ending),
+            // A line is written together with its line break, so only this one can be incomplete.
             LineClass::Bad(message) if ending == LineEnding::Missing => {
-                let message = format!("the last write was cut short, left out: {message}");
-                self.note(at, LineFault::Torn, message);
+                let message = format!("incomplete last write, skipped: {message}");
+                self.add_problem(at, LineFault::Torn, message);
                 let content = LineContent::Torn(line.to_vec());
                 self.contents.lines.push(FileLine { content, ending });
             }
             LineClass::Bad(message) => {
-                let message = format!("left out: {message}");
-                self.keep(at, line, ending, Some((LineFault::Bad, message)));
+                let message = format!("skipped: {message}");
+                self.add_raw(at, line, ending, Some((LineFault::Bad, message)));
             }
         }
     }
 
-    fn long_line(&mut self, line: LongLine, ending: LineEnding) {
-        self.note(line.line - 1, LineFault::Bad, format!("left out: {}", line.message()));
+    fn add_long_line(&mut self, line: LongLine, ending: LineEnding) {
+        self.add_problem(line.line - 1, LineFault::Bad, format!("skipped: {}", line.message()));
         let content = LineContent::TooLong { length_bytes: line.length_bytes };
         self.contents.lines.push(FileLine { content, ending });
     }
 
-    fn record(&mut self, at: usize, text: &str, ending: LineEnding) {
+    fn add_record(&mut self, at: usize, text: &str, ending: LineEnding) {
         let migrated = self.migration.migrate_line(text);
         match Record::parse(&migrated) {
             Ok(parsed) if self.contents.tree.contains(parsed.record.id()) => {
-                let message = format!("the id `{}` is taken, left out", parsed.record.id());
-                self.keep(at, text.as_bytes(), ending, Some((LineFault::DuplicateId, message)));
+                // The first one counts, because records below it may have named it as their parent.
+                let message = format!("duplicate id `{}`, skipped", parsed.record.id());
+                self.add_raw(at, text.as_bytes(), ending, Some((LineFault::DuplicateId, message)));
             }
             Ok(parsed) => self.link(at, parsed, ending),
             Err(reason) => {
-                let message = format!("left out: {reason}");
-                self.keep(at, text.as_bytes(), ending, Some((LineFault::Bad, message)));
+                let message = format!("skipped: {reason}");
+                self.add_raw(at, text.as_bytes(), ending, Some((LineFault::Bad, message)));
             }
         }
     }
 
-    /// Puts a record into the tree.
-    ///
-    /// Where its parent is not there (as a rule: on the bad line before), the record before it in
-    /// the file stands in, so that one broken line does not hide all that was said earlier.
+    /// Adds a record to the tree.
     fn link(&mut self, at: usize, parsed: ParsedRecord, ending: LineEnding) {
         let ParsedRecord { record, names_parent } = parsed;
+        // The parent of a record whose own is missing, usually because its line is invalid. Pi starts
+        // a new root instead, which hides all earlier messages.
         let before = self.contents.records.len().checked_sub(1);
         let parent = match record.parent_id() {
             None if names_parent => None,
             None => {
-                let message = "it names no parent: taken to follow the record before".to_owned();
-                self.note(at, LineFault::MissingParent, message);
+                let message = "it has no parentId; attached to the preceding record".to_owned();
+                self.add_problem(at, LineFault::MissingParent, message);
                 before
             }
             Some(id) => self.contents.tree.position(id).or_else(|| {
                 let message =
-                    format!("its parent `{id}` is not above: taken to follow the record before");
+                    format!("its parent `{id}` is not above it; attached to the preceding record");
                 let fault = LineFault::MissingParent;
                 self.contents.problems.push(SessionLineProblem { line: at + 1, fault, message });
                 before
@@ -181,7 +183,7 @@ impl ContentsParser {
         self.contents.records.push(record);
     }
 
-    fn keep(
+    fn add_raw(
         &mut self,
         at: usize,
         line: &[u8],
@@ -189,19 +191,19 @@ impl ContentsParser {
         problem: Option<(LineFault, String)>,
     ) {
         if let Some((fault, message)) = problem {
-            self.note(at, fault, message);
+            self.add_problem(at, fault, message);
         }
         self.contents.lines.push(FileLine { content: LineContent::Raw(line.to_vec()), ending });
     }
 
-    fn note(&mut self, at: usize, fault: LineFault, message: String) {
+    fn add_problem(&mut self, at: usize, fault: LineFault, message: String) {
         self.contents.problems.push(SessionLineProblem { line: at + 1, fault, message });
     }
 }
 
-/// What stands on a line.
+/// The kind of a line.
 pub(super) enum LineClass<'a> {
-    /// Nothing but white space.
+    /// White space only.
     Blank,
     /// A JSON object.
     Json(&'a str),
@@ -209,7 +211,7 @@ pub(super) enum LineClass<'a> {
     Bad(String),
 }
 
-/// Looks at a line.
+/// Classifies a line.
 pub(super) fn classify_line(line: &[u8]) -> LineClass<'_> {
     let Ok(text) = std::str::from_utf8(line) else {
         return LineClass::Bad("not UTF-8".to_owned());
@@ -220,15 +222,15 @@ pub(super) fn classify_line(line: &[u8]) -> LineClass<'_> {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) if text.trim_start().starts_with('{') => LineClass::Json(text),
         Ok(_) => LineClass::Bad("not a JSON object".to_owned()),
-        // The error counts lines of its own; the line of the file is the caller's to tell.
+        // Its line number is always 1; the caller knows the line of the file.
         Err(error) => LineClass::Bad(format!("not JSON from column {}", error.column())),
     }
 }
 
-/// A line before the header: its number from 0, its bytes and ending, and what is wrong with it.
+/// A line before the header: its number from 0, its bytes and ending, and its problem.
 type LineBeforeHeader<'a> = (usize, &'a [u8], LineEnding, Option<String>);
 
-/// Whether the header is damaged, or the file something else: records of a session tell.
+/// The error for an invalid header: the file is a damaged session if it contains session records.
 fn header_error(
     name: &str,
     bytes: &[u8],

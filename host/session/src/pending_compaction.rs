@@ -1,17 +1,15 @@
-//! A compaction on its way into the session: intended, worked out, recorded.
+//! The write-ahead file of a compaction, `<session>.pending`.
 //!
 //! ```text
-//!  intend ─► <session>.pending: what is compacted ─► engine, law
-//!                                                        │ nothing came of it ─► removed
-//!                                                        ▼
-//!            <session>.pending: and the finished record ─► record appended ─► removed
+//!  begin ─► <session>.pending: intent ─► engine, invariants
+//!                                             │ no result ─► removed
+//!                                             ▼
+//!           <session>.pending: intent and record ─► record appended ─► removed
 //! ```
 //!
-//! The session file sees the finished record only, as one line; until then it keeps its bytes. What a
-//! kill left beside it is looked at when the session is opened: an intent alone is discarded, a finished
-//! record is appended where the session still is what it was worked out from, so that nobody pays for
-//! the same summary twice. A compaction without this file is less comfortable and never unsafe, so
-//! nothing about it stops a compaction or an opening.
+//! Only the finished record reaches the session file, as one line. When a session is opened after a crash, an
+//! intent is discarded, and a record is appended if the session is unchanged since, so that a summary is not
+//! paid for twice. The file is optional: no failure around it stops a compaction or an open.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +21,8 @@ use sha2::{Digest, Sha256};
 
 use super::compaction::NewCompaction;
 use super::error::SessionError;
+use super::error::io_error;
 use super::journal::disk::{JournalDisk as _, OsJournalDisk};
-use super::journal::io_error;
 use super::journal::sidecar::{replace_file, save_copy, sidecar_path};
 use super::record::{Record, RecordKind};
 use super::{Session, clock};
@@ -32,36 +30,36 @@ use super::{Session, clock};
 /// The version of the file.
 const PENDING_VERSION: u32 = 1;
 
-/// What became of a compaction that was on its way when a process died.
+/// The outcome of recovering an interrupted compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionRecovery {
-    /// There was none.
+    /// There was no interrupted compaction.
     Nothing,
-    /// It was worked out, and is in the session now.
+    /// It had a result, which is in the session now.
     Applied {
         /// The id of its record.
         id: String,
     },
-    /// It was left. The session is as it was.
+    /// It was discarded. The session is unchanged.
     Discarded {
-        /// Why, as a fragment.
+        /// The reason, as a fragment.
         reason: String,
     },
-    /// It is worked out and could not be appended; it waits for the next opening.
+    /// It has a result that could not be appended; the next open tries again.
     Postponed {
-        /// Why, as a fragment.
+        /// The reason, as a fragment.
         reason: String,
     },
 }
 
-/// A compaction that is being worked out. Dropping it says that nothing came of it.
+/// A compaction in progress. Dropping it without [`complete`](Self::complete) removes its file.
 #[derive(Debug)]
 pub struct CompactionIntent {
     path: Option<PathBuf>,
 }
 
 impl CompactionIntent {
-    /// There is a result: from here on the session looks after it.
+    /// There is a result, which [`Session::compact`] stores.
     pub fn complete(mut self) {
         self.path = None;
     }
@@ -75,34 +73,33 @@ impl Drop for CompactionIntent {
     }
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PendingFile {
     version: u32,
     /// The id of the session.
     session: String,
-    /// The record where it stood.
+    /// The leaf.
     leaf: Option<String>,
-    /// The hash of the ids of its live transcript.
+    /// Hash of the ids of its live transcript.
     live: String,
     trigger: String,
     engine: String,
     /// When the file was written.
     timestamp: String,
-    /// The line of the finished record; absent as long as there is only the intent.
+    /// The line of the finished record; absent for an intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
 }
 
-/// The file beside a session for a compaction on its way.
+/// The path of the file beside a session.
 pub fn pending_path(session: &Path) -> PathBuf {
     sidecar_path(session, "pending")
 }
 
 impl Session {
-    /// Notes beside the file that a compaction of `view`, the live transcript, is being worked out.
-    /// A session in memory notes nothing.
+    /// Stores the intent to compact `view`, the live transcript. A session without a file stores nothing.
     pub fn begin_compaction(
         &self,
         view: &Transcript,
@@ -112,33 +109,39 @@ impl Session {
         let path = self.path().map(pending_path);
         if let Some(path) = &path {
             write_or_warn(path, &self.pending(view, engine, trigger));
-            tracing::debug!(engine, trigger, "a compaction is intended");
+            tracing::debug!(engine, trigger, "compaction started");
         }
         CompactionIntent { path }
     }
 
-    /// Finishes or leaves a compaction that was on its way when a process died. Call it once, right
-    /// after [`open`](Self::open), and [`live`](Self::live) afterwards.
+    /// Applies or discards an interrupted compaction. Call it once after [`open`](Self::open), and
+    /// [`live`](Self::live) afterwards.
     pub fn recover_compaction(&mut self) -> CompactionRecovery {
         let Some(path) = self.path().map(pending_path) else { return CompactionRecovery::Nothing };
         let recovered = match PendingFile::read(&path) {
             Ok(None) => CompactionRecovery::Nothing,
-            Ok(Some(pending)) => self.redo(pending),
+            Ok(Some(pending)) => self.apply_pending(pending),
             Err(PendingReadError::Io(error)) => {
                 CompactionRecovery::Postponed { reason: error.to_string() }
             }
-            Err(PendingReadError::Content { why, bytes }) => keep_unreadable(&path, &why, &bytes),
+            Err(PendingReadError::Content { reason, bytes }) => {
+                save_unreadable(&path, &reason, &bytes)
+            }
         };
         match &recovered {
             CompactionRecovery::Nothing => {}
             CompactionRecovery::Applied { id } => {
-                tracing::info!(id, "a compaction that was cut short is in the session now");
+                tracing::info!(id, "recovered an interrupted compaction");
             }
-            CompactionRecovery::Discarded { reason: why } => {
-                tracing::info!(why, "a compaction that was cut short is discarded");
+            CompactionRecovery::Discarded { reason } => {
+                tracing::info!(reason, "discarded an interrupted compaction");
             }
-            CompactionRecovery::Postponed { reason: why } => {
-                tracing::warn!(why, "a compaction that was cut short waits beside the session");
+            CompactionRecovery::Postponed { reason } => {
+                tracing::warn!(
+                    reason,
+                    "cannot apply an interrupted compaction yet; the next open tries again"
+                );
+                // The file stays for the next open.
                 return recovered;
             }
         }
@@ -146,18 +149,18 @@ impl Session {
         recovered
     }
 
-    /// Puts a finished record beside the file, before it is appended.
+    /// Stores a finished record before it is appended.
     pub(super) fn store_pending(&self, compaction: &NewCompaction<'_>, record: &Record) {
         let Some(path) = self.path().map(pending_path) else { return };
         let intent = self.pending(compaction.view, &compaction.engine, &compaction.trigger);
         write_or_warn(&path, &PendingFile { record: Some(record.line().to_owned()), ..intent });
-        tracing::debug!(id = record.id(), "a compaction is worked out");
+        tracing::debug!(id = record.id(), "compaction computed");
     }
 
-    /// The record is in the session.
+    /// Removes the file once the record is in the session.
     pub(super) fn remove_pending(&self) {
         if let Some(path) = self.path().map(pending_path) {
-            tracing::debug!("a compaction is recorded");
+            tracing::debug!("compaction recorded");
             remove(&path);
         }
     }
@@ -167,7 +170,7 @@ impl Session {
             version: PENDING_VERSION,
             session: self.header().id().to_owned(),
             leaf: self.leaf().map(|leaf| leaf.id().to_owned()),
-            live: digest(view),
+            live: hash_ids(view),
             trigger: trigger.to_owned(),
             engine: engine.to_owned(),
             timestamp: clock::format_iso(clock::now_ms()),
@@ -175,10 +178,10 @@ impl Session {
         }
     }
 
-    fn redo(&mut self, pending: PendingFile) -> CompactionRecovery {
-        let record = match self.still_fits(&pending) {
+    fn apply_pending(&mut self, pending: PendingFile) -> CompactionRecovery {
+        let record = match self.applicable_record(&pending) {
             Ok(record) => record,
-            Err(why) => return CompactionRecovery::Discarded { reason: why.to_owned() },
+            Err(reason) => return CompactionRecovery::Discarded { reason: reason.to_owned() },
         };
         let id = record.id().to_owned();
         match self.check_writable().and_then(|()| self.append_record(record)) {
@@ -187,22 +190,22 @@ impl Session {
         }
     }
 
-    /// The finished record, where the session is what it was worked out from; else why not.
-    fn still_fits(&self, pending: &PendingFile) -> Result<Record, &'static str> {
+    /// The finished record if the session is unchanged since, else the reason to discard it.
+    fn applicable_record(&self, pending: &PendingFile) -> Result<Record, &'static str> {
         let line = pending.record.as_deref().ok_or("it had no result yet")?;
-        let record = Session::parse_record_line(line).map_err(|_| "its result is no record")?;
+        let record = Session::parse_record_line(line).map_err(|_| "its result is not a record")?;
         let leaf = self.leaf().map(Record::id);
         if pending.session != self.header().id() || *record.kind() != RecordKind::Compaction {
-            return Err("it is no compaction of this session");
+            return Err("it is not a compaction of this session");
         }
         if self.contents.loaded().has_id(record.id()) {
-            return Err("it is in the session already");
+            return Err("it is already in the session");
         }
         if leaf != pending.leaf.as_deref() || leaf != record.parent_id() {
-            return Err("the session has gone on since");
+            return Err("the session was extended since");
         }
-        if digest(&self.live(0).snapshot()) != pending.live {
-            return Err("the live transcript is another one");
+        if hash_ids(&self.live(0).snapshot()) != pending.live {
+            return Err("the live transcript changed since");
         }
         Ok(record)
     }
@@ -210,7 +213,7 @@ impl Session {
 
 enum PendingReadError {
     Io(io::Error),
-    Content { why: String, bytes: Vec<u8> },
+    Content { reason: String, bytes: Vec<u8> },
 }
 
 impl PendingFile {
@@ -223,10 +226,10 @@ impl PendingFile {
         match serde_json::from_slice::<PendingFile>(&bytes) {
             Ok(pending) if pending.version == PENDING_VERSION => Ok(Some(pending)),
             Ok(pending) => {
-                let why = format!("it has version {}", pending.version);
-                Err(PendingReadError::Content { why, bytes })
+                let reason = format!("it has version {}", pending.version);
+                Err(PendingReadError::Content { reason, bytes })
             }
-            Err(error) => Err(PendingReadError::Content { why: error.to_string(), bytes }),
+            Err(error) => Err(PendingReadError::Content { reason: error.to_string(), bytes }),
         }
     }
 
@@ -240,12 +243,12 @@ impl PendingFile {
 
 fn write_or_warn(path: &Path, pending: &PendingFile) {
     if let Err(error) = pending.write(path) {
-        tracing::warn!(%error, "a crash of this process would lose the compaction under way");
+        tracing::warn!(%error, "cannot store the compaction in progress; a crash would lose it");
     }
 }
 
-/// The hash of the ids of a live transcript. A record never changes, so its id stands for it.
-fn digest(view: &Transcript) -> String {
+/// Hash of the ids of a live transcript. Records never change, so their ids suffice.
+fn hash_ids(view: &Transcript) -> String {
     let mut hash = Sha256::new();
     for entry in view.iter() {
         hash.update(entry.id().as_bytes());
@@ -254,21 +257,21 @@ fn digest(view: &Transcript) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What nobody can read is kept for somebody who can, and does not come up again.
-fn keep_unreadable(path: &Path, why: &str, bytes: &[u8]) -> CompactionRecovery {
+/// Saves an unreadable file, perhaps of a newer version, under another name.
+fn save_unreadable(path: &Path, reason: &str, bytes: &[u8]) -> CompactionRecovery {
     match save_copy(&OsJournalDisk, path, "unreadable", bytes) {
-        Ok(aside) => CompactionRecovery::Discarded {
-            reason: format!("{why}; its file is kept as {}", aside.display()),
+        Ok(copy) => CompactionRecovery::Discarded {
+            reason: format!("{reason}; saved its file as {}", copy.display()),
         },
         Err(error) => CompactionRecovery::Postponed { reason: error.to_string() },
     }
 }
 
-/// Removes the file and what a kill may have left of writing it.
+/// Removes the file and its staging file.
 fn remove(path: &Path) {
     for path in [path.to_owned(), staged(path)] {
         if let Err(error) = OsJournalDisk.remove(&path) {
-            tracing::warn!(%error, file = %path.display(), "a leftover could not be removed");
+            tracing::warn!(%error, file = %path.display(), "cannot remove a leftover of a compaction");
         }
     }
 }

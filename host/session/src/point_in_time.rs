@@ -1,4 +1,4 @@
-//! What was live earlier: the transcript as it was when a record was, or was about to be, the newest.
+//! The live transcript at earlier records.
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 
@@ -17,7 +17,7 @@ impl Session {
         Ok(self.records_at(self.contents.tree.path_to(Some(self.position(id)?))))
     }
 
-    /// The live transcript as it was when this record was the newest.
+    /// The live transcript when this record was the newest.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl Session {
         Ok(self.live_on_path(&self.contents.tree.path_to(Some(position))))
     }
 
-    /// The live transcript as it was just before this record was written.
+    /// The live transcript just before this record was appended.
     ///
     /// # Errors
     ///
@@ -38,13 +38,13 @@ impl Session {
         Ok(self.live_on_path(&path))
     }
 
-    /// The digest of the live transcript: see [`transcript_digest`](super::digest()).
+    /// The [digest](transcript_digest) of the live transcript.
     pub fn digest(&self) -> String {
         transcript_digest(&self.live(0).snapshot())
     }
 
-    /// The line of the file that a record stands on, counted from 1; of a session of another agent the
-    /// line that it would have in a file of its own.
+    /// The line of a record in the file, from 1. For an imported session, the line that it would have in a
+    /// session file.
     pub fn line_of(&self, id: &str) -> Option<usize> {
         self.contents.line_of(self.contents.tree.position(id)?)
     }

@@ -1,4 +1,4 @@
-//! What ctxhost writes into the `details` of a compaction: the projection, item by item.
+//! The `details` of a compaction record: the projection as items.
 
 use ctxhost_engine_api::Role;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::record::Record;
 
-/// The version of `details.ctxhost` that this code writes and follows.
+/// The version of `details.ctxhost` that this code reads and writes.
 pub(super) const DETAILS_VERSION: u32 = 1;
 
-/// The `details` of a compaction of ctxhost; the file lists stand where Pi looks for them.
+/// The `details` of a compaction by ctxhost, with the file lists where Pi expects them.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CompactionDetails {
@@ -20,7 +20,7 @@ pub(super) struct CompactionDetails {
     pub(super) modified_files: Value,
 }
 
-/// The projection that a compaction left, and who made it.
+/// The projection of a compaction and its origin.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RecordedProjection {
@@ -40,23 +40,24 @@ pub(super) struct RecordedProjection {
     pub(super) host_details: Value,
 }
 
-/// One item of a projection. Ids are those of the live transcript before the compaction.
+/// An item of a projection. Ids are those of the live transcript before the compaction; field names are part
+/// of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub(super) enum StoredItem {
-    /// An entry as it was.
+    /// An unchanged entry.
     Keep { keep: String },
-    /// All entries from the first to the last, as they were.
+    /// A range of unchanged entries, from the first to the last.
     KeepRange { keep_range: (String, String) },
-    /// An entry with other text.
+    /// An entry with new text.
     ReplaceText { retell: String, text: String },
-    /// An entry with other JSON.
+    /// An entry with new JSON.
     ReplaceRaw { rewrite: String, raw: String },
-    /// A message of the engine.
+    /// An inserted message.
     Insert { insert: InsertRole, text: String },
 }
 
-/// In whose place an inserted message stands.
+/// The role of an inserted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum InsertRole {
@@ -65,7 +66,7 @@ pub(super) enum InsertRole {
 }
 
 impl InsertRole {
-    /// The speaker of a role; other roles cannot be inserted.
+    /// The insert role; `None` for roles that cannot be inserted.
     pub(super) fn from_role(role: Role) -> Option<InsertRole> {
         match role {
             Role::User => Some(InsertRole::User),
@@ -83,7 +84,7 @@ impl InsertRole {
     }
 }
 
-/// The projection that a compaction recorded; `None` where Pi's own rule is all there is.
+/// The items of a compaction; `None` if it has none and Pi's rule applies.
 pub(super) fn read_items(compaction: &Record) -> Option<Vec<StoredItem>> {
     #[derive(Deserialize)]
     struct WireProjectionRecord {
@@ -93,7 +94,7 @@ pub(super) fn read_items(compaction: &Record) -> Option<Vec<StoredItem>> {
     (details.ctxhost.version == DETAILS_VERSION).then_some(details.ctxhost.items)
 }
 
-/// The id of the nth message that a compaction inserted.
+/// The id of the nth message inserted by a compaction.
 pub(super) fn insert_id(compaction_id: &str, number: usize) -> String {
     format!("{compaction_id}#{number}")
 }

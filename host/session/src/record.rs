@@ -1,27 +1,26 @@
-//! One record of a session: its exact line, and what the tree needs to know of it.
+//! One record of a session: its exact line and the parsed fields that every record has.
 
 use std::ops::Range;
 
-use ctxhost_engine_api::transcript::log::NewEntry;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{clock, entry};
+use super::clock;
 
-/// Makes the enum and both ways of its names, so that the two can never disagree.
+/// Generates the enum and both conversions of its names, so that they cannot disagree.
 macro_rules! record_kinds {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal, )*) => {
-        /// What sort of record a line is.
+        /// The type of a record.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum RecordKind {
             $( $(#[$doc])* $variant, )*
-            /// A type that this version does not know. Kept as it is, never in context.
+            /// A type unknown to this version. Preserved, never in context.
             Unknown(String),
         }
 
         impl RecordKind {
-            /// The type names that this version knows.
+            /// The type names known to this version.
             pub const KNOWN: &'static [&'static str] = &[$( $name, )*];
 
             /// The kind of a type name.
@@ -44,23 +43,23 @@ macro_rules! record_kinds {
 }
 
 record_kinds! {
-    /// A message of a person, a model, a tool, a shell command or an extension.
+    /// A message of a user, a model, a tool, a shell command or an extension.
     Message = "message",
-    /// A compaction: from here on the live transcript begins anew.
+    /// A compaction, which redefines the live transcript.
     Compaction = "compaction",
-    /// The summary of a branch that was left.
+    /// The summary of an abandoned branch.
     BranchSummary = "branch_summary",
     /// State of an extension; never in context.
     Custom = "custom",
-    /// A message that an extension put in.
+    /// A message inserted by an extension.
     CustomMessage = "custom_message",
-    /// An earlier record is left out of the context or has other content from here on.
+    /// Hides an earlier record from the context or replaces its content.
     ContextEdit = "context_edit",
-    /// Another model answers from here on.
+    /// A change of the model.
     ModelChange = "model_change",
-    /// Another thinking level from here on.
+    /// A change of the thinking level.
     ThinkingLevelChange = "thinking_level_change",
-    /// What a call outside the conversation cost.
+    /// The usage of a call outside the conversation.
     Usage = "usage",
     /// A name for an earlier record.
     Label = "label",
@@ -68,10 +67,10 @@ record_kinds! {
     SessionInfo = "session_info",
 }
 
-/// The field of a message that holds the id of the letter that it was.
+/// The field of a message that holds its id in the inbox.
 pub const INBOX_ID_KEY: &str = "inboxId";
 
-/// How the custom types of ctxhost's own records begin.
+/// The prefix of the custom types of records written by the host.
 pub(super) const HOST_TYPE_PREFIX: &str = "ctxhost.";
 
 /// One record.
@@ -82,7 +81,7 @@ pub struct Record {
     parent_id: Option<String>,
     kind: RecordKind,
     timestamp_ms: i64,
-    /// Where the JSON of its message stands in the line, where that is known; else it is looked for.
+    /// Range of the `message` JSON in the line, if known; otherwise the line is parsed for it.
     message: Option<Range<usize>>,
 }
 
@@ -104,25 +103,25 @@ struct WireRecordMessage<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// Tells a field that is `null` from one that is not there.
+/// Distinguishes `null` from a missing field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-/// A record as parsed, and whether its line said anything about a parent.
+/// A parsed record, and whether its line has a `parentId`.
 #[derive(Debug)]
 pub(super) struct ParsedRecord {
     pub(super) record: Record,
     pub(super) names_parent: bool,
 }
 
-/// Whether a line is a record of a session, of whatever version, and of nothing else.
+/// Whether a line is a session record of any version, and of no other format.
 pub(super) fn is_session_record(line: &str) -> bool {
     serde_json::from_str::<serde_json::Map<String, Value>>(line)
         .is_ok_and(|fields| has_session_record_fields(&fields))
 }
 
-/// The same of the fields of a line.
+/// [`is_session_record`] for parsed fields.
 pub(super) fn has_session_record_fields(fields: &serde_json::Map<String, Value>) -> bool {
     let text = |name| fields.get(name).and_then(Value::as_str);
     let is_known = text("type").is_some_and(|kind| RecordKind::KNOWN.contains(&kind));
@@ -130,13 +129,13 @@ pub(super) fn has_session_record_fields(fields: &serde_json::Map<String, Value>)
     // Version 1 had no ids.
     let is_first_version = || {
         !fields.contains_key("id")
-            && fields.get("message").is_some_and(|it| it.get("role").is_some())
+            && fields.get("message").is_some_and(|message| message.get("role").is_some())
     };
     is_known && (has_id || is_first_version())
 }
 
 impl Record {
-    /// The record of a line, or what is wrong with it.
+    /// Parses a line, or returns what is wrong with it.
     pub(super) fn parse(line: &str) -> Result<ParsedRecord, String> {
         let wire: WireRecord = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let kind = wire.kind.ok_or("it has no type")?;
@@ -155,7 +154,7 @@ impl Record {
         Ok(ParsedRecord { record, names_parent: wire.parent_id.is_some() })
     }
 
-    /// The record of a line that says just this.
+    /// A record whose line is known to have these fields.
     pub(super) fn from_parts(
         line: String,
         id: &str,
@@ -167,9 +166,9 @@ impl Record {
         Record { line, id: id.to_owned(), parent_id, kind, timestamp_ms, message: None }
     }
 
-    /// The same record, whose message stands there in its line.
-    pub(super) fn with_message_at(self, place: Range<usize>) -> Record {
-        Record { message: Some(place), ..self }
+    /// Sets the range of its `message` JSON in the line.
+    pub(super) fn with_message_at(self, range: Range<usize>) -> Record {
+        Record { message: Some(range), ..self }
     }
 
     /// The id, unique in the session.
@@ -177,17 +176,17 @@ impl Record {
         &self.id
     }
 
-    /// The id of the record it follows, as the line says; `None` for a first one.
+    /// The id of its parent as written in the line; `None` for a root.
     pub fn parent_id(&self) -> Option<&str> {
         self.parent_id.as_deref()
     }
 
-    /// What sort of record it is.
+    /// Its type.
     pub fn kind(&self) -> &RecordKind {
         &self.kind
     }
 
-    /// When it was written, in milliseconds since 1970; 0 when the line does not say.
+    /// When it was written, in milliseconds since 1970; 0 if the line has no time.
     pub fn timestamp_ms(&self) -> i64 {
         self.timestamp_ms
     }
@@ -204,14 +203,14 @@ impl Record {
 
     /// The JSON of its `message`, exactly as in the line.
     pub fn message_raw(&self) -> Option<&str> {
-        if let Some(place) = &self.message {
-            return self.line.get(place.clone());
+        if let Some(range) = &self.message {
+            return self.line.get(range.clone());
         }
         let wire: WireRecordMessage<'_> = serde_json::from_str(&self.line).ok()?;
         wire.message.map(RawValue::get)
     }
 
-    /// The state that it keeps for the extension of this custom type; `None` for any other record.
+    /// The extension state under this custom type; `None` for any other record.
     pub fn custom_data(&self, custom_type: &str) -> Option<Value> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -224,25 +223,26 @@ impl Record {
         (wire.custom_type == custom_type).then_some(wire.data)
     }
 
-    /// The id of the letter that it was, where it waited in the inbox of the session.
+    /// Its id in the inbox, if the message was queued.
     pub fn inbox_id(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct WireInboxId {
             #[serde(rename = "inboxId")]
             id: String,
         }
-        // Most records were no letters, and parsing each would make opening a long session slow.
-        let may_be = self.line.contains(INBOX_ID_KEY);
-        let message = may_be.then(|| self.message_raw()).flatten()?;
-        serde_json::from_str::<WireInboxId>(message).ok().map(|delivered| delivered.id)
+        // Most records were not queued, and parsing each would make opening a long session slow.
+        let may_have_id = self.line.contains(INBOX_ID_KEY);
+        let message = may_have_id.then(|| self.message_raw()).flatten()?;
+        serde_json::from_str::<WireInboxId>(message).ok().map(|wire| wire.id)
     }
 
-    /// Whether it keeps state of ctxhost itself.
+    /// Whether it holds state of the host.
     pub(super) fn is_host_state(&self) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct WireType<'a> {
             #[serde(borrow)]
+            // A name with escapes cannot be borrowed from the line.
             custom_type: std::borrow::Cow<'a, str>,
         }
         let wire = (self.kind == RecordKind::Custom)
@@ -251,12 +251,13 @@ impl Record {
         wire.is_some_and(|wire| wire.custom_type.starts_with(HOST_TYPE_PREFIX))
     }
 
-    /// The model that this record names: a change of model, or the author of a message.
+    /// Provider and model id of a model change or of an assistant message.
     pub(super) fn model(&self) -> Option<(String, String)> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct WireModel {
             provider: String,
+            // Assistant messages call it `model`.
             #[serde(alias = "model")]
             model_id: String,
         }
@@ -269,16 +270,8 @@ impl Record {
         Some((wire.provider, wire.model_id))
     }
 
-    /// The fields of the line that a reader names, parsed.
+    /// Parses the line as `T`.
     pub(super) fn parse_fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         serde_json::from_str(&self.line).ok()
-    }
-
-    /// What it puts into the context; `None` for a record that is not in context.
-    ///
-    /// Whether an entry is the first task is known to the session only:
-    /// see [`Session::entry`](super::Session::entry).
-    pub fn to_entry(&self) -> Option<NewEntry> {
-        entry::from_record(self)
     }
 }

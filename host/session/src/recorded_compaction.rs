@@ -1,26 +1,26 @@
-//! What a compaction record tells of itself, whoever wrote it.
+//! Reads compaction records of ctxhost and Pi.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::{Record, RecordKind};
 
-/// What is known of a compaction that was recorded. Of one that Pi made some of it is empty.
+/// A recorded compaction. Some fields are empty for one by Pi.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedCompaction {
-    /// The engine that made it; empty for one of Pi.
+    /// The engine; empty for a compaction by Pi.
     pub engine: String,
     /// Its version.
     pub engine_version: String,
-    /// Why it was wanted; empty where nobody says.
+    /// Its trigger; empty if unknown.
     pub trigger: String,
-    /// What the live transcript cost before, in tokens.
+    /// Tokens of the live transcript before.
     pub tokens_before: u64,
-    /// What it cost after; `None` where nobody says.
+    /// Tokens after, if known.
     pub tokens_after: Option<u64>,
-    /// What stands for the older part.
+    /// The summary of the older part.
     pub summary: String,
-    /// What the host kept beside it; `null` for nothing.
+    /// Data of the host; `null` for none.
     pub host_details: Value,
 }
 
@@ -49,7 +49,7 @@ struct WireCtxhost {
 }
 
 impl Record {
-    /// What this compaction tells of itself; `None` for any other record.
+    /// The compaction; `None` for any other record.
     pub fn compaction(&self) -> Option<RecordedCompaction> {
         let is_compaction = *self.kind() == RecordKind::Compaction;
         let wire: WireCompactionSummary = is_compaction.then(|| self.parse_fields()).flatten()?;

@@ -1,9 +1,9 @@
-//! When what was appended reaches the disk.
+//! Durability of a session file: sync policy, write-behind and file checks.
 
 use super::{FileCheck, Session, SessionError, SessionStorage, SyncPolicy};
 
 impl Session {
-    /// Chooses when appends are made durable; without it, always before they are acknowledged.
+    /// Sets when appends are synced; the default is before they are acknowledged.
     #[must_use]
     pub fn with_sync(mut self, policy: SyncPolicy) -> Session {
         if let SessionStorage::File(journal) = &mut self.store {
@@ -12,20 +12,19 @@ impl Session {
         self
     }
 
-    /// Holds records back from now on that are appended together, until [`flush`](Self::write_out) or
-    /// another record writes them: for a session whose owner has all of it and sends it again.
+    /// Buffers batches from now on until [`flush`](Self::flush) or another append writes them. For sessions
+    /// whose client keeps the conversation and sends it again.
     pub fn enable_write_behind(&mut self) {
         if let SessionStorage::File(journal) = &mut self.store {
             journal.enable_write_behind();
         }
     }
 
-    /// Writes the records that were held back.
+    /// Writes buffered records.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written. Nothing more is appended then: whoever opens the session again
-    /// finds it without them.
+    /// If the file cannot be written. Later appends fail; after reopening, the session lacks these records.
     pub fn flush(&mut self) -> Result<(), SessionError> {
         match &mut self.store {
             SessionStorage::File(journal) => journal.flush(),
@@ -35,8 +34,8 @@ impl Session {
         }
     }
 
-    /// Whether somebody who reads its file finds all records, under the same ids: none is held back, and the file is of
-    /// this version.
+    /// Whether the file contains all records with the same ids: nothing is buffered, and the file has the
+    /// current version.
     pub fn is_fully_written(&self) -> bool {
         match &self.store {
             SessionStorage::File(journal) => {
@@ -46,8 +45,8 @@ impl Session {
         }
     }
 
-    /// Looks whether its file still stands under its name, and makes it again where it does not: deleted,
-    /// renamed or replaced with its folder. Every append looks too; this is for a session that waits.
+    /// Checks that the path still refers to the open file, and recreates the file if not. Appends check
+    /// too; this is for idle sessions.
     pub fn check_file(&mut self) -> FileCheck {
         match &mut self.store {
             SessionStorage::File(journal) => journal.check_file(),
@@ -57,7 +56,7 @@ impl Session {
         }
     }
 
-    /// When its appends are made durable; `None` where it is in no file of ours.
+    /// When its appends are synced; `None` for a session without a file.
     pub fn sync_policy(&self) -> Option<SyncPolicy> {
         match &self.store {
             SessionStorage::File(journal) => Some(journal.policy()),
@@ -65,15 +64,15 @@ impl Session {
         }
     }
 
-    /// Waits until all that was appended is on the disk, unless the policy leaves that to the system.
+    /// Syncs appended records to disk, unless the policy is `os`.
     ///
     /// # Errors
     ///
-    /// Where the disk refuses. Nothing more is appended then: what it holds is not known.
+    /// If the sync fails. Later appends fail, because the state of the disk is unknown.
     pub fn sync(&mut self) -> Result<(), SessionError> {
         match &mut self.store {
             SessionStorage::File(journal) => journal.sync(),
-            // A keeper has kept each line when it answers.
+            // A backend stores each line durably before it returns.
             SessionStorage::Memory | SessionStorage::ReadOnly | SessionStorage::Backend(_) => {
                 Ok(())
             }

@@ -1,19 +1,19 @@
 //! Tests of sessions, by situation.
 
 mod branches;
-mod checkup;
 mod compaction;
 mod damage;
 mod durability;
 mod faults;
 mod faulty_disk;
 mod format;
-mod mending;
+mod fsck;
+mod import;
 mod older_versions;
 mod opening;
+mod path_check;
 mod pending;
-mod places;
-mod recorded;
+mod repair;
 mod results;
 mod round_trip;
 mod undo;
@@ -60,8 +60,8 @@ fn texts(session: &Session) -> Vec<String> {
     seen(&session.live(0)).into_iter().map(|entry| entry.text).collect()
 }
 
-/// Recorded sessions outside this repository, or `None`, said aloud.
-#[allow(clippy::print_stderr)] // A skipped test has no other way to say so.
+/// Recorded sessions outside this repository, or `None`, with a message.
+#[allow(clippy::print_stderr)] // A skipped test has no other way to report it.
 fn fixtures() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
     let folder = std::env::var_os("CTXHOST_FIXTURES").map_or(beside, PathBuf::from).join("pi");

@@ -1,4 +1,4 @@
-//! The tree of records: who follows whom, and where the session stands.
+//! The tree of records: parents and the leaf.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::record::Record;
 
 /// Positions of records, by id and by parent.
 ///
-/// A parent always stands before its child, so no walk can run in a circle.
+/// Parents precede their children, so there are no cycles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordTree {
     positions: HashMap<String, usize>,
@@ -15,7 +15,7 @@ pub(super) struct RecordTree {
 }
 
 impl RecordTree {
-    /// Whether an id is taken.
+    /// Whether there is a record with this id.
     pub(super) fn contains(&self, id: &str) -> bool {
         self.positions.contains_key(id)
     }
@@ -25,17 +25,17 @@ impl RecordTree {
         self.positions.get(id).copied()
     }
 
-    /// Where the session stands: the next record follows this one.
+    /// The record that the next one follows.
     pub(super) fn leaf(&self) -> Option<usize> {
         self.leaf
     }
 
-    /// Goes to a record, or before the first one.
+    /// Sets the leaf; `None` is before the first record.
     pub(super) fn set_leaf(&mut self, position: Option<usize>) {
         self.leaf = position;
     }
 
-    /// Adds the next record behind `parent` and goes there.
+    /// Adds the next record below `parent` and makes it the leaf.
     pub(super) fn push(&mut self, record: &Record, parent: Option<usize>) {
         let position = self.parents.len();
         self.positions.insert(record.id().to_owned(), position);
@@ -43,25 +43,22 @@ impl RecordTree {
         self.leaf = Some(position);
     }
 
-    /// Positions from the root to where the session stands.
+    /// Positions from the root to the leaf.
     pub(super) fn path(&self) -> Vec<usize> {
         self.path_to(self.leaf)
     }
 
     /// Positions from the root to a record.
     pub(super) fn path_to(&self, position: Option<usize>) -> Vec<usize> {
-        let mut path: Vec<usize> = self.backwards_from(position).collect();
+        let mut path: Vec<usize> =
+            position.into_iter().flat_map(|at| self.path_backwards_from(at)).collect();
         path.reverse();
         path
     }
 
-    /// Positions from where the session stands back to the root.
+    /// Positions from the leaf back to the root.
     pub(super) fn path_backwards(&self) -> impl Iterator<Item = usize> {
-        self.backwards_from(self.leaf)
-    }
-
-    fn backwards_from(&self, position: Option<usize>) -> impl Iterator<Item = usize> {
-        std::iter::successors(position, |at| self.parents.get(*at).copied().flatten())
+        self.leaf.into_iter().flat_map(|at| self.path_backwards_from(at))
     }
 
     /// Positions from a record back to the root.
@@ -69,7 +66,7 @@ impl RecordTree {
         std::iter::successors(Some(position), |at| self.parents.get(*at).copied().flatten())
     }
 
-    /// Positions of the records that nothing follows, in file order.
+    /// Positions of records without children, in file order.
     pub(super) fn leaves(&self) -> Vec<usize> {
         let mut is_parent = vec![false; self.parents.len()];
         for parent in self.parents.iter().flatten() {

@@ -1,4 +1,4 @@
-//! A compaction taken back: the branch goes on from before it, with all that was said since.
+//! Undo of a compaction: a new branch from before it, with copies of the later records.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use super::error::SessionError;
 use super::record::{Record, RecordKind};
 use super::{Session, clock};
 
-/// The custom type of the record that says that a compaction was taken back.
+/// The custom type of the record that starts an undo.
 pub const UNDO_TYPE: &str = "ctxhost.undo";
 
-/// Whether a record says that a compaction was taken back.
+/// Whether a record starts an undo.
 pub(super) fn is_undo(record: &Record) -> bool {
     record.custom_data(UNDO_TYPE).is_some()
 }
 
 impl Session {
-    /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
+    /// Undoes the newest compaction of the branch and returns its id; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`undo_compaction_of`](Self::take_back).
+    /// As [`undo_compaction_of`](Self::undo_compaction_of).
     pub fn undo_newest_compaction(&mut self) -> Result<Option<String>, SessionError> {
         let mut branch = self.branch().into_iter();
         let newest = branch.rfind(|record| *record.kind() == RecordKind::Compaction);
@@ -32,60 +32,60 @@ impl Session {
         Ok(Some(id))
     }
 
-    /// Takes a compaction of the branch back, and every newer one with it: they were made of what it
-    /// had left.
+    /// Undoes a compaction of the branch and every newer one, which are based on its result.
     ///
-    /// Nothing is removed: the records since are written again behind what came before the compaction,
-    /// as a branch of their own, and the old branch stays. Call [`live`](Self::live) afterwards.
+    /// Nothing is removed: the later records are appended again as a new branch from before the
+    /// compaction. Call [`live`](Self::live) afterwards.
     ///
     /// # Errors
     ///
-    /// [`SessionError::UnknownRecord`] where the branch has no such compaction, otherwise as
-    /// [`append`](Self::append); the session stands where it stood then.
+    /// [`SessionError::UnknownRecord`] if the branch has no such compaction, otherwise as
+    /// [`append`](Self::append); the leaf is unchanged then.
     pub fn undo_compaction_of(&mut self, compaction: &str) -> Result<(), SessionError> {
         self.contents.load_all()?;
         let path = self.contents.tree.path();
-        let is_it =
+        let is_target =
             |record: &Record| *record.kind() == RecordKind::Compaction && record.id() == compaction;
-        let at = path.iter().position(|at| self.contents.record_at(*at).is_some_and(is_it));
+        let at = path.iter().position(|at| self.contents.record_at(*at).is_some_and(is_target));
         let at = at.ok_or_else(|| SessionError::UnknownRecord { id: compaction.to_owned() })?;
         let (before, from) = path.split_at(at);
-        let since: Vec<Record> = self.records_at(from.to_vec()).into_iter().cloned().collect();
-        let (taken_back, said): (Vec<Record>, Vec<Record>) =
-            since.into_iter().partition(|record| *record.kind() == RecordKind::Compaction);
-        let stood_at = self.contents.tree.leaf();
-        let leaf = self.leaf().map(|leaf| leaf.id().to_owned());
+        let later: Vec<Record> = self.records_at(from.to_vec()).into_iter().cloned().collect();
+        let (compactions, later): (Vec<Record>, Vec<Record>) =
+            later.into_iter().partition(|record| *record.kind() == RecordKind::Compaction);
+        let leaf = self.contents.tree.leaf();
+        let leaf_id = self.leaf().map(|leaf| leaf.id().to_owned());
+        // Before the batch is built: its ids and parents depend on the leaf.
         self.move_leaf(before.last().copied());
-        let done = self.tell_again(&taken_back, &said, leaf.as_deref());
-        if done.is_err() {
-            self.move_leaf(stood_at);
+        let appended = self.append_undo(&compactions, &later, leaf_id.as_deref());
+        if appended.is_err() {
+            self.move_leaf(leaf);
         }
-        done
+        appended
     }
 
-    fn tell_again(
+    fn append_undo(
         &mut self,
-        taken_back: &[Record],
-        said: &[Record],
-        stood_at: Option<&str>,
+        compactions: &[Record],
+        later: &[Record],
+        leaf_id: Option<&str>,
     ) -> Result<(), SessionError> {
-        let compactions: Vec<&str> = taken_back.iter().map(Record::id).collect();
-        let told = json!({
+        let compactions: Vec<&str> = compactions.iter().map(Record::id).collect();
+        let marker = json!({
             "compaction": compactions.first(),
             "compactions": compactions,
-            "since": said.len(),
-            "stoodAt": stood_at,
+            "since": later.len(),
+            "stoodAt": leaf_id,
         });
-        // One write, and a count: half of the records would hide the other half.
-        let mut again = RecordBatch::default();
-        again.add(self, RecordBody::custom(UNDO_TYPE, &told), clock::now_ms());
-        // Edits and labels name records that have another id now.
-        let mut renamed = HashMap::new();
-        for record in said {
-            let body = RecordBody::from_record(record)?.with_renamed_target(&renamed);
-            let id = again.add(self, body, record.timestamp_ms());
-            renamed.insert(record.id().to_owned(), id);
+        // One write, and the number of records in its first: a partial branch would hide the rest.
+        let mut batch = RecordBatch::default();
+        batch.add(self, RecordBody::custom(UNDO_TYPE, &marker), clock::now_ms());
+        // The copies get new ids, which edits and labels among them have to name.
+        let mut new_ids = HashMap::new();
+        for record in later {
+            let body = RecordBody::from_record(record)?.with_renamed_target(&new_ids);
+            let id = batch.add(self, body, record.timestamp_ms());
+            new_ids.insert(record.id().to_owned(), id);
         }
-        self.append_batch(again)
+        self.append_batch(batch)
     }
 }

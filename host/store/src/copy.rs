@@ -1,25 +1,24 @@
-//! Sessions of one store copied into another: what is there already stays, what differs is told.
+//! Copies sessions from one store to another without changing existing ones.
 
 use super::SessionStore;
 use ctxhost_session::{Session, SessionError};
 
-/// What became of the sessions.
+/// The result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyReport {
-    /// Sessions that were not there.
+    /// Number of new sessions.
     pub copied: usize,
-    /// Their lines.
+    /// Number of their lines.
     pub lines: usize,
-    /// Sessions that were there, with the same lines or with more behind them.
+    /// Number of sessions that were there with the same lines, perhaps followed by more.
     pub present: usize,
-    /// Sessions that say something else there: nothing was done about them.
+    /// Sessions with other content in the target, which were not changed.
     pub different: Vec<String>,
-    /// Sessions that could not be copied, each with the reason.
+    /// Sessions that could not be copied, with the reason.
     pub failed: Vec<(String, String)>,
 }
 
-/// Copies sessions, the oldest first. Doing it again copies what is new; one failure keeps no other session
-/// back.
+/// Copies sessions, oldest first. It can be repeated, and a failure does not stop the others.
 pub fn copy_sessions(
     sessions: impl IntoIterator<Item = (String, Result<Session, SessionError>)>,
     to: &dyn SessionStore,
@@ -51,6 +50,7 @@ fn copy(session: Session, to: &dyn SessionStore) -> Result<CopyOutcome, SessionE
     match to.read(&id) {
         Ok(there) => {
             let (ours, theirs) = (session.normalized_bytes(), there.to_bytes());
+            // The stored session may have been continued since it was copied.
             Ok(if theirs.starts_with(&ours) {
                 CopyOutcome::Present
             } else {

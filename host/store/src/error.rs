@@ -1,69 +1,67 @@
-//! Why a store could not be opened.
+//! Errors of opening a store.
 
 /// Why a store could not be opened. No message holds a password.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    /// The program was built without the driver of the database.
+    /// The program was built without PostgreSQL support.
     #[error(
         "this ctxhost was built without PostgreSQL; build it with the cargo feature `postgres`, or set store.kind = \"files\""
     )]
     NotBuilt,
-    /// Nobody says where the database is.
-    #[error(
-        "no address of a database is given; write url or url_env under [store] in ctxhost.toml"
-    )]
+    /// No database address is configured.
+    #[error("no database address is configured; set url or url_env under [store] in ctxhost.toml")]
     NoUrl,
-    /// The variable that should hold the address holds nothing.
+    /// The environment variable for the address is not set.
     #[error(
-        "the variable {variable} (store.url_env) is not set; put an address such as postgres://user@host/ctxhost into it"
+        "the environment variable {variable} (store.url_env) is not set; set it to an address such as postgres://user@host/ctxhost"
     )]
     UrlNotSet {
         /// Its name.
         variable: String,
     },
-    /// The address is none.
-    #[error("the address of the store is none: {reason}; write it as postgres://user@host/ctxhost")]
+    /// The address is invalid.
+    #[error("invalid database address: {reason}; expected postgres://user@host/ctxhost")]
     BadUrl {
         /// What is wrong with it.
         reason: String,
     },
-    /// The name of the schema would have to be quoted.
-    #[error("{schema:?} is no name for a schema; take small letters, digits and _ (store.schema)")]
+    /// The schema name would need quotes.
+    #[error("invalid schema name {schema:?} (store.schema); use lower-case letters, digits and _")]
     BadSchema {
-        /// What was written.
+        /// The configured name.
         schema: String,
     },
-    /// The certificates of this machine cannot be used.
+    /// TLS cannot be configured, for example without system certificates.
     #[error("cannot prepare TLS for the store: {reason}")]
     Tls {
         /// What is wrong.
         reason: String,
     },
-    /// The database does not answer, or does not let us in.
-    #[error("the store at {place} does not answer: {reason}")]
+    /// The database is unreachable or rejects the connection.
+    #[error("cannot use the store at {place}: {reason}")]
     Unreachable {
         /// Host, port and database.
         place: String,
-        /// What it said.
+        /// The error of the database.
         reason: String,
     },
-    /// The schema is not there, or is older.
+    /// The schema is missing or older.
     #[error(
-        "the store at {place} has version {found} of the schema {schema}, version {wanted} is needed; run `ctxhost store migrate`"
+        "the store at {place} has version {found} of the schema {schema}, but version {wanted} is required; run `ctxhost store migrate`"
     )]
     SchemaTooOld {
         /// Host, port and database.
         place: String,
         /// The schema.
         schema: String,
-        /// Its version; 0 where it is not there.
+        /// Its version; 0 if it is missing.
         found: i32,
-        /// What this program works with.
+        /// The version of this program.
         wanted: i32,
     },
-    /// A newer program has migrated the schema.
+    /// A newer program migrated the schema.
     #[error(
-        "the store at {place} has version {found} of the schema {schema}, this program knows up to {known}; update ctxhost"
+        "the store at {place} has version {found} of the schema {schema}, this program supports up to {known}; update ctxhost"
     )]
     SchemaTooNew {
         /// Host, port and database.
@@ -72,13 +70,13 @@ pub enum StoreOpenError {
         schema: String,
         /// Its version.
         found: i32,
-        /// What this program works with.
+        /// The version of this program.
         known: i32,
     },
-    /// The thread of the store could not be started.
+    /// The store thread could not be started.
     #[error("cannot start the thread of the store: {source}")]
     Thread {
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

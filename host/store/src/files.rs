@@ -1,4 +1,4 @@
-//! Sessions as files of this machine: a folder for each working folder, as `chat` has always kept them.
+//! Sessions as local files, in one folder per working folder.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use super::{SessionStore, StoredSession};
 use ctxhost_engine::EngineStores;
 use ctxhost_session::{Session, SessionError, SessionFolder};
 
-/// Session files below a folder.
+/// Session files below a root folder.
 #[derive(Clone, Debug)]
 pub struct FileSessionStore {
     root: PathBuf,
 }
 
 impl FileSessionStore {
-    /// The sessions below this folder, which is made when the first one begins.
+    /// The sessions below this folder, which is created with the first one.
     pub fn new(root: &Path) -> FileSessionStore {
         FileSessionStore { root: root.to_owned() }
     }
@@ -27,20 +27,20 @@ impl FileSessionStore {
 
     fn find(&self, id: &str) -> Option<PathBuf> {
         let has_id = |path: &PathBuf| header_of(path).is_some_and(|session| session.0 == id);
-        // The name says it for all files that were made here; others are looked into.
+        // Names of files created by ctxhost contain the id; other files have to be opened.
         let ending = format!("_{id}.jsonl");
         let is_named = |path: &&PathBuf| path.to_string_lossy().ends_with(&ending);
         let files = self.files(&folders(&self.root));
         let named = || files.iter().filter(is_named);
         let found = named().find(|path| has_id(path));
         let found = found.or_else(|| files.iter().find(|path| has_id(path)));
-        // One whose header is damaged is found by its name: whoever opens it is told what mends it.
+        // A file with a damaged header is found by its name: opening it reports how to repair it.
         found.or_else(|| named().find(|path| header_of(path).is_none())).cloned()
     }
 
     fn files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
-        let kept = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
-        kept.map(|kept| kept.path).collect()
+        let sessions = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
+        sessions.map(|session| session.path).collect()
     }
 }
 
@@ -66,11 +66,11 @@ impl SessionStore for FileSessionStore {
             Some(cwd) => vec![SessionFolder::for_cwd(&self.root, cwd).path().to_owned()],
             None => folders(&self.root),
         };
-        let kept = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
-        let mut found: Vec<StoredSession> = kept
-            .filter_map(|kept| {
-                let (id, cwd) = header_of(&kept.path)?;
-                Some(StoredSession { id, cwd, changed_ms: kept.changed_ms })
+        let sessions = folders.iter().flat_map(|folder| SessionFolder::from_path(folder).list());
+        let mut found: Vec<StoredSession> = sessions
+            .filter_map(|session| {
+                let (id, cwd) = header_of(&session.path)?;
+                Some(StoredSession { id, cwd, changed_ms: session.changed_ms })
             })
             .collect();
         found.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.id.cmp(&a.id)));
@@ -87,10 +87,10 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Bytes within which a header ends: 64 KiB. It holds an id, a time and a few paths.
+/// Longest header that is read: 64 KiB. It has an id, a time and a few paths.
 const MOST_HEADER_BYTES: u64 = 64 << 10;
 
-/// Id and working folder; `None` for a file that is no session.
+/// Id and working folder; `None` for a file that is not a session.
 fn header_of(path: &Path) -> Option<(String, String)> {
     let file = ctxhost_files::open(path).ok()?;
     let lines = BufReader::new(file.take(MOST_HEADER_BYTES)).lines().map_while(Result::ok);

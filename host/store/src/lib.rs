@@ -1,5 +1,4 @@
-//! Where sessions and what engines keep stand for good: files of this machine, or a database that many
-//! machines share. What a session says is no matter of this room.
+//! Stores of sessions and engine values: local files, or a database shared by several machines.
 
 #![cfg_attr(
     test,
@@ -27,62 +26,61 @@ pub use files::FileSessionStore;
 pub use postgres::{PostgresStore, migrate};
 pub use settings::{SslMode, StoreKind, StoreSettings};
 
-/// A place that keeps sessions.
+/// A store of sessions.
 pub trait SessionStore: Debug + Send + Sync {
-    /// Keeps a session that is in memory, under its id.
+    /// Moves a session from memory into the store.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Taken`], or where it cannot be written.
+    /// [`SessionError::AlreadyExists`], or if it cannot be written.
     fn insert(&self, session: Session) -> Result<Session, SessionError>;
 
     /// Opens a session for writing.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Missing`], or as [`Session::open`].
+    /// [`SessionError::NotFound`], or as [`Session::open`].
     fn open(&self, id: &str) -> Result<Session, SessionError>;
 
-    /// Reads a session; appending to it is refused.
+    /// Reads a session; appending to it fails.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Missing`], or as [`Session::read`].
+    /// [`SessionError::NotFound`], or as [`Session::read`].
     fn read(&self, id: &str) -> Result<Session, SessionError>;
 
-    /// The sessions of a working folder, or all of them, the one that was written to last first.
+    /// The sessions of a working folder, or all sessions, most recently changed first.
     ///
     /// # Errors
     ///
-    /// Where the store does not answer.
+    /// If the store is unreachable.
     fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, SessionError>;
 
-    /// Where engines keep values; `None` where that is a folder of the machine, whichever session they
-    /// come from.
+    /// The engine stores; `None` if they are local files.
     fn engine_stores(&self) -> Option<Arc<dyn EngineStores>>;
 
-    /// Begins a session.
+    /// Creates a session.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::keep).
+    /// As [`insert`](Self::insert).
     fn create(&self, header: SessionHeader) -> Result<Session, SessionError> {
         self.insert(Session::in_memory(header))
     }
 }
 
-/// A session that a store has.
+/// A session in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSession {
     /// Its id.
     pub id: String,
     /// Its working folder.
     pub cwd: String,
-    /// When it was last written to, in milliseconds since 1970.
+    /// When it was last changed, in milliseconds since 1970.
     pub changed_ms: i64,
 }
 
-/// The store that the settings name; `files` is the folder of sessions on this machine.
+/// Opens the configured store; `files` is the folder of local sessions.
 ///
 /// # Errors
 ///
@@ -100,7 +98,7 @@ pub fn open(
     })
 }
 
-/// Refuses: this program was built without PostgreSQL.
+/// Fails, because this program was built without PostgreSQL.
 ///
 /// # Errors
 ///

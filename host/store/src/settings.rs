@@ -1,4 +1,4 @@
-//! Which store, where it is, and how long it may take.
+//! Settings of the store.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,47 +7,47 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct StoreSettings {
-        /// What keeps sessions; a database is for many gateways on many machines (docs/stores.md).
+        /// Where sessions are stored; a database is for several machines that share sessions (docs/stores.md).
         pub kind: StoreKind = StoreKind::Files, Word(&["files", "postgres"]);
-        /// The address of the database, as `postgres://user@host/name`; one with a password belongs
-        /// into url_env.
+        /// The address of the database, as `postgres://user@host/name`; put one with a password into
+        /// url_env.
         pub url: Option<String> = None, Text;
-        /// The variable that holds the address; goes before url.
+        /// The environment variable with the address; takes precedence over url.
         pub url_env: Option<String> = None, Text;
-        /// The schema that holds the tables; several hosts may share a database in schemas of their
-        /// own.
+        /// The schema of the tables; several installations can share a database with different
+        /// schemas.
         pub schema: String = "ctxhost".into(), Text;
-        /// Whether the connection is encrypted, and the certificate checked; auto does so to every
-        /// other machine.
+        /// Whether to use TLS with certificate verification; auto does for connections to other
+        /// machines.
         pub sslmode: SslMode = SslMode::Auto, Word(&["auto", "disable", "require"]);
-        /// At the same time; a statement takes a millisecond, a turn many seconds.
+        /// Maximum number of connections; a statement takes a millisecond, a turn many seconds.
         pub connections: usize = 4, Whole(1), "connections";
-        /// How long a machine that says nothing keeps its sessions; two renewals may fail in a row,
-        /// and a person still waits for the next machine.
+        /// How long a lease lasts without renewal; two renewals may fail in a row, and a user
+        /// still waits for another machine to take over.
         pub lease_ms: u64 = 15_000, Whole(100), "ms";
-        /// How long a turn waits for one on another machine; most turns with tools are shorter.
+        /// How long a turn waits for a session leased to another machine; most turns are shorter.
         pub wait_ms: u64 = 300_000, Whole(0), "ms";
-        /// How long a statement may take, with new connections and repetitions; a database that
-        /// fails over is back by then, and the lease still lives.
+        /// How long a statement may take, including reconnects and repetitions; a failover of the
+        /// database is shorter, and the lease is still valid.
         pub timeout_ms: u64 = 10_000, Whole(100), "ms";
     }
 }
 
-/// What keeps sessions.
+/// Where sessions are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// Files of this machine.
+    /// Local files.
     Files,
     /// A PostgreSQL database.
     Postgres,
 }
 
-/// Whether the connection is encrypted. Where it is, the certificate is checked.
+/// Whether connections use TLS, always with certificate verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SslMode {
-    /// To another machine.
+    /// To other machines only.
     Auto,
     /// Never.
     Disable,

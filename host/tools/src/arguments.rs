@@ -1,23 +1,20 @@
-//! The arguments of a call against the schema of its tool: enough to tell the model what to mend.
-//!
-//! What is required must be there, and what stands at the top must have its type. Whatever lies
-//! deeper the tool judges itself.
+//! Validates the arguments of a call against the tool's schema: required and top-level types. Nested values are
+//! left to the tool.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::error::ToolError;
 
-/// The arguments of a call as an object that holds what the schema requires.
-///
-/// A null where the schema knows none counts as not written: models write it for "no".
-pub(super) fn validate(tool: &str, schema: &Value, written: &Value) -> Result<Value, ToolError> {
+/// Returns the arguments as an object with all required fields.
+pub(super) fn validate(tool: &str, schema: &Value, raw: &Value) -> Result<Value, ToolError> {
     let bad = |complaint: String| bad(tool, schema, complaint);
-    let mut arguments = match written {
+    let mut arguments = match raw {
         Value::Object(arguments) => arguments.clone(),
         Value::Null => Map::new(),
-        other => return Err(bad(format!("a JSON object is wanted, not {}", kind(other)))),
+        other => return Err(bad(format!("expected a JSON object, not {}", kind(other)))),
     };
+    // Models write null for "not set".
     arguments.retain(|name, value| !value.is_null() || takes_null(schema, name));
     for name in required(schema) {
         if !arguments.contains_key(name) {
@@ -33,7 +30,7 @@ pub(super) fn validate(tool: &str, schema: &Value, written: &Value) -> Result<Va
     Ok(Value::Object(arguments))
 }
 
-/// The arguments of a built-in tool as its own type.
+/// Parses the arguments of a built-in tool.
 pub(super) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Value,
@@ -59,7 +56,7 @@ fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     properties(schema)?.get(name)
 }
 
-/// The types that a property may have; none where the schema says nothing simple.
+/// The types of a property; none if the schema is not simple.
 fn types(property: &Value) -> Vec<&str> {
     match property.get("type") {
         Some(Value::String(one)) => vec![one],
@@ -68,7 +65,7 @@ fn types(property: &Value) -> Vec<&str> {
     }
 }
 
-/// Whether a null may be meant. Where the schema says nothing simple, it may.
+/// Whether a null is allowed. If the schema is not simple, it is.
 fn takes_null(schema: &Value, name: &str) -> bool {
     let Some(property) = property(schema, name) else { return true };
     let types = types(property);
@@ -78,26 +75,27 @@ fn takes_null(schema: &Value, name: &str) -> bool {
 fn type_error(schema: &Value, name: &str, value: &Value) -> Option<String> {
     let Some(property) = property(schema, name) else {
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-        return is_closed.then(|| format!("`{name}` is not an argument of it"));
+        return is_closed.then(|| format!("unknown argument `{name}`"));
     };
     let types = types(property);
-    if types.is_empty() || types.iter().any(|wanted| has_type(value, wanted)) {
+    if types.is_empty() || types.iter().any(|kind| has_type(value, kind)) {
         return None;
     }
     Some(format!("`{name}` must be {}, not {}", types.join(" or "), kind(value)))
 }
 
-/// A whole number that the model wrote as `5.0` becomes 5.
+/// Converts `5.0` to `5`, which some models write for an integer.
 fn make_whole(schema: &Value, name: &str, value: &mut Value) {
     let is_whole = property(schema, name).is_some_and(|property| types(property) == ["integer"]);
     let number = value.as_f64().filter(|_| is_whole && value.is_f64());
+    // Larger floats are left alone: they may not be exact integers.
     if let Some(number) = number.filter(|number| number.abs() <= f64::from(i32::MAX)) {
         *value = Value::from(number as i64);
     }
 }
 
-fn has_type(value: &Value, wanted: &str) -> bool {
-    match wanted {
+fn has_type(value: &Value, kind: &str) -> bool {
+    match kind {
         "string" => value.is_string(),
         "integer" => {
             value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
@@ -107,7 +105,7 @@ fn has_type(value: &Value, wanted: &str) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),
-        // A type of a newer schema: the tool will know.
+        // A type of a newer schema version: left to the tool.
         _ => true,
     }
 }
@@ -123,7 +121,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// `path (string, required), offset (integer)`.
+/// For example `path (string, required), offset (integer)`.
 fn describe_schema(schema: &Value) -> String {
     let Some(properties) = properties(schema).filter(|map| !map.is_empty()) else {
         return "no arguments".into();

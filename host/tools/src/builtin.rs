@@ -1,5 +1,4 @@
-//! The tools that come with the host: files, a shell, a search. Few, because every schema is sent
-//! with every request.
+//! The built-in tools. There are few, because every schema is part of every request.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub use read_file::ReadFileTool;
 pub use shell::ShellTool;
 pub use write_file::WriteFileTool;
 
-/// All of them.
+/// All built-in tools.
 pub(super) fn all(settings: &ToolSettings) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(ReadFileTool::new(settings)),

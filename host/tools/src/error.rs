@@ -1,174 +1,172 @@
-//! What can go wrong with tools. Most of it is said to the model, so each message says what to do next.
+//! Errors of tools. The model reads most of them, so each message says what to do next.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::output::ToolOutput;
 
-/// What can go wrong with tools.
+/// An error of a tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// A tool with a name that providers refuse.
-    #[error(
-        "a tool may not be called `{name}`; use 1 to 64 letters, digits, `_` and `-`, as providers ask"
-    )]
+    /// A name that providers reject.
+    #[error("invalid tool name `{name}`: providers accept 1 to 64 letters, digits, `_` and `-`")]
     BadName {
         /// The name.
         name: String,
     },
-    /// Two tools of one name.
-    #[error("there is already a tool `{name}`; rename one of the two, or deny the name")]
+    /// A duplicate name.
+    #[error("duplicate tool name `{name}`; rename one of the tools, or deny the name (tools.deny)")]
     NameTaken {
         /// The name.
         name: String,
     },
-    /// A call of a tool that is not there.
-    #[error("there is no tool `{name}`{guess}; tools: {known}")]
+    /// A call of an unknown tool.
+    #[error("unknown tool `{name}`{guess}; tools: {known}")]
     UnknownTool {
         /// The name.
         name: String,
         /// ` (did you mean ...)`, or nothing.
         guess: String,
-        /// The tools there are.
+        /// The available tools.
         known: String,
     },
-    /// Arguments that do not fit the schema.
-    #[error("bad arguments for `{tool}`: {complaint}; it takes {takes}")]
+    /// Arguments that do not match the schema.
+    #[error("invalid arguments for `{tool}`: {complaint}; expected {takes}")]
     BadArguments {
         /// The tool.
         tool: String,
         /// What is wrong.
         complaint: String,
-        /// Its arguments.
+        /// The expected arguments.
         takes: String,
     },
     /// A tool panicked.
-    #[error("`{tool}` broke down: {message}; this is a fault of the tool, so try another way")]
+    #[error("`{tool}` panicked: {message}; this is a bug in the tool, so use another one")]
     Panicked {
         /// The tool.
         tool: String,
-        /// Its last words.
+        /// The panic message.
         message: String,
     },
-    /// A call took too long.
-    #[error("`{tool}` was ended after {timeout_ms} ms; ask for less at once")]
+    /// A call timed out.
+    #[error("`{tool}` timed out after {timeout_ms} ms; request less at a time")]
     TimedOut {
         /// The tool.
         tool: String,
-        /// How long it had.
+        /// The timeout.
         timeout_ms: u128,
     },
-    /// A call was cancelled before it did anything.
-    #[error("cancelled before anything was done")]
+    /// A call was cancelled before it had any effect.
+    #[error("cancelled before it had any effect")]
     Cancelled,
-    /// A file or folder that is not there.
-    #[error("{path} is not there; `list` shows what is")]
+    /// A missing file or folder.
+    #[error("{path} does not exist; use `list` to see the folder")]
     NotFound {
-        /// It.
+        /// The path.
         path: PathBuf,
     },
-    /// A folder where a file is wanted.
-    #[error("{path} is a folder; `list` shows what is in it")]
+    /// A folder instead of a file.
+    #[error("{path} is a folder; use `list` to see its files")]
     IsFolder {
-        /// It.
+        /// The path.
         path: PathBuf,
     },
-    /// A device, a pipe, a socket.
-    #[error("{path} is neither a file nor a folder; use `shell` if you must")]
+    /// A device, pipe or socket.
+    #[error("{path} is neither a file nor a folder; use `shell` to access it")]
     NoRegularFile {
-        /// It.
+        /// The path.
         path: PathBuf,
     },
-    /// A file that is no text.
-    #[error("{path} is binary, {size_bytes} bytes; use `shell` to look into it")]
+    /// A binary file.
+    #[error("{path} is a binary file of {size_bytes} bytes; use `shell` to inspect it")]
     Binary {
-        /// It.
+        /// The path.
         path: PathBuf,
         /// Its size.
         size_bytes: u64,
     },
-    /// A file too large for this tool.
-    #[error("{path} has {size_bytes} bytes, and the limit here is {limit_bytes}; use `shell`")]
+    /// A file that is too large for the tool.
+    #[error("{path} has {size_bytes} bytes, above the limit of {limit_bytes}; use `shell`")]
     TooLarge {
-        /// It.
+        /// The path.
         path: PathBuf,
         /// Its size.
         size_bytes: u64,
-        /// What the tool takes.
+        /// The limit.
         limit_bytes: u64,
     },
-    /// An offset behind the end.
-    #[error("{path} has {lines} lines, so there is no line {offset}")]
+    /// An offset after the last line.
+    #[error("{path} has {lines} lines; line {offset} does not exist")]
     OffsetPastEnd {
-        /// The file.
+        /// The path.
         path: PathBuf,
-        /// Its lines.
+        /// Its number of lines.
         lines: u64,
-        /// The line asked for.
+        /// The offset.
         offset: u64,
     },
-    /// A path that confinement forbids.
-    #[error("{path} is outside of the folders open to file tools: {folders}")]
+    /// A path outside the allowed folders.
+    #[error("{path} is outside the allowed folders: {folders}")]
     OutsideRoots {
-        /// It, with links followed.
+        /// The path, with links resolved.
         path: PathBuf,
-        /// The folders that are open.
+        /// The allowed folders.
         folders: String,
     },
-    /// Reading or writing failed.
-    #[error("could not {doing} {path}: {cause}")]
+    /// An I/O error.
+    #[error("cannot {doing} {path}: {cause}")]
     Io {
-        /// Such as `write`.
+        /// The operation, such as `write`.
         doing: &'static str,
-        /// The file or folder.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
-    /// An edit of nothing.
-    #[error("old_text is empty; give the text that is to be replaced, or use `write_file`")]
+    /// An edit without old text.
+    #[error("old_text is empty; give the text to replace, or use `write_file`")]
     EmptyOldText,
-    /// An edit that leaves all as it is.
-    #[error("old_text and new_text are the same, so there is nothing to edit")]
+    /// An edit without a change.
+    #[error("old_text and new_text are equal; nothing to edit")]
     SameText,
-    /// Text that does not stand in the file.
-    #[error("old_text is not in {path}{hint}; read the file again and copy it to the letter")]
+    /// The old text is not in the file.
+    #[error("old_text is not in {path}{hint}; read the file again and copy the text exactly")]
     TextNotFound {
-        /// The file.
+        /// The path.
         path: PathBuf,
-        /// Where something alike stands, or nothing.
+        /// A similar line, or nothing.
         hint: String,
     },
-    /// Text that stands in several places.
+    /// The old text is in the file several times.
     #[error(
-        "old_text is in {path} {times} times, at lines {lines}; take more of the text around it, so that it is there once"
+        "old_text is in {path} {times} times, at lines {lines}; add surrounding text to make it unique"
     )]
     TextNotUnique {
-        /// The file.
+        /// The path.
         path: PathBuf,
-        /// How often.
+        /// The number of occurrences.
         times: usize,
-        /// Where.
+        /// Their lines.
         lines: String,
     },
-    /// A pattern that is no regular expression, or no glob.
+    /// An invalid regular expression or glob.
     #[error("{cause}")]
     BadPattern {
-        /// What is wrong with it.
+        /// The cause.
         cause: String,
     },
-    /// A command that could not be started.
-    #[error("could not start a shell in {cwd}: {cause}")]
+    /// The shell could not be started.
+    #[error("cannot start a shell in {cwd}: {cause}")]
     ShellNotStarted {
-        /// The folder.
+        /// The working folder.
         cwd: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
-    /// A value of a server's settings that names an environment variable which is not set.
-    #[error("MCP server `{server}`: the environment has no {variable}, which `{key}` asks for")]
+    /// A server setting refers to an environment variable that is not set.
+    #[error("MCP server `{server}`: environment variable {variable} of `{key}` is not set")]
     MissingVariable {
         /// The server.
         server: String,
@@ -177,7 +175,7 @@ pub enum ToolError {
         /// The variable.
         variable: String,
     },
-    /// Settings of a server that no connection can be made of.
+    /// Invalid settings of a server.
     #[error("MCP server `{server}`: {complaint}")]
     BadServer {
         /// The server.
@@ -185,36 +183,36 @@ pub enum ToolError {
         /// What is wrong.
         complaint: String,
     },
-    /// A server that cannot be reached.
-    #[error("MCP server `{server}` does not answer: {cause}; check its settings and its log")]
+    /// A server is unreachable.
+    #[error("MCP server `{server}` is unreachable: {cause}; check its settings and its log")]
     Unreachable {
         /// The server.
         server: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// A server that went away in the middle of a call.
+    /// A server ended during a call.
     #[error(
-        "MCP server `{server}` went away before it answered ({cause}); nobody knows whether the call was carried out, and the next call starts the server again"
+        "MCP server `{server}` disconnected before it responded ({cause}); the call may or may not have had effects, and the next call restarts the server"
     )]
     ServerDied {
         /// The server.
         server: String,
-        /// What was seen of it.
+        /// The cause.
         cause: String,
     },
-    /// A server that refused a call.
-    #[error("MCP server `{server}` refused the call: {cause}")]
+    /// A server rejected a call.
+    #[error("MCP server `{server}` rejected the call: {cause}")]
     Refused {
         /// The server.
         server: String,
-        /// Its words.
+        /// Its message.
         cause: String,
     },
 }
 
 impl ToolError {
-    /// An error of reading or writing; what is not there has a kind of its own.
+    /// An I/O error; a missing file has its own variant.
     pub(super) fn io(doing: &'static str, path: impl Into<PathBuf>, cause: io::Error) -> ToolError {
         let path = path.into();
         match cause.kind() {

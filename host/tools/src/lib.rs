@@ -1,15 +1,12 @@
-//! Tools that a model may call: built in, of MCP servers, of engines; one box for all of them.
+//! Tools that a model may call: built-in ones, those of MCP servers and of engines, in one registry.
 //!
 //! ```text
-//!  Toolbox::call ─► checked arguments ─► Tool::call ─► ToolOutput
-//!                    │ unknown, wrong      │ panic, too late
-//!                    └─────────────────────┴─► ToolOutput with is_error, in words the model can act on
+//!  ToolRegistry::call ─► validate arguments ─► Tool::call ─► ToolOutput
+//!                           │ unknown, invalid    │ panic, timeout
+//!                           └─────────────────────┴─► ToolOutput with is_error
 //! ```
-//!
-//! The room knows neither messages nor sessions: the runtime makes a call of what the model wrote and
-//! a message of what came out. Dropping the future of a call ends the call and all that it started.
 
-// What only the tools of MCP servers need is not worth a `cfg` at each place.
+// A `cfg` at each item that only MCP uses would add more noise than this.
 #![cfg_attr(not(feature = "mcp"), allow(dead_code, unused_imports))]
 #![cfg_attr(
     test,
@@ -47,14 +44,13 @@ pub use output::{ToolBlock, ToolOutput};
 pub use registry::ToolRegistry;
 pub use settings::ToolSettings;
 
-/// Something a model may call.
+/// A tool.
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// What the model is told of it. Asked once, when it comes into the box.
+    /// Its name, description and schema. Read once, when it is added to the registry.
     fn spec(&self) -> ToolSpec;
 
-    /// Does it. The arguments are an object that holds what the schema requires.
-    ///
-    /// Dropping the future cancels the call; a tool that has started something ends it then.
+    /// Runs the tool. The arguments are an object with all required fields. Dropping the future cancels the
+    /// call, and ends everything that it has started.
     fn call<'a>(
         &'a self,
         arguments: &'a Value,
@@ -62,16 +58,16 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// Where and for whom a call is made.
+/// The context of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallContext {
-    /// The folder that relative paths are taken from, and in which commands run.
+    /// The working folder of relative paths and commands.
     pub cwd: PathBuf,
-    /// The session.
+    /// The session id.
     pub session_id: String,
-    /// This call, as the model named it.
+    /// The id of the call.
     pub call_id: String,
-    /// How long it may take, whatever the tool itself allows.
+    /// The timeout, which a tool cannot exceed.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Servers of the Model Context Protocol as sources of tools, through the official SDK.
+//! MCP servers as sources of tools, through the official SDK.
 
 #[cfg(feature = "mcp")]
 mod child_process;
@@ -11,5 +11,7 @@ mod server;
 mod settings;
 
 #[cfg(feature = "mcp")]
-pub use server::{ListedTool, McpServer};
+pub use connection::ListedTool;
+#[cfg(feature = "mcp")]
+pub use server::McpServer;
 pub use settings::{McpSettings, McpSettingsError, McpTransport, SecretValues};

@@ -1,99 +1,98 @@
-//! Names of tools: what providers accept, what a server's tool is called here, patterns of names.
+//! Tool names: validation, names for MCP tools, and name patterns.
 
 use globset::{Glob, GlobMatcher};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The longest name that every provider accepts.
+/// The longest name that all providers accept.
 const NAME_MAX_CHARS: usize = 64;
 
-/// Hex digits that make a shortened name unique: four bytes are plenty for the tools of one agent.
-const MARK_CHARS: usize = 8;
+/// Hex digits that make a changed name unique: four bytes are enough for the tools of one agent.
+const HASH_CHARS: usize = 8;
 
-/// Whether every provider accepts this name: `^[a-zA-Z0-9_-]{1,64}$`.
+/// Whether all providers accept a name: `^[a-zA-Z0-9_-]{1,64}$`.
 pub(super) fn is_valid(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_MAX_CHARS && name.chars().all(is_allowed_char)
 }
 
-/// What the tool of a server is called: `server__tool`.
-///
-/// A name that had to be bent, or that is taken, ends in a mark made of the real names. It depends
-/// on them alone, so that tools keep their names however a server lists them.
+/// The name of an MCP tool: `server__tool`. A name that is invalid or taken is changed and gets a hash of the
+/// original names, so that it does not depend on the order of the list.
 pub(super) fn mcp_tool_name(server: &str, tool: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let plain = format!("{server}__{tool}");
     if is_valid(&plain) && !is_taken(&plain) {
         return plain;
     }
-    let bent = plain.chars().map(|c| if is_allowed_char(c) { c } else { '_' });
-    let head = bent.take(NAME_MAX_CHARS - MARK_CHARS - 1).collect::<String>();
-    format!("{head}_{}", mark(server, tool))
+    let valid = plain.chars().map(|c| if is_allowed_char(c) { c } else { '_' });
+    let head = valid.take(NAME_MAX_CHARS - HASH_CHARS - 1).collect::<String>();
+    format!("{head}_{}", hash_suffix(server, tool))
 }
 
 fn is_allowed_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn mark(server: &str, tool: &str) -> String {
+fn hash_suffix(server: &str, tool: &str) -> String {
+    // The separator distinguishes `a` + `b__c` from `a__b` + `c`.
     let digest = Sha256::digest(format!("{server}\0{tool}"));
-    digest.iter().take(MARK_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A name, or several by `*`, `?`, `[ab]` and `{one,other}`.
+/// A name or a glob: `*`, `?`, `[ab]`, `{one,other}`.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern {
-    written: String,
+    pattern: String,
     matcher: Option<GlobMatcher>,
 }
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no pattern of names: {cause}; write names, with * for any part")]
+#[error("invalid name pattern `{pattern}`: {cause}; write a name, with * for any part")]
 pub struct BadPattern {
-    /// As written.
+    /// The pattern.
     pub pattern: String,
-    /// What is wrong with it.
+    /// The cause.
     pub cause: String,
 }
 
 impl NamePattern {
-    /// A pattern of our own. One that is none fits its own letters alone.
-    pub(super) fn fixed(written: &str) -> NamePattern {
-        let matcher = Glob::new(written).ok().map(|glob| glob.compile_matcher());
-        NamePattern { written: written.to_owned(), matcher }
+    /// A built-in pattern. An invalid one matches itself only.
+    pub(super) fn fixed(pattern: &str) -> NamePattern {
+        let matcher = Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
+        NamePattern { pattern: pattern.to_owned(), matcher }
     }
 
-    /// Whether it fits a name.
+    /// Whether it matches a name.
     pub fn matches(&self, name: &str) -> bool {
-        self.written == name || self.matcher.as_ref().is_some_and(|matcher| matcher.is_match(name))
+        self.pattern == name || self.matcher.as_ref().is_some_and(|matcher| matcher.is_match(name))
     }
 }
 
 impl TryFrom<String> for NamePattern {
     type Error = BadPattern;
 
-    fn try_from(written: String) -> Result<Self, BadPattern> {
-        match Glob::new(&written) {
-            Ok(glob) => Ok(NamePattern { matcher: Some(glob.compile_matcher()), written }),
-            Err(error) => Err(BadPattern { cause: error.kind().to_string(), pattern: written }),
+    fn try_from(pattern: String) -> Result<Self, BadPattern> {
+        match Glob::new(&pattern) {
+            Ok(glob) => Ok(NamePattern { matcher: Some(glob.compile_matcher()), pattern }),
+            Err(error) => Err(BadPattern { cause: error.kind().to_string(), pattern }),
         }
     }
 }
 
 impl From<NamePattern> for String {
     fn from(pattern: NamePattern) -> String {
-        pattern.written
+        pattern.pattern
     }
 }
 
 impl PartialEq for NamePattern {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.pattern == other.pattern
     }
 }
 
 impl std::fmt::Debug for NamePattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.written)
+        write!(f, "{:?}", self.pattern)
     }
 }

@@ -1,15 +1,15 @@
-//! What a tool answers: blocks for the model, and whether it failed.
+//! The result of a tool call.
 
-/// What a tool answers.
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// Its blocks; never empty when it comes from the box.
+    /// The blocks; not empty if it comes from the registry.
     pub blocks: Vec<ToolBlock>,
-    /// Whether it failed.
+    /// Whether the call failed.
     pub is_error: bool,
 }
 
-/// One block of it.
+/// A block of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolBlock {
     /// Text.
@@ -24,17 +24,17 @@ pub enum ToolBlock {
 }
 
 impl ToolOutput {
-    /// One text.
+    /// A text result.
     pub fn text(text: impl Into<String>) -> ToolOutput {
         ToolOutput { blocks: vec![ToolBlock::Text(text.into())], is_error: false }
     }
 
-    /// One text that says what went wrong.
+    /// An error.
     pub fn error(text: impl Into<String>) -> ToolOutput {
         ToolOutput { blocks: vec![ToolBlock::Text(text.into())], is_error: true }
     }
 
-    /// Its texts, joined by newlines.
+    /// All texts, joined by newlines.
     pub fn joined_text(&self) -> String {
         let text = |block: &ToolBlock| match block {
             ToolBlock::Text(text) => Some(text.clone()),

@@ -1,17 +1,17 @@
-//! How much of a text the model gets, and where the rest of it is kept.
+//! Limits the output for the model, and saves the rest to a file.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// The most text that one answer holds: some 12,000 tokens, which every window in use bears.
+/// The largest text in one result: about 12,000 tokens, which fits every common window.
 pub(super) const OUTPUT_MAX_BYTES: usize = 50 * 1024;
 
-/// How the files begin that hold what was too long.
+/// The name prefix of output files.
 const SAVED_PREFIX: &str = "ctxhost-output-";
 
-/// The first whole lines of a text that fit; where not one does, as many characters.
+/// The first lines that fit; the first characters if not even one line fits.
 pub(super) fn first_lines(text: &str, max_bytes: usize) -> &str {
     if text.len() <= max_bytes {
         return text;
@@ -23,13 +23,13 @@ pub(super) fn first_lines(text: &str, max_bytes: usize) -> &str {
     }
 }
 
-/// The last whole lines of a text that fit; where not one does, as many characters.
+/// The last lines that fit; the last characters if not even one line fits.
 pub(super) fn last_lines(text: &str, max_bytes: usize) -> &str {
     if text.len() <= max_bytes {
         return text;
     }
     let start = text.ceil_char_boundary(text.len() - max_bytes);
-    // A cut that falls between two lines leaves both whole.
+    // The cut is between two lines already.
     if text.get(..start).is_some_and(|before| before.ends_with('\n')) {
         return text.get(start..).unwrap_or_default();
     }
@@ -40,26 +40,27 @@ pub(super) fn last_lines(text: &str, max_bytes: usize) -> &str {
     }
 }
 
-/// A text that fits, or its head with a notice where the whole of it is kept.
+/// The text if it fits, else its first lines with a notice about the file.
 pub(super) fn truncate_with_notice(text: String) -> String {
     if text.len() <= OUTPUT_MAX_BYTES {
         return text;
     }
-    let kept = match save(text.as_bytes()) {
+    let saved = match save(text.as_bytes()) {
         Ok(path) => format!("all of it is in {}", path.display()),
         Err(error) => format!("the rest is lost, for it could not be saved: {error}"),
     };
-    let shown = first_lines(&text, OUTPUT_MAX_BYTES);
-    let break_line = if shown.ends_with('\n') { "" } else { "\n" };
+    let displayed = first_lines(&text, OUTPUT_MAX_BYTES);
+    let break_line = if displayed.ends_with('\n') { "" } else { "\n" };
     format!(
-        "{shown}{break_line}[cut: these are the first {} of {} bytes; {kept}]",
-        shown.len(),
+        "{displayed}{break_line}[cut: these are the first {} of {} bytes; {saved}]",
+        displayed.len(),
         text.len()
     )
 }
 
-/// A new file for what is too long. It stays when the process ends, so that the session can go on.
+/// Creates an output file. It is kept when the process ends, because a resumed session may refer to it.
 pub(super) fn create_output_file() -> io::Result<NamedTempFile> {
+    // The prefix also marks files that confined tools may read, see `is_output_file`.
     Builder::new().prefix(SAVED_PREFIX).suffix(".txt").tempfile()
 }
 
@@ -70,7 +71,7 @@ fn save(bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a path, with its links followed, is such a file. Confined tools may read it.
+/// Whether a resolved path is an output file, which confined tools may read.
 pub(super) fn is_output_file(real_path: &Path) -> bool {
     let folder = std::env::temp_dir().canonicalize();
     let name = real_path.file_name().unwrap_or_default().to_string_lossy();

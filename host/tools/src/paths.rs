@@ -1,7 +1,7 @@
-//! From the path that a model wrote to the path that is opened, inside of the folders that are open.
+//! Resolves the paths that a model writes, and confines them to the allowed folders.
 //!
-//! Confinement is a guard against slips, with links followed, and no sandbox: whoever can make links
-//! while a tool runs, or has `shell`, gets around it.
+//! Confinement prevents mistakes, not attacks: a process that creates links concurrently, or the `shell` tool, can
+//! bypass it.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,19 +11,19 @@ use super::error::ToolError;
 use super::output_limit;
 use super::settings::ToolSettings;
 
-/// The folders that are open to the file tools.
+/// Resolves paths for the file tools.
 #[derive(Clone, Debug)]
 pub(super) struct PathResolver {
     confine: bool,
     roots: Vec<PathBuf>,
 }
 
-/// What a tool is about to do with a path.
+/// The access that a tool needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathAccess {
-    /// Look at it.
+    /// Read.
     Read,
-    /// Change it.
+    /// Write.
     Write,
 }
 
@@ -32,7 +32,7 @@ impl PathResolver {
         PathResolver { confine: settings.confine, roots: settings.roots.clone() }
     }
 
-    /// The path to open. Asks the disk, so it is work for a blocking thread.
+    /// The path to open. Accesses the disk, so it must run on a blocking thread.
     pub(super) fn resolve(
         &self,
         cwd: &Path,
@@ -55,30 +55,30 @@ impl PathResolver {
 
     fn open_folders(&self, cwd: &Path) -> Vec<PathBuf> {
         let written = std::iter::once(cwd).chain(self.roots.iter().map(PathBuf::as_path));
-        // A root that is not there opens nothing.
+        // A missing root allows nothing.
         written.filter_map(|folder| folder.canonicalize().ok()).collect()
     }
 }
 
-/// A path with its links followed, as far as it is there. What is not there yet has no links, and
-/// no way up either.
+/// Resolves the links of a path as far as it exists. The missing rest has no links and no `..`.
 fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut missing: Vec<OsString> = Vec::new();
-    let mut here = path.to_owned();
+    let mut existing = path.to_owned();
     loop {
-        match here.canonicalize() {
+        match existing.canonicalize() {
             Ok(mut real) => {
                 real.extend(missing.iter().rev());
                 return Ok(real);
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(error) => {
-                let is_dangling_link = here.symlink_metadata().is_ok();
-                let Some(name) = here.file_name().filter(|_| !is_dangling_link) else {
+                // A dangling link could point outside the roots once its target exists.
+                let is_dangling_link = existing.symlink_metadata().is_ok();
+                let Some(name) = existing.file_name().filter(|_| !is_dangling_link) else {
                     return Err(error);
                 };
                 missing.push(name.to_owned());
-                here.pop();
+                existing.pop();
             }
         }
     }

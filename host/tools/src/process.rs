@@ -1,4 +1,4 @@
-//! A child process in a group of its own, so that all it starts ends with it.
+//! Child processes in their own process group, which ends with them.
 
 use std::io;
 use std::process::ExitStatus;
@@ -7,8 +7,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-/// A child and its group. Dropping it kills the whole group; only what made itself a session of its
-/// own, as `setsid` does, lives on.
+/// A child and its process group. Dropping it kills the group; only a process that has called `setsid` survives.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,
@@ -17,7 +16,7 @@ pub(super) struct ProcessGroup {
 
 impl ProcessGroup {
     pub(super) fn spawn(mut command: Command) -> io::Result<ProcessGroup> {
-        // The group is killed by us; the flag has tokio collect the child afterwards.
+        // `kill_on_drop` makes tokio reap the child; the group is killed below.
         let child = command.process_group(0).kill_on_drop(true).spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         Ok(ProcessGroup { child, leader })
@@ -27,14 +26,14 @@ impl ProcessGroup {
         &mut self.child
     }
 
-    /// Waits for the child, then ends what it left behind. Safe to drop and to call again.
+    /// Waits for the child, then kills the rest of its group. Cancel-safe and repeatable.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.kill();
         Ok(status)
     }
 
-    /// Whether the child has ended. What it left behind is ended then.
+    /// Whether the child has ended; if so, kills the rest of its group.
     pub(super) fn has_ended(&mut self) -> bool {
         let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
         if has_ended {
@@ -43,10 +42,10 @@ impl ProcessGroup {
         has_ended
     }
 
-    /// Kills the group, once: later the number may be somebody else's.
+    /// Kills the group, once: later the id may belong to another process.
     pub(super) fn kill(&mut self) {
         let Some(leader) = self.leader.take() else { return };
-        // That everybody is gone already is no error.
+        // The group may be gone already.
         let _ = killpg(leader, Signal::SIGKILL);
     }
 }

@@ -1,4 +1,4 @@
-//! The box: every tool by its name, and a call that always ends in an answer.
+//! The registry of tools. Every call gets a result, whatever fails.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use super::output::{ToolBlock, ToolOutput};
 use super::settings::ToolSettings;
 use super::{CallContext, Tool, arguments};
 
-/// What a tool that keeps the time itself has beyond it, to say what it has come to.
+/// Extra time for tools that enforce the timeout themselves, to return a partial result.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Names closer than this are taken for a slip of the same name.
+/// The similarity above which a name is suggested.
 const LIKENESS: f64 = 0.8;
 
-/// Every tool by its name. A clone is cheap and shares the tools and servers.
+/// All tools by name. Clones share tools and servers.
 #[derive(Clone, Debug, Default)]
 pub struct ToolRegistry {
     settings: ToolSettings,
@@ -43,23 +43,23 @@ struct RegisteredTool {
 }
 
 impl ToolRegistry {
-    /// A box without a tool.
+    /// An empty registry.
     pub fn empty(settings: ToolSettings) -> ToolRegistry {
         ToolRegistry { settings, ..ToolRegistry::default() }
     }
 
-    /// A box with the built-in tools that the settings admit.
+    /// A registry with the built-in tools that the settings allow.
     pub fn with_builtins(settings: ToolSettings) -> ToolRegistry {
         let tools = builtin::all(&settings);
-        let mut toolbox = ToolRegistry::empty(settings);
+        let mut registry = ToolRegistry::empty(settings);
         for tool in tools {
-            // Their names are legal and their own.
-            let _ = toolbox.add(tool);
+            // Built-in names are valid and unique.
+            let _ = registry.add(tool);
         }
-        toolbox
+        registry
     }
 
-    /// Puts a tool in, where the settings admit its name. Says whether they do.
+    /// Adds a tool. Returns whether the settings allow its name.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<bool, ToolError> {
         let spec = tool.spec();
         if !names::is_valid(&spec.name) {
@@ -75,13 +75,13 @@ impl ToolRegistry {
         Ok(true)
     }
 
-    /// Connects servers, all at once, and puts their tools in. A server that does not answer is left
-    /// out and told of; the others serve.
+    /// Connects to servers in parallel and adds their tools. Returns the errors; a server that fails is
+    /// skipped.
     #[cfg(feature = "mcp")]
     pub async fn connect(&mut self, servers: &BTreeMap<String, McpSettings>) -> Vec<ToolError> {
-        let connecting = servers.iter().map(|(name, settings)| McpServer::connect(name, settings));
+        let connections = servers.iter().map(|(name, settings)| McpServer::connect(name, settings));
         let mut errors = Vec::new();
-        for connected in join_all(connecting).await {
+        for connected in join_all(connections).await {
             match connected {
                 Ok(server) => errors.extend(self.add_server(server)),
                 Err(error) => errors.push(error),
@@ -90,10 +90,10 @@ impl ToolRegistry {
         errors
     }
 
-    /// Refuses every server: this program was built without MCP.
+    /// Returns an error for every server: this build has no MCP.
     #[cfg(not(feature = "mcp"))]
     pub async fn connect(&mut self, servers: &BTreeMap<String, McpSettings>) -> Vec<ToolError> {
-        let complaint = "this ctxhost was built without MCP; build it with the cargo feature `mcp`";
+        let complaint = "this build has no MCP support; build with the cargo feature `mcp`";
         let refused = |server: &String| ToolError::BadServer {
             server: server.clone(),
             complaint: complaint.to_owned(),
@@ -101,7 +101,7 @@ impl ToolRegistry {
         servers.keys().map(refused).collect()
     }
 
-    /// Puts the tools of a server in; answers with those that could not be.
+    /// Adds the tools of a server. Returns the errors.
     #[cfg(feature = "mcp")]
     pub fn add_server(&mut self, server: Arc<McpServer>) -> Vec<ToolError> {
         let mut errors = Vec::new();
@@ -114,9 +114,9 @@ impl ToolRegistry {
         errors
     }
 
-    /// What the model is told: always in the same order, so that the provider's cache holds.
+    /// The specs in a stable order, which the provider's prompt cache depends on.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools.values().map(|held| held.spec.clone()).collect()
+        self.tools.values().map(|registered| registered.spec.clone()).collect()
     }
 
     /// The names, in the same order.
@@ -124,18 +124,17 @@ impl ToolRegistry {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Calls a tool. Whatever goes wrong is an answer too, in words the model can act on.
+    /// Calls a tool. Every failure becomes an error result for the model.
     pub async fn call(&self, name: &str, arguments: &Value, context: &CallContext) -> ToolOutput {
         let mut output = ToolOutput::from(self.try_call(name, arguments, context).await);
         if output.blocks.is_empty() {
-            // Some providers refuse a result with nothing in it.
+            // Some providers reject an empty result.
             output.blocks.push(ToolBlock::Text("(no output)".into()));
         }
         output
     }
 
-    /// Takes leave of the servers, so that they can end in good order. Without it they are killed
-    /// when the last box is dropped.
+    /// Shuts the servers down. Without it, they are killed when the last registry is dropped.
     pub async fn close(&self) {
         #[cfg(feature = "mcp")]
         join_all(self.servers.iter().map(|server| server.close())).await;
@@ -147,11 +146,13 @@ impl ToolRegistry {
         arguments: &Value,
         context: &CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let held = self.tools.get(name).ok_or_else(|| self.unknown_tool(name))?;
-        let arguments = arguments::validate(name, &held.spec.input_schema, arguments)?;
-        // The call itself may panic as well as its future.
-        let calling = async { held.tool.call(&arguments, context).await };
+        let registered = self.tools.get(name).ok_or_else(|| self.unknown_tool(name))?;
+        let arguments = arguments::validate(name, &registered.spec.input_schema, arguments)?;
+        // Both creating and polling the future may panic.
+        let calling = async { registered.tool.call(&arguments, context).await };
+        // A panic must become a result, because the model waits for one.
         let guarded = AssertUnwindSafe(calling).catch_unwind();
+        // A tool with a timeout of its own returns what it has; this one only ends tools without.
         let limit = context.timeout.saturating_add(GRACE);
         match tokio::time::timeout(limit, guarded).await {
             Ok(Ok(output)) => Ok(output),

@@ -1,4 +1,4 @@
-//! A file replaced as a whole: readers see the old text or the new one and nothing between.
+//! Replaces files atomically: readers see the old or the new content.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use ctxhost_files::{FileAccess, replace_file};
 
 use super::error::ToolError;
 
-/// Does work on files alone: two edits of one file, called side by side, must not lose each other.
+/// Serializes file changes: two parallel edits of one file must not overwrite each other.
 pub(super) fn with_write_lock<T>(work: impl FnOnce() -> T) -> T {
     static WRITING: Mutex<()> = Mutex::new(());
     let _guard = WRITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     work()
 }
 
-/// Writes a file and the folders above it. Says whether the file was there before.
+/// Writes a file and creates its folders. Returns whether the file existed.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<bool, ToolError> {
     if path.is_dir() {
         return Err(ToolError::IsFolder { path: path.to_owned() });
     }
-    // A link stays a link: what it points to is replaced.
+    // A link is kept: its target is replaced.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let old = fs::metadata(&target).ok();
     if old.as_ref().is_some_and(|old| !old.is_file()) {

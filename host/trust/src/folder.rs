@@ -1,4 +1,4 @@
-//! Where installed engines are kept: one folder of one config, for its owner alone.
+//! The folder of installed engines: one for each config, private to its owner.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -11,22 +11,21 @@ use sha2::{Digest as _, Sha256};
 use super::package::EnginePackage;
 use super::signature::TrustedKeys;
 
-/// How much of a digest a name holds: enough to tell builds apart, and to be read aloud.
+/// The digits of a digest in a file name: enough to distinguish builds.
 const NAME_DIGITS: usize = 12;
 
-/// The folder is its owner's, and so is what is in it. Nothing is executed from here: what is loaded
-/// is a private copy.
+/// The folder and its files are private. They are never executed: the loader makes private copies.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A file that could not be put there or taken away.
+/// An operation on an installed file failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct FolderError {
-    /// What failed, as a verb.
+    /// The operation, as a verb.
     pub action: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -43,15 +42,15 @@ pub struct InstallFolder {
 }
 
 impl InstallFolder {
-    /// A folder that the config names.
+    /// The folder that the config names.
     pub fn new(path: &Path) -> InstallFolder {
         InstallFolder { path: path.into() }
     }
 
-    /// The folder of a config below the state folder. Each config has its own, so that none takes the
-    /// engines of another away.
+    /// The default folder of a config, below the state folder. Each config has its own, so that
+    /// uninstalling in one does not affect another.
     pub fn for_config(state: &Path, config: &Path) -> InstallFolder {
-        // By its folder: the config itself may not be there yet.
+        // By its folder, because the config itself may not exist yet.
         let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
@@ -62,12 +61,12 @@ impl InstallFolder {
         InstallFolder { path: state.join("engines").join("installed").join(name) }
     }
 
-    /// Puts the very bytes that were read there, under a name of their own, with the signature that
-    /// stood beside them.
+    /// Writes the bytes that were read, under a name of their own, with the signature beside the
+    /// original.
     ///
     /// # Errors
     ///
-    /// [`FolderError`]; nothing is there that was not before.
+    /// [`FolderError`].
     pub fn put(&self, package: &EnginePackage) -> Result<PathBuf, FolderError> {
         let file = &package.file;
         let digits = file.sha256.get(..NAME_DIGITS).unwrap_or_default();
@@ -77,6 +76,8 @@ impl InstallFolder {
             move |source| FolderError { action: "write", path, source }
         };
         self.make().map_err(written(&self.path))?;
+        // The signature first: a library must not be there without the signature that vouches for
+        // it.
         if let Ok(signature) = ctxhost_files::read(
             &TrustedKeys::signature_path(&file.path),
             ctxhost_files::SMALL_FILE_BYTES,
@@ -88,14 +89,13 @@ impl InstallFolder {
         fs::canonicalize(&path).map_err(written(&path))
     }
 
-    /// Whether a file is one of this folder.
+    /// Whether a file is in this folder.
     pub fn contains(&self, file: &Path) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         file.parent().is_some_and(|folder| real(folder) == real(&self.path))
     }
 
-    /// Takes an installed file away, with its signature. One that is gone, or that was never put here,
-    /// is left alone.
+    /// Removes an installed file with its signature. A file outside this folder is left alone.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl InstallFolder {
         Ok(())
     }
 
-    /// The folder is its owner's even where it was there already.
+    /// Creates the folder, and makes an existing one private.
     fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
         fs::set_permissions(&self.path, Permissions::from_mode(FOLDER_MODE))

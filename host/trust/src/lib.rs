@@ -1,9 +1,9 @@
-//! Which files may become engines: pins, signatures, and where an installed file goes.
+//! Decides which engine files may be loaded: pins, signatures, and the folder of installed files.
 //!
-//! Loading an engine is running its code with the rights of the host, so what counts is *whose word*
-//! it is that these bytes are good. A pin in `ctxhost.lock` is the word of whoever ran
-//! `ctxhost install`; a signature is the word of an author whose key the config names. Nothing is
-//! loaded here, and nothing is trusted because of its name or its place.
+//! Loading an engine runs its code with the rights of the host. What counts is who vouches for the
+//! bytes: a pin in `ctxhost.lock` comes from the user who ran `ctxhost install`, a signature from
+//! an author whose key the config lists. No file is loaded here, and no file is trusted for its
+//! name or place.
 
 #![cfg_attr(
     test,
@@ -30,8 +30,8 @@ pub use signature::{Signature, SignatureError, TrustedKeys};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrustLevel {
-    /// Its bytes stand in `ctxhost.lock` or in its entry.
+    /// A pin in `ctxhost.lock` or in its entry.
     Pinned,
-    /// Nothing more than to be named.
+    /// Only the path in its entry.
     Any,
 }

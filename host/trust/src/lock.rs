@@ -1,4 +1,4 @@
-//! `ctxhost.load`: which bytes of which engine were found good, beside the config that uses them.
+//! `ctxhost.lock`: the pinned bytes of engines, beside the config that uses them.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use ctxhost_files::{FileAccess, replace_file};
 use serde::{Deserialize, Serialize};
 
-/// The name of the file.
+/// The file name.
 pub const LOCK_NAME: &str = "ctxhost.lock";
 
-/// The newest form of the file that is understood.
+/// The newest version of the format that is understood.
 const VERSION: u32 = 1;
 
-/// What the file opens with.
+/// The comment at the start of the file.
 const HEAD: &str = "# Which bytes of which engine may be loaded. Written by `ctxhost install` and \
                     `ctxhost uninstall`;\n# keep it with ctxhost.toml.\n\n";
 
-/// Why there are no pins to go by.
+/// Why the lock file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// It cannot be read.
@@ -25,7 +25,7 @@ pub enum LockError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is damaged.
@@ -36,7 +36,7 @@ pub enum LockError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It is of a newer ctxhost.
+    /// It was written by a newer ctxhost.
     #[error("{} was written by a newer ctxhost (version {version} of the file)", path.display())]
     Newer {
         /// The file.
@@ -49,19 +49,19 @@ pub enum LockError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// One engine whose bytes were found good.
+/// The pin of one engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// The engine.
     pub id: String,
     /// Its version.
     pub version: String,
-    /// Where its file was put.
+    /// The path of its installed file.
     pub file: PathBuf,
     /// SHA-256 of the file, in hex.
     pub sha256: String,
@@ -70,9 +70,9 @@ pub struct Pin {
     /// The id of the key that signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
-    /// When, in ISO 8601.
+    /// The time of the installation, in ISO 8601.
     pub installed_at: String,
-    /// What `ctxhost check` had found.
+    /// The verdict of `ctxhost check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conformance: Option<String>,
 }
@@ -92,12 +92,12 @@ impl EngineLock {
         self.pins.iter().find(|pin| pin.id == id)
     }
 
-    /// All of them, by id.
+    /// All pins, by id.
     pub fn pins(&self) -> impl Iterator<Item = &Pin> {
         self.pins.iter()
     }
 
-    /// Pins an engine, and answers the pin it had.
+    /// Pins an engine and returns its previous pin.
     pub fn put(&mut self, pin: Pin) -> Option<Pin> {
         let old = self.remove(&pin.id);
         self.pins.push(pin);
@@ -105,37 +105,37 @@ impl EngineLock {
         old
     }
 
-    /// Takes the pin of an engine away.
+    /// Removes the pin of an engine.
     pub fn remove(&mut self, id: &str) -> Option<Pin> {
         let at = self.pins.iter().position(|pin| pin.id == id)?;
         Some(self.pins.remove(at))
     }
 }
 
-/// The lock beside a config, held against everybody else who wants to change it.
+/// The lock file beside a config, locked against concurrent changes.
 #[derive(Debug)]
 pub struct LockFile {
     path: PathBuf,
-    /// The folder, locked: the file itself is replaced.
+    /// Its folder, which carries the lock, since the file itself is replaced.
     _folder: File,
 }
 
 impl LockFile {
-    /// Where the lock of a config stands.
+    /// The path of the lock file of a config.
     pub fn path_for(config: &Path) -> PathBuf {
         config.with_file_name(LOCK_NAME)
     }
 
-    /// Reads the lock of a config; `None` where there is none.
+    /// Reads the lock file of a config; `None` where it does not exist.
     ///
     /// # Errors
     ///
-    /// [`LockError`]: a lock that cannot be read is not the same as none.
+    /// [`LockError`]: an unreadable lock file is different from none.
     pub fn read(config: &Path) -> Result<Option<EngineLock>, LockError> {
         read(&LockFile::path_for(config))
     }
 
-    /// Holds the lock of a config until it is dropped. Waits for others.
+    /// Locks the file of a config until the value is dropped. Waits for other holders.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl LockFile {
         }
     }
 
-    /// What it holds; `None` where it is not there.
+    /// The contents; `None` where the file does not exist.
     ///
     /// # Errors
     ///
@@ -161,21 +161,23 @@ impl LockFile {
         read(&self.path)
     }
 
-    /// Replaces what it holds, as a whole.
+    /// Replaces the contents.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unwritable`]; the file is as it was.
+    /// [`LockError::Unwritable`]; the file is unchanged.
     pub fn write(&self, lock: &EngineLock) -> Result<(), LockError> {
         let unwritable = |source| LockError::Unwritable { path: self.path.clone(), source };
         let lock = EngineLock { version: VERSION, ..lock.clone() };
         let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
-        // It holds no secret, and those who may read the config should see what it pins.
+        // Readable for all: it contains no secrets, and a reader of the config should see its
+        // pins.
         replace_file(&self.path, (HEAD.to_owned() + &text).as_bytes(), FileAccess::Mode(0o644))
             .map_err(|error| unwritable(error.source))
     }
 
-    /// Takes what was written back. One that was not there goes: an empty lock is not the same as none.
+    /// Restores earlier contents. `None` removes the file: an empty lock file is different from
+    /// none.
     ///
     /// # Errors
     ///
@@ -192,7 +194,7 @@ impl LockFile {
         self.write(before)
     }
 
-    /// Where it stands.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -201,7 +203,7 @@ impl LockFile {
 fn read(path: &Path) -> Result<Option<EngineLock>, LockError> {
     let damaged = |reason: String| LockError::Damaged { path: path.into(), reason };
     let text = match ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES) {
-        Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is no text".into()))?,
+        Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is not text".into()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(LockError::Unreadable { path: path.into(), source }),
     };

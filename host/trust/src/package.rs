@@ -1,4 +1,4 @@
-//! What somebody wants installed: a library, or a folder that holds one.
+//! An engine to install: a library, or a folder that contains one.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::conformance::Conformance;
 use super::signature::{Signature, SignatureError, TrustedKeys};
 use ctxhost_engine::{EngineFile, LoadError, inspect};
 
-/// Why there is nothing to install.
+/// Why a package cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A crate that was not built.
@@ -31,7 +31,7 @@ pub enum PackageError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A manifest that says too little.
+    /// A manifest without a package name.
     #[error("{} names no package", path.display())]
     NoPackage {
         /// The manifest.
@@ -43,15 +43,15 @@ pub enum PackageError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A folder with more than one.
+    /// A folder with several libraries.
     #[error("{} holds {count} libraries; name the one to install", folder.display())]
     SeveralLibraries {
         /// The folder.
         folder: PathBuf,
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// The file is no engine.
+    /// The file is not an engine.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Its signature is wrong.
@@ -59,34 +59,35 @@ pub enum PackageError {
     Signature(#[from] SignatureError),
 }
 
-/// An engine's file, read and not loaded, with what stands beside it.
+/// An engine's file that was read but not loaded, with its signature and verdict.
 #[derive(Debug)]
 pub struct EnginePackage {
     /// The file.
     pub file: EngineFile,
-    /// What its signature says.
+    /// Its signature.
     pub signature: Signature,
-    /// What `ctxhost check` found.
+    /// The verdict of `ctxhost check`.
     pub conformance: Option<Conformance>,
 }
 
 impl EnginePackage {
-    /// Reads a library, the built library of a crate or of a Makefile, or the one library of a folder.
+    /// Reads a library, the built library of a crate or of a Makefile, or the only library of a
+    /// folder.
     ///
     /// # Errors
     ///
-    /// [`PackageError`]. A wrong signature is one, whether or not any is demanded.
+    /// [`PackageError`]. An invalid signature is an error even where none is required.
     pub fn open(path: &Path, keys: &TrustedKeys) -> Result<EnginePackage, PackageError> {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
         let file = inspect(&library)?;
         let signature = keys.check(&file.path, file.image())?;
-        // Here, and in the folder that was named.
+        // The working directory and the folder that was named.
         let folders = [Path::new("."), path];
         let conformance = Conformance::find(&file.path, &file.sha256, &folders);
         Ok(EnginePackage { file, signature, conformance })
     }
 
-    /// The key that signed it, where it is a trusted one.
+    /// The key that signed it, if it is trusted.
     pub fn signer(&self) -> Option<&str> {
         match &self.signature {
             Signature::Trusted(key) => Some(key),
@@ -95,7 +96,7 @@ impl EnginePackage {
     }
 }
 
-/// As much of a manifest as names the library.
+/// The parts of a manifest that name the library.
 #[derive(Deserialize)]
 struct CargoManifest {
     package: Option<CargoTarget>,
@@ -107,7 +108,7 @@ struct CargoTarget {
     name: Option<String>,
 }
 
-/// Where the Makefile of an engine leaves its library, as the scaffold's does.
+/// The folder in which the Makefile of a new engine leaves the library.
 const MAKE_FOLDER: &str = "build";
 
 fn library_in(folder: &Path) -> Result<PathBuf, PackageError> {
@@ -121,7 +122,7 @@ fn library_in(folder: &Path) -> Result<PathBuf, PackageError> {
     }
 }
 
-/// The library that `make` built, which stands beside the Makefile where it is in no folder of its own.
+/// The library that `make` built, in the build folder or beside the Makefile.
 fn makefile_library(folder: &Path) -> Result<PathBuf, PackageError> {
     let build = folder.join(MAKE_FOLDER);
     let place = if build.is_dir() { &build } else { folder };
@@ -131,17 +132,19 @@ fn makefile_library(folder: &Path) -> Result<PathBuf, PackageError> {
     })
 }
 
-/// The library of a crate, where cargo puts it: below the crate, or below the workspace it is in.
+/// The library of a crate, in the target folder of the crate or its workspace.
 fn cargo_library(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError> {
     let no_package = || PackageError::NoPackage { path: manifest.into() };
     let text = ctxhost_files::read_text(manifest, ctxhost_files::SMALL_FILE_BYTES)
         .map_err(|_| no_package())?;
     let read: CargoManifest = toml::from_str(&text).map_err(|_| no_package())?;
-    let of = |named: Option<CargoTarget>| named.and_then(|named| named.name);
-    let name = of(read.lib).or_else(|| of(read.package)).ok_or_else(no_package)?;
+    let name_of = |target: Option<CargoTarget>| target.and_then(|target| target.name);
+    let name = name_of(read.lib).or_else(|| name_of(read.package)).ok_or_else(no_package)?;
+    // Cargo replaces hyphens in the names of libraries.
     let library = format!("lib{}.so", name.replace('-', "_"));
     let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    // A member of a workspace is built into the target folder of the workspace.
     let targets = whole.ancestors().map(|folder| folder.join("target"));
     let targets = named_target.into_iter().chain(targets);
     let found = targets.map(|target| target.join("release").join(&library));

@@ -1,4 +1,4 @@
-//! What a config demands of engine files, and how each of them stands to that.
+//! The trust policy of a config, and its verdict on engine files.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use super::signature::{Signature, TrustedKeys};
 use super::{Conformance, TrustLevel};
 use ctxhost_engine::{EngineFile, LoadError, PinSource, inspect_pinned};
 
-/// The demands, as a config has them.
+/// The trust settings of a config.
 #[derive(Clone, Debug, Default)]
 pub struct TrustSettings {
-    /// `plugins.trust`; `None` for pinned where there is a lock, any where there is none.
+    /// `plugins.trust`; `None` for pinned where a lock file exists, any where it does not.
     pub trust: Option<TrustLevel>,
     /// `plugins.trusted_keys`.
     pub trusted_keys: Vec<String>,
@@ -18,40 +18,40 @@ pub struct TrustSettings {
     pub require_signature: bool,
 }
 
-/// The demands with what they are held against.
+/// The trust settings with the pins and keys.
 #[derive(Debug)]
 pub struct TrustPolicy {
     trust: TrustLevel,
-    /// Why the pins are not known, as a sentence.
+    /// The pins, or why they cannot be read.
     lock: Result<EngineLock, String>,
     keys: Result<TrustedKeys, String>,
     require_signature: bool,
 }
 
-/// How a file stands to the bytes that were found good.
+/// How the bytes of a file relate to the pinned ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinState {
-    /// It is no file: the engine is linked in.
+    /// A linked engine, without a file.
     Bundled,
-    /// It has the bytes in `ctxhost.lock`.
+    /// The bytes match `ctxhost.lock`.
     Pinned,
-    /// It has the bytes in its entry of the config.
+    /// The bytes match its entry in the config.
     PinnedInConfig,
-    /// Nobody said which bytes are good.
+    /// No pin exists.
     Unpinned,
-    /// It has other bytes.
+    /// The bytes do not match the pin.
     Changed {
-        /// What is pinned, in hex.
+        /// The pinned digest, in hex.
         expected: String,
-        /// What it has.
+        /// The digest of the file, in hex.
         found: String,
     },
-    /// It is not there.
+    /// The file does not exist.
     Missing,
 }
 
 impl PinState {
-    /// One word, or two.
+    /// The state as text.
     pub fn label(&self) -> &'static str {
         match self {
             PinState::Bundled => "bundled",
@@ -64,25 +64,25 @@ impl PinState {
     }
 }
 
-/// What is known of an engine's file, and whether it may be loaded.
+/// The trust verdict on an engine's file.
 #[derive(Clone, Debug)]
 pub struct TrustVerdict {
-    /// How it stands to the pinned bytes.
+    /// The relation to the pins.
     pub state: PinState,
-    /// The SHA-256 it must have when it is loaded, in hex; `None` where any will do.
+    /// The SHA-256 that it must have when it is loaded, in hex; `None` for any.
     pub sha256: Option<String>,
-    /// Whose word that is.
+    /// The source of that pin.
     pub pin_source: PinSource,
     /// The id of the trusted key that signed it.
     pub signer: Option<String>,
-    /// What `ctxhost check` found.
+    /// The verdict of `ctxhost check`.
     pub conformance: Option<String>,
-    /// Why it must not be loaded, though its bytes are not other ones.
+    /// Why it must not be loaded, apart from a hash mismatch.
     pub refusal: Option<String>,
 }
 
 impl TrustVerdict {
-    /// Of an engine that is linked in.
+    /// The verdict on a linked engine.
     pub fn bundled() -> TrustVerdict {
         TrustVerdict::new(PinState::Bundled)
     }
@@ -100,22 +100,20 @@ impl TrustVerdict {
 }
 
 impl TrustPolicy {
-    /// The demands of a config file with the lock beside it. A config without a name has none.
-    pub fn load(config: &Path, demands: &TrustSettings) -> TrustPolicy {
-        let lock = match config.as_os_str().is_empty() {
-            true => Ok(None),
-            false => LockFile::read(config),
-        };
+    /// The policy of a config file with the lock file beside it. A config without a path has no
+    /// lock file.
+    pub fn load(config: &Path, settings: &TrustSettings) -> TrustPolicy {
+        let lock = if config.as_os_str().is_empty() { Ok(None) } else { LockFile::read(config) };
         let implied = match &lock {
             Ok(None) => TrustLevel::Any,
-            // A lock says that this config is one of pinned engines, readable or not.
+            // A lock file means that this config pins its engines, readable or not.
             Ok(Some(_)) | Err(_) => TrustLevel::Pinned,
         };
         TrustPolicy {
-            trust: demands.trust.unwrap_or(implied),
+            trust: settings.trust.unwrap_or(implied),
             lock: lock.map(Option::unwrap_or_default).map_err(|error: LockError| error.to_string()),
-            keys: TrustedKeys::parse(&demands.trusted_keys).map_err(|error| error.to_string()),
-            require_signature: demands.require_signature,
+            keys: TrustedKeys::parse(&settings.trusted_keys).map_err(|error| error.to_string()),
+            require_signature: settings.require_signature,
         }
     }
 
@@ -124,14 +122,14 @@ impl TrustPolicy {
         self.trust
     }
 
-    /// The pins; none where they cannot be read.
+    /// The pins; `None` where they cannot be read.
     pub fn lock(&self) -> Option<&EngineLock> {
         self.lock.as_ref().ok()
     }
 
-    /// Reads a file that serves under an id, and judges it. `written` is the SHA-256 of its entry.
+    /// Reads the file of an engine and judges it. `written` is the SHA-256 of its entry.
     ///
-    /// What cannot be read has a standing all the same: the caller shows both.
+    /// An unreadable file has a verdict as well, so that callers can show both.
     pub fn evaluate(
         &self,
         id: &str,
@@ -142,6 +140,7 @@ impl TrustPolicy {
         let expected = written.or(locked);
         let found = inspect_pinned(path, expected);
         let state = match (&found, written, locked) {
+            // First, since a changed file is reported as changed whatever pins it.
             (Err(LoadError::HashMismatch { expected, found, .. }), _, _) => {
                 PinState::Changed { expected: expected.clone(), found: found.clone() }
             }
@@ -154,39 +153,40 @@ impl TrustPolicy {
             (_, None, Some(_)) => PinState::Pinned,
             (_, None, None) => PinState::Unpinned,
         };
-        let mut standing = TrustVerdict::new(state);
-        standing.sha256 = expected.map(str::to_owned);
-        standing.pin_source = match (written, locked) {
+        let mut verdict = TrustVerdict::new(state);
+        verdict.sha256 = expected.map(str::to_owned);
+        verdict.pin_source = match (written, locked) {
             (Some(_), _) => PinSource::Entry,
             (None, Some(_)) => PinSource::Lock,
             (None, None) => PinSource::Caller,
         };
-        standing.refusal = self.refuse_pins(id, path, written, locked);
+        verdict.refusal = self.refuse_pins(id, path, written, locked);
         match &found {
             Ok(file) => {
                 let locked = self.lock().and_then(|lock| lock.pin(id));
-                let noted = locked.filter(|pin| pin.sha256 == file.sha256);
-                let noted = noted.and_then(|pin| pin.conformance.clone());
-                let beside =
-                    || Conformance::find(&file.path, &file.sha256, &[]).map(|it| it.verdict);
-                standing.conformance = noted.or_else(beside);
-                self.judge_signature(file, &mut standing);
+                let recorded = locked.filter(|pin| pin.sha256 == file.sha256);
+                let recorded = recorded.and_then(|pin| pin.conformance.clone());
+                let beside = || {
+                    Conformance::find(&file.path, &file.sha256, &[]).map(|report| report.verdict)
+                };
+                verdict.conformance = recorded.or_else(beside);
+                self.check_signature(file, &mut verdict);
             }
             Err(error) => {
-                standing.refusal = standing.refusal.or_else(|| Some(unreadable_reason(error)))
+                verdict.refusal = verdict.refusal.or_else(|| Some(unreadable_reason(error)))
             }
         }
-        (standing, found)
+        (verdict, found)
     }
 
-    /// Judges a file that a person named by its path: their word stands for a pin, not for a
-    /// signature where one is required.
+    /// Judges a file that the user named by its path, which replaces a pin but not a required
+    /// signature.
     pub fn evaluate_named(&self, file: &EngineFile, written: Option<&str>) -> TrustVerdict {
-        let mut standing = TrustVerdict::new(PinState::Unpinned);
-        standing.sha256 = written.map(str::to_owned);
-        standing.pin_source = written.map_or(PinSource::Caller, |_| PinSource::Entry);
-        self.judge_signature(file, &mut standing);
-        standing
+        let mut verdict = TrustVerdict::new(PinState::Unpinned);
+        verdict.sha256 = written.map(str::to_owned);
+        verdict.pin_source = written.map_or(PinSource::Caller, |_| PinSource::Entry);
+        self.check_signature(file, &mut verdict);
+        verdict
     }
 
     fn refuse_pins(
@@ -209,44 +209,44 @@ impl TrustPolicy {
             return None;
         }
         match &self.lock {
-            // It may hold a pin for this very engine, and a pin holds whatever else is trusted.
+            // The unreadable lock file may pin this engine, and a pin applies whatever `trust` is.
             Err(error) => Some(error.clone()),
             Ok(_) if self.trust == TrustLevel::Any => None,
             Ok(_) => Some(format!(
-                "nobody said that the bytes of {path} are good; `ctxhost install {path}` pins them"
+                "{path} is not pinned (plugins.trust = \"pinned\"); `ctxhost install {path}` pins it"
             )),
         }
     }
 
-    /// A signature is of the bytes that were read, so they are the ones that must be loaded.
-    fn judge_signature(&self, file: &EngineFile, standing: &mut TrustVerdict) {
-        let demand = "plugins.require_signature asks for one of plugins.trusted_keys";
+    /// The signature is verified on the bytes that were read, so those are then pinned.
+    fn check_signature(&self, file: &EngineFile, verdict: &mut TrustVerdict) {
+        let requirement = "plugins.require_signature asks for one of plugins.trusted_keys";
         let judged = match &self.keys {
             Ok(keys) => keys.check(&file.path, file.image()).map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
         };
         let refusal = match judged {
             Ok(Signature::Trusted(key)) => {
-                standing.signer = Some(key);
-                if standing.sha256.is_none() {
-                    standing.pin_source = PinSource::Signature;
+                verdict.signer = Some(key);
+                if verdict.sha256.is_none() {
+                    verdict.pin_source = PinSource::Signature;
                 }
-                standing.sha256 = Some(file.sha256.clone());
+                verdict.sha256 = Some(file.sha256.clone());
                 None
             }
             Ok(_) if !self.require_signature => None,
-            Ok(Signature::Missing) => Some(format!("it is not signed, and {demand}")),
+            Ok(Signature::Missing) => Some(format!("it is not signed, and {requirement}")),
             Ok(Signature::UnknownKey(key)) => {
-                Some(format!("it is signed by key {key}, and {demand}"))
+                Some(format!("it is signed by key {key}, and {requirement}"))
             }
             Err(error) => Some(error),
         };
-        standing.refusal = standing.refusal.take().or(refusal);
+        verdict.refusal = verdict.refusal.take().or(refusal);
     }
 }
 
-/// Why a file that could not be read must not be loaded, even if it can be a moment later: nothing was
-/// held against its bytes.
+/// The refusal of a file that was unreadable when it was checked: it must not be loaded even if it
+/// is readable a moment later.
 pub fn unreadable_reason(error: &LoadError) -> String {
-    format!("it could not be judged, so open it again ({error})")
+    format!("it could not be checked, so open it again ({error})")
 }

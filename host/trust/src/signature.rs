@@ -1,4 +1,5 @@
-//! Signatures of engine files, as `minisign` makes them: `FILE.so.minisig` beside the file.
+//! Verifies signatures of engine files in the format of `minisign`: `FILE.so.minisig` beside the
+//! file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,53 +8,53 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minisign_verify::PublicKey;
 
-/// What is added to a file's name for its signature.
+/// The suffix of signature files.
 const SUFFIX: &str = ".minisig";
 
-/// A signature file is a few lines; a longer one is none.
+/// The largest signature file; real ones have a few lines.
 const MAX_SIGNATURE_BYTES: usize = 16 * 1024;
 
-/// The keys whose signatures count.
+/// The trusted keys.
 #[derive(Clone, Default)]
 pub struct TrustedKeys {
     keys: Vec<(String, PublicKey)>,
 }
 
-/// What the signature beside a file says.
+/// The signature beside a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// There is none.
+    /// The signature file does not exist.
     Missing,
-    /// A key that nobody here trusts made it, so it was not checked. The key's id, in hex.
+    /// By an unknown key (its id in hex), and therefore not verified.
     UnknownKey(String),
-    /// It is of these bytes, by a trusted key. The key's id, in hex.
+    /// A valid signature by a trusted key (its id in hex).
     Trusted(String),
 }
 
-/// Why a signature or a key is none.
+/// Why a signature or a key is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// A key is none.
-    #[error("{key:?} is no minisign public key; it is the second line of a minisign.pub file")]
+    /// An invalid key.
+    #[error("{key:?} is not a minisign public key; it is the second line of a minisign.pub file")]
     BadKey {
-        /// What was written.
+        /// The text.
         key: String,
     },
-    /// The signature cannot be read.
+    /// The signature file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The signature.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is no signature.
-    #[error("{} is no minisign signature; sign the engine again, or remove it", path.display())]
+    /// The file is not a signature.
+    #[error("{} is not a minisign signature; sign the engine again, or remove it", path.display())]
     NoSignature {
         /// The signature.
         path: PathBuf,
     },
-    /// Other bytes were signed.
+    /// The signature is for other bytes.
     #[error("{} is not a signature of these bytes by key {key}; get both files again from their author", path.display())]
     OtherBytes {
         /// The signature.
@@ -64,11 +65,11 @@ pub enum SignatureError {
 }
 
 impl TrustedKeys {
-    /// Reads keys: the base64 line of a `minisign.pub` file each.
+    /// Parses keys: the base64 line of a `minisign.pub` file each.
     ///
     /// # Errors
     ///
-    /// [`SignatureError::BadKey`] for the first that is none.
+    /// [`SignatureError::BadKey`] for the first invalid key.
     pub fn parse<'a>(
         keys: impl IntoIterator<Item = &'a String>,
     ) -> Result<TrustedKeys, SignatureError> {
@@ -81,11 +82,11 @@ impl TrustedKeys {
         Ok(TrustedKeys { keys: keys? })
     }
 
-    /// Reads the signature beside a file and holds it against the file's bytes.
+    /// Reads the signature beside a file and verifies it on the file's bytes.
     ///
     /// # Errors
     ///
-    /// [`SignatureError`]: a signature that is there and wrong is worse than none.
+    /// [`SignatureError`]: an invalid signature is worse than none.
     pub fn check(&self, file: &Path, image: &[u8]) -> Result<Signature, SignatureError> {
         let path = TrustedKeys::signature_path(file);
         let text = match ctxhost_files::read(&path, ctxhost_files::SMALL_FILE_BYTES) {
@@ -97,22 +98,24 @@ impl TrustedKeys {
         };
         let none = || SignatureError::NoSignature { path: path.clone() };
         let text = String::from_utf8(text).map_err(|_| none())?;
+        // Before decoding: the file comes from the author of the engine.
         if text.len() > MAX_SIGNATURE_BYTES {
             return Err(none());
         }
         let signature = minisign_verify::Signature::decode(&text).map_err(|_| none())?;
         let id = text.lines().nth(1).and_then(key_id).ok_or_else(none)?;
+        // By the id in the file, which distinguishes an unknown key from wrong bytes.
         let Some((_, key)) = self.keys.iter().find(|(known, _)| *known == id) else {
             return Ok(Signature::UnknownKey(id));
         };
-        // Signatures of old versions of minisign are of the file itself; this one is of its hash.
+        // Without legacy signatures, which are of the file itself instead of its hash.
         match key.verify(image, &signature, false) {
             Ok(()) => Ok(Signature::Trusted(id)),
             Err(_) => Err(SignatureError::OtherBytes { path, key: id }),
         }
     }
 
-    /// Where the signature of a file stands.
+    /// The path of the signature of a file.
     pub fn signature_path(file: &Path) -> PathBuf {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(SUFFIX);
@@ -126,8 +129,8 @@ impl std::fmt::Debug for TrustedKeys {
     }
 }
 
-/// The id of the key in a line of base64: after two bytes for the algorithm eight, the last first,
-/// as minisign prints it.
+/// The id of the key in a line of base64: eight bytes after two for the algorithm, in reverse
+/// order, as minisign prints it.
 fn key_id(base64: &str) -> Option<String> {
     let bytes = STANDARD.decode(base64.trim()).ok()?;
     let id = bytes.get(2..10)?;

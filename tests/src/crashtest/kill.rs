@@ -29,7 +29,7 @@ const MOST_COMPACTION_POINTS: u64 = 6;
 const FEW_BYTES: u64 = 200;
 
 /// Who logs the points of compactions.
-const COMPACTIONS: &str = "session::pending";
+const COMPACTIONS: &str = "session::pending_compaction";
 
 /// The most bytes a session grows by before a kill in a write.
 const MOST_BYTES: u64 = 40_000;

@@ -118,5 +118,5 @@ fn where_nothing_passes_the_last_rung_shapes_lawful_requests() {
     assert_eq!(run.totals.violations, 0);
     assert!(run.totals.rejected >= 3 && run.totals.fallbacks > 0, "{:?}", run.totals);
     assert!(run.compactions.iter().any(|row| row.reason.contains("the gate wants 1.00")));
-    assert!(run.turns.iter().any(|turn| turn.shaped_by.contains(&"last rung".to_owned())));
+    assert!(run.turns.iter().any(|turn| turn.shaped_by.contains(&"emergency trim".to_owned())));
 }

@@ -92,7 +92,7 @@ async fn serves(toolbox: &ToolRegistry) {
     assert_eq!(echo, ToolOutput::text("grüß dich"));
     assert_eq!(call(toolbox, "fail", json!({})).await, ToolOutput::error("it rained"));
     let refused = call(toolbox, "refuse", json!({})).await;
-    assert_eq!(refused, ToolOutput::error("MCP server `fix` refused the call: not on a Sunday"));
+    assert_eq!(refused, ToolOutput::error("MCP server `fix` rejected the call: not on a Sunday"));
     let structured = call(toolbox, "structured", json!({})).await;
     assert_eq!(structured, ToolOutput::text("{\"answer\":42}"));
     let text = |text: &str| ToolBlock::Text(text.into());
@@ -159,7 +159,7 @@ async fn a_server_that_died_is_started_again_once() {
     let toolbox = connected(stdio(&[], SecretValues::default())).await;
     let died = call(&toolbox, "die", json!({})).await;
     assert!(died.is_error);
-    assert!(died.joined_text().contains("`fix` went away before it answered"), "{died:?}");
+    assert!(died.joined_text().contains("`fix` disconnected before it responded"), "{died:?}");
     // Whether it did its work nobody knows, so that the call itself is not repeated.
     let echo = call(&toolbox, "echo", json!({"text": "again"})).await;
     assert_eq!(echo, ToolOutput::text("again"));
@@ -200,7 +200,7 @@ async fn a_call_has_its_time_and_progress_gives_it_more() {
     let file = folder.path().join("cancelled");
     let started = Instant::now();
     let late = call(&toolbox, "slow", json!({"text": file})).await;
-    assert!(late.joined_text().contains("was ended after 400 ms"), "{late:?}");
+    assert!(late.joined_text().contains("timed out after 400 ms"), "{late:?}");
     assert!(started.elapsed() < Duration::from_secs(5));
     assert!(appears(&file).await, "the server was not told");
     assert_eq!(call(&toolbox, "progress", json!({})).await, ToolOutput::text("done"));
@@ -277,10 +277,10 @@ async fn servers_that_cannot_be_reached_are_named_and_the_others_serve() {
     let errors = toolbox.connect(&servers).await;
     let errors = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
     for words in [
-        "`silent` does not answer: no answer within 300 ms",
-        "`nothing`: could not start `no-such-program`",
-        "`nobody` does not answer",
-        "`unset`: the environment has no NO_SUCH_VARIABLE, which `KEY` asks for",
+        "`silent` is unreachable: no response within 300 ms",
+        "`nothing`: cannot start `no-such-program`",
+        "`nobody` is unreachable",
+        "`unset`: environment variable NO_SUCH_VARIABLE of `KEY` is not set",
     ] {
         assert!(errors.iter().any(|error| error.contains(words)), "{words}: {errors:#?}");
     }

@@ -123,14 +123,14 @@ fn a_conversation_over_a_pipe() {
     for part in [
         "engine legacy, session",
         "fake/claude-sonnet-4-5, window 32,000 tokens, engine legacy",
-        "tokens that the conversation may take",
+        "budget tokens used",
         "~ legacy compacted",
-        " tried\n",
-        "the newest compaction is taken back",
-        "there is no compaction to take back",
+        " attempted\n",
+        "the newest compaction is undone",
+        "there is no compaction to undo",
         "engine mask from the next turn on (was legacy)",
         "no engine \"nobody\"",
-        "no command /nonsense; /help lists them",
+        "unknown command /nonsense; see /help",
     ] {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
     }
@@ -167,7 +167,7 @@ fn kept_sessions_are_listed_shown_and_gone_on_with() {
     let place = workplace(&server, Wire::OpenAiChat);
     let none = run(place.path(), &["sessions", "list"], "");
     assert_eq!(none.status.code(), Some(0));
-    assert!(stdout(&none).contains("no sessions of this folder yet"), "{}", stdout(&none));
+    assert!(stdout(&none).contains("no sessions in this folder"), "{}", stdout(&none));
     run(place.path(), &["chat", "-p", "Which number is it?"], "");
     run(place.path(), &["chat", "-c", "-p", "Are you sure?"], "");
     let list = stdout(&run(place.path(), &["sessions", "list"], ""));
@@ -244,7 +244,7 @@ fn a_server_that_is_down_is_named_with_its_address() {
         .provider("fake", Wire::Ollama, &format!("http://{address}"), WINDOW_TOKENS)
         .workplace();
     let output = run(place.path(), &["chat", "-p", "Hello", "--session", "session.jsonl"], "");
-    assert_fails(&output, 1, &["nobody answers", &address.to_string(), "check the base URL"]);
+    assert_fails(&output, 1, &["cannot connect", &address.to_string(), "check the base URL"]);
     assert_eq!(words(&place.session()), ["Hello"], "the words are kept");
 }
 
@@ -281,7 +281,8 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         stderr(&output)
     };
-    let held = "legacy serves: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
+    let held =
+        "using engine legacy: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
     let said = chat();
     assert!(!said.contains(held), "{said}");
     let said = chat();

@@ -109,7 +109,7 @@ fn a_library_that_is_only_read_must_have_its_pinned_bytes_all_the_same() {
     let (code, said) = run(pinned.path(), &["config", "check"]);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("does not match the sha256 of its entry 000000000000; not"), "{said}");
-    assert!(said.contains("ctxhost.toml:5 names this file for engine \"mask\""), "{said}");
+    assert!(said.contains("ctxhost.toml:5 sets this file for engine \"mask\""), "{said}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_canary_that_somebody_wrote_into_the_slot_by_hand_has_all_of_it() {
     write("mask");
     let (_, said) = slot(&["status"]);
     assert!(said.starts_with("context_engine  mask 100%\n"), "{said}");
-    assert!(said.contains("the canary mask is in the slot by the config"), "{said}");
+    assert!(said.contains("the config already names the canary mask"), "{said}");
     let (_, said) = slot(&["promote"]);
     assert!(said.starts_with("mask 100%"), "{said}");
     let (code, said) = slot(&["rollback"]);
@@ -158,5 +158,5 @@ fn an_engine_is_put_to_use_though_the_notes_of_its_slot_are_broken() {
     assert!(said.contains("is not a valid slot state"), "{said}");
     let (code, said) = run(&["engines", "list"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("whether there is a canary is not known"), "{said}");
+    assert!(said.contains("cannot read the canary state"), "{said}");
 }

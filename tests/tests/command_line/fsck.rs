@@ -66,12 +66,12 @@ fn a_repair_puts_right_what_it_can_and_says_so() {
     let line = whole.iter().filter(|byte| **byte == b'\n').count() + 1;
     let expected = format!(
         "STATE/ctxhost/sessions/--home-dev--\n  \
-           note: its mode is 0755, and should be 0700\n\
+           note: its mode is 0755, expected 0700\n\
          STATE/ctxhost/sessions/--home-dev--/work.jsonl\n  \
-           line {line}: the last write was cut short, left out: not JSON from column 13\n  \
+           line {line}: incomplete last write, skipped: not JSON from column 13\n  \
            note: work.jsonl.crc: there are no checksums\n  \
-           note: its mode is 0644, and should be 0600\n  \
-           note: work.jsonl.lock: left behind by a process that died\n\
+           note: its mode is 0644, expected 0600\n  \
+           note: work.jsonl.lock: left by a process that died\n\
          1 session, {} messages, 1 damaged\n",
         messages()
     );
@@ -79,7 +79,7 @@ fn a_repair_puts_right_what_it_can_and_says_so() {
 
     let (code, said) = fsck(state.path(), &["--repair"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("the torn line was moved to"), "{said}");
+    assert!(said.contains("moved the incomplete last line to"), "{said}");
     assert!(!said.contains("not repaired"), "{said}");
     assert_eq!(fs::read(&path).unwrap(), whole);
     let (code, said) = fsck(state.path(), &[]);

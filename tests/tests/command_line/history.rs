@@ -126,7 +126,7 @@ fn a_fork_is_a_session_of_its_own_and_the_original_keeps_its_bytes() {
     let shown = run(&folder, &["sessions", "show", "two.jsonl"], 0);
     assert!(shown.contains("turn 2\n") && !shown.contains("turn 3\n"), "{shown}");
     let taken = run(&folder, &["branch", "session.jsonl", "--out", "two.jsonl"], 2);
-    assert!(taken.contains("two.jsonl is there already; name another file"), "{taken}");
+    assert!(taken.contains("two.jsonl exists; use another file name"), "{taken}");
     run(&folder, &["branch", "session.jsonl@1", "--turn", "2"], 2);
 }
 

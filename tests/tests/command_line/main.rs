@@ -8,5 +8,6 @@ mod compact;
 mod diff;
 mod example_config;
 mod fsck;
+mod help;
 mod history;
 mod inputs;

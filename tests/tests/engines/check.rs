@@ -40,7 +40,7 @@ impl Bench {
 
     /// What the command does that a failure names, typed into a shell in the same folder.
     fn again(&self, said: &str) -> (Option<i32>, String) {
-        let command = said.lines().find_map(|line| line.trim().strip_prefix("again: ")).unwrap();
+        let command = said.lines().find_map(|line| line.trim().strip_prefix("repeat: ")).unwrap();
         let binary = ctxhost();
         let binaries = Path::new(binary.get_program()).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
@@ -80,7 +80,7 @@ fn a_dropped_call_is_shown_with_the_smallest_history_and_what_the_provider_answe
         "  transcript   FAIL  case 1 shrunk to 2 messages\n    [0] assistant  ",
         "\n    [1] tool       tool_result r0a\n",
         "assemble returned [1] without [0]; anthropic answers 400 \"unexpected `tool_use_id`",
-        "\n    again: ctxhost check ",
+        "\n    repeat: ctxhost check ",
         "libdrops.so --only transcript --case 1\n",
         "NOT CONFORMANT  ",
     ] {
@@ -116,7 +116,7 @@ fn an_abort_is_named_with_its_call_and_shrunk_like_any_other_fault() {
 
 #[test]
 fn calls_that_never_come_back_are_named() {
-    let says = "did not come back from assemble within 2000 ms";
+    let says = "did not return from assemble within 2000 ms";
     assert_eq!(caught_within("hangs", CheckGroup::Isolation, says, "2").scenario, "assemble");
     assert_eq!(caught_within("spins", CheckGroup::Isolation, says, "2").scenario, "assemble");
 }
@@ -129,9 +129,10 @@ fn a_call_that_holds_its_thread_while_it_waits_cannot_be_cancelled() {
 
 #[test]
 fn chance_in_a_plan_is_caught_within_a_process_and_between_two() {
-    let failure = caught("random", CheckGroup::Determinism, "two instances were told the same");
+    let failure = caught("random", CheckGroup::Determinism, "two instances got the same entries");
     assert_eq!(failure.rule, "differs");
-    let failure = caught("process", CheckGroup::Determinism, "two processes got different bytes");
+    let failure =
+        caught("process", CheckGroup::Determinism, "two processes returned different bytes");
     assert_eq!(failure.history.len(), 1, "{failure:?}");
 }
 
@@ -144,22 +145,25 @@ fn a_prefix_that_moves_with_every_message_is_caught() {
 #[test]
 fn state_that_is_lost_when_entries_are_told_again_is_caught() {
     let failure = caught("forgets", CheckGroup::Restart, "state was lost or counted twice");
-    assert!(failure.scenario.ends_with("told again"), "{failure:?}");
+    assert!(failure.scenario.ends_with("ingested again"), "{failure:?}");
     assert_eq!(failure.history.len(), 2);
 }
 
 #[test]
 fn secrets_in_summaries_and_in_stored_values_are_caught() {
-    let failure =
-        caught("leaks", CheckGroup::Security, "stands in a text put in by a plan of compact");
+    let failure = caught(
+        "leaks",
+        CheckGroup::Security,
+        "of the session is in a text put in by a plan of compact",
+    );
     assert_eq!(failure.scenario, "secrets in a session");
-    caught("leaks", CheckGroup::Security, "let words of a tool close the <summary>");
-    caught("stores", CheckGroup::Security, "stands in the stored value \"said\"");
+    caught("leaks", CheckGroup::Security, "let tool output close the <summary>");
+    caught("stores", CheckGroup::Security, "of the session is in the stored value \"said\"");
 }
 
 #[test]
 fn a_file_by_the_name_of_a_session_is_caught() {
-    let failure = caught("writes", CheckGroup::Security, "the engine wrote a file by itself");
+    let failure = caught("writes", CheckGroup::Security, "the engine wrote the file");
     assert_eq!(failure.scenario, "path-like session ids");
 }
 
@@ -167,7 +171,7 @@ fn a_file_by_the_name_of_a_session_is_caught() {
 fn panics_bad_plans_and_greed_are_caught() {
     caught("panics", CheckGroup::Isolation, "the engine panicked: no idea what to do in assemble");
     caught("unordered", CheckGroup::Contract, "position 2 is already passed");
-    caught("greedy", CheckGroup::Isolation, "compact asked its host more than 5000 times");
+    caught("greedy", CheckGroup::Isolation, "in one call; the limit is 5000");
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn a_wrong_abi_is_refused_before_anything_is_called() {
     assert_eq!(code, 3);
     let expected = format!(
         "error: {} was built for engine ABI 9, this host speaks 1; rebuild it with ctxhost-engine-api 1.x\n\
-         nothing was called\n",
+         the engine was not run\n",
         bench.library.canonicalize().unwrap().display()
     );
     assert_eq!(said, expected);
@@ -195,7 +199,7 @@ fn files_that_are_no_engine_are_told_apart() {
     fs::write(&bench.library, &bytes[..bytes.len() / 2]).unwrap();
     let (code, said) = bench.check(&[]);
     assert_eq!(code, 3, "{said}");
-    assert!(said.ends_with("nothing was called\n"), "{said}");
+    assert!(said.ends_with("the engine was not run\n"), "{said}");
     let (code, said) = Bench::of(Path::new("no-such-file.so")).check(&[]);
     assert_eq!(code, 2, "{said}");
 }
@@ -248,7 +252,7 @@ fn a_failure_of_certain_settings_and_a_certain_limit_is_repeated_with_them() {
     let (code, said) = bench.check(&[&limited[..], &["--only", "isolation"]].concat());
     assert_eq!(code, 1, "{said}");
     let command =
-        format!("again: ctxhost check --config 'my config.toml' --call-limit {PATIENT} '");
+        format!("repeat: ctxhost check --config 'my config.toml' --call-limit {PATIENT} '");
     assert!(said.contains(&command), "{said}");
     let (code, repeated) = bench.again(&said);
     assert_eq!(code, Some(1), "{repeated}");
@@ -269,7 +273,7 @@ fn cases_and_groups_that_are_not_there_are_said() {
     assert!(said.contains("0 is not in 1.."), "{said}");
     let (code, said) = bench.check(&["--only", "speed"]);
     assert_eq!(code, 2);
-    assert!(said.contains("there is no group \"speed\""), "{said}");
+    assert!(said.contains("unknown group \"speed\""), "{said}");
 }
 
 /// What is neither long nor giant: sizes are tried on the smallest engine, and in the run in full. The

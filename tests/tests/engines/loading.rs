@@ -122,8 +122,8 @@ fn a_library_without_metadata_or_symbol() {
 #[test]
 fn what_is_no_id_leads_out_of_no_folder() {
     refused_bytes(&patched("\nid=chaos\n", "\nid=../ab\n"), "calls its engine \"../ab\"");
-    refused_bytes(&patched("\nid=chaos\n", "\nid=-haos\n"), "which is no id");
-    refused_bytes(&patched("\nid=chaos\n", "\nid=Chaos\n"), "which is no id");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=-haos\n"), "which is not a valid id");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=Chaos\n"), "which is not a valid id");
 }
 
 /// What a config made of a name while nobody could read the file, and the file that stood there then.
@@ -194,7 +194,7 @@ fn what_goes_wrong_in_create() {
     let library = chaos_library();
     refused(&library, json!({ "mode": "panic-create" }), "panicked: chaos: panic in create");
     refused(&library, json!({ "mode": "error-create" }), "chaos does not like its config");
-    refused(&library, json!({ "mode": "hang-create" }), "took longer than 1000 ms");
+    refused(&library, json!({ "mode": "hang-create" }), "exceeded 1,000 ms (timeouts.create_ms)");
 }
 
 #[test]

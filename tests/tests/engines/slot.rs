@@ -158,7 +158,7 @@ async fn a_compaction_of_an_engine_that_is_let_go_is_the_bundled_one_s() {
     slot.retire().await;
     let served = compaction.await.unwrap().unwrap();
     assert_eq!(served.engine, "legacy");
-    assert!(served.fallback.unwrap().contains("endless was let go"));
+    assert!(served.fallback.unwrap().contains("endless was closed"));
 }
 
 #[tokio::test]

@@ -79,8 +79,8 @@ async fn that_a_database_does_not_hold_its_conversations_is_said_at_once() {
     let config = "[store]\nkind = \"postgres\"\nurl_env = \"CTXHOST_NO_SUCH_STORE\"\n";
     std::fs::write(state.path().join("ctxhost.toml"), config).unwrap();
     let served = served(state.path(), &["--upstream", &upstream.url]);
-    let line = served.logged("postgres").await;
-    assert!(line.contains("in files of this machine"), "{line}");
+    let line = served.logged("[store]").await;
+    assert!(line.contains("in local files"), "{line}");
 }
 
 #[tokio::test]
@@ -97,6 +97,6 @@ async fn what_goes_on_without_the_engine_is_said_unasked() {
         (answer.status().as_u16(), &answer.headers()["x-ctxhost-engine"]),
         (200, &"none".parse().unwrap())
     );
-    let line = served.logged("without the engine").await;
+    let line = served.logged("forwarded unshaped").await;
     assert!(line.contains("WARN") && line.contains("8,000"), "{line}");
 }

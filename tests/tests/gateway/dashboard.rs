@@ -122,13 +122,13 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     .unwrap();
     let dom = String::from_utf8(dom).unwrap();
     for words in [
-        "engine legacy stands in for mask",
+        "engine legacy (fallback for mask)",
         "harbour-7",
-        "legacy, which stands in: mask panicked",
+        "legacy (fallback: mask panicked)",
         "8,000 of 20,000",
         "mask (overflow): 19000 -&gt; 7000 tokens",
         "dropped 3 entries of 12,000 tokens: 1 assistant, 1 tool, 1 user",
-        "occupancy of harbour-7 over 6 requests",
+        "window usage of harbour-7 over 6 requests",
         r#"class="mark compaction""#,
         r#"class="mark fallback""#,
     ] {
@@ -139,5 +139,5 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     // What came from conversations is text and nothing else.
     assert!(dom.contains("<title>ctxhost</title>") && !dom.contains("<b>bold</b>"), "{dom}");
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5_000);
-    assert!(String::from_utf8(refused).unwrap().contains("opens with the link"));
+    assert!(String::from_utf8(refused).unwrap().contains("one-time link"));
 }

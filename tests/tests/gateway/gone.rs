@@ -71,15 +71,15 @@ impl Stand {
     async fn check_made_again(mut self) {
         let text = self.file_with("the blue whale").await;
         assert!(text.contains("the red fox"), "{text}");
-        let line = self.gateway.logged("it was made again").await;
+        let line = self.gateway.logged("it was recreated").await;
         assert!(line.contains("ERROR") && line.contains(".jsonl"), "{line}");
         for _ in 0..500 {
-            if self.counted("made_again").await == 1 {
+            if self.counted("recreated").await == 1 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!((self.counted("made_again").await, self.counted("gone").await), (1, 0));
+        assert_eq!((self.counted("recreated").await, self.counted("gone").await), (1, 0));
         self.say("the green heron").await;
         let text = self.file_with("the green heron").await;
         assert!(text.contains("the red fox") && text.contains("the blue whale"), "{text}");
@@ -108,14 +108,14 @@ async fn a_folder_that_cannot_be_made_is_told_and_made_when_it_can_be() {
     let stand = Stand::new().await;
     std::fs::remove_dir_all(stand.folder()).unwrap();
     std::fs::write(stand.folder(), "in the way").unwrap();
-    stand.gateway.logged("cannot be made again").await;
+    stand.gateway.logged("cannot be recreated").await;
     for _ in 0..500 {
         if stand.counted("gone").await == 1 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!((stand.counted("made_again").await, stand.counted("gone").await), (0, 1));
+    assert_eq!((stand.counted("recreated").await, stand.counted("gone").await), (0, 1));
     std::fs::remove_file(stand.folder()).unwrap();
     let text = stand.file_with("the blue whale").await;
     assert!(text.contains("the red fox"), "{text}");

@@ -165,7 +165,7 @@ async fn all_bodies_together_take_no_more_than_their_room() {
     let gate = Gate::before(&serve(house).await, ROOM).await;
     let ask = |path: &str, bytes: usize| client().post(gate.at(path)).body(body_of(bytes)).send();
     let first = tokio::spawn(ask("/v1/messages", 80_000));
-    while metric(&gate, "ctxhost_bodies_bytes").await < 70_000 {
+    while metric(&gate, "ctxhost_buffered_bodies_bytes").await < 70_000 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     for (path, at, word) in [
@@ -181,7 +181,7 @@ async fn all_bodies_together_take_no_more_than_their_room() {
         let message = error["error"]["message"].as_str().unwrap();
         assert!(message.contains("of 100000 bytes (gateway.max_bodies_bytes)"), "{message}");
     }
-    assert_eq!(metric(&gate, "ctxhost_bodies_refused_total").await, 4);
+    assert_eq!(metric(&gate, "ctxhost_bodies_rejected_total").await, 4);
     // What fits beside it passes, and what never fits is told so.
     assert_eq!(ask("/v1/messages", 10_000).await.unwrap().status(), 200);
     let (status, error) = json(ask("/v1/messages", 150_000).await.unwrap()).await;
@@ -193,7 +193,7 @@ async fn all_bodies_together_take_no_more_than_their_room() {
     assert_eq!(streaming.status(), 200);
     assert_eq!(ask("/v1/messages", 80_000).await.unwrap().status(), 200);
     drop(streaming);
-    while metric(&gate, "ctxhost_bodies_bytes").await > 0 {
+    while metric(&gate, "ctxhost_buffered_bodies_bytes").await > 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -216,7 +216,7 @@ async fn what_comes_compressed_takes_room_as_it_is_opened() {
         let status = asked.await.unwrap().unwrap().status();
         assert!(status == 200 || status == 503, "{status}");
     }
-    while metric(&gate, "ctxhost_bodies_bytes").await > 0 {
+    while metric(&gate, "ctxhost_buffered_bodies_bytes").await > 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -191,7 +191,7 @@ fn an_agent_that_cannot_be_started_is_said_to_be_as_shells_do() {
     let place = Place::new();
     let (code, _, stderr) = said(&place.run(&[], &["no-such-agent"]).output().unwrap());
     assert_eq!(code, Some(127), "{stderr}");
-    assert!(stderr.contains("error: no-such-agent was not started"), "{stderr}");
+    assert!(stderr.contains("error: cannot start no-such-agent"), "{stderr}");
     let no_program = place.path("work").display().to_string();
     let (code, _, stderr) = said(&place.run(&[], &[&no_program]).output().unwrap());
     assert_eq!(code, Some(126), "{stderr}");

@@ -111,7 +111,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     assert_eq!(of("request_total", &[dialect, "status=\"200\""]), requests);
     assert_eq!(of("request_duration_seconds_count", &[dialect]), requests);
     assert_eq!(of("first_byte_duration_seconds_count", &[dialect]), requests);
-    assert_eq!((of("fallback_total", &[]), of("illegal_output_total", &[])), (0, 0));
+    assert_eq!((of("fallback_total", &[]), of("rejected_plans_total", &[])), (0, 0));
     assert_eq!(of("engine_effective", &["configured=\"legacy\"", "effective=\"legacy\""]), 1);
     let usage = |path: &str| -> u64 {
         told.iter().map(|it| it.answer.pointer(path).and_then(Value::as_u64).unwrap_or(0)).sum()

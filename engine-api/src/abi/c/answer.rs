@@ -1,7 +1,6 @@
-//! Where one call of a C engine puts its result: checked as it comes in, taken out once.
+//! The answer of one call of a C engine, filled through setters that check every value.
 //!
-//! A fault does not wait for anybody to look at a status: the first one fails the whole call, so
-//! that half of what an engine meant is never taken for all of it.
+//! The first fault fails the whole call, even if the engine ignores the status of the setter.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,21 +9,21 @@ use serde_json::Value;
 
 use super::fault::{SuccessStatus, record_failure, status};
 use super::memory::protocol;
-use super::structs::{Status, Str};
+use super::structs::{CStatus, Str};
 use crate::abi::json::from_json;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Compaction, Plan, PlanExtras};
 use crate::request::CompactRequest;
 use crate::transcript::Role;
 
-/// The forms in which a call may be answered.
+/// The kinds of answer a call accepts.
 #[derive(Clone, Debug)]
 pub(super) enum AnswerForm {
-    /// By its status alone.
+    /// The status only.
     Status,
     /// `assemble`: a plan.
     Plan,
-    /// `compact`: a plan, a delegation, or nothing. The request is kept for whoever delegates.
+    /// `compact`: a plan, a delegation, or nothing. Holds the request for `delegate_compact`.
     Compaction(Box<CompactRequest>),
     /// A number or JSON.
     CountOrJson,
@@ -34,15 +33,15 @@ pub(super) enum AnswerForm {
     Json,
 }
 
-/// What an engine put into its answer.
+/// The content of an answer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum AnswerContent {
-    /// Nothing at all.
+    /// Nothing yet.
     #[default]
     Nothing,
     /// A plan.
     Plan(Plan),
-    /// What `compact` says besides a plan.
+    /// A result of `compact` other than a plan.
     Compaction(Compaction),
     /// A number.
     Count(u64),
@@ -56,7 +55,7 @@ pub(super) enum AnswerContent {
 pub(crate) struct CAnswer {
     call: &'static str,
     form: AnswerForm,
-    /// How many entries a plan may name.
+    /// The number of entries in the transcript of the call.
     entries: u64,
     state: Mutex<AnswerState>,
 }
@@ -64,8 +63,8 @@ pub(crate) struct CAnswer {
 #[derive(Default)]
 struct AnswerState {
     content: AnswerContent,
-    /// Whether an operation was put in. A note or an estimate alone is no plan.
-    planned: bool,
+    /// Whether the plan has an operation. Notes and estimates alone do not make a plan.
+    has_ops: bool,
     error: Option<EngineError>,
     fault: Option<EngineError>,
 }
@@ -75,13 +74,14 @@ impl CAnswer {
         CAnswer { call, form, entries, state: Mutex::default() }
     }
 
-    /// What the engine answered, with the status that its function returned.
+    /// Returns the content, given the status that the engine's function returned.
     ///
     /// # Errors
     ///
-    /// The first fault, else the engine's own error, else the status.
-    pub(super) fn finish(self, returned: Status) -> Result<AnswerContent> {
+    /// The first fault of a setter, else the engine's own error, else the returned status.
+    pub(super) fn finish(self, returned: CStatus) -> Result<AnswerContent> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // The fault first: an engine that reports an error after a rejected setter reports a consequence.
         if let Some(error) = state.fault.or(state.error) {
             return Err(error);
         }
@@ -91,25 +91,26 @@ impl CAnswer {
             return Err(EngineError::new(kind, message));
         }
         match state.content {
-            AnswerContent::Plan(_) if !state.planned => Ok(AnswerContent::Nothing),
+            // A plan without operations would drop the whole transcript; the engine forgot to answer.
+            AnswerContent::Plan(_) if !state.has_ops => Ok(AnswerContent::Nothing),
             content => Ok(content),
         }
     }
 
-    /// The request of the compaction that this is the answer of.
+    /// The compact request that this answer belongs to.
     pub(super) fn compact_request(&self) -> Result<CompactRequest> {
         match &self.form {
             AnswerForm::Compaction(request) => Ok(CompactRequest::clone(request)),
-            _ => Err(protocol(format!("{} is no compaction to delegate", self.call))),
+            _ => Err(protocol(format!("delegate_compact is not available in {}", self.call))),
         }
     }
 
-    /// Takes over what another engine made of the compaction.
+    /// Sets the compaction that the bundled engine returned.
     pub(super) fn set_compaction(&self, compaction: Compaction) -> Result<()> {
         match compaction {
             Compaction::Plan(plan) => {
                 self.set("delegate_compact", AnswerContent::Plan(plan))?;
-                self.state().planned = true;
+                self.state().has_ops = true;
                 Ok(())
             }
             other => self.set("delegate_compact", AnswerContent::Compaction(other)),
@@ -120,9 +121,10 @@ impl CAnswer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in the one result of the call.
+    /// Sets the content, which a call can do once.
     fn set(&self, setter: &str, content: AnswerContent) -> Result<()> {
         let mut state = self.state();
+        // A second result fails the call, because the host cannot know which one was meant.
         if state.content != AnswerContent::Nothing {
             let call = self.call;
             return Err(protocol(format!("{call} was answered twice; {setter} came second")));
@@ -131,16 +133,16 @@ impl CAnswer {
         Ok(())
     }
 
-    /// Adds an operation to the plan.
-    fn operation(&self, work: impl FnOnce(&mut Plan) -> &mut Plan) -> Result<()> {
+    /// Appends an operation to the plan.
+    fn push_op(&self, work: impl FnOnce(&mut Plan) -> &mut Plan) -> Result<()> {
         self.plan(|plan| {
             work(plan);
         })?;
-        self.state().planned = true;
+        self.state().has_ops = true;
         Ok(())
     }
 
-    /// Says something about the plan.
+    /// Edits the plan, creating it if the answer is empty.
     fn plan(&self, work: impl FnOnce(&mut Plan)) -> Result<()> {
         let mut state = self.state();
         if state.content == AnswerContent::Nothing {
@@ -155,15 +157,13 @@ impl CAnswer {
         }
     }
 
-    /// A range that a plan may name.
+    /// Checks that a range is within the transcript.
     fn range(&self, from: u64, to: u64) -> Result<Range<u64>> {
-        match from <= to && to <= self.entries {
-            true => Ok(from..to),
-            false => {
-                let (call, entries) = (self.call, self.entries);
-                Err(protocol(format!("{call} names {from}..{to} of {entries} entries")))
-            }
+        if from <= to && to <= self.entries {
+            return Ok(from..to);
         }
+        let (call, entries) = (self.call, self.entries);
+        Err(protocol(format!("{call} names {from}..{to} of {entries} entries")))
     }
 
     fn position(&self, seq: u64) -> Result<u64> {
@@ -171,71 +171,73 @@ impl CAnswer {
     }
 }
 
-/// Runs a setter. What goes wrong in it fails the call.
-fn put(
+/// Runs a setter and records its first error as the fault of the call.
+fn run_setter(
     answer: Option<&CAnswer>,
     setter: &str,
     allowed: fn(&AnswerForm) -> bool,
     work: impl FnOnce(&CAnswer) -> Result<()>,
-) -> Status {
+) -> CStatus {
     let Some(answer) = answer else {
         return record_failure(&protocol(format!("{setter}: the answer is NULL")));
     };
-    let outcome = status_of(|| {
+    let outcome = catch_fault(|| {
         if !allowed(&answer.form) {
-            return Err(protocol(format!("{setter} is no way to answer {}", answer.call)));
+            return Err(protocol(format!("{setter} does not answer {}", answer.call)));
         }
         work(answer)
     });
     if let Err(fault) = &outcome {
+        // Kept although the setter returns it: many engines ignore the status of setters.
         answer.state().fault.get_or_insert_with(|| fault.clone());
     }
     status(|| outcome.map(|()| SuccessStatus::Ok))
 }
 
-/// A panic in a setter is a fault as well.
-fn status_of(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    crate::abi::guard::catch(work).and_then(|answer| answer)
+/// Runs a setter; a panic becomes an error.
+fn catch_fault(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    crate::abi::guard::catch_panic(work).and_then(|answer| answer)
 }
 
-fn plans(form: &AnswerForm) -> bool {
+fn accepts_plan(form: &AnswerForm) -> bool {
     matches!(form, AnswerForm::Plan | AnswerForm::Compaction(_))
 }
 
-fn compactions(form: &AnswerForm) -> bool {
+fn accepts_compaction(form: &AnswerForm) -> bool {
     matches!(form, AnswerForm::Compaction(_))
 }
 
-fn counts(form: &AnswerForm) -> bool {
+fn accepts_count(form: &AnswerForm) -> bool {
     matches!(form, AnswerForm::CountOrJson)
 }
 
-fn texts(form: &AnswerForm) -> bool {
+fn accepts_text(form: &AnswerForm) -> bool {
     matches!(form, AnswerForm::TextOrJson)
 }
 
-fn documents(form: &AnswerForm) -> bool {
+fn accepts_json(form: &AnswerForm) -> bool {
+    // JSON is accepted where a shorter setter exists, because it is the only way to set all fields.
     matches!(form, AnswerForm::Json | AnswerForm::CountOrJson | AnswerForm::TextOrJson)
 }
 
-pub(super) extern "C" fn plan_keep(a: Option<&CAnswer>, from: u64, to: u64) -> Status {
-    put(a, "plan_keep", plans, |answer| {
+pub(super) extern "C" fn plan_keep(a: Option<&CAnswer>, from: u64, to: u64) -> CStatus {
+    run_setter(a, "plan_keep", accepts_plan, |answer| {
         let range = answer.range(from, to)?;
-        answer.operation(|plan| plan.keep(range))
+        answer.push_op(|plan| plan.keep(range))
     })
 }
 
-pub(super) extern "C" fn plan_replace_text(a: Option<&CAnswer>, seq: u64, text: Str) -> Status {
-    put(a, "plan_replace_text", plans, |answer| {
+pub(super) extern "C" fn plan_replace_text(a: Option<&CAnswer>, seq: u64, text: Str) -> CStatus {
+    run_setter(a, "plan_replace_text", accepts_plan, |answer| {
         let (seq, text) = (answer.position(seq)?, text.text()?);
-        answer.operation(|plan| plan.replace_text(seq, text))
+        answer.push_op(|plan| plan.replace_text(seq, text))
     })
 }
 
-pub(super) extern "C" fn plan_replace_raw(a: Option<&CAnswer>, seq: u64, raw: Str) -> Status {
-    put(a, "plan_replace_raw", plans, |answer| {
+pub(super) extern "C" fn plan_replace_raw(a: Option<&CAnswer>, seq: u64, raw: Str) -> CStatus {
+    run_setter(a, "plan_replace_raw", accepts_plan, |answer| {
         let (seq, raw) = (answer.position(seq)?, raw.text()?);
-        answer.operation(|plan| plan.replace_raw(seq, raw))
+        answer.push_op(|plan| plan.replace_raw(seq, raw))
     })
 }
 
@@ -245,27 +247,28 @@ pub(super) extern "C" fn plan_insert(
     text: Str,
     from: u64,
     to: u64,
-) -> Status {
-    put(a, "plan_insert", plans, |answer| {
+) -> CStatus {
+    run_setter(a, "plan_insert", accepts_plan, |answer| {
         let (covers, text) = (answer.range(from, to)?, text.text()?);
-        let speaker = u8::try_from(role).map_or(Role::Unknown, Role::from_code);
-        if !matches!(speaker, Role::User | Role::Assistant) {
+        let inserted_role = u8::try_from(role).map_or(Role::Unknown, Role::from_code);
+        // Checked here as well as by the host's invariants, so that the message names the setter.
+        if !matches!(inserted_role, Role::User | Role::Assistant) {
             let message = format!("plan_insert: role {role} is neither user nor assistant");
             return Err(protocol(message));
         }
-        answer.operation(|plan| plan.insert(speaker, text, covers))
+        answer.push_op(|plan| plan.insert(inserted_role, text, covers))
     })
 }
 
-pub(super) extern "C" fn plan_leave_out(a: Option<&CAnswer>, from: u64, to: u64) -> Status {
-    put(a, "plan_leave_out", plans, |answer| {
+pub(super) extern "C" fn plan_leave_out(a: Option<&CAnswer>, from: u64, to: u64) -> CStatus {
+    run_setter(a, "plan_leave_out", accepts_plan, |answer| {
         let range = answer.range(from, to)?;
-        answer.operation(|plan| plan.leave_out(range))
+        answer.push_op(|plan| plan.leave_out(range))
     })
 }
 
-pub(super) extern "C" fn plan_note(a: Option<&CAnswer>, layer: Str, detail: Str) -> Status {
-    put(a, "plan_note", plans, |answer| {
+pub(super) extern "C" fn plan_note(a: Option<&CAnswer>, layer: Str, detail: Str) -> CStatus {
+    run_setter(a, "plan_note", accepts_plan, |answer| {
         let (layer, detail) = (layer.text()?, detail.text()?);
         answer.plan(|plan| {
             plan.note(layer, detail);
@@ -273,69 +276,76 @@ pub(super) extern "C" fn plan_note(a: Option<&CAnswer>, layer: Str, detail: Str)
     })
 }
 
-pub(super) extern "C" fn plan_estimate(a: Option<&CAnswer>, tokens: u64) -> Status {
-    put(a, "plan_estimate", plans, |answer| answer.plan(|plan| plan.estimated_tokens = tokens))
+pub(super) extern "C" fn plan_estimate(a: Option<&CAnswer>, tokens: u64) -> CStatus {
+    run_setter(a, "plan_estimate", accepts_plan, |answer| {
+        answer.plan(|plan| plan.estimated_tokens = tokens)
+    })
 }
 
-pub(super) extern "C" fn plan_extras(a: Option<&CAnswer>, json: Str) -> Status {
-    put(a, "plan_extras", plans, |answer| {
+pub(super) extern "C" fn plan_extras(a: Option<&CAnswer>, json: Str) -> CStatus {
+    run_setter(a, "plan_extras", accepts_plan, |answer| {
         let extras: PlanExtras = from_json(json.text()?)?;
         answer.plan(|plan| plan.extras = extras)
     })
 }
 
-pub(super) extern "C" fn compact_delegate(a: Option<&CAnswer>) -> Status {
-    put(a, "compact_delegate", compactions, |answer| {
+pub(super) extern "C" fn compact_delegate(a: Option<&CAnswer>) -> CStatus {
+    run_setter(a, "compact_delegate", accepts_compaction, |answer| {
         answer.set("compact_delegate", AnswerContent::Compaction(Compaction::Delegate))
     })
 }
 
-pub(super) extern "C" fn compact_nothing(a: Option<&CAnswer>, reason: Str) -> Status {
-    put(a, "compact_nothing", compactions, |answer| {
+pub(super) extern "C" fn compact_nothing(a: Option<&CAnswer>, reason: Str) -> CStatus {
+    run_setter(a, "compact_nothing", accepts_compaction, |answer| {
         let reason = reason.text()?.to_owned();
         let nothing = AnswerContent::Compaction(Compaction::Nothing { reason });
         answer.set("compact_nothing", nothing)
     })
 }
 
-pub(super) extern "C" fn set_count(a: Option<&CAnswer>, count: u64) -> Status {
-    put(a, "set_count", counts, |answer| answer.set("set_count", AnswerContent::Count(count)))
+pub(super) extern "C" fn set_count(a: Option<&CAnswer>, count: u64) -> CStatus {
+    run_setter(a, "set_count", accepts_count, |answer| {
+        answer.set("set_count", AnswerContent::Count(count))
+    })
 }
 
-pub(super) extern "C" fn set_text(a: Option<&CAnswer>, text: Str) -> Status {
-    put(a, "set_text", texts, |answer| {
+pub(super) extern "C" fn set_text(a: Option<&CAnswer>, text: Str) -> CStatus {
+    run_setter(a, "set_text", accepts_text, |answer| {
         answer.set("set_text", AnswerContent::Text(text.text()?.to_owned()))
     })
 }
 
-pub(super) extern "C" fn set_result_json(a: Option<&CAnswer>, json: Str) -> Status {
-    put(a, "set_result_json", documents, |answer| {
+pub(super) extern "C" fn set_result_json(a: Option<&CAnswer>, json: Str) -> CStatus {
+    run_setter(a, "set_result_json", accepts_json, |answer| {
         answer.set("set_result_json", AnswerContent::Json(json.text()?.to_owned()))
     })
 }
 
-/// The first error stays: it stands nearest to the cause.
+/// Records the engine's error.
 pub(super) extern "C" fn set_error(
     a: Option<&CAnswer>,
-    kind: Status,
+    kind: CStatus,
     message: Str,
     detail_json: Str,
-) -> Status {
+) -> CStatus {
     let Some(answer) = a else {
         return record_failure(&protocol("set_error: the answer is NULL"));
     };
+    // An engine that reports an error with the code of success still failed.
     let kind = if kind == 0 { ErrorKind::Failed } else { ErrorKind::from_code(kind) };
     let mut message = message.lossy();
     if message.trim().is_empty() {
         message = format!("{} failed with status {} and gave no reason", answer.call, kind.code());
     }
     let detail = detail_json.lossy();
-    // Details are for logs: what is no JSON is kept as the text it is.
-    let detail = match detail.is_empty() {
-        true => Value::Null,
-        false => serde_json::from_str(&detail).unwrap_or(Value::String(detail)),
+    // Details are only logged, so text that does not parse as JSON is kept as a string.
+    let detail = if detail.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_str(&detail).unwrap_or(Value::String(detail))
     };
     let error = EngineError::new(kind, message).with_detail(detail);
+    // The first error wins: later ones are often consequences of it.
     answer.state().error.get_or_insert(error);
     kind.code()
 }

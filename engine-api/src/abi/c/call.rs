@@ -1,15 +1,10 @@
-//! One blocking call: C runs on a thread of its own, the host waits in a future, and what C asks
-//! the host for is waited for in that future.
+//! Runs a blocking C function on its own thread while a future of the host drives its service calls.
 //!
 //! ```text
-//!  lane        Call ── polls ──► service of the host
-//!               ▲  line │ answer
-//!  own thread   └─ ask ─┴─► C function
+//!  engine thread   BlockingCall ── polls ──► service of the host
+//!                        ▲ CallChannel │ result
+//!  own thread            └─ request ───┴─► C function
 //! ```
-//!
-//! So services run where those of every other engine run: with the lane's timers, inside the task
-//! that knows the session. A dropped call takes its service along, and then waits for the C
-//! function: until that returns the lane's thread is held, as by any engine that does not let go.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -19,55 +14,58 @@ use std::task::{Context, Poll, Waker};
 
 use super::memory::protocol;
 use super::threads::thread_init;
-use crate::abi::guard::{catch, guarded};
+use crate::abi::guard::{catch_panic, guard_panics};
 use crate::abi::services::BoxFuture;
 use crate::abi::wait::block_on;
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// Stack of a call's thread, in bytes: what a main thread has, since authors test on one.
+/// Stack size of a call's thread: the usual size of a main thread, which is where authors test.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// Held while an engine that is not thread-safe runs.
+/// Serialises the calls of an engine that is not thread-safe.
 pub(super) type CallLock = Arc<Mutex<()>>;
 
-/// A C function that runs, and the future that waits for it.
+/// A future that waits for a C function on another thread and polls the services it requests.
 pub(super) struct BlockingCall<T> {
-    line: Arc<CallChannel>,
+    channel: Arc<CallChannel>,
     outcome: ResultSlot<T>,
-    serving: Option<BoxFuture<()>>,
+    service: Option<BoxFuture<()>>,
 }
 
-/// Where the thread leaves what the future takes.
+/// A result passed from one thread to the other.
 type ResultSlot<T> = Arc<Mutex<Option<Result<T>>>>;
 
 impl<T: Send + 'static> BlockingCall<T> {
-    /// Starts `work` on a thread of its own, after its turn has come.
+    /// Starts `work` on its own thread, which waits for the lock first.
     pub(super) fn start(
-        turn: Option<CallLock>,
+        call_lock: Option<CallLock>,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> BlockingCall<T> {
-        let line = Arc::new(CallChannel::default());
+        let channel = Arc::new(CallChannel::default());
         let outcome = ResultSlot::default();
-        let (far_line, far_outcome) = (line.clone(), outcome.clone());
+        let (thread_channel, thread_outcome) = (channel.clone(), outcome.clone());
+        // A new thread for each call: C code may block it for minutes, and a thread that never returns must
+        // not be part of a pool.
         let thread = std::thread::Builder::new().name("c-engine".into()).stack_size(STACK_BYTES);
         let first = thread_init();
         let spawned = thread.spawn(move || {
-            let _kept = first.map(|first| first());
-            let turn = turn.as_ref().map(|turn| lock(turn));
-            if far_line.begin() {
-                let answer = far_line.during(|| catch(work).and_then(|answer| answer));
-                *lock(&far_outcome) = Some(answer);
-                // The next call may begin before this one's future is told.
-                drop(turn);
-                far_line.end();
+            let _guard = first.map(|first| first());
+            let call_lock = call_lock.as_ref().map(|call_lock| lock(call_lock));
+            if thread_channel.start_running() {
+                let answer =
+                    thread_channel.run_current(|| catch_panic(work).and_then(|answer| answer));
+                *lock(&thread_outcome) = Some(answer);
+                // Released before the future is woken, so that the next call does not wait for the host.
+                drop(call_lock);
+                thread_channel.end();
             }
         });
         if let Err(error) = spawned {
-            let message = format!("there is no thread for the call: {error}");
+            let message = format!("cannot start a thread for the call: {error}");
             *lock(&outcome) = Some(Err(EngineError::failed(message)));
-            line.end();
+            channel.end();
         }
-        BlockingCall { line, outcome, serving: None }
+        BlockingCall { channel, outcome, service: None }
     }
 }
 
@@ -76,51 +74,56 @@ impl<T> Future for BlockingCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         loop {
-            match self.line.next(context.waker()) {
+            match self.channel.next(context.waker()) {
                 CallProgress::Ended => {
-                    let lost = || Err(protocol("the call was asked for its outcome twice"));
+                    let lost = || Err(protocol("the call was polled after it had completed"));
                     return Poll::Ready(lock(&self.outcome).take().unwrap_or_else(lost));
                 }
-                CallProgress::Asked(service) => self.serving = Some(service),
+                CallProgress::Service(service) => self.service = Some(service),
                 CallProgress::Nothing => {}
             }
-            let Some(service) = &mut self.serving else { return Poll::Pending };
+            let Some(service) = &mut self.service else { return Poll::Pending };
+            // Polled here and not on the thread of the call: services need the timers and the task context of
+            // the host's thread, such as the session that the call belongs to.
             if service.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            self.serving = None;
-            self.line.served();
+            self.service = None;
+            self.channel.service_done();
         }
     }
 }
 
 impl<T> Drop for BlockingCall<T> {
     fn drop(&mut self) {
-        let asked = self.line.give_up();
-        let serving = self.serving.take();
-        let _ = catch(move || drop((asked, serving)));
-        self.line.wait_for_the_end();
+        let pending_service = self.channel.cancel();
+        let service = self.service.take();
+        // The drop of a service may panic; the thread of the call has to be released anyway.
+        let _ = catch_panic(move || drop((pending_service, service)));
+        // Calls of one session must not overlap, so the C function has to end first. One that does not return
+        // blocks this thread, which the host detects as for a Rust engine that blocks.
+        self.channel.wait_until_ended();
     }
 }
 
-/// Waits for a service of the host: through the call that this thread runs, or right here where an
-/// engine asks from a thread of its own.
+/// Waits for a service of the host. The future of the current call polls it; on a thread that the
+/// engine started itself, this function does.
 pub(super) fn wait_for_service<T: Send + 'static>(
     service: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    let line = LINE.try_with(|line| line.borrow().clone()).ok().flatten();
-    match line {
-        Some(line) => line.ask(service),
-        None => block_on(guarded(service)),
+    let channel = CHANNEL.try_with(|channel| channel.borrow().clone()).ok().flatten();
+    match channel {
+        Some(channel) => channel.ask(service),
+        None => block_on(guard_panics(service)),
     }
 }
 
 thread_local! {
-    /// The call that this thread runs.
-    static LINE: RefCell<Option<Arc<CallChannel>>> = const { RefCell::new(None) };
+    /// The channel of the call that runs on this thread.
+    static CHANNEL: RefCell<Option<Arc<CallChannel>>> = const { RefCell::new(None) };
 }
 
-/// What the thread of a call and its future tell each other.
+/// Connects the thread of a call with its future.
 #[derive(Default)]
 struct CallChannel {
     state: Mutex<ChannelState>,
@@ -129,10 +132,10 @@ struct CallChannel {
 
 #[derive(Default)]
 struct ChannelState {
-    stage: CallPhase,
-    given_up: bool,
-    asked: Option<BoxFuture<()>>,
-    served: bool,
+    phase: CallPhase,
+    cancelled: bool,
+    pending_service: Option<BoxFuture<()>>,
+    service_done: bool,
     waker: Option<Waker>,
 }
 
@@ -144,10 +147,10 @@ enum CallPhase {
     Ended,
 }
 
-/// What the future has to do.
+/// The next step of the future.
 enum CallProgress {
     Nothing,
-    Asked(BoxFuture<()>),
+    Service(BoxFuture<()>),
     Ended,
 }
 
@@ -156,83 +159,85 @@ impl CallChannel {
         lock(&self.state)
     }
 
-    /// The thread has its turn. Whether anybody still waits for it.
-    fn begin(&self) -> bool {
+    /// Marks the call as running; `false` if the future was dropped meanwhile.
+    fn start_running(&self) -> bool {
         let mut state = self.state();
-        if !state.given_up {
-            state.stage = CallPhase::Running;
+        if !state.cancelled {
+            state.phase = CallPhase::Running;
         }
-        !state.given_up
+        !state.cancelled
     }
 
-    /// Runs `work` as the one that services of this thread are asked for.
-    fn during<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
-        LINE.set(Some(self.clone()));
+    /// Runs `work` with this channel as the current one of the thread.
+    fn run_current<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        CHANNEL.set(Some(self.clone()));
         let answer = work();
-        LINE.set(None);
+        CHANNEL.set(None);
         answer
     }
 
     fn end(&self) {
-        self.state().stage = CallPhase::Ended;
+        self.state().phase = CallPhase::Ended;
         self.changed.notify_all();
         self.wake();
     }
 
-    /// Has the future wait for a service. Called by the thread.
+    /// Passes a service to the future and waits for its result. Called by the thread.
     fn ask<T: Send + 'static>(
         &self,
         service: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let slot = ResultSlot::<T>::default();
-        let (far_slot, service) = (slot.clone(), guarded(service));
+        let (service_slot, service) = (slot.clone(), guard_panics(service));
         let service: BoxFuture<()> = Box::pin(async move {
             let answer = service.await;
-            *lock(&far_slot) = Some(answer);
+            *lock(&service_slot) = Some(answer);
         });
         {
             let mut state = self.state();
-            if state.given_up {
-                return Err(given_up());
+            if state.cancelled {
+                return Err(cancelled());
             }
-            state.asked = Some(service);
-            state.served = false;
+            // Under one lock with the check above, so that a concurrent `cancel` sees the service or stops it.
+            state.pending_service = Some(service);
+            state.service_done = false;
         }
         self.wake();
         let mut state = self.state();
-        while !state.served && !state.given_up {
+        while !state.service_done && !state.cancelled {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
         let answer = lock(&slot).take();
-        answer.unwrap_or_else(|| Err(given_up()))
+        answer.unwrap_or_else(|| Err(cancelled()))
     }
 
     fn next(&self, waker: &Waker) -> CallProgress {
         let mut state = self.state();
-        if state.stage == CallPhase::Ended {
+        if state.phase == CallPhase::Ended {
             return CallProgress::Ended;
         }
+        // Stored under the lock: a service or the end that comes afterwards wakes this waker.
         state.waker = Some(waker.clone());
-        state.asked.take().map_or(CallProgress::Nothing, CallProgress::Asked)
+        state.pending_service.take().map_or(CallProgress::Nothing, CallProgress::Service)
     }
 
-    fn served(&self) {
-        self.state().served = true;
+    fn service_done(&self) {
+        self.state().service_done = true;
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more. Answers what was asked for and not begun, for the caller to drop.
-    fn give_up(&self) -> Option<BoxFuture<()>> {
+    /// Cancels the call. Returns a service that was requested but not polled yet, for the caller to drop.
+    fn cancel(&self) -> Option<BoxFuture<()>> {
         let mut state = self.state();
-        state.given_up = true;
+        state.cancelled = true;
         self.changed.notify_all();
-        state.asked.take()
+        state.pending_service.take()
     }
 
-    fn wait_for_the_end(&self) {
+    fn wait_until_ended(&self) {
         let mut state = self.state();
-        while state.stage == CallPhase::Running {
+        while state.phase == CallPhase::Running {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -243,8 +248,8 @@ impl CallChannel {
     }
 }
 
-fn given_up() -> EngineError {
-    EngineError::new(ErrorKind::Cancelled, "the call was given up")
+fn cancelled() -> EngineError {
+    EngineError::new(ErrorKind::Cancelled, "the call was cancelled")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -260,19 +265,19 @@ mod tests {
     use crate::abi::wait::block_on_within;
 
     #[test]
-    fn services_are_waited_for_by_whoever_waits_for_the_call() {
+    fn services_are_polled_by_the_future_of_the_call() {
         let here = std::thread::current().id();
         let call = BlockingCall::start(None, move || {
             assert_ne!(std::thread::current().id(), here);
-            let asked_on = wait_for_service(async move { Ok(std::thread::current().id()) })?;
+            let polled_on = wait_for_service(async move { Ok(std::thread::current().id()) })?;
             let second = wait_for_service(async { Ok(2) })?;
-            Ok((asked_on == here, second))
+            Ok((polled_on == here, second))
         });
         assert_eq!(block_on(call).unwrap(), (true, 2));
     }
 
     #[test]
-    fn a_thread_of_the_engine_waits_for_itself() {
+    fn a_thread_of_the_engine_polls_its_services() {
         let call = BlockingCall::start(None, || {
             let own =
                 std::thread::spawn(|| wait_for_service(async { Ok(std::thread::current().id()) }));
@@ -296,26 +301,26 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let call = BlockingCall::start(None, move || {
             began.send(()).unwrap();
-            let asked = wait_for_service::<()>(std::future::pending());
-            let again = wait_for_service(async { Ok(()) });
+            let interrupted = wait_for_service::<()>(std::future::pending());
+            let later = wait_for_service(async { Ok(()) });
             std::thread::sleep(Duration::from_millis(20));
-            send.send((asked.unwrap_err().kind, again.unwrap_err().kind)).unwrap();
+            send.send((interrupted.unwrap_err().kind, later.unwrap_err().kind)).unwrap();
             Ok(())
         });
         begins.recv().unwrap();
         assert!(block_on_within(Duration::from_millis(20), call).is_none());
-        // The drop at the end of the line above came back after the thread had sent.
+        // The drop above returns only after the thread has sent.
         let cancelled = ErrorKind::Cancelled;
         assert_eq!(receive.try_recv().unwrap(), (cancelled, cancelled));
     }
 
     #[test]
-    fn turns_come_one_after_the_other_and_may_be_given_up() {
-        let turn = CallLock::default();
-        let held = lock(&turn);
-        let waiting = BlockingCall::start(Some(turn.clone()), || Ok(()));
+    fn locked_calls_run_in_sequence_and_can_be_cancelled() {
+        let call_lock = CallLock::default();
+        let held = lock(&call_lock);
+        let waiting = BlockingCall::start(Some(call_lock.clone()), || Ok(()));
         assert!(block_on_within(Duration::from_millis(20), waiting).is_none());
-        let next = BlockingCall::start(Some(turn.clone()), || Ok(7));
+        let next = BlockingCall::start(Some(call_lock.clone()), || Ok(7));
         drop(held);
         assert_eq!(block_on(next).unwrap(), 7);
     }

@@ -1,5 +1,4 @@
-//! A C engine as the object that every other engine is: [`AbiEngine`], one blocking call at a time
-//! where it has to be.
+//! Implements [`AbiEngine`] for C engines.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,9 +14,9 @@ use super::services::CHost;
 use super::tables::flag;
 use super::validate::EngineTable;
 use crate::abi::engine::*;
-use crate::abi::guard::guarded;
+use crate::abi::guard::guard_panics;
 use crate::abi::host::{AbiError, AbiFuture, to_abi};
-use crate::abi::json::{Crosses, from_json, to_json};
+use crate::abi::json::{AbiCodec, from_json, to_json};
 use crate::abi::plan::AbiPlan;
 use crate::abi::services::RevocableServices;
 use crate::abi::view::TranscriptObj;
@@ -26,11 +25,10 @@ use crate::error::{EngineError, ErrorKind, Result};
 use crate::request::*;
 use crate::transcript::Transcript;
 
-/// How long `tools` and `status`, which nobody can wait for in a future, wait for their turn and
-/// their answer. Below the 2 s that the host gives them.
+/// Time limit of `tools` and `status`, which are synchronous. Below the host's limit of 2 s.
 const SYNC_CALL_LIMIT: Duration = Duration::from_millis(1_500);
 
-/// Creates the engine behind a checked table.
+/// Creates the engine of a checked table.
 pub(in crate::abi) fn create(
     checked: &'static EngineTable,
     services: RevocableServices,
@@ -40,15 +38,16 @@ pub(in crate::abi) fn create(
     let is_thread_safe = checked.table.flags & flag::THREAD_SAFE != 0;
     let engine = CEngineAdapter {
         instance: Mutex::new(Some(Arc::new(instance))),
-        turn: (!is_thread_safe).then(CallLock::default),
+        // One lock for all sessions: C globals are the usual reason for an engine not to be thread-safe.
+        call_lock: (!is_thread_safe).then(CallLock::default),
     };
     Ok(AbiEngine_TO::from_ptr(RArc::new(engine), TD_Opaque))
 }
 
 struct CEngineAdapter {
-    /// Taken out by `dispose`; calls that still run hold their share.
+    /// Taken by `dispose`; running calls hold a clone.
     instance: Mutex<Option<Arc<CInstance>>>,
-    turn: Option<CallLock>,
+    call_lock: Option<CallLock>,
 }
 
 impl CEngineAdapter {
@@ -57,26 +56,27 @@ impl CEngineAdapter {
         instance.ok_or_else(|| EngineError::new(ErrorKind::Dead, "the engine was disposed of"))
     }
 
-    /// One call, which begins when it is polled first.
+    /// Makes a call, which starts at the first poll.
     fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&CInstance) -> Result<T> + Send + 'static,
     ) -> AbiFuture<T> {
-        let (instance, turn) = (self.instance(), self.turn.clone());
-        let call = guarded(async move {
+        let (instance, call_lock) = (self.instance(), self.call_lock.clone());
+        let call = guard_panics(async move {
             let instance = instance?;
-            BlockingCall::start(turn, move || work(&instance)).await
+            // Inside the future, so that a call that is never polled does not start a thread.
+            BlockingCall::start(call_lock, move || work(&instance)).await
         });
         async move { to_abi(call.await) }.into_ffi()
     }
 
-    /// One call that is waited for right here.
-    fn at_once<T: Serialize + Send + 'static>(
+    /// Makes a call and waits for it on this thread.
+    fn call_sync<T: Serialize + Send + 'static>(
         &self,
         work: impl FnOnce(&CInstance) -> Result<T> + Send + 'static,
     ) -> RResult<RString, AbiError> {
         let answer = self.instance().and_then(|instance| {
-            let call = BlockingCall::start(self.turn.clone(), move || work(&instance));
+            let call = BlockingCall::start(self.call_lock.clone(), move || work(&instance));
             block_on_within(SYNC_CALL_LIMIT, call).unwrap_or_else(|| {
                 let message = format!("the engine was busy for {} ms", SYNC_CALL_LIMIT.as_millis());
                 Err(EngineError::new(ErrorKind::Deadline, message))
@@ -90,16 +90,16 @@ fn view(raw: AbiView) -> Transcript {
     Transcript::new(TranscriptObj(raw))
 }
 
-/// The method of a call that is a future; the others stand in the impl.
+/// The method of an asynchronous call; the others are written in the impl.
 macro_rules! method {
-    (awaited $method:ident($request:ty) -> $reply:ty, ($abi:ty => $abi_reply:ty) $($session:ident)?) => {
+(awaited $method:ident($request:ty) -> $reply:ty, ($abi:ty => $abi_reply:ty) $($session:ident)?) => {
         fn $method(
             &self,
             $(raw: when!($session AbiView),)?
             request: $abi,
         ) -> AbiFuture<$abi_reply> {
             self.call(move |engine| {
-                let request = <$request as Crosses<$abi>>::decode(request)?;
+                let request = <$request as AbiCodec<$abi>>::decode(request)?;
                 Ok(engine.$method($(when!($session view(raw)),)? &request)?.encode())
             })
         }
@@ -120,26 +120,28 @@ impl AbiEngine for CEngineAdapter {
     method! { awaited ingest_batch(IngestRequest) -> Ingested, (AbiIngest => u64) session }
 
     fn tools(&self, session_json: RString) -> RResult<RString, AbiError> {
-        self.at_once(move |engine| engine.tools(&from_json(session_json.as_str())?))
+        self.call_sync(move |engine| engine.tools(&from_json(session_json.as_str())?))
     }
 
     fn status(&self) -> RResult<RString, AbiError> {
-        self.at_once(CInstance::status)
+        self.call_sync(CInstance::status)
     }
 
-    /// The instance goes with the last call that still runs; usually that is this one.
+    /// Drops the instance, which is freed with the last running call.
     fn dispose(&self) -> FfiFuture<()> {
         let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let turn = self.turn.clone();
-        let disposal = guarded(async move {
+        let call_lock = self.call_lock.clone();
+        let disposal = guard_panics(async move {
             let Some(instance) = instance else { return Ok(()) };
+            // On a thread of its own like every call, because the engine's `dispose` may block.
             let last_call = move || {
                 drop(instance);
                 Ok(())
             };
-            BlockingCall::start(turn, last_call).await
+            BlockingCall::start(call_lock, last_call).await
         });
         async move {
+            // `dispose` has no result in the ABI, and a failure cannot be recovered.
             let _ = disposal.await;
         }
         .into_ffi()

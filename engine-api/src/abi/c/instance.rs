@@ -1,4 +1,4 @@
-//! A C engine that was created: each call with its request in C and its answer in Rust.
+//! An instance of a C engine: converts each request to C and its answer to Rust.
 
 use std::ffi::c_void;
 
@@ -9,26 +9,26 @@ use super::memory::protocol;
 use super::requests::*;
 use super::services::CHost;
 use super::structs::*;
-use super::tables::{API, WithView, WithoutView};
+use super::tables::{API, PlainCall, TranscriptCall};
 use super::validate::EngineTable;
 use super::view::CTranscript;
-use crate::abi::guard::catch;
+use crate::abi::guard::catch_panic;
 use crate::abi::json::from_json;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Compaction, Plan};
 use crate::request::*;
 use crate::transcript::Transcript;
 
-/// What `create` made, with the functions that know what to do with it. Disposed of when dropped:
-/// whoever runs a call shares the instance, so the last call is over by then.
+/// The pointer that `create` returned and the functions of the engine. `dispose` runs on drop: every call
+/// holds a reference to the instance, so the last call has ended by then.
 pub(super) struct CInstance {
     engine: *mut c_void,
     checked: &'static EngineTable,
 }
 
-// SAFETY: rule 4 of the header: functions of an engine are called from any thread.
+// SAFETY: rule 4 of the header: functions of an engine may be called from any thread.
 unsafe impl Send for CInstance {}
-// SAFETY: and at the same time only where the engine says that they may; see `Turn`.
+// SAFETY: and at the same time only where the engine says that they may; see `CallLock`.
 unsafe impl Sync for CInstance {}
 
 impl CInstance {
@@ -40,10 +40,11 @@ impl CInstance {
     ) -> Result<CInstance> {
         let create = checked.table.create.ok_or_else(|| protocol("create is NULL"))?;
         let host = std::ptr::from_ref(host).cast_mut();
+        // NULL is valid: an engine without state does not write it.
         let mut engine = std::ptr::null_mut();
         run("create", AnswerForm::Status, 0, |answer| {
-            // SAFETY: the table was checked and its library stays; what is passed outlives the
-            // call, the API and the host outlive the process.
+            // SAFETY: the table was checked and its library is never unloaded; the arguments outlive
+            // the call, the API and the host live as long as the process.
             unsafe { create(&raw const API, host, Str::of(config_json), &mut engine, answer) }
         })?;
         Ok(CInstance { engine, checked })
@@ -52,17 +53,19 @@ impl CInstance {
     pub(super) fn assemble(&self, view: Transcript, request: &AssembleRequest) -> Result<Plan> {
         let method = self.checked.table.assemble.ok_or_else(|| protocol("assemble is NULL"))?;
         let is_empty = view.is_empty();
+        // Bound to a variable because the request points into it until the call returns.
         let tools: Vec<Str> = request.available_tools.iter().map(|name| Str::of(name)).collect();
         let request = assemble(request, &tools);
         match self.with_view("assemble", AnswerForm::Plan, method, view, &request)? {
             AnswerContent::Plan(plan) => Ok(plan),
-            // Of nothing, nothing can be kept.
+            // An empty transcript needs no operation.
             _ if is_empty => Ok(Plan::default()),
             _ => Err(protocol("assemble answered nothing; call plan_keep or set_error")),
         }
     }
 
     pub(super) fn compact(&self, view: Transcript, request: &CompactRequest) -> Result<Compaction> {
+        // `validate` accepts a NULL only with CTXHOST_DELEGATES_COMPACTION.
         let Some(method) = self.checked.table.compact else { return Ok(Compaction::Delegate) };
         let c_request = compact(request);
         let form = AnswerForm::Compaction(Box::new(request.clone()));
@@ -100,6 +103,7 @@ impl CInstance {
         request: &IngestRequest,
     ) -> Result<IngestReply> {
         match self.checked.table.ingest_batch {
+            // One `ingest` for the whole range: the contract allows ranges of any length.
             None => self.ingest(view, request),
             method => self.ingest_by("ingest_batch", method, view, request),
         }
@@ -108,7 +112,7 @@ impl CInstance {
     fn ingest_by(
         &self,
         call: &'static str,
-        method: Option<WithView<CIngest>>,
+        method: Option<TranscriptCall<CIngest>>,
         view: Transcript,
         request: &IngestRequest,
     ) -> Result<IngestReply> {
@@ -116,7 +120,7 @@ impl CInstance {
         match self.with_view(call, AnswerForm::CountOrJson, method, view, &ingest(request))? {
             AnswerContent::Count(entries) => Ok(IngestReply { entries }),
             AnswerContent::Nothing => Ok(IngestReply::default()),
-            _ => Err(protocol(format!("{call} answers a number; call set_count"))),
+            _ => Err(protocol(format!("{call} expects a number; call set_count"))),
         }
     }
 
@@ -220,16 +224,17 @@ impl CInstance {
         &self,
         call: &'static str,
         form: AnswerForm,
-        method: WithView<R>,
+        method: TranscriptCall<R>,
         view: Transcript,
         request: &R,
     ) -> Result<AnswerContent> {
+        // Setters check positions against the length, so they do not need the transcript.
         let entries = view.len() as u64;
         let transcript = CTranscript::new(view);
         run(call, form, entries, |answer| {
-            // SAFETY: the function is that of a checked table of a library that stays, `engine` is
-            // what its own `create` made and `dispose` has not had, and transcript, request and
-            // answer outlive the call.
+            // SAFETY: the function comes from a checked table of a library that is never unloaded,
+            // `engine` was returned by its `create` and not disposed of, and transcript, request
+            // and answer outlive the call.
             unsafe { method(self.engine, &raw const transcript, request, answer) }
         })
     }
@@ -238,7 +243,7 @@ impl CInstance {
         &self,
         call: &'static str,
         form: AnswerForm,
-        method: WithoutView<R>,
+        method: PlainCall<R>,
         request: &R,
     ) -> Result<AnswerContent> {
         run(call, form, 0, |answer| {
@@ -251,32 +256,31 @@ impl CInstance {
 impl Drop for CInstance {
     fn drop(&mut self) {
         if let Some(dispose) = self.checked.table.dispose {
-            // SAFETY: as in `CInstance::with_view`; nobody else holds the instance, so this is the
-            // last call and the only one.
-            let _ = catch(|| unsafe { dispose(self.engine) });
+            // SAFETY: as in `with_view`; `drop` has the only reference, so no other call runs.
+            let _ = catch_panic(|| unsafe { dispose(self.engine) });
         }
     }
 }
 
-/// Runs a function of the engine and takes its answer out.
+/// Runs a function of the engine and returns its answer.
 fn run(
     call: &'static str,
     form: AnswerForm,
     entries: u64,
-    function: impl FnOnce(*mut CAnswer) -> Status,
+    function: impl FnOnce(*mut CAnswer) -> CStatus,
 ) -> Result<AnswerContent> {
     let answer = CAnswer::new(call, form, entries);
-    // Everything in an answer that changes stands behind its lock.
-    let returned = catch(|| function((&raw const answer).cast_mut()))?;
+    // The cast removes `const` only: the mutable parts of an answer are behind its mutex.
+    let returned = catch_panic(|| function((&raw const answer).cast_mut()))?;
     answer.finish(returned)
 }
 
-/// A result that came as JSON, or the default where none came.
+/// Parses a result in JSON; the default if there is none.
 fn document<T: DeserializeOwned + Default>(call: &str, content: AnswerContent) -> Result<T> {
     match content {
         AnswerContent::Nothing => Ok(T::default()),
         AnswerContent::Json(json) => from_json(&json)
             .map_err(|error| protocol(format!("{call} answered with {}", error.message))),
-        _ => Err(protocol(format!("{call} answers JSON; call set_result_json"))),
+        _ => Err(protocol(format!("{call} expects JSON; call set_result_json"))),
     }
 }

@@ -1,13 +1,12 @@
-//! One list of fields makes a `repr(C)` struct and, for the test that holds it against the header,
-//! the names, places and types of its fields.
+//! A macro that defines `repr(C)` structs together with the layout that a test compares with the header.
 
-/// A struct of the header as Rust has it.
+/// The Rust layout of a struct of the header.
 #[cfg(feature = "testing")]
 #[derive(Clone, Copy, Debug)]
 pub struct StructLayout {
     /// Its name in the header.
     pub c_name: &'static str,
-    /// Its name here.
+    /// Its name in Rust.
     pub rust_name: &'static str,
     /// Its size, in bytes.
     pub bytes: usize,
@@ -21,13 +20,13 @@ pub struct StructLayout {
 pub struct FieldLayout {
     /// Its name, the same on both sides.
     pub name: &'static str,
-    /// Where it begins, in bytes.
+    /// Its offset, in bytes.
     pub offset: usize,
-    /// Its type, as it is written here.
+    /// Its type, as written in Rust.
     pub rust_type: &'static str,
 }
 
-/// Makes structs of the header, and `LAYOUT`, which describes them.
+/// Defines structs of the header, and `LAYOUT`, which describes them.
 macro_rules! mirror {
     ($(
         $(#[$doc:meta])*

@@ -1,4 +1,4 @@
-//! Everything of the header that has a value here, for the test that compiles both.
+//! Lists the structs and constants of the header for the test that compares them with the C compiler's.
 
 pub use super::layout::{FieldLayout, StructLayout};
 use super::requests::{context_mode, end, purpose, trigger};
@@ -17,7 +17,7 @@ pub fn structs() -> Vec<StructLayout> {
     structs::LAYOUT.iter().chain(tables::LAYOUT).copied().collect()
 }
 
-/// The texts of the header: the version of the API, its minor, the name of the symbol.
+/// The texts of the header: API version, minor version, symbol name.
 pub fn texts() -> Vec<(&'static str, String)> {
     let ours = EngineMetadata::current();
     vec![
@@ -53,6 +53,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
     numbers
 }
 
+// Written by hand on purpose: a list derived from the Rust enums would not notice a renumbering.
 const ERRORS: [(&str, ErrorKind); 21] = [
     ("CTXHOST_E_FAILED", ErrorKind::Failed),
     ("CTXHOST_E_CONFIG", ErrorKind::Config),
@@ -146,7 +147,7 @@ const PURPOSES: [(&str, Purpose); 4] = [
     ("CTXHOST_PURPOSE_QUALITY", Purpose::Quality),
 ];
 
-/// Purposes are only read, so their number is the first that reads as one.
+/// The number of a purpose: the first one that converts to it, as the crate converts in that direction only.
 fn number_of(wanted: Purpose) -> u32 {
     (0..).find(|number| purpose(*number) == wanted).unwrap_or(u32::MAX)
 }

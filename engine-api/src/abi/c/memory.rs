@@ -1,22 +1,22 @@
-//! What C memory becomes here and back: texts, sinks, structs of another size. The promises behind
-//! every `unsafe` of this file are the rules at the head of `ctxhost_engine.h`.
+//! Reads and writes C memory: texts, callbacks, structs of another size.
+//!
+//! Every `unsafe` block here relies on the rules at the head of `ctxhost_engine.h`.
 
 use std::ffi::c_void;
 
-use super::structs::{CHistoryEntry, HistorySink, Sink, Str};
+use super::structs::{CHistoryEntry, HistorySink, Str, TextSink};
 use crate::error::{EngineError, ErrorKind, Result};
 
-/// The largest size that a struct of the other side may claim, in bytes: ten times today's tables.
-/// A larger one is a table that was never filled in.
+/// The largest `struct_size` accepted: ten times the current tables. A larger value is uninitialised.
 const MAX_STRUCT_BYTES: usize = 16 * 1024;
 
-/// The other side sent what makes no sense.
+/// An error of kind [`ErrorKind::Protocol`].
 pub(super) fn protocol(message: impl Into<String>) -> EngineError {
     EngineError::new(ErrorKind::Protocol, message)
 }
 
 impl Str {
-    /// A text of ours, for as long as it lives where it is.
+    /// A pointer to `text`, valid while `text` is.
     pub(super) fn of(text: &str) -> Str {
         Str::of_bytes(text.as_bytes())
     }
@@ -25,16 +25,18 @@ impl Str {
         Str { ptr: bytes.as_ptr().cast(), len: bytes.len() }
     }
 
-    /// What C passed or what [`of`](Self::of) made: read before the function it came with returns.
+    /// The bytes. To be read before the function that received this text returns.
     pub(super) fn bytes(&self) -> Result<&[u8]> {
         match (self.ptr.is_null(), self.len) {
+            // C code passes NULL for empty texts.
             (_, 0) => Ok(&[]),
-            (true, len) => Err(protocol(format!("a text of {len} bytes stands at NULL"))),
+            (true, len) => Err(protocol(format!("a text of {len} bytes is at NULL"))),
+            // The limit of `slice::from_raw_parts`.
             (false, len) if len > isize::MAX as usize => {
                 Err(protocol(format!("a text of {len} bytes is longer than memory")))
             }
-            // SAFETY: rule 2 of the header: both sides pass texts that stay readable until the
-            // function they are passed to returns, and no `Str` is kept here beyond that.
+            // SAFETY: rule 2 of the header: a text stays readable until the function it is passed
+            // to returns, and no `Str` is kept beyond that.
             (false, len) => Ok(unsafe { std::slice::from_raw_parts(self.ptr.cast(), len) }),
         }
     }
@@ -45,22 +47,21 @@ impl Str {
         })
     }
 
-    /// The text with what is not UTF-8 replaced: where there is no way to say so.
+    /// The text with invalid UTF-8 replaced, for callers that cannot return an error.
     pub(super) fn lossy(&self) -> String {
         String::from_utf8_lossy(self.bytes().unwrap_or_default()).into_owned()
     }
 }
 
-/// Hands a text over, if the caller wants it.
-pub(super) fn give(sink: Sink, into: *mut c_void, bytes: &[u8]) {
+/// Passes a text to the caller's callback, if there is one.
+pub(super) fn give(sink: TextSink, into: *mut c_void, bytes: &[u8]) {
     if let Some(sink) = sink {
-        // SAFETY: the engine passed both together and promises that they fit; the text outlives the
-        // call.
+        // SAFETY: the engine passed callback and argument together; the text outlives the call.
         unsafe { sink(into, Str::of_bytes(bytes)) }
     }
 }
 
-/// Hands an entry of the history over.
+/// Passes an entry of the history to the caller's callback.
 pub(super) fn give_entry(sink: HistorySink, into: *mut c_void, entry: &CHistoryEntry) {
     if let Some(sink) = sink {
         // SAFETY: as for `give`.
@@ -68,28 +69,28 @@ pub(super) fn give_entry(sink: HistorySink, into: *mut c_void, entry: &CHistoryE
     }
 }
 
-/// Reads a struct that begins with its size. What the other side does not have is zero here.
+/// Reads a struct that begins with its size. Fields beyond that size are zero.
 ///
 /// # Safety
 ///
-/// `from` is NULL or the address of a `size_t` and of as many readable bytes as it says. Every
-/// field of `T` is valid when all its bytes are zero.
+/// `from` is NULL or the address of a `size_t` followed by that many readable bytes in all. Every field
+/// of `T` is valid when all its bytes are zero.
 pub(super) unsafe fn read_sized<T>(what: &str, from: *const T, needed: usize) -> Result<T> {
     if from.is_null() {
         return Err(protocol(format!("{what} is NULL")));
     }
     if !from.is_aligned() {
-        return Err(protocol(format!("{what} stands at an odd address")));
+        return Err(protocol(format!("{what} is misaligned")));
     }
     // SAFETY: the caller promises a readable size at the beginning, and it is aligned.
     let size = unsafe { from.cast::<usize>().read() };
     if size < needed || size > MAX_STRUCT_BYTES {
-        let message = format!("{what} says struct_size {size}; at least {needed} are needed");
+        let message = format!("{what} has struct_size {size}; at least {needed} are required");
         return Err(protocol(message));
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: no more is read than the other side says it has, and no more written than `T` holds;
-    // the caller promises that zeros make a `T`.
+    // SAFETY: reads at most the size that the other side states and writes at most the size of `T`;
+    // the caller promises that a zeroed `T` is valid.
     unsafe {
         let bytes = size.min(size_of::<T>());
         std::ptr::copy_nonoverlapping(from.cast::<u8>(), value.as_mut_ptr().cast(), bytes);
@@ -97,15 +98,15 @@ pub(super) unsafe fn read_sized<T>(what: &str, from: *const T, needed: usize) ->
     }
 }
 
-/// Writes a struct of ours into `size` bytes of the caller: what does not fit is left out, what is
-/// left over becomes zero.
+/// Writes a struct into `size` bytes of the caller, truncated or filled up with zeros.
 pub(super) fn write_sized<T: Copy>(out: *mut T, size: usize, value: &T) -> Result<()> {
     if out.is_null() || size > MAX_STRUCT_BYTES {
-        return Err(protocol(format!("there is no room of {size} bytes to write to")));
+        return Err(protocol(format!("the output buffer of {size} bytes is NULL or too large")));
     }
+    // An engine built with a later header has larger structs: the rest must be zero, not garbage.
     let known = size.min(size_of::<T>());
-    // SAFETY: the engine promises `size` writable bytes at `out`; `known` of them are written from
-    // `value`, which has as many, and the rest is filled up.
+    // SAFETY: the engine promises `size` writable bytes at `out`; the first `known` are copied from
+    // `value`, which has at least that many, the rest is zeroed.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), out.cast(), known);
         out.cast::<u8>().add(known).write_bytes(0, size - known);
@@ -124,7 +125,7 @@ mod tests {
         let empty = Str { ptr: std::ptr::null(), len: 0 };
         assert_eq!(empty.text().unwrap(), "");
         let nowhere = Str { ptr: std::ptr::null(), len: 3 };
-        assert!(nowhere.text().unwrap_err().message.contains("stands at NULL"));
+        assert!(nowhere.text().unwrap_err().message.contains("is at NULL"));
         let endless = Str { ptr: c"x".as_ptr(), len: usize::MAX };
         assert!(endless.text().unwrap_err().message.contains("longer than memory"));
         let torn = Str::of_bytes(b"ok\xff");
@@ -139,15 +140,15 @@ mod tests {
 
     #[test]
     fn a_shorter_struct_has_zeros_at_its_end() {
-        // SAFETY: the struct has at least the bytes that it names, and zeros make one.
+        // SAFETY: the struct has at least the stated bytes, and a zeroed one is valid.
         let read =
             |struct_size, needed| unsafe { read_sized("it", &bootstrap(struct_size), needed) };
         let short = read(16, 16).unwrap();
         assert_eq!((short.call, short.session.id.len), (7, 0));
         assert_eq!(read(size_of::<CBootstrap>(), 16).unwrap().session.id.len, 1);
-        let said = |size| read(size, 16).err().map(|error| error.message).unwrap_or_default();
-        assert_eq!(said(8), "it says struct_size 8; at least 16 are needed");
-        assert!(said(usize::MAX).contains("struct_size"));
+        let message = |size| read(size, 16).err().map(|error| error.message).unwrap_or_default();
+        assert_eq!(message(8), "it has struct_size 8; at least 16 are required");
+        assert!(message(usize::MAX).contains("struct_size"));
         // SAFETY: NULL is allowed.
         let null = unsafe { read_sized::<CBootstrap>("it", std::ptr::null(), 16) };
         assert_eq!(null.err().map(|error| error.message).as_deref(), Some("it is NULL"));

@@ -1,4 +1,4 @@
-//! Requests as C reads them. Each borrows its texts from the request it is made of.
+//! Converts requests to C structs that borrow their texts.
 
 use super::structs::*;
 use crate::host::Purpose;
@@ -36,7 +36,7 @@ pub(super) fn ingest(request: &IngestRequest) -> CIngest {
     }
 }
 
-/// `tools` are the texts of the request's own list.
+/// `tools` must borrow from the list in `request`.
 pub(super) fn assemble(request: &AssembleRequest, tools: &[Str]) -> CAssemble {
     CAssemble {
         struct_size: size_of::<CAssemble>(),
@@ -163,7 +163,7 @@ pub(super) fn end(end: SubagentEnd) -> u32 {
     }
 }
 
-/// `arguments_json` is the text of the request's own arguments.
+/// `arguments_json` must be the arguments of `request` as text.
 pub(super) fn tool_request(request: &ToolCallRequest, arguments_json: &str) -> CToolRequest {
     CToolRequest {
         struct_size: size_of::<CToolRequest>(),
@@ -174,7 +174,7 @@ pub(super) fn tool_request(request: &ToolCallRequest, arguments_json: &str) -> C
     }
 }
 
-/// The other way: what a completion that C asks for is for.
+/// Converts the number of a purpose from C.
 pub(super) fn purpose(number: u32) -> Purpose {
     match number {
         1 => Purpose::Summary,

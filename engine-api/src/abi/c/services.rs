@@ -1,4 +1,4 @@
-//! The host's services as C calls them: from any thread, and waiting there for the answer.
+//! Implements the host functions of the C API. They block the calling thread, which may be any thread.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -16,17 +16,18 @@ use crate::error::Result;
 use crate::host::{CompletionRequest, HistoryRequest};
 use crate::request::{CallId, SessionRef};
 
-/// A time that is not known.
+/// An unknown time.
 pub(super) const NO_TIME: i64 = i64::MIN;
 
-/// The services of one engine. Lives as long as the process, because threads of the engine may hold
-/// it longer than they should; once the services are revoked, each answers that they are.
+/// The services of one engine, as C sees them.
 pub(crate) struct CHost {
     services: RevocableServices,
 }
 
 impl CHost {
     pub(super) fn new(services: RevocableServices) -> &'static CHost {
+        // Leaked: threads of the engine may use the handle after `dispose`. Revoked services then answer
+        // `Dead`, and the pointer never dangles.
         Box::leak(Box::new(CHost { services }))
     }
 }
@@ -43,7 +44,11 @@ fn session(id: &Str) -> Result<SessionRef> {
     Ok(SessionRef { id: id.text()?.into(), key: String::new() })
 }
 
-pub(super) extern "C" fn host_info(host: Option<&CHost>, sink: Sink, into: *mut c_void) -> Status {
+pub(super) extern "C" fn host_info(
+    host: Option<&CHost>,
+    sink: TextSink,
+    into: *mut c_void,
+) -> CStatus {
     status(|| {
         let info = serde_json::to_vec(&live(host)?.info()).unwrap_or_default();
         give(sink, into, &info);
@@ -59,9 +64,10 @@ pub(super) extern "C" fn has_capability(host: Option<&CHost>, name: Str) -> u32 
     })
 }
 
-/// A line that is not UTF-8 is better than none.
+/// Invalid UTF-8 is replaced, because a damaged log line is better than none.
 pub(super) extern "C" fn log(host: Option<&CHost>, level: u32, message: Str, fields_json: Str) {
     value((), || {
+        // A level of a newer header is logged as TRACE instead of being lost.
         let level = services::level(u8::try_from(level).unwrap_or(u8::MAX));
         let fields = serde_json::from_str(&fields_json.lossy()).unwrap_or(Value::Null);
         live(host)?.log(level, "engine", &message.lossy(), &fields);
@@ -82,12 +88,14 @@ pub(super) extern "C" fn count_tokens(host: Option<&CHost>, model: Str, text: St
 }
 
 pub(super) extern "C" fn is_cancelled(host: Option<&CHost>, call: u64) -> u32 {
+    // Fails as cancelled: an engine whose services are revoked should stop.
     value(1, || Ok(u32::from(live(host)?.is_cancelled(CallId(call)))))
 }
 
 pub(super) extern "C" fn remaining_ms(host: Option<&CHost>, call: u64) -> i64 {
     value(0, || {
         let remaining = live(host)?.remaining_ms(CallId(call));
+        // -1 stands for no deadline, since C has no optional integers.
         Ok(remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)))
     })
 }
@@ -99,10 +107,10 @@ pub(super) extern "C" fn progress(host: Option<&CHost>, call: u64, permille: u32
     });
 }
 
-pub(super) extern "C" fn sleep_ms(host: Option<&CHost>, milliseconds: u64) -> Status {
+pub(super) extern "C" fn sleep_ms(host: Option<&CHost>, milliseconds: u64) -> CStatus {
     status(|| {
         let live = live(host)?;
-        // Made inside: a timer belongs to whoever polls it.
+        // Created inside the future: a timer belongs to the runtime of the thread that polls it.
         let nap = async move {
             live.sleep(milliseconds).await;
             Ok(())
@@ -111,20 +119,19 @@ pub(super) extern "C" fn sleep_ms(host: Option<&CHost>, milliseconds: u64) -> St
     })
 }
 
-/// How much of a request to a model an engine must have filled in.
+/// The minimum size of a completion request, in bytes.
 const COMPLETION_NEEDS_BYTES: usize = std::mem::offset_of!(CCompletion, session);
 
 pub(super) extern "C" fn complete(
     host: Option<&CHost>,
     call: u64,
     request: *const CCompletion,
-    sink: Sink,
+    sink: TextSink,
     into: *mut c_void,
-) -> Status {
+) -> CStatus {
     status(|| {
         let live = live(host)?;
-        // SAFETY: the header has engines pass a request that begins with its size; zeros are an
-        // empty request.
+        // SAFETY: the header requires a request that begins with its size; a zeroed one is empty.
         let request =
             unsafe { read_sized::<CCompletion>("the request", request, COMPLETION_NEEDS_BYTES)? };
         let request = CompletionRequest {
@@ -133,6 +140,7 @@ pub(super) extern "C" fn complete(
             system: request.system.text()?.into(),
             prompt: request.prompt.text()?.into(),
             max_output_tokens: request.max_output_tokens,
+            // A flag instead of a NaN or a negative number, so that a zeroed request is valid.
             temperature: (request.has_temperature != 0).then_some(request.temperature),
             session: request.session.text()?.into(),
             continuation: request.continuation.text()?.into(),
@@ -144,8 +152,8 @@ pub(super) extern "C" fn complete(
     })
 }
 
-/// Hands over what is there.
-fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: Sink, into: *mut c_void) -> SuccessStatus {
+/// Passes a value to the callback, or answers that it is absent.
+fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: TextSink, into: *mut c_void) -> SuccessStatus {
     match found {
         Some(found) => {
             give(sink, into, found.as_ref());
@@ -158,9 +166,9 @@ fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: Sink, into: *mut c_void) -> Succ
 pub(super) extern "C" fn kv_get(
     host: Option<&CHost>,
     key: Str,
-    sink: Sink,
+    sink: TextSink,
     into: *mut c_void,
-) -> Status {
+) -> CStatus {
     status(|| {
         let (live, key) = (live(host)?, key.text()?.to_owned());
         let value = wait_for_service(async move { live.kv_get(key).await })?;
@@ -168,14 +176,14 @@ pub(super) extern "C" fn kv_get(
     })
 }
 
-pub(super) extern "C" fn kv_put(host: Option<&CHost>, key: Str, value: Str) -> Status {
+pub(super) extern "C" fn kv_put(host: Option<&CHost>, key: Str, value: Str) -> CStatus {
     status(|| {
         let (live, key, value) = (live(host)?, key.text()?.to_owned(), value.text()?.to_owned());
         wait_for_service(async move { live.kv_put(key, value).await }).map(done)
     })
 }
 
-pub(super) extern "C" fn kv_delete(host: Option<&CHost>, key: Str) -> Status {
+pub(super) extern "C" fn kv_delete(host: Option<&CHost>, key: Str) -> CStatus {
     status(|| {
         let (live, key) = (live(host)?, key.text()?.to_owned());
         wait_for_service(async move { live.kv_delete(key).await }).map(done)
@@ -185,9 +193,9 @@ pub(super) extern "C" fn kv_delete(host: Option<&CHost>, key: Str) -> Status {
 pub(super) extern "C" fn kv_list(
     host: Option<&CHost>,
     prefix: Str,
-    sink: Sink,
+    sink: TextSink,
     into: *mut c_void,
-) -> Status {
+) -> CStatus {
     status(|| {
         let (live, prefix) = (live(host)?, prefix.text()?.to_owned());
         let keys = wait_for_service(async move { live.kv_list(prefix).await })?;
@@ -200,9 +208,9 @@ pub(super) extern "C" fn blob_put(
     host: Option<&CHost>,
     bytes: *const c_void,
     len: usize,
-    sink: Sink,
+    sink: TextSink,
     into: *mut c_void,
-) -> Status {
+) -> CStatus {
     status(|| {
         let bytes = Str { ptr: bytes.cast(), len }.bytes()?.to_vec();
         let live = live(host)?;
@@ -215,9 +223,9 @@ pub(super) extern "C" fn blob_put(
 pub(super) extern "C" fn blob_get(
     host: Option<&CHost>,
     handle: Str,
-    sink: Sink,
+    sink: TextSink,
     into: *mut c_void,
-) -> Status {
+) -> CStatus {
     status(|| {
         let (live, handle) = (live(host)?, handle.text()?.to_owned());
         let bytes = wait_for_service(async move { live.blob_get(handle).await })?;
@@ -233,7 +241,7 @@ pub(super) extern "C" fn history(
     sink: HistorySink,
     into: *mut c_void,
     more: Option<&mut u32>,
-) -> Status {
+) -> CStatus {
     status(|| {
         let live = live(host)?;
         let (id, key) = (session.id.text()?.into(), session.key.text()?.into());
@@ -263,7 +271,7 @@ pub(super) extern "C" fn prompt_cache(
     session_id: Str,
     out: *mut CPromptCache,
     size: usize,
-) -> Status {
+) -> CStatus {
     status(|| {
         let known = live(host)?.prompt_cache(&session(&session_id)?);
         let known = CPromptCache {
@@ -281,7 +289,7 @@ pub(super) extern "C" fn prompt_cache(
 pub(super) extern "C" fn delegate_compact(
     host: Option<&CHost>,
     answer: Option<&CAnswer>,
-) -> Status {
+) -> CStatus {
     status(|| {
         let live = live(host)?;
         let answer = answer.ok_or_else(|| protocol("the answer is NULL"))?;

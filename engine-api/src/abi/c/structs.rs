@@ -1,14 +1,14 @@
-//! The words of `ctxhost_engine.h`: its strings, entries and requests, field by field.
+//! The structs of `ctxhost_engine.h`: strings, entries and requests, field by field.
 
 use std::ffi::{c_char, c_void};
 
 use super::layout::mirror;
 
-/// 0, or the kind of an error.
-pub(crate) type Status = u32;
+/// 0, or the code of an error kind.
+pub(crate) type CStatus = u32;
 
-/// What asks for something that is not there is told so by this number. No kind of error.
-pub(crate) const ABSENT: Status = 900;
+/// The requested value does not exist. Not an error kind.
+pub(crate) const ABSENT: CStatus = 900;
 
 mirror! {
     /// A text, or the bytes of a blob.
@@ -167,9 +167,9 @@ mirror! {
     }
 }
 
-/// Takes a text from the host.
-pub(crate) type Sink = Option<unsafe extern "C-unwind" fn(*mut c_void, Str)>;
+/// A callback that receives a text from the host.
+pub(crate) type TextSink = Option<unsafe extern "C-unwind" fn(*mut c_void, Str)>;
 
-/// Takes an entry of the history from the host.
+/// A callback that receives an entry of the history.
 pub(crate) type HistorySink =
     Option<unsafe extern "C-unwind" fn(*mut c_void, *const CHistoryEntry)>;

@@ -1,4 +1,4 @@
-//! The two tables of the header: what an engine brings, and what the host offers.
+//! The two tables of the header: the functions of an engine and the functions of the host.
 
 use std::ffi::c_void;
 
@@ -9,13 +9,13 @@ use super::structs::*;
 use super::view::CTranscript;
 use super::{answer, json, services, view};
 
-/// A call of an engine about a transcript.
-pub(super) type WithView<R> =
-    unsafe extern "C-unwind" fn(*mut c_void, *const CTranscript, *const R, *mut CAnswer) -> Status;
+/// A call with a transcript.
+pub(super) type TranscriptCall<R> =
+    unsafe extern "C-unwind" fn(*mut c_void, *const CTranscript, *const R, *mut CAnswer) -> CStatus;
 
-/// A call of an engine without one.
-pub(super) type WithoutView<R> =
-    unsafe extern "C-unwind" fn(*mut c_void, *const R, *mut CAnswer) -> Status;
+/// A call without a transcript.
+pub(super) type PlainCall<R> =
+    unsafe extern "C-unwind" fn(*mut c_void, *const R, *mut CAnswer) -> CStatus;
 
 /// The flags of an engine.
 pub(super) mod flag {
@@ -34,22 +34,22 @@ mirror! {
         version: Str,
         needs: *const Str,
         needs_len: usize,
-        create: Option<unsafe extern "C-unwind" fn(*const CApi, *mut CHost, Str, *mut *mut c_void, *mut CAnswer) -> Status>,
-        assemble: Option<WithView<CAssemble>>,
-        compact: Option<WithView<CCompact>>,
+        create: Option<unsafe extern "C-unwind" fn(*const CApi, *mut CHost, Str, *mut *mut c_void, *mut CAnswer) -> CStatus>,
+        assemble: Option<TranscriptCall<CAssemble>>,
+        compact: Option<TranscriptCall<CCompact>>,
         dispose: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-        bootstrap: Option<WithView<CBootstrap>>,
-        ingest: Option<WithView<CIngest>>,
-        ingest_batch: Option<WithView<CIngest>>,
-        after_turn: Option<WithView<CAfterTurn>>,
-        commit_turn: Option<WithView<CCommitTurn>>,
-        maintain: Option<WithView<CMaintain>>,
-        prepare_subagent_spawn: Option<WithView<CSpawn>>,
-        rollback_subagent_spawn: Option<WithoutView<CRollback>>,
-        on_subagent_ended: Option<WithoutView<CSpawnEnd>>,
-        tools: Option<WithoutView<CSession>>,
-        call_tool: Option<WithView<CToolRequest>>,
-        status: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut CAnswer) -> Status>,
+        bootstrap: Option<TranscriptCall<CBootstrap>>,
+        ingest: Option<TranscriptCall<CIngest>>,
+        ingest_batch: Option<TranscriptCall<CIngest>>,
+        after_turn: Option<TranscriptCall<CAfterTurn>>,
+        commit_turn: Option<TranscriptCall<CCommitTurn>>,
+        maintain: Option<TranscriptCall<CMaintain>>,
+        prepare_subagent_spawn: Option<TranscriptCall<CSpawn>>,
+        rollback_subagent_spawn: Option<PlainCall<CRollback>>,
+        on_subagent_ended: Option<PlainCall<CSpawnEnd>>,
+        tools: Option<PlainCall<CSession>>,
+        call_tool: Option<TranscriptCall<CToolRequest>>,
+        status: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut CAnswer) -> CStatus>,
     }
 
     "ctxhost_api_v1" CApi {
@@ -57,32 +57,32 @@ mirror! {
 
         t_len: extern "C" fn(Option<&CTranscript>) -> u64,
         t_epoch: extern "C" fn(Option<&CTranscript>) -> u64,
-        t_entry: extern "C" fn(Option<&CTranscript>, u64, *mut CEntry, usize) -> Status,
+        t_entry: extern "C" fn(Option<&CTranscript>, u64, *mut CEntry, usize) -> CStatus,
         t_tokens: extern "C" fn(Option<&CTranscript>, u64, u64) -> u64,
         t_cut_at_or_before: extern "C" fn(Option<&CTranscript>, u64) -> u64,
         t_cut_at_or_after: extern "C" fn(Option<&CTranscript>, u64) -> u64,
         t_tail_within: extern "C" fn(Option<&CTranscript>, u64) -> u64,
         t_newest_user_message: extern "C" fn(Option<&CTranscript>) -> u64,
-        t_tool_call: extern "C" fn(Option<&CTranscript>, u64, usize, *mut CToolCall, usize) -> Status,
-        t_tool_result: extern "C" fn(Option<&CTranscript>, u64, *mut CToolResult, usize) -> Status,
+        t_tool_call: extern "C" fn(Option<&CTranscript>, u64, usize, *mut CToolCall, usize) -> CStatus,
+        t_tool_result: extern "C" fn(Option<&CTranscript>, u64, *mut CToolResult, usize) -> CStatus,
 
-        plan_keep: extern "C" fn(Option<&CAnswer>, u64, u64) -> Status,
-        plan_replace_text: extern "C" fn(Option<&CAnswer>, u64, Str) -> Status,
-        plan_replace_raw: extern "C" fn(Option<&CAnswer>, u64, Str) -> Status,
-        plan_insert: extern "C" fn(Option<&CAnswer>, u32, Str, u64, u64) -> Status,
-        plan_leave_out: extern "C" fn(Option<&CAnswer>, u64, u64) -> Status,
-        plan_note: extern "C" fn(Option<&CAnswer>, Str, Str) -> Status,
-        plan_estimate: extern "C" fn(Option<&CAnswer>, u64) -> Status,
-        plan_extras: extern "C" fn(Option<&CAnswer>, Str) -> Status,
-        compact_delegate: extern "C" fn(Option<&CAnswer>) -> Status,
-        compact_nothing: extern "C" fn(Option<&CAnswer>, Str) -> Status,
+        plan_keep: extern "C" fn(Option<&CAnswer>, u64, u64) -> CStatus,
+        plan_replace_text: extern "C" fn(Option<&CAnswer>, u64, Str) -> CStatus,
+        plan_replace_raw: extern "C" fn(Option<&CAnswer>, u64, Str) -> CStatus,
+        plan_insert: extern "C" fn(Option<&CAnswer>, u32, Str, u64, u64) -> CStatus,
+        plan_leave_out: extern "C" fn(Option<&CAnswer>, u64, u64) -> CStatus,
+        plan_note: extern "C" fn(Option<&CAnswer>, Str, Str) -> CStatus,
+        plan_estimate: extern "C" fn(Option<&CAnswer>, u64) -> CStatus,
+        plan_extras: extern "C" fn(Option<&CAnswer>, Str) -> CStatus,
+        compact_delegate: extern "C" fn(Option<&CAnswer>) -> CStatus,
+        compact_nothing: extern "C" fn(Option<&CAnswer>, Str) -> CStatus,
 
-        set_count: extern "C" fn(Option<&CAnswer>, u64) -> Status,
-        set_text: extern "C" fn(Option<&CAnswer>, Str) -> Status,
-        set_result_json: extern "C" fn(Option<&CAnswer>, Str) -> Status,
-        set_error: extern "C" fn(Option<&CAnswer>, Status, Str, Str) -> Status,
+        set_count: extern "C" fn(Option<&CAnswer>, u64) -> CStatus,
+        set_text: extern "C" fn(Option<&CAnswer>, Str) -> CStatus,
+        set_result_json: extern "C" fn(Option<&CAnswer>, Str) -> CStatus,
+        set_error: extern "C" fn(Option<&CAnswer>, CStatus, Str, Str) -> CStatus,
 
-        host_info: extern "C" fn(Option<&CHost>, Sink, *mut c_void) -> Status,
+        host_info: extern "C" fn(Option<&CHost>, TextSink, *mut c_void) -> CStatus,
         has_capability: extern "C" fn(Option<&CHost>, Str) -> u32,
         log: extern "C" fn(Option<&CHost>, u32, Str, Str),
         now_ms: extern "C" fn(Option<&CHost>) -> i64,
@@ -91,29 +91,29 @@ mirror! {
         is_cancelled: extern "C" fn(Option<&CHost>, u64) -> u32,
         remaining_ms: extern "C" fn(Option<&CHost>, u64) -> i64,
         progress: extern "C" fn(Option<&CHost>, u64, u32, Str),
-        sleep_ms: extern "C" fn(Option<&CHost>, u64) -> Status,
-        complete: extern "C" fn(Option<&CHost>, u64, *const CCompletion, Sink, *mut c_void) -> Status,
-        kv_get: extern "C" fn(Option<&CHost>, Str, Sink, *mut c_void) -> Status,
-        kv_put: extern "C" fn(Option<&CHost>, Str, Str) -> Status,
-        kv_delete: extern "C" fn(Option<&CHost>, Str) -> Status,
-        kv_list: extern "C" fn(Option<&CHost>, Str, Sink, *mut c_void) -> Status,
-        blob_put: extern "C" fn(Option<&CHost>, *const c_void, usize, Sink, *mut c_void) -> Status,
-        blob_get: extern "C" fn(Option<&CHost>, Str, Sink, *mut c_void) -> Status,
-        history: extern "C" fn(Option<&CHost>, CSession, Str, u64, HistorySink, *mut c_void, Option<&mut u32>) -> Status,
-        prompt_cache: extern "C" fn(Option<&CHost>, Str, *mut CPromptCache, usize) -> Status,
-        delegate_compact: extern "C" fn(Option<&CHost>, Option<&CAnswer>) -> Status,
+        sleep_ms: extern "C" fn(Option<&CHost>, u64) -> CStatus,
+        complete: extern "C" fn(Option<&CHost>, u64, *const CCompletion, TextSink, *mut c_void) -> CStatus,
+        kv_get: extern "C" fn(Option<&CHost>, Str, TextSink, *mut c_void) -> CStatus,
+        kv_put: extern "C" fn(Option<&CHost>, Str, Str) -> CStatus,
+        kv_delete: extern "C" fn(Option<&CHost>, Str) -> CStatus,
+        kv_list: extern "C" fn(Option<&CHost>, Str, TextSink, *mut c_void) -> CStatus,
+        blob_put: extern "C" fn(Option<&CHost>, *const c_void, usize, TextSink, *mut c_void) -> CStatus,
+        blob_get: extern "C" fn(Option<&CHost>, Str, TextSink, *mut c_void) -> CStatus,
+        history: extern "C" fn(Option<&CHost>, CSession, Str, u64, HistorySink, *mut c_void, Option<&mut u32>) -> CStatus,
+        prompt_cache: extern "C" fn(Option<&CHost>, Str, *mut CPromptCache, usize) -> CStatus,
+        delegate_compact: extern "C" fn(Option<&CHost>, Option<&CAnswer>) -> CStatus,
 
-        json_integer: extern "C" fn(Str, Str, Option<&mut i64>) -> Status,
-        json_number: extern "C" fn(Str, Str, Option<&mut f64>) -> Status,
-        json_text: extern "C" fn(Str, Str, Sink, *mut c_void) -> Status,
-        json_keys: extern "C" fn(Str, Str, Sink, *mut c_void) -> Status,
-        json_quote: extern "C" fn(Str, Sink, *mut c_void) -> Status,
+        json_integer: extern "C" fn(Str, Str, Option<&mut i64>) -> CStatus,
+        json_number: extern "C" fn(Str, Str, Option<&mut f64>) -> CStatus,
+        json_text: extern "C" fn(Str, Str, TextSink, *mut c_void) -> CStatus,
+        json_keys: extern "C" fn(Str, Str, TextSink, *mut c_void) -> CStatus,
+        json_quote: extern "C" fn(Str, TextSink, *mut c_void) -> CStatus,
 
-        last_error: extern "C" fn(Sink, *mut c_void) -> Status,
+        last_error: extern "C" fn(TextSink, *mut c_void) -> CStatus,
     }
 }
 
-/// What every C engine of this process is given.
+/// The host functions for every C engine of this process.
 pub(super) static API: CApi = CApi {
     struct_size: size_of::<CApi>(),
 
@@ -174,7 +174,7 @@ pub(super) static API: CApi = CApi {
     last_error: super::fault::last_error,
 };
 
-/// Rule 5 of the header lets C use these from several threads at a time.
+// Rule 5 of the header lets C use these from several threads at a time.
 const fn is_shared<T: Sync>() {}
 const _: () = is_shared::<CHost>();
 const _: () = is_shared::<CTranscript>();

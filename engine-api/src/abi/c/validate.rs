@@ -1,23 +1,23 @@
-//! The door check for C: a function of a library becomes a table whose every field was looked at.
+//! Calls the root function of a C library and checks the table it returns.
 
 use super::memory::{protocol, read_sized};
 use super::structs::Str;
 use super::tables::{CEngine, flag};
-use crate::abi::guard::catch;
+use crate::abi::guard::catch_panic;
 use crate::abi::validate::ValidateError;
 use crate::engine::EngineInfo;
 use crate::error::Result;
 
-/// The function that a C library of this major exports.
+/// The function that a C library of this major version exports.
 pub const C_ROOT_SYMBOL: &str = "context_engine_c_v1";
 
-/// What an engine must bring: everything up to the first optional call.
+/// The minimum size of a table, in bytes: everything before the first optional call.
 const NEEDS_BYTES: usize = std::mem::offset_of!(CEngine, dispose);
 
-/// The most capabilities that an engine may need.
+/// The maximum number of required capabilities.
 const MAX_NEEDS: usize = 64;
 
-/// A table that was checked, and what it says of the engine.
+/// A checked table and the engine info it contains.
 pub(crate) struct EngineTable {
     pub(super) table: CEngine,
     pub(super) info: EngineInfo,
@@ -35,9 +35,7 @@ impl EngineTable {
     }
 }
 
-/// Calls the root function and checks what it answers.
-///
-/// The table stays as long as the library: for ever.
+/// Calls the root function and checks the returned table.
 ///
 /// # Safety
 ///
@@ -49,16 +47,18 @@ pub(in crate::abi) unsafe fn load_table(
     if symbol.is_null() {
         return Err(bad_table("its address is null"));
     }
-    // SAFETY: the caller promises that a function of this type stands at the address.
+    // SAFETY: the caller promises a function of this type at the address.
+    // C-unwind: unwinding out of the call is defined behaviour and is caught below.
     let root = unsafe {
         std::mem::transmute::<*const (), unsafe extern "C-unwind" fn() -> *const CEngine>(symbol)
     };
     // SAFETY: as above; the function takes nothing.
-    let table = catch(|| unsafe { root() })
+    let table = catch_panic(|| unsafe { root() })
         .map_err(|panicked| ValidateError::RootFailed { reason: panicked.message })?;
-    // SAFETY: the header has the function answer NULL or a static table that begins with its size.
+    // SAFETY: the header requires NULL or a static table that begins with its size.
     let table = unsafe { read_sized("the table", table, NEEDS_BYTES) };
     let checked = table.and_then(check).map_err(|error| bad_table(&error.message))?;
+    // Leaked on purpose: the library is never unloaded, so the table is valid for the process.
     Ok(Box::leak(Box::new(checked)))
 }
 
@@ -67,12 +67,14 @@ fn bad_table(reason: &str) -> ValidateError {
 }
 
 fn check(table: CEngine) -> Result<EngineTable> {
+    // The flag makes a missing `compact` explicit: forgetting it must not disable compactions
+    // silently.
     let delegates = table.flags & flag::DELEGATES_COMPACTION != 0;
     let missing = match (table.create, table.assemble, table.compact) {
         (None, _, _) => Some("create is NULL"),
         (_, None, _) => Some("assemble is NULL"),
         (_, _, None) if !delegates => Some(
-            "compact is NULL; write it, or set CTXHOST_DELEGATES_COMPACTION to have the bundled engine compact",
+            "compact is NULL; implement it, or set CTXHOST_DELEGATES_COMPACTION to use the bundled engine",
         ),
         _ => None,
     };
@@ -102,10 +104,13 @@ fn needs(table: &CEngine) -> Result<Vec<String>> {
     if len == 0 {
         return Ok(Vec::new());
     }
+    // An uninitialised length would make the host read unmapped memory.
     if list.is_null() || !list.is_aligned() || len > MAX_NEEDS {
-        return Err(protocol(format!("its list of {len} needs is no list")));
+        return Err(protocol(format!(
+            "its list of {len} needs is invalid (NULL, misaligned, or more than {MAX_NEEDS})"
+        )));
     }
-    // SAFETY: the header has `needs` point to `needs_len` texts in static memory.
+    // SAFETY: the header requires `needs` to point to `needs_len` texts in static memory.
     let names = unsafe { std::slice::from_raw_parts(list, len) };
     names.iter().map(|name| word("need", name)).collect()
 }

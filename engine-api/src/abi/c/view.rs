@@ -1,34 +1,36 @@
-//! A transcript as C reads it: positions in, structs out.
+//! Implements the transcript functions of the C API.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use super::fault::{SuccessStatus, status, value};
 use super::memory::{protocol, write_sized};
-use super::structs::{CEntry, CToolCall, CToolResult, Status, Str};
+use super::structs::{CEntry, CStatus, CToolCall, CToolResult, Str};
 use crate::error::Result;
 use crate::transcript::{Entry, Transcript};
 
-/// The snapshot of one call, with what had to be made up for it.
+/// The snapshot of one call and the texts created for it.
 pub(crate) struct CTranscript {
     view: Transcript,
-    /// Texts that stand in no entry as they are, such as unescaped ids. They live as long as the call.
-    made_up: Mutex<Vec<Box<str>>>,
+    /// Texts that no entry contains literally, such as unescaped ids. They live as long as the call.
+    owned_texts: Mutex<Vec<Box<str>>>,
 }
 
 impl CTranscript {
     pub(super) fn new(view: Transcript) -> Self {
-        CTranscript { view, made_up: Mutex::default() }
+        CTranscript { view, owned_texts: Mutex::default() }
     }
 
-    /// A text that the engine may read until its call ends.
+    /// Lends a text to the engine until its call ends.
     fn lend(&self, text: Cow<'_, str>) -> Str {
         match text {
             Cow::Borrowed(text) => Str::of(text),
+            // Ids and arguments with JSON escapes need an unescaped copy that outlives this
+            // function.
             Cow::Owned(text) => {
                 let text = text.into_boxed_str();
                 let lent = Str::of(&text);
-                self.made_up.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                self.owned_texts.lock().unwrap_or_else(PoisonError::into_inner).push(text);
                 lent
             }
         }
@@ -39,18 +41,18 @@ fn view(transcript: Option<&CTranscript>) -> Result<&CTranscript> {
     transcript.ok_or_else(|| protocol("the transcript is NULL"))
 }
 
-fn number(transcript: Option<&CTranscript>, ask: impl FnOnce(&Transcript) -> u64) -> u64 {
-    value(0, || Ok(ask(&view(transcript)?.view)))
+fn number(transcript: Option<&CTranscript>, read: impl FnOnce(&Transcript) -> u64) -> u64 {
+    value(0, || Ok(read(&view(transcript)?.view)))
 }
 
-/// Writes what `make` makes of an entry, if there is one and it has such a thing.
+/// Writes the value that `make` returns for an entry; absent if there is none.
 fn write<T: Copy>(
     transcript: Option<&CTranscript>,
     seq: u64,
     out: *mut T,
     size: usize,
     make: impl FnOnce(&CTranscript, Entry<'_>) -> Option<T>,
-) -> Status {
+) -> CStatus {
     status(|| {
         let transcript = view(transcript)?;
         let made = transcript.view.get(seq).and_then(|entry| make(transcript, entry));
@@ -74,7 +76,7 @@ pub(super) extern "C" fn entry(
     seq: u64,
     out: *mut CEntry,
     size: usize,
-) -> Status {
+) -> CStatus {
     write(t, seq, out, size, |_, entry| {
         Some(CEntry {
             seq: entry.seq(),
@@ -120,8 +122,9 @@ pub(super) extern "C" fn tool_call(
     index: usize,
     out: *mut CToolCall,
     size: usize,
-) -> Status {
+) -> CStatus {
     write(t, seq, out, size, |transcript, entry| {
+        // Parses the entry for each call. Entries have few calls, and caching would need a lock.
         let call = entry.tool_calls().into_iter().nth(index)?;
         Some(CToolCall {
             id: transcript.lend(call.id),
@@ -136,7 +139,7 @@ pub(super) extern "C" fn tool_result(
     seq: u64,
     out: *mut CToolResult,
     size: usize,
-) -> Status {
+) -> CStatus {
     write(t, seq, out, size, |transcript, entry| {
         let result = entry.tool_result()?;
         Some(CToolResult {

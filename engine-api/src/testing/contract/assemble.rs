@@ -1,4 +1,4 @@
-//! Checks of `assemble`: sound plans for every transcript and budget, the same for the same input.
+//! Checks of `assemble`: valid and deterministic plans for every transcript and budget.
 
 use std::task::{Context, Waker};
 
@@ -9,17 +9,17 @@ use crate::plan::Plan;
 use crate::testing::{ScriptedHost, TranscriptBuilder};
 use crate::transcript::Transcript;
 
-/// Rounds of work told one by one.
+/// Work rounds of the growing session.
 const GROWTH_ROUNDS: u64 = 24;
 
-/// The budget of a growing session, in tokens: reached after a few rounds.
+/// The budget of the growing session, in tokens: exceeded after a few rounds.
 const GROWTH_BUDGET_TOKENS: u64 = 1_500;
 
 pub(super) fn run(suite: &mut ContractSuite<'_>) {
     for case in cases::all() {
         let rule = "a sound plan, whatever the budget";
-        suite.check(format!("assemble: {}", case.name), rule, |door, options| {
-            every_budget(door, options, &case.transcript)
+        suite.check(format!("assemble: {}", case.name), rule, |factory, options| {
+            every_budget(factory, options, &case.transcript)
         });
     }
     suite.check("assemble: the same again", "the same input makes the same plan", same_again);
@@ -38,47 +38,48 @@ pub(super) fn run(suite: &mut ContractSuite<'_>) {
 }
 
 fn every_budget(
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &ContractOptions,
     transcript: &Transcript,
 ) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
-    stage.bootstrap_and_ingest(transcript)?;
+    let target = ContractSession::open(factory, options)?;
+    target.bootstrap_and_ingest(transcript)?;
     for budget in cases::budgets(transcript) {
-        stage.assemble(transcript, budget)?;
+        target.assemble(transcript, budget)?;
     }
     Ok(())
 }
 
-fn same_again(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+fn same_again(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let target = ContractSession::open(factory, options)?;
     let transcript = cases::working(60).transcript();
-    stage.bootstrap_and_ingest(&transcript)?;
+    target.bootstrap_and_ingest(&transcript)?;
     for budget in cases::budgets(&transcript) {
-        let first = stage.assemble(&transcript, budget)?;
-        let second = stage.assemble(&transcript, budget)?;
+        let first = target.assemble(&transcript, budget)?;
+        let second = target.assemble(&transcript, budget)?;
         same(&first, &second, &format!("twice in a row with budget {budget}"))?;
     }
     Ok(())
 }
 
-fn re_ingest(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+fn re_ingest(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let target = ContractSession::open(factory, options)?;
     let transcript = cases::working(60).transcript();
     let budget = transcript.total_tokens() / 2;
-    stage.bootstrap_and_ingest(&transcript)?;
-    let before = stage.assemble(&transcript, budget)?;
+    target.bootstrap_and_ingest(&transcript)?;
+    let before = target.assemble(&transcript, budget)?;
+    // All entries, a part of them, and the last one alone, as after a lost reply.
     for again in [0..60, 20..40, 59..60] {
-        stage.ingest(&transcript, again.clone())?;
-        let after = stage.assemble(&transcript, budget)?;
+        target.ingest(&transcript, again.clone())?;
+        let after = target.assemble(&transcript, budget)?;
         same(&before, &after, &format!("before and after {again:?} came again"))?;
     }
     Ok(())
 }
 
-fn same_elsewhere(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+fn same_elsewhere(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let (first, second) =
-        (ContractSession::open(door, options)?, ContractSession::open(door, options)?);
+        (ContractSession::open(factory, options)?, ContractSession::open(factory, options)?);
     let plans = grow(&first)?;
     for (at, (one, other)) in plans.iter().zip(grow(&second)?).enumerate() {
         same(one, &other, &format!("in two instances after round {at}"))?;
@@ -86,50 +87,53 @@ fn same_elsewhere(door: EngineFactory, options: &ContractOptions) -> ContractVer
     Ok(())
 }
 
-fn growth(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    grow(&ContractSession::open(door, options)?).map(drop)
+fn growth(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    grow(&ContractSession::open(factory, options)?).map(drop)
 }
 
-/// Tells a session round by round and assembles after each.
-fn grow(stage: &ContractSession) -> Result<Vec<Option<Plan>>, String> {
-    let mut talk = TranscriptBuilder::new();
+/// Ingests a session round by round and assembles after each.
+fn grow(target: &ContractSession) -> Result<Vec<Option<Plan>>, String> {
+    let mut builder = TranscriptBuilder::new();
     let mut plans = Vec::new();
     for round in 0..GROWTH_ROUNDS {
-        let known = talk.len();
-        cases::work_round(&mut talk, round);
-        let transcript = talk.transcript();
-        stage.ingest(&transcript, known..talk.len())?;
-        plans.push(stage.assemble(&transcript, GROWTH_BUDGET_TOKENS)?);
+        let known = builder.len();
+        cases::work_round(&mut builder, round);
+        let transcript = builder.transcript();
+        target.ingest(&transcript, known..builder.len())?;
+        plans.push(target.assemble(&transcript, GROWTH_BUDGET_TOKENS)?);
     }
     Ok(plans)
 }
 
-fn new_epoch(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
-    grow(&stage)?;
-    let mut talk = TranscriptBuilder::with_epoch(1);
-    talk.summary("What happened so far, in short.");
+fn new_epoch(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let target = ContractSession::open(factory, options)?;
+    grow(&target)?;
+    // Without a bootstrap: a compaction changes epoch and positions in the middle of a session.
+    let mut builder = TranscriptBuilder::with_epoch(1);
+    builder.summary("What happened so far, in short.");
     for round in 0..3 {
-        cases::work_round(&mut talk, round);
-        let transcript = talk.transcript();
+        cases::work_round(&mut builder, round);
+        let transcript = builder.transcript();
         for budget in [GROWTH_BUDGET_TOKENS, 100] {
-            stage.assemble(&transcript, budget)?;
+            target.assemble(&transcript, budget)?;
         }
     }
     Ok(())
 }
 
-fn two_sessions(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let shared = ContractSession::open(door, options)?;
+fn two_sessions(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let shared = ContractSession::open(factory, options)?;
+    // Different ranges of call ids, because the host identifies calls by them.
     let (one, other) = (shared.with_session("one", 1_000), shared.with_session("other", 2_000));
     let short = cases::working(30).transcript();
     let alone = |transcript: &Transcript| {
-        let stage = ContractSession::open(door, options)?;
-        stage.bootstrap_and_ingest(transcript)?;
-        stage.assemble(transcript, GROWTH_BUDGET_TOKENS)
+        let target = ContractSession::open(factory, options)?;
+        target.bootstrap_and_ingest(transcript)?;
+        target.assemble(transcript, GROWTH_BUDGET_TOKENS)
     };
     let alone = alone(&short)?;
     std::thread::scope(|threads| {
+        // A thread for the other session: engines that keep one state for all sessions mix them up.
         let busy = threads.spawn(move || grow(&other));
         one.bootstrap_and_ingest(&short)?;
         for _ in 0..GROWTH_ROUNDS {
@@ -140,48 +144,50 @@ fn two_sessions(door: EngineFactory, options: &ContractOptions) -> ContractVerdi
     })
 }
 
-fn bare_host(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+fn bare_host(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let host = ScriptedHost::new();
-    let required = door.info().map_err(|error| error.to_string())?.requires;
+    let required = factory.info().map_err(|error| error.to_string())?.requires;
+    // Everything else fails with `Unsupported`: engines must check for optional capabilities.
     host.set_capabilities(&required.iter().map(String::as_str).collect::<Vec<_>>());
-    let stage = ContractSession::open_on(host, door, options)?;
-    grow(&stage).map(drop)
+    let target = ContractSession::open_on(host, factory, options)?;
+    grow(&target).map(drop)
 }
 
-fn dropped(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+fn dropped(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let target = ContractSession::open(factory, options)?;
     let transcript = cases::working(60).transcript();
     let budget = transcript.total_tokens() / 2;
-    stage.bootstrap_and_ingest(&transcript)?;
-    let before = stage.assemble(&transcript, budget)?;
+    target.bootstrap_and_ingest(&transcript)?;
+    let before = target.assemble(&transcript, budget)?;
     for _ in 0..3 {
-        poll_once(stage.engine.assemble(transcript.clone(), stage.assemble_request(budget)));
-        let request = stage.compact_request(&transcript, budget);
-        poll_once(stage.engine.compact(transcript.clone(), request));
-        poll_once(stage.engine.ingest(transcript.clone(), stage.ingest_request(0..60)));
-        drop(stage.engine.assemble(transcript.clone(), stage.assemble_request(budget)));
+        poll_once(target.engine.assemble(transcript.clone(), target.assemble_request(budget)));
+        let request = target.compact_request(&transcript, budget);
+        poll_once(target.engine.compact(transcript.clone(), request));
+        poll_once(target.engine.ingest(transcript.clone(), target.ingest_request(0..60)));
+        // Never polled: creating a future must not have side effects either.
+        drop(target.engine.assemble(transcript.clone(), target.assemble_request(budget)));
     }
-    same(&before, &stage.assemble(&transcript, budget)?, "before and after a dropped call")
+    same(&before, &target.assemble(&transcript, budget)?, "before and after a dropped call")
 }
 
-/// Polls a future once, with a waker that wakes nobody, and drops it.
+/// Polls a future once, with a no-op waker, and drops it.
 fn poll_once<T>(future: impl Future<Output = T>) {
     let _ = std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-fn cancelled(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
+fn cancelled(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    let target = ContractSession::open(factory, options)?;
     let transcript = cases::working(60).transcript();
     let budget = transcript.total_tokens() / 2;
-    stage.bootstrap_and_ingest(&transcript)?;
-    let request = stage.assemble_request(budget);
-    stage.host.cancel(request.call);
-    // Cancelled is no failure: a plan or an error, both are answers.
-    let _ = stage.wait("assemble", stage.engine.assemble(transcript.clone(), request))?;
-    let request = stage.compact_request(&transcript, budget);
-    stage.host.cancel(request.call);
-    let _ = stage.compact(&transcript, request)?;
-    stage.assemble(&transcript, budget).map(drop)
+    target.bootstrap_and_ingest(&transcript)?;
+    let request = target.assemble_request(budget);
+    target.host.cancel(request.call);
+    // A cancelled call may return a plan or an error.
+    let _ = target.wait("assemble", target.engine.assemble(transcript.clone(), request))?;
+    let request = target.compact_request(&transcript, budget);
+    target.host.cancel(request.call);
+    let _ = target.compact(&transcript, request)?;
+    target.assemble(&transcript, budget).map(drop)
 }
 
 fn same(one: &Option<Plan>, other: &Option<Plan>, when: &str) -> ContractVerdict {
@@ -190,6 +196,7 @@ fn same(one: &Option<Plan>, other: &Option<Plan>, when: &str) -> ContractVerdict
     }
     let ops = |plan: &Option<Plan>| plan.as_ref().map_or(Vec::new(), |plan| plan.ops.clone());
     let (one, other) = (ops(one), ops(other));
+    // The first difference is more useful than two dumps of plans.
     let alike = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
     Err(format!(
         "two plans differ {when}: {} and {} operations, the first {alike} alike",

@@ -1,4 +1,4 @@
-//! Checks of `compact`: an answer of a known kind, and a plan that is sound and no larger.
+//! Checks of `compact`: a known kind of result, and a plan that is valid and not larger.
 
 use super::session::ContractSession;
 use super::{ContractOptions, ContractSuite, ContractVerdict, cases, plan_fault};
@@ -9,21 +9,22 @@ use crate::transcript::Transcript;
 
 pub(super) fn run(suite: &mut ContractSuite<'_>) {
     for case in cases::all() {
-        let rule = "delegates, declines, or makes a sound plan that is no larger";
-        suite.check(format!("compact: {}", case.name), rule, |door, options| {
-            every_trigger(door, options, &case.transcript)
+        let rule = "delegates, declines, or returns a valid plan that is not larger";
+        suite.check(format!("compact: {}", case.name), rule, |factory, options| {
+            every_trigger(factory, options, &case.transcript)
         });
     }
 }
 
 fn every_trigger(
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &ContractOptions,
     transcript: &Transcript,
 ) -> ContractVerdict {
-    let stage = ContractSession::open(door, options)?;
-    stage.bootstrap_and_ingest(transcript)?;
+    let target = ContractSession::open(factory, options)?;
+    target.bootstrap_and_ingest(transcript)?;
     let [none, _, tiny, share, all, _] = cases::budgets(transcript);
+    // Each trigger with the kind of budget it occurs with.
     let tries = [
         (share, Trigger::Threshold, None),
         (none, Trigger::Overflow, None),
@@ -32,24 +33,27 @@ fn every_trigger(
     ];
     for (budget, trigger, custom_instructions) in tries {
         let force = trigger == Trigger::Manual;
-        let request = stage.compact_request(transcript, budget);
+        let request = target.compact_request(transcript, budget);
         let request = CompactRequest { trigger, force, custom_instructions, ..request };
-        // An error leaves the session as it was and is an answer; panics are caught below.
-        if let Ok(Compaction::Plan(plan)) = stage.compact(transcript, request)? {
-            judge(&plan, transcript).map_err(|fault| format!("{fault}; {}", trigger.name()))?;
+        // An error leaves the session unchanged and is valid; panics fail in `compact`.
+        if let Ok(Compaction::Plan(plan)) = target.compact(transcript, request)? {
+            check_plan(&plan, transcript)
+                .map_err(|fault| format!("{fault}; {}", trigger.name()))?;
         }
     }
     Ok(())
 }
 
-fn judge(plan: &Plan, transcript: &Transcript) -> ContractVerdict {
+fn check_plan(plan: &Plan, transcript: &Transcript) -> ContractVerdict {
     if let Some(fault) = plan_fault(plan, transcript) {
         return Err(fault);
     }
     let before_tokens = transcript.total_tokens();
+    // Measured like in the host, not taken from the engine's estimate.
     let after_tokens: u64 = plan.project(transcript).iter().map(|item| item.tokens()).sum();
-    match after_tokens <= before_tokens {
-        true => Ok(()),
-        false => Err(format!("the plan grows {before_tokens} tokens to {after_tokens}")),
+    if after_tokens <= before_tokens {
+        Ok(())
+    } else {
+        Err(format!("the plan grows from {before_tokens} to {after_tokens} tokens"))
     }
 }

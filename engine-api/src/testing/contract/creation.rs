@@ -1,4 +1,4 @@
-//! Checks before the first session: what the engine says it is, and what it makes of a config.
+//! Checks before the first session: the engine's info, and creation with various configs.
 
 use std::sync::Arc;
 
@@ -10,42 +10,47 @@ use crate::border::EngineFactory;
 use crate::error::ErrorKind;
 use crate::testing::{ScriptedHost, block_on_within};
 
-/// How often an engine is created and let go of.
+/// How often an engine is created and disposed.
 const ROUNDS: usize = 20;
 
 pub(super) fn run(suite: &mut ContractSuite<'_>) {
-    suite.check("info: stable", "info answers the same every time", |door, _| info_is_stable(door));
-    suite
-        .check("info: id", "the id matches ^[a-z0-9][a-z0-9-]{0,63}$", |door, _| id_is_sound(door));
-    suite.check("info: version", "the version is a semantic version", |door, _| {
-        let version = info(door)?.version;
+    suite.check("info: stable", "info answers the same every time", |factory, _| {
+        info_is_stable(factory)
+    });
+    suite.check("info: id", "the id matches ^[a-z0-9][a-z0-9-]{0,63}$", |factory, _| {
+        id_is_sound(factory)
+    });
+    suite.check("info: version", "the version is a semantic version", |factory, _| {
+        let version = info(factory)?.version;
         is_semver(&version).then_some(()).ok_or(format!("{version:?} is none"))
     });
-    suite.check("create: own config", "the engine is created", |door, options| {
-        creates(door, options, &options.config)
+    suite.check("create: own config", "the engine is created", |factory, options| {
+        creates(factory, options, &options.config)
     });
-    suite.check("create: no settings", "defaults, or an error of kind Config", |door, options| {
-        accepts_or_refuses(door, options, &json!({}))
-    });
+    suite.check(
+        "create: no settings",
+        "defaults, or an error of kind Config",
+        |factory, options| accepts_or_refuses(factory, options, &json!({})),
+    );
     suite.check("create: wrong config", "ignored, or an error of kind Config", wrong_configs);
     suite.check("create: again and again", "create and dispose leave no trace", again_and_again);
 }
 
-fn info(door: EngineFactory) -> Result<crate::EngineInfo, String> {
-    door.info().map_err(|error| error.to_string())
+fn info(factory: EngineFactory) -> Result<crate::EngineInfo, String> {
+    factory.info().map_err(|error| error.to_string())
 }
 
-fn info_is_stable(door: EngineFactory) -> ContractVerdict {
-    let (first, second) = (info(door)?, info(door)?);
+fn info_is_stable(factory: EngineFactory) -> ContractVerdict {
+    let (first, second) = (info(factory)?, info(factory)?);
     (first == second).then_some(()).ok_or(format!("{first:?}, then {second:?}"))
 }
 
-fn id_is_sound(door: EngineFactory) -> ContractVerdict {
-    let id = info(door)?.id;
+fn id_is_sound(factory: EngineFactory) -> ContractVerdict {
+    let id = info(factory)?.id;
     crate::engine::is_engine_id(&id).then_some(()).ok_or(format!("{id:?} does not"))
 }
 
-/// Three numbers without leading zeros, then perhaps a pre-release and a build.
+/// Three numbers without leading zeros, with an optional pre-release and build.
 fn is_semver(version: &str) -> bool {
     let (version, build) = version.split_once('+').map_or((version, None), |(v, b)| (v, Some(b)));
     let (core, pre) = version.split_once('-').map_or((version, None), |(v, p)| (v, Some(p)));
@@ -62,8 +67,8 @@ fn is_semver(version: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(word))
 }
 
-fn creates(door: EngineFactory, options: &ContractOptions, config: &Value) -> ContractVerdict {
-    let engine = door.create(Arc::new(ScriptedHost::new()), config);
+fn creates(factory: EngineFactory, options: &ContractOptions, config: &Value) -> ContractVerdict {
+    let engine = factory.create(Arc::new(ScriptedHost::new()), config);
     let engine = engine.map_err(|error| format!("create failed: {error}"))?;
     match block_on_within(options.call_limit, engine.dispose()) {
         None => Err(format!("dispose took longer than {:?}", options.call_limit)),
@@ -71,22 +76,23 @@ fn creates(door: EngineFactory, options: &ContractOptions, config: &Value) -> Co
     }
 }
 
-/// Created, or refused as a wrong config; never with a panic.
+/// The engine is created, or fails with kind `Config`; it does not panic.
 fn accepts_or_refuses(
-    door: EngineFactory,
+    factory: EngineFactory,
     options: &ContractOptions,
     config: &Value,
 ) -> ContractVerdict {
-    let created = check_error_kind("create", door.create(Arc::new(ScriptedHost::new()), config));
+    let created = check_error_kind("create", factory.create(Arc::new(ScriptedHost::new()), config));
     match created.map_err(|fault| format!("{config}: {fault}"))? {
-        Ok(_) => creates(door, options, config),
+        Ok(_) => creates(factory, options, config),
         Err(error) if error.kind == ErrorKind::Config => Ok(()),
         Err(error) => Err(format!("{config}: an error of kind {:?}: {error}", error.kind)),
     }
 }
 
-fn wrong_configs(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+fn wrong_configs(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
     let mut configs = vec![
+        // Hosts pass the table unchecked, so engines see every mistake of a user.
         json!({ "no-such-setting-of-any-engine": 1 }),
         json!({ "": { "": [] } }),
         json!(null),
@@ -96,17 +102,18 @@ fn wrong_configs(door: EngineFactory, options: &ContractOptions) -> ContractVerd
     ];
     for (key, value) in options.config.as_object().into_iter().flatten() {
         let mut wrong = options.config.clone();
+        // A value of another type for each known setting.
         let other = if value.is_array() { json!(true) } else { json!([[]]) };
         if let Some(settings) = wrong.as_object_mut() {
             settings.insert(key.clone(), other);
         }
         configs.push(wrong);
     }
-    configs.iter().try_for_each(|config| accepts_or_refuses(door, options, config))
+    configs.iter().try_for_each(|config| accepts_or_refuses(factory, options, config))
 }
 
-fn again_and_again(door: EngineFactory, options: &ContractOptions) -> ContractVerdict {
-    (0..ROUNDS).try_for_each(|_| creates(door, options, &options.config))
+fn again_and_again(factory: EngineFactory, options: &ContractOptions) -> ContractVerdict {
+    (0..ROUNDS).try_for_each(|_| creates(factory, options, &options.config))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! What is wrong with a plan, as far as the contract of engines speaks of it.
+//! Finds violations of the contract in a plan.
 
 use crate::plan::{Action, Op, Plan};
 use crate::transcript::{Message, Role, Transcript};
 
-/// The first fault of a plan over `transcript`, `None` for a sound one.
+/// The first fault of a plan over `transcript`, `None` for a valid one.
 ///
-/// Sound is: positions in rising order, in range, without overlap; no unknown operation; insertions
-/// by user or assistant; JSON of the same role and the same call ids.
+/// A valid plan has ascending positions in range without overlap, known operations, insertions as user or
+/// assistant, and rewrites with the same role and call ids.
 pub fn plan_fault(plan: &Plan, transcript: &Transcript) -> Option<String> {
     let len = transcript.len() as u64;
     let mut free_from = 0;
@@ -16,6 +16,7 @@ pub fn plan_fault(plan: &Plan, transcript: &Transcript) -> Option<String> {
             Action::Unknown(kind) => Some(format!("is of the unknown kind {kind}")),
             _ if range.start > range.end => Some(format!("has the backward range {range:?}")),
             _ if range.end > len => Some(format!("names {range:?} of {len} entries")),
+            // An empty insertion may share its position with the next operation.
             _ if range.start < free_from => {
                 Some(format!("names {range:?}, but position {free_from} is already passed"))
             }
@@ -34,6 +35,7 @@ pub fn plan_fault(plan: &Plan, transcript: &Transcript) -> Option<String> {
 }
 
 fn rewrite_fault(seq: u64, raw: &str, transcript: &Transcript) -> Option<String> {
+    // A position past the end was reported before.
     let before = transcript.get(seq)?.message();
     let after = Message::parse(raw, "");
     if before.role != after.role {
@@ -57,14 +59,14 @@ mod tests {
     use crate::testing::TranscriptBuilder;
 
     fn fault(build: impl FnOnce(&mut Plan)) -> Option<String> {
-        let mut talk = TranscriptBuilder::new();
-        talk.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
+        let mut builder = TranscriptBuilder::new();
+        builder.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
         let mut plan = Plan::default();
         build(&mut plan);
-        plan_fault(&plan, &talk.transcript())
+        plan_fault(&plan, &builder.transcript())
     }
 
-    fn says(build: impl FnOnce(&mut Plan), words: &str) {
+    fn assert_fault(build: impl FnOnce(&mut Plan), words: &str) {
         let fault = fault(build).unwrap();
         assert!(fault.contains(words), "{fault}");
     }
@@ -81,39 +83,39 @@ mod tests {
 
     #[test]
     fn each_fault_is_named() {
-        says(
+        assert_fault(
             |plan| {
                 plan.keep(2..5);
             },
             "names 2..5 of 4 entries",
         );
-        says(
+        assert_fault(
             |plan| {
                 plan.keep(0..2).replace_text(1, "");
             },
             "operation 1 names 1..2",
         );
-        says(
+        assert_fault(
             |plan| {
                 plan.insert(Role::Tool, "", 0..0);
             },
             "a message of role tool",
         );
-        says(
+        assert_fault(
             |plan| {
                 plan.replace_raw(0, r#"{"role":"assistant"}"#);
             },
             "the role",
         );
-        says(
+        assert_fault(
             |plan| {
                 plan.replace_raw(1, r#"{"role":"assistant"}"#);
             },
             "the call ids",
         );
         let unknown = Op { action: Action::Unknown(9), note: None };
-        says(|plan| plan.ops.push(unknown), "unknown kind 9");
+        assert_fault(|plan| plan.ops.push(unknown), "unknown kind 9");
         let backward = Op { action: Action::Keep(Range { start: 3, end: 1 }), note: None };
-        says(|plan| plan.ops.push(backward), "backward range");
+        assert_fault(|plan| plan.ops.push(backward), "backward range");
     }
 }

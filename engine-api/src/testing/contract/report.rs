@@ -1,24 +1,24 @@
-//! What the suite found: one line for each check.
+//! The report of the suite: one line for each check.
 
 use std::fmt;
 
-/// One check and how it went.
+/// A check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContractCheck {
-    /// What was tried: `assemble: fifty entries`.
+    /// The name: `assemble: fifty entries`.
     pub name: String,
-    /// What the contract says about it.
+    /// The rule of the contract.
     pub rule: &'static str,
-    /// How it went.
+    /// The outcome.
     pub outcome: CheckOutcome,
 }
 
-/// How a check went.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// As the contract says.
+    /// The engine keeps the rule.
     Ok,
-    /// Otherwise; the message says in what.
+    /// The engine breaks the rule; the message has the details.
     Failed(String),
 }
 
@@ -35,7 +35,7 @@ impl ContractReport {
         self.checks.iter().filter(|check| check.outcome != CheckOutcome::Ok).collect()
     }
 
-    /// Whether every check went as the contract says.
+    /// Whether all checks passed.
     pub fn passed(&self) -> bool {
         self.failures().is_empty()
     }

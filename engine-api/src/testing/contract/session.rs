@@ -1,4 +1,4 @@
-//! One engine on a scripted host, with calls that turn every fault into a sentence.
+//! One session of an engine on a scripted host. Its calls turn faults into messages.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,13 +14,13 @@ use crate::request::*;
 use crate::testing::{ScriptedHost, block_on_within};
 use crate::transcript::Transcript;
 
-/// The window that requests name, in provider tokens.
+/// The window in requests, in provider tokens.
 const WINDOW_TOKENS: u64 = 200_000;
 
-/// What requests hold free, in provider tokens.
+/// The reserve in requests, in provider tokens.
 const RESERVE_TOKENS: u64 = 20_000;
 
-/// One session of an engine that runs.
+/// One session of a running engine.
 pub(super) struct ContractSession {
     pub(super) engine: EngineHandle,
     pub(super) host: ScriptedHost,
@@ -30,32 +30,33 @@ pub(super) struct ContractSession {
     guard: Arc<DisposeGuard>,
 }
 
-/// Disposes of the engine with its last session.
+/// Disposes of the engine when its last session is dropped.
 struct DisposeGuard {
     engine: EngineHandle,
     host: ScriptedHost,
     limit: Duration,
 }
 
-/// What a call answered; the outer error is a fault, the inner one the engine's own.
+/// The result of a call: the outer error is a fault, the inner one the engine's own.
 pub(super) type ContractAnswer<T> = Result<Result<T, EngineError>, String>;
 
 impl ContractSession {
     pub(super) fn open(
-        door: EngineFactory,
+        factory: EngineFactory,
         options: &ContractOptions,
     ) -> Result<ContractSession, String> {
-        ContractSession::open_on(ScriptedHost::new(), door, options)
+        ContractSession::open_on(ScriptedHost::new(), factory, options)
     }
 
     pub(super) fn open_on(
         host: ScriptedHost,
-        door: EngineFactory,
+        factory: EngineFactory,
         options: &ContractOptions,
     ) -> Result<ContractSession, String> {
+        // An engine may wait for its background tasks, so they have to run.
         host.run_tasks_on_threads();
         options.completion.iter().for_each(|text| host.answer_always(text));
-        let engine = door
+        let engine = factory
             .create(Arc::new(host.clone()), &options.config)
             .map_err(|error| format!("create failed: {error}"))?;
         let limit = options.call_limit;
@@ -81,7 +82,7 @@ impl ContractSession {
         CallId(self.calls.replace(self.calls.get() + 1))
     }
 
-    /// Waits for a call. Panics, unreadable answers and hanging are faults; other errors are not.
+    /// Waits for a call. Panics, unreadable replies and timeouts are faults; other errors are not.
     pub(super) fn wait<T>(
         &self,
         what: &str,
@@ -93,7 +94,7 @@ impl ContractSession {
         }
     }
 
-    /// Bootstraps the session and feeds the whole transcript as one batch.
+    /// Bootstraps the session and ingests the whole transcript as one batch.
     pub(super) fn bootstrap_and_ingest(&self, transcript: &Transcript) -> Result<(), String> {
         let request = BootstrapRequest { call: self.next_call_id(), session: self.session.clone() };
         let call = self.engine.bootstrap(transcript.clone(), request);
@@ -101,13 +102,14 @@ impl ContractSession {
         self.ingest(transcript, 0..transcript.len() as u64)
     }
 
-    /// Feeds a range.
+    /// Ingests a range.
     pub(super) fn ingest(&self, transcript: &Transcript, new: Range<u64>) -> Result<(), String> {
         let call = self.engine.ingest_batch(transcript.clone(), self.ingest_request(new.clone()));
         let taken = expect_ok("ingest_batch", self.wait("ingest_batch", call)?)?;
-        match taken.entries <= new.end - new.start {
-            true => Ok(()),
-            false => Err(format!("ingest_batch took in {} entries of {new:?}", taken.entries)),
+        if taken.entries <= new.end - new.start {
+            Ok(())
+        } else {
+            Err(format!("ingest_batch reported {} entries of {new:?}", taken.entries))
         }
     }
 
@@ -129,7 +131,7 @@ impl ContractSession {
         }
     }
 
-    /// Assembles and judges the plan; `None` where the engine says that the budget is too small.
+    /// Assembles and validates the plan; `None` if the engine rejects the budget as too small.
     pub(super) fn assemble(
         &self,
         transcript: &Transcript,
@@ -141,9 +143,8 @@ impl ContractSession {
                 Some(fault) => Err(format!("{fault}; budget {budget}")),
                 None => Ok(Some(plan)),
             },
-            Err(error) if refuses_the_budget(&error) && budget < transcript.total_tokens() => {
-                Ok(None)
-            }
+            // Rejecting a budget that fits everything is a fault.
+            Err(error) if rejects_budget(&error) && budget < transcript.total_tokens() => Ok(None),
             Err(error) => Err(format!("assemble failed with budget {budget}: {error}")),
         }
     }
@@ -162,7 +163,7 @@ impl ContractSession {
         }
     }
 
-    /// Compacts; a refusal is an answer like another.
+    /// Compacts; an error of the engine is a valid result.
     pub(super) fn compact(
         &self,
         transcript: &Transcript,
@@ -174,8 +175,10 @@ impl ContractSession {
 
 impl Drop for DisposeGuard {
     fn drop(&mut self) {
-        // A dispose that hangs or fails is the fault of the check that looks at it.
+        // Failures are ignored here: the check `dispose: calls after it` tests this.
         let _ = block_on_within(self.limit, self.engine.dispose());
+        // Also after a failed dispose, so that tasks of the engine cannot reach the host of the
+        // next check.
         self.engine.revoke();
         self.host.stop_tasks();
     }
@@ -185,12 +188,12 @@ pub(super) fn session(id: &str) -> SessionRef {
     SessionRef { id: id.into(), key: "agent:contract".into() }
 }
 
-/// An answer of a call that must not fail.
+/// Turns any error of a call into a fault.
 pub(super) fn expect_ok<T>(what: &str, answer: Result<T, EngineError>) -> Result<T, String> {
     answer.map_err(|error| format!("{what} failed: {error}"))
 }
 
-/// A panic or an unreadable answer is a fault, any other error an answer.
+/// Turns panics and unreadable replies into faults; other errors are valid.
 pub(super) fn check_error_kind<T>(what: &str, answer: Result<T, EngineError>) -> ContractAnswer<T> {
     match answer {
         Err(error) if matches!(error.kind, ErrorKind::Panicked | ErrorKind::Protocol) => {
@@ -200,7 +203,7 @@ pub(super) fn check_error_kind<T>(what: &str, answer: Result<T, EngineError>) ->
     }
 }
 
-fn refuses_the_budget(error: &EngineError) -> bool {
+fn rejects_budget(error: &EngineError) -> bool {
     matches!(error.kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit)
 }
 

@@ -1,11 +1,11 @@
-//! The suite against engines with one fault each, and against one with none.
+//! Tests of the suite with a correct engine and with engines that have one fault each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::*;
 
-/// Runs the suite and answers the names of the failed checks.
+/// Runs the suite and returns the names of the failed checks.
 fn failed<E: ContextEngine>() -> Vec<String> {
     let report = contract(EngineFactory::linked::<E>(), &ContractOptions::default());
     report.failures().into_iter().map(|check| check.name.clone()).collect()
@@ -17,7 +17,7 @@ fn newest(transcript: &Transcript, budget: u64) -> Plan {
     plan
 }
 
-/// Writes an engine whose `assemble` and `compact` are given, under an id of its own.
+/// Defines an engine with the given `assemble` and `compact`.
 macro_rules! engine {
     ($name:ident, $id:literal, $assemble:expr, $compact:expr) => {
         struct $name;
@@ -28,7 +28,7 @@ macro_rules! engine {
             fn create(_host: Host, config: Value) -> Result<Self> {
                 match config.as_object() {
                     Some(settings) if settings.is_empty() => Ok($name),
-                    _ => Err(EngineError::config("", "there are no settings")),
+                    _ => Err(EngineError::config("", "the engine has no settings")),
                 }
             }
 
@@ -148,7 +148,7 @@ fn a_compaction_that_grows_is_caught() {
     assert!(failed.contains(&"compact: fifty entries".into()), "{failed:?}");
 }
 
-/// Takes all sessions for one, panics outside `assemble`, and never comes back from one call.
+/// Mixes up sessions, panics outside `assemble`, and never returns from `maintain`.
 struct Careless {
     longest: std::sync::Mutex<u64>,
 }
@@ -184,7 +184,7 @@ impl ContextEngine for Careless {
     }
 
     fn status(&self) -> EngineStatus {
-        panic!("nothing to say")
+        panic!("status failed")
     }
 }
 

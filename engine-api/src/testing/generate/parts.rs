@@ -1,4 +1,4 @@
-//! Scenes: the pieces that generated conversations are put together from.
+//! The parts of generated conversations.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,52 +8,52 @@ use super::Script;
 use super::script::AssistantTurn;
 use crate::transcript::EntryKind;
 
-/// One piece of a conversation.
+/// A part of a conversation.
 #[derive(Clone, Debug)]
 pub enum ScriptPart {
-    /// An entry of the operator.
+    /// A system entry.
     System(String),
-    /// A message of the person, perhaps with pictures.
+    /// A user message, with or without images.
     User {
-        /// What it says.
+        /// The text.
         text: String,
-        /// How many pictures it carries.
+        /// The number of images.
         images: usize,
     },
     /// A message of a heartbeat.
     Heartbeat(String),
-    /// An answer that calls nothing.
+    /// An assistant message without calls.
     Assistant {
-        /// What it says; may be nothing at all.
+        /// The text, possibly empty.
         text: String,
         /// Whether it begins with thinking.
         thinking: bool,
     },
-    /// An entry that is no plain message.
+    /// An entry of another kind than a message.
     NonMessage(EntryKind, String),
-    /// A result of a call that is nowhere.
+    /// A result without a call.
     Orphan(String),
-    /// Calls and what became of them.
+    /// Calls and their results.
     Round(ToolRound),
 }
 
-/// Calls of one assistant message and what became of them.
+/// The calls of one assistant message and their results.
 #[derive(Clone, Debug)]
 pub struct ToolRound {
-    /// What the model says beside its calls.
+    /// The text of the message.
     pub text: String,
-    /// The text that each call carries in its arguments.
+    /// A text in the arguments of each call.
     pub argument: String,
     /// Whether it begins with thinking.
     pub thinking: bool,
-    /// Whether the person aborted it.
+    /// Whether the user aborted it.
     pub aborted: bool,
-    /// Whether the call ids are those that every such round uses.
+    /// Whether the call ids are the same in every such round.
     pub reuses_ids: bool,
-    /// How many calls.
+    /// The number of calls.
     pub calls: usize,
-    /// The results in order of arrival; each names a call by its place. A call may be named twice
-    /// (the second is an orphan then) or never.
+    /// The results in order of arrival. A call may have no result, or several, of which all but the first
+    /// are orphans.
     pub results: Vec<RoundResult>,
 }
 
@@ -66,13 +66,13 @@ pub struct RoundResult {
     pub text: String,
     /// Whether the tool failed.
     pub is_error: bool,
-    /// What the person said just before it came.
+    /// A user message before the result.
     pub interruption: Option<String>,
 }
 
-/// Any scene.
+/// Any part.
 pub fn script_parts() -> impl Strategy<Value = ScriptPart> {
-    let aside = prop_oneof![
+    let kind_strategy = prop_oneof![
         Just(EntryKind::CompactionSummary),
         Just(EntryKind::BranchSummary),
         Just(EntryKind::Custom),
@@ -87,11 +87,11 @@ pub fn script_parts() -> impl Strategy<Value = ScriptPart> {
         1 => texts().prop_map(ScriptPart::Orphan),
         1 => texts().prop_map(ScriptPart::System),
         1 => texts().prop_map(ScriptPart::Heartbeat),
-        1 => (aside, texts()).prop_map(|(kind, text)| ScriptPart::NonMessage(kind, text)),
+        1 => (kind_strategy, texts()).prop_map(|(kind, text)| ScriptPart::NonMessage(kind, text)),
     ]
 }
 
-/// Texts of several scripts and lengths; the empty one and a blank one among them.
+/// Texts of several scripts and lengths, including empty and blank ones.
 pub fn texts() -> impl Strategy<Value = String> {
     let long = (prop_oneof![Just('x'), Just('你'), Just('\u{1F600}'), Just(' ')], 100..1_500_usize);
     prop_oneof![
@@ -107,6 +107,7 @@ fn rounds() -> impl Strategy<Value = ToolRound> {
     let text = prop_oneof![Just(String::new()), texts()];
     let argument = prop_oneof![4 => Just(String::new()), 1 => texts()];
     let aborted = prop::bool::weighted(0.2);
+    // Rare shapes are weighted so that most transcripts stay valid.
     let reuses_ids = prop::bool::weighted(0.3);
     let results = vec(round_results(), 0..5);
     (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
@@ -130,7 +131,7 @@ fn round_results() -> impl Strategy<Value = RoundResult> {
 }
 
 impl Script {
-    /// Writes one scene.
+    /// Appends a part.
     pub fn push_part(&mut self, scene: &ScriptPart) {
         match scene {
             ScriptPart::System(text) => self.push_system(text),
@@ -144,12 +145,13 @@ impl Script {
                 });
             }
             ScriptPart::NonMessage(kind, text) => self.push_kind(*kind, "custom", text),
-            ScriptPart::Orphan(text) => self.push_result("nobody", text, false),
+            ScriptPart::Orphan(text) => self.push_result("orphan", text, false),
             ScriptPart::Round(round) => self.play_round(round),
         }
     }
 
     fn play_round(&mut self, round: &ToolRound) {
+        // Some providers number calls from zero in every response.
         let number = if round.reuses_ids { 0 } else { self.next_round() };
         let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
         self.push_turn(&AssistantTurn {

@@ -1,4 +1,4 @@
-//! A script writes entries one by one, each as a true Pi v3 message.
+//! Writes generated entries, each as a valid Pi v3 message.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use super::GeneratedTranscript;
 use crate::transcript::log::NewEntry;
 use crate::transcript::{EntryKind, Flags, Message, Role, tokens};
 
-/// When the first entry was written, in milliseconds since 1970; one second lies between entries.
+/// Timestamp of the first entry, in milliseconds since 1970; each later one is one second newer.
 const FIRST_MS: i64 = 1_765_233_665_000;
 
-/// A 1 × 1 picture; what it shows does not matter to a test.
+/// A PNG image of 1 × 1 pixels, base64.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Builds a transcript step by step.
@@ -33,42 +33,42 @@ impl Script {
         Script::default()
     }
 
-    /// An entry of the operator; the host pins it.
+    /// Appends a system entry, pinned.
     #[must_use]
     pub fn system(mut self, text: &str) -> Self {
         self.push_system(text);
         self
     }
 
-    /// A message of the person; the first is the task, which the host pins.
+    /// Appends a user message; the first is the task, pinned.
     #[must_use]
     pub fn user(mut self, text: &str) -> Self {
         self.push_user(text, 0);
         self
     }
 
-    /// A message of the person with pictures.
+    /// Appends a user message with images.
     #[must_use]
     pub fn user_with_images(mut self, text: &str, images: usize) -> Self {
         self.push_user(text, images);
         self
     }
 
-    /// An answer of the model that calls nothing.
+    /// Appends an assistant message without calls.
     #[must_use]
     pub fn assistant(mut self, text: &str) -> Self {
         self.push_turn(&AssistantTurn { text, ..AssistantTurn::default() });
         self
     }
 
-    /// An answer of the model that calls the tool `read` once for each id.
+    /// Appends an assistant message that calls the tool `read` once for each id.
     #[must_use]
     pub fn calls(mut self, text: &str, ids: &[&str]) -> Self {
         self.push_turn(&AssistantTurn { text, ids: &owned(ids), ..AssistantTurn::default() });
         self
     }
 
-    /// The same, aborted by the person.
+    /// Appends the same, aborted by the user.
     #[must_use]
     pub fn aborted_calls(mut self, text: &str, ids: &[&str]) -> Self {
         self.push_turn(&AssistantTurn {
@@ -80,29 +80,29 @@ impl Script {
         self
     }
 
-    /// A call whose arguments carry a text, as a `write` of a file does.
+    /// Appends a call with a text in its arguments, like the `write` of a file.
     #[must_use]
     pub fn call_with_argument(mut self, id: &str, argument: &str) -> Self {
         self.push_turn(&AssistantTurn { ids: &owned(&[id]), argument, ..AssistantTurn::default() });
         self
     }
 
-    /// The result of a call.
+    /// Appends the result of a call.
     #[must_use]
     pub fn result(mut self, id: &str, text: &str) -> Self {
         self.push_result(id, text, false);
         self
     }
 
-    /// A result that nobody asked for.
+    /// Appends a result without a call.
     #[must_use]
     pub fn orphan(mut self, text: &str) -> Self {
-        let id = format!("nobody_{}", self.entries.len());
+        let id = format!("orphan_{}", self.entries.len());
         self.push_result(&id, text, false);
         self
     }
 
-    /// The summary that a compaction left behind.
+    /// Appends the summary of a compaction.
     #[must_use]
     pub fn summary(mut self, text: &str) -> Self {
         self.push_kind(EntryKind::CompactionSummary, "compactionSummary", text);
@@ -114,7 +114,7 @@ impl Script {
         GeneratedTranscript { entries: self.entries }
     }
 
-    /// A number that rises with every round of calls, so that their ids can differ.
+    /// Counts the tool rounds, for distinct call ids.
     pub(super) fn next_round(&mut self) -> usize {
         self.rounds += 1;
         self.rounds
@@ -145,7 +145,7 @@ impl Script {
         self.push(part);
     }
 
-    /// An entry that is no plain message; it reaches the model in the person's place.
+    /// Appends an entry of another kind than a message, with the role `User`.
     pub(super) fn push_kind(&mut self, kind: EntryKind, role: &str, text: &str) {
         let mut part = EntryDraft::new(Role::User, json!({"role": role, "content": text}));
         part.kind = kind;
@@ -165,6 +165,7 @@ impl Script {
         }
         blocks.extend(turn.ids.iter().map(|id| call_block(id, turn.argument)));
         let stop_reason = match (turn.aborted, turn.ids.is_empty()) {
+            // As clients write it: an aborted message has no other stop reason.
             (true, _) => "aborted",
             (false, true) => "stop",
             (false, false) => "toolUse",
@@ -194,6 +195,7 @@ impl Script {
     fn push(&mut self, part: EntryDraft) {
         let at = self.entries.len();
         let timestamp_ms = FIRST_MS + 1_000 * at as i64;
+        // Text and tokens are read back from the JSON, so that the three cannot disagree.
         let raw = with_member(part.json, "timestamp", timestamp_ms.into()).to_string();
         let message = Message::parse(&raw, "");
         let (text, tokens) = (message.text(), tokens::message(&message));
@@ -213,12 +215,12 @@ impl Script {
     }
 }
 
-/// What the model says and does in one message.
+/// The content of an assistant message.
 #[derive(Default)]
 pub(super) struct AssistantTurn<'t> {
     pub(super) text: &'t str,
     pub(super) ids: &'t [String],
-    /// The text that each call carries; the call is a `read` where it carries none.
+    /// A text in the arguments of each call, which is a `read` if the text is empty.
     pub(super) argument: &'t str,
     pub(super) thinking: bool,
     pub(super) aborted: bool,
@@ -237,11 +239,12 @@ fn owned(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Other JSON for an entry that the law must accept: the same role and calls, other text, no thinking.
+/// A valid rewrite of an entry: the same role and calls, other text, no thinking.
 pub fn rewrite_raw(raw: &str, text: &str) -> String {
     let json: Value = serde_json::from_str(raw).unwrap_or_default();
     let content = json.get("content").and_then(Value::as_array);
     let mut blocks = content.cloned().unwrap_or_default();
+    // Thinking is dropped: it may not be altered, only kept byte for byte.
     blocks.retain(|block| block.get("type").is_some_and(|kind| kind == "toolCall"));
     blocks.insert(0, json!({"type": "text", "text": text}));
     with_member(json, "content", blocks.into()).to_string()
@@ -254,7 +257,7 @@ fn with_member(mut json: Value, name: &str, value: Value) -> Value {
     json
 }
 
-/// What differs between entries of different roles.
+/// The fields of an entry that depend on its role.
 struct EntryDraft {
     role: Role,
     kind: EntryKind,

@@ -1,4 +1,4 @@
-//! Sleep and background tasks without a runtime: a thread for each, and short ones.
+//! Sleeps and background tasks without an async runtime, on one thread each.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use crate::abi::wait::unpark_waker;
 use crate::border::BoxFuture;
 
-/// No sleep takes longer than this in real time, in milliseconds: tests should not wait. The clock
-/// moves by the whole time asked for.
+/// Maximum real time of a sleep, in milliseconds, so that tests are fast. The clock of the host advances by
+/// the whole duration.
 const LONGEST_SLEEP_MS: u64 = 5;
 
-/// Runs a task to its end, or until `stopped` is set.
+/// Runs a task to completion, or until `stopped` is set.
 pub(super) fn run_until_stopped(mut task: BoxFuture<()>, stopped: &AtomicBool) {
     let waker = unpark_waker();
     while !stopped.load(Ordering::Acquire) {
         if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             return;
         }
-        // Looks up now and then, because nobody wakes a task that is to be stopped.
+        // With a timeout, because setting `stopped` does not wake this thread.
         std::thread::park_timeout(Duration::from_millis(LONGEST_SLEEP_MS));
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn sleep(milliseconds: u64) -> impl Future<Output = ()> + Send {
     SleepFuture { milliseconds: milliseconds.min(LONGEST_SLEEP_MS), alarm: None }
 }
 
-/// Ends when a thread of its own has slept.
+/// Completes when its own thread has slept.
 struct SleepFuture {
     milliseconds: u64,
     alarm: Option<Arc<Mutex<SleepTimer>>>,
@@ -40,7 +40,7 @@ struct SleepFuture {
 #[derive(Default)]
 struct SleepTimer {
     rung: bool,
-    /// Whoever polled last.
+    /// The waker of the last poll.
     sleeper: Option<Waker>,
 }
 
@@ -48,6 +48,7 @@ impl SleepTimer {
     fn set(milliseconds: u64) -> Arc<Mutex<SleepTimer>> {
         let alarm = Arc::new(Mutex::new(SleepTimer::default()));
         let bell = alarm.clone();
+        // A thread for each sleep, because no timer exists without a runtime.
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(milliseconds));
             let mut alarm = bell.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,6 +64,7 @@ impl Future for SleepFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let milliseconds = self.milliseconds;
+        // Started at the first poll: a dropped future must not leave a thread.
         let alarm = self.alarm.get_or_insert_with(|| SleepTimer::set(milliseconds));
         let mut alarm = alarm.lock().unwrap_or_else(PoisonError::into_inner);
         if alarm.rung {

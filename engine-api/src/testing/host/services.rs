@@ -1,4 +1,4 @@
-//! The services themselves: each looks up what it was told to answer.
+//! The services of the scripted host.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -103,6 +103,7 @@ impl HostServices for ScriptedHost {
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
         let mut state = self.state();
         state.elapsed_ms = state.elapsed_ms.saturating_add(milliseconds);
+        // The clock advances at the call, not when the sleep ends, to be deterministic.
         let forward = i64::try_from(milliseconds).unwrap_or(i64::MAX);
         state.now_ms = state.now_ms.saturating_add(forward);
         Box::pin(sleep(milliseconds))
@@ -126,6 +127,7 @@ impl HostServices for ScriptedHost {
 
     fn spawn(&self, _session: &SessionRef, task: BoxFuture<()>) {
         let mut state = self.state();
+        // Kept by default, so that a test decides when background work happens.
         if !state.runs_tasks {
             state.tasks.push(task);
             return;
@@ -136,8 +138,9 @@ impl HostServices for ScriptedHost {
     }
 }
 
-/// 64 hex digits that depend on nothing but the bytes.
+/// 64 hex digits that depend on the bytes only.
 fn blob_handle(bytes: &[u8]) -> String {
+    // Not a SHA-256, to keep the dependency out of the crate.
     let quarter = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         (salt, bytes).hash(&mut hasher);

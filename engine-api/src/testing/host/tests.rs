@@ -1,4 +1,4 @@
-//! The host does what it was told.
+//! Tests of the scripted host.
 
 use std::time::Duration;
 
@@ -12,13 +12,16 @@ fn answers_come_in_order_and_run_out() {
     let host = ScriptedHost::new();
     host.answer("one");
     host.script(Err(EngineError::new(ErrorKind::ModelTimeout, "too slow")));
-    let ask = || block_on(host.complete(CallId(1), CompletionRequest::default()));
-    assert_eq!(ask().unwrap().text, "one");
-    assert_eq!(ask().unwrap_err().kind, ErrorKind::ModelTimeout);
-    assert_eq!(ask().unwrap_err().kind, ErrorKind::ModelMissing);
+    let complete = || block_on(host.complete(CallId(1), CompletionRequest::default()));
+    assert_eq!(complete().unwrap().text, "one");
+    assert_eq!(complete().unwrap_err().kind, ErrorKind::ModelTimeout);
+    assert_eq!(complete().unwrap_err().kind, ErrorKind::ModelMissing);
     host.answer_always("again");
-    let ask = || block_on(host.complete(CallId(1), CompletionRequest::default()));
-    assert_eq!((ask().unwrap().text, ask().unwrap().text), ("again".into(), "again".into()));
+    let complete = || block_on(host.complete(CallId(1), CompletionRequest::default()));
+    assert_eq!(
+        (complete().unwrap().text, complete().unwrap().text),
+        ("again".into(), "again".into())
+    );
     assert_eq!(host.completion_requests().len(), 5);
 }
 
@@ -37,12 +40,12 @@ fn stores_list_and_forget() {
 }
 
 #[test]
-fn refuses_what_it_was_told_not_to_offer() {
+fn services_without_their_capability_fail() {
     let host = ScriptedHost::new();
-    host.answer("never heard");
+    host.answer("unused");
     host.set_capabilities(&[]);
-    let asked = block_on(host.complete(CallId(1), CompletionRequest::default()));
-    assert_eq!(asked.unwrap_err().kind, ErrorKind::ModelMissing);
+    let result = block_on(host.complete(CallId(1), CompletionRequest::default()));
+    assert_eq!(result.unwrap_err().kind, ErrorKind::ModelMissing);
     let read = block_on(host.kv_get("k".into()));
     assert_eq!(read.unwrap_err().kind, ErrorKind::Unsupported);
 }
@@ -51,9 +54,9 @@ fn refuses_what_it_was_told_not_to_offer() {
 fn a_long_sleep_moves_the_clock_and_is_short() {
     let host = ScriptedHost::new();
     host.set_now_ms(1_000);
-    let begun = std::time::Instant::now();
+    let start = std::time::Instant::now();
     block_on(host.sleep(3_600_000));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(5));
     assert_eq!((host.now_ms(), host.monotonic_ns()), (3_601_000, 3_600_000_000_000));
 }
 
@@ -94,8 +97,8 @@ fn tasks_are_kept_run_or_stopped() {
         }),
     );
     host.stop_tasks();
-    let begun = std::time::Instant::now();
-    while Arc::strong_count(&held) > 1 && begun.elapsed() < Duration::from_secs(5) {
+    let start = std::time::Instant::now();
+    while Arc::strong_count(&held) > 1 && start.elapsed() < Duration::from_secs(5) {
         std::thread::yield_now();
     }
     assert_eq!(Arc::strong_count(&held), 1);

@@ -1,3 +1,5 @@
+//! Tests of projections as transcripts.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -5,7 +7,7 @@ use crate::EntryKind;
 use crate::testing::generate::{Script, transcripts};
 
 fn all_of(view: &Transcript) -> Vec<String> {
-    let told = |entry: Entry<'_>| {
+    let describe = |entry: Entry<'_>| {
         format!(
             "{} {} {} {} {} {} {:?} {:?} {:?} {} {} {} {}",
             entry.seq(),
@@ -23,7 +25,7 @@ fn all_of(view: &Transcript) -> Vec<String> {
             entry.raw(),
         )
     };
-    view.iter().map(told).collect()
+    view.iter().map(describe).collect()
 }
 
 fn everything(view: &Transcript, epoch: u64) -> Transcript {

@@ -1,4 +1,4 @@
-//! The `boundary` engine as a library that a host loads.
+//! The `boundary` engine as a loadable library.
 
 #![forbid(unsafe_code)]
 

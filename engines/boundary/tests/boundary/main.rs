@@ -1,9 +1,9 @@
-//! The `boundary` engine keeps the contract of engines, and its own word.
+//! Contract tests of the `boundary` engine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod fixtures;
 mod properties;
-mod stage;
 mod summaries;
 
 use ctxhost_engine_api::border::EngineFactory;
@@ -15,11 +15,11 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_boundary::BoundaryEngine;
 
-use stage::{Stage, reading};
+use fixtures::{EngineHarness, reading};
 
 #[test]
 fn keeps_the_contract() {
-    let nine = stage::nine_sections("Rename the field.");
+    let nine = fixtures::nine_sections("Rename the field.");
     let tight = json!({
         "session_memory": false,
         "threshold": { "percent": 1 },
@@ -33,11 +33,11 @@ fn keeps_the_contract() {
 }
 
 #[test]
-fn the_boundary_stands_between_the_task_and_the_last_turn() {
-    let stage = Stage::new(json!({}));
+fn the_boundary_is_between_the_task_and_the_last_turn() {
+    let harness = EngineHarness::new(json!({}));
     let mut talk = reading(20);
     talk.user("and the last one?").assistant("That was it.");
-    let plan = stage.plan(&talk, 4_000);
+    let plan = harness.plan(&talk, 4_000);
     let transcript = talk.transcript();
     let items = plan.project(&transcript);
     let roles: Vec<Role> = items.iter().map(|item| item.role()).collect();
@@ -60,15 +60,15 @@ fn the_boundary_stands_between_the_task_and_the_last_turn() {
 
 #[test]
 fn a_compaction_is_wanted_from_the_threshold_on() {
-    let stage = Stage::new(json!({}));
+    let harness = EngineHarness::new(json!({}));
     let talk = reading(20);
     let total = talk.transcript().total_tokens();
-    assert!(stage.assemble(&talk, total * 3 / 2).extras.compaction_wanted.is_none());
+    assert!(harness.assemble(&talk, total * 3 / 2).extras.compaction_wanted.is_none());
     // 171,000 of the 180,000 tokens that the host leaves: the budget fits, the threshold does not.
-    let plan = stage.assemble(&talk, total + 20);
+    let plan = harness.assemble(&talk, total + 20);
     assert!(plan.extras.compaction_wanted.is_some_and(|why| why.contains("over the threshold")));
     for config in [json!({ "compaction": false }), json!({ "auto_compaction": false })] {
-        let plan = Stage::new(config).assemble(&talk, total);
+        let plan = EngineHarness::new(config).assemble(&talk, total);
         assert!(plan.extras.compaction_wanted.is_none());
     }
 }
@@ -77,9 +77,9 @@ fn a_compaction_is_wanted_from_the_threshold_on() {
 fn switches_leave_the_hand_free_or_not() {
     let talk = reading(20);
     let by_hand = |config, trigger| {
-        let stage = Stage::new(config);
-        let request = CompactRequest { trigger, ..stage.compact_request(&talk, 4_000) };
-        stage.compact(&talk, request).unwrap()
+        let harness = EngineHarness::new(config);
+        let request = CompactRequest { trigger, ..harness.compact_request(&talk, 4_000) };
+        harness.compact(&talk, request).unwrap()
     };
     let is_plan = |answer| matches!(answer, Compaction::Plan(_));
     assert!(!is_plan(by_hand(json!({ "auto_compaction": false }), Trigger::Threshold)));
@@ -89,32 +89,32 @@ fn switches_leave_the_hand_free_or_not() {
 
 #[test]
 fn three_refused_plans_open_the_breaker_until_one_by_hand_works() {
-    let stage = Stage::new(json!({}));
+    let harness = EngineHarness::new(json!({}));
     let talk = reading(20);
     let total = talk.transcript().total_tokens();
     for _ in 0..3 {
-        stage.plan(&talk, 4_000);
+        harness.plan(&talk, 4_000);
     }
-    let answer = stage.compact(&talk, stage.compact_request(&talk, 4_000)).unwrap();
+    let answer = harness.compact(&talk, harness.compact_request(&talk, 4_000)).unwrap();
     let Compaction::Nothing { reason } = answer else { panic!("the breaker is closed") };
     assert!(reason.contains("3 compactions failed in a row"), "{reason}");
-    assert!(stage.assemble(&talk, total).extras.compaction_wanted.is_none());
+    assert!(harness.assemble(&talk, total).extras.compaction_wanted.is_none());
 
-    let by_hand = CompactRequest { force: true, ..stage.compact_request(&talk, 4_000) };
-    assert!(matches!(stage.compact(&talk, by_hand).unwrap(), Compaction::Plan(_)));
-    let next = stage::after(1, 20);
-    stage.plan(&next, 4_000);
+    let by_hand = CompactRequest { force: true, ..harness.compact_request(&talk, 4_000) };
+    assert!(matches!(harness.compact(&talk, by_hand).unwrap(), Compaction::Plan(_)));
+    let next = fixtures::after(1, 20);
+    harness.plan(&next, 4_000);
 }
 
 #[test]
-fn a_window_that_is_full_at_once_three_times_is_said_to_be() {
-    let stage = Stage::new(json!({}));
+fn thrashing_is_reported_the_third_time() {
+    let harness = EngineHarness::new(json!({}));
     let mut talk = reading(20);
     let mut noted = Vec::new();
     for epoch in 1..=4 {
-        let plan = stage.plan(&talk, 4_000);
+        let plan = harness.plan(&talk, 4_000);
         noted.push(plan.extras.notes.iter().any(|note| note.layer == "thrash guard"));
-        talk = stage::after(epoch, 0);
+        talk = fixtures::after(epoch, 0);
         talk.calls(&[("big", "read", "{}")]).result("big", "read", &"x ".repeat(9_000));
         talk.assistant("read it").user("next");
     }
@@ -123,33 +123,33 @@ fn a_window_that_is_full_at_once_three_times_is_said_to_be() {
 
 #[test]
 fn living_sub_agents_are_put_back() {
-    let stage = Stage::new(json!({}));
+    let harness = EngineHarness::new(json!({}));
     let talk = reading(20);
     let session = |id: &str| SessionRef { id: id.into(), key: format!("agent:{id}") };
     for child in ["alive", "dead"] {
-        let (parent, child) = (stage.session(), session(child));
+        let (parent, child) = (harness.session(), session(child));
         let request = SubagentSpawnRequest { parent, child, ..SubagentSpawnRequest::default() };
-        block_on(stage.engine.prepare_subagent_spawn(talk.transcript(), request)).unwrap();
+        block_on(harness.engine.prepare_subagent_spawn(talk.transcript(), request)).unwrap();
     }
     let ended = SubagentEndedRequest { child: session("dead"), ..SubagentEndedRequest::default() };
-    block_on(stage.engine.on_subagent_ended(ended)).unwrap();
-    let seen = stage.seen(&talk, 4_000).join("\n");
+    block_on(harness.engine.on_subagent_ended(ended)).unwrap();
+    let seen = harness.seen(&talk, 4_000).join("\n");
     assert!(seen.contains("agent:alive (session alive)") && !seen.contains("agent:dead"), "{seen}");
 }
 
 #[test]
-fn the_second_compaction_takes_up_the_first() {
-    let stage = Stage::new(json!({ "session_memory": false }));
+fn the_second_compaction_merges_the_first() {
+    let harness = EngineHarness::new(json!({ "session_memory": false }));
     let mut talk = reading(10);
     talk.user("Never touch the schema.");
-    stage::reads(&mut talk, 10, 20);
-    let first = stage.seen(&talk, 4_000);
+    fixtures::reads(&mut talk, 10, 20);
+    let first = harness.seen(&talk, 4_000);
     let mut next = TranscriptBuilder::with_epoch(1);
     next.user("read everything");
     first[1..4].iter().for_each(|text| _ = next.summary(text));
-    stage::reads(&mut next, 30, 50);
+    fixtures::reads(&mut next, 30, 50);
     next.user("go on");
-    let second = stage.seen(&next, 4_000);
+    let second = harness.seen(&next, 4_000);
     assert_eq!(second.join("\n").matches("<summary>").count(), 1);
     assert!(second[1].contains("- Never touch the schema."), "{}", second[1]);
     assert!(!second[1].contains("I have read the summary"));

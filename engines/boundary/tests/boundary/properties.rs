@@ -1,4 +1,4 @@
-//! What holds for any conversation, window and budget.
+//! Properties for any conversation, window and budget.
 
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::{Script, ScriptPart, script_parts};
@@ -7,9 +7,9 @@ use ctxhost_engine_api::{Compaction, Flags, Plan, Role, Transcript};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::stage::Stage;
+use crate::fixtures::EngineHarness;
 
-/// Enough scenes that there is something to fold.
+/// Enough turns for a compaction.
 fn transcripts() -> impl Strategy<Value = Transcript> {
     vec(script_parts(), 0..40).prop_map(|scenes: Vec<ScriptPart>| {
         let mut script = Script::new();
@@ -18,8 +18,9 @@ fn transcripts() -> impl Strategy<Value = Transcript> {
     })
 }
 
-fn compacted(stage: &Stage, transcript: &Transcript, budget: u64) -> Compaction {
-    block_on(stage.engine.compact(transcript.clone(), stage.request(transcript, budget))).unwrap()
+fn compacted(harness: &EngineHarness, transcript: &Transcript, budget: u64) -> Compaction {
+    block_on(harness.engine.compact(transcript.clone(), harness.request(transcript, budget)))
+        .unwrap()
 }
 
 fn kept(plan: &Plan, transcript: &Transcript) -> Vec<u64> {
@@ -34,19 +35,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn compactions_are_lawful_and_make_progress(
+    fn compactions_are_valid_and_make_progress(
         transcript in transcripts(),
         share in 0.2f64..1.5,
         attempt in 1u32..4,
     ) {
-        let stage = Stage::new(json!({}));
+        let harness = EngineHarness::new(json!({}));
         let before = transcript.total_tokens();
         let budget = (before as f64 * share) as u64;
         let request = ctxhost_engine_api::CompactRequest {
             attempt,
-            ..stage.request(&transcript, budget)
+            ..harness.request(&transcript, budget)
         };
-        let answer = block_on(stage.engine.compact(transcript.clone(), request)).unwrap();
+        let answer = block_on(harness.engine.compact(transcript.clone(), request)).unwrap();
         let Compaction::Plan(plan) = answer else { return Ok(()) };
         prop_assert_eq!(plan_fault(&plan, &transcript), None);
         let after = cost(&plan, &transcript);
@@ -56,7 +57,7 @@ proptest! {
 
         let kept = kept(&plan, &transcript);
         let newest = transcript.newest_user_message().map(|entry| entry.seq());
-        // As the law has it: a result without its call can never be sent and is no live round.
+        // A result without its call can never be sent and is not part of the live round.
         let last = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN));
         let last = last.filter(|last| last.role() == Role::Tool || last.has(Flags::TOOL_CALLS));
         let live = last.map_or(transcript.len() as u64, |entry| entry.frame());
@@ -72,7 +73,7 @@ proptest! {
 
     #[test]
     fn the_same_conversation_gives_the_same_bytes(transcript in transcripts(), share in 0.2f64..1.5) {
-        let (one, other) = (Stage::new(json!({})), Stage::new(json!({})));
+        let (one, other) = (EngineHarness::new(json!({})), EngineHarness::new(json!({})));
         let budget = (transcript.total_tokens() as f64 * share) as u64;
         let plan = one.assembled(&transcript, budget);
         prop_assert_eq!(&plan, &one.assembled(&transcript, budget));
@@ -82,9 +83,9 @@ proptest! {
 
     #[test]
     fn assembling_keeps_every_entry_and_never_grows(transcript in transcripts(), share in 0.05f64..1.5) {
-        let stage = Stage::new(json!({ "micro": { "keep_results": 1, "over_chars": 40 } }));
+        let harness = EngineHarness::new(json!({ "micro": { "keep_results": 1, "over_chars": 40 } }));
         let budget = (transcript.total_tokens() as f64 * share) as u64;
-        let plan = stage.assembled(&transcript, budget);
+        let plan = harness.assembled(&transcript, budget);
         prop_assert_eq!(plan_fault(&plan, &transcript), None);
         prop_assert_eq!(kept(&plan, &transcript), (0..transcript.len() as u64).collect::<Vec<_>>());
         let shown = cost(&plan, &transcript);

@@ -1,4 +1,4 @@
-//! The `head-tail` engine as a library that a host loads.
+//! The `head-tail` engine as a loadable library.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Arguments of old calls: the file a model once wrote is in the file now, not only in its call.
+//! Shortens the arguments of old calls: a file that a model wrote can be read again.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,9 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Role};
 use serde_json::Value;
 
-/// The JSON of a message with the texts in the arguments of its calls cut, and how many of them
-/// were. `None` where no text was: `cut` answers a borrowed text for one that is short enough.
-/// Arguments of at most `over_chars` weighted characters are left alone.
-///
-/// Ids, names and the shape of the arguments stay: the JSON is JSON again.
+/// Returns the JSON of a message with long texts in its call arguments cut, and their number;
+/// `None` if none was cut. `cut` borrows a text that is short enough. Arguments of at most
+/// `over_chars` weighted characters are unchanged, and so are ids, names and the JSON structure.
 pub fn shorten_arguments(
     entry: &Entry<'_>,
     over_chars: u64,
@@ -24,6 +22,7 @@ pub fn shorten_arguments(
     for block in message.get_mut("content")?.as_array_mut()? {
         let is_call = block.get("type").and_then(Value::as_str) == Some("toolCall");
         let Some(arguments) = block.get_mut("arguments").filter(|_| is_call) else { continue };
+        // Shortening small arguments would change cached bytes for nothing.
         if weighted_chars(&arguments.to_string()) > over_chars {
             shortened += shorten(arguments, &cut);
         }
@@ -31,7 +30,7 @@ pub fn shorten_arguments(
     (shortened > 0).then(|| (message.to_string(), shortened))
 }
 
-/// Cuts the texts in a value. Answers how many were cut.
+/// Cuts the texts in a value and returns their number.
 fn shorten(value: &mut Value, cut: &impl Fn(&str) -> Cow<'_, str>) -> usize {
     match value {
         Value::String(text) => match cut(text) {

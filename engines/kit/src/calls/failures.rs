@@ -1,4 +1,4 @@
-//! Calls that failed and did not succeed when the like was tried again.
+//! Calls that failed and did not succeed in a later attempt.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,32 +9,35 @@ use super::{describe_call, failure_status};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
-/// Of an output only so much is read for a line; redaction costs by length.
+/// Weighted characters read of an output.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 4_000;
 
-/// A failure that nothing has made good.
+/// A failure without a later success.
 #[derive(Clone, Debug)]
 pub struct OpenFailure<'a> {
-    /// What was called, as [`describe_call`] says it.
+    /// The call, as rendered by [`describe_call`].
     pub call: String,
-    /// What came of it.
+    /// Its result.
     pub result: Entry<'a>,
 }
 
-/// The open failures of ranges, oldest first; of calls that say the same the newest.
+/// The open failures of ranges, oldest first; of equal calls only the newest.
 pub fn open_failures<'a>(
     transcript: &'a Transcript,
     ranges: &[Range<u64>],
 ) -> Vec<OpenFailure<'a>> {
-    let mut asked = HashMap::new();
+    let mut calls_by_id = HashMap::new();
     let mut open: Vec<OpenFailure<'a>> = Vec::new();
     for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
+        // Call ids may repeat in later turns, so only the calls of the current frame count.
         if entry.is_cut_point() {
             let calls = entry.tool_calls().into_iter();
-            asked = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
+            calls_by_id = calls.map(|call| (call.id.to_string(), describe_call(&call))).collect();
         }
         let Some(result) = entry.tool_result() else { continue };
-        let Some(call) = asked.get(result.call_id.as_ref()) else { continue };
+        let Some(call) = calls_by_id.get(result.call_id.as_ref()) else { continue };
+        // The same call was tried again: only its newest outcome counts.
         open.retain(|earlier| earlier.call != *call);
         if entry.has(Flags::ERROR) {
             open.push(OpenFailure { call: call.clone(), result: entry });
@@ -43,9 +46,10 @@ pub fn open_failures<'a>(
     open
 }
 
-/// What a failure says on one line: the call, and at most `limit_chars` weighted characters of what
-/// came of it, without secrets, with the exit code where one is known.
+/// Renders a failure on one line: the call, its exit code if known, and at most `limit_chars`
+/// weighted characters of redacted output.
 pub fn render_failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
+    // A bare `failed` repeats the heading under which failures are listed.
     let status = failure_status(result).filter(|status| status != "failed");
     failure(call, status.as_deref(), result.text(), limit_chars)
 }
@@ -75,14 +79,14 @@ mod tests {
         talk.result("c", "bash", "ok").failure("d", "bash", "second");
         let transcript = talk.transcript();
         let open = open_failures(&transcript, &[0..talk.len()]);
-        let told: Vec<_> =
+        let lines: Vec<_> =
             open.iter().map(|open| (open.call.as_str(), open.result.text())).collect();
-        assert_eq!(told, [("bash lint", "second")]);
+        assert_eq!(lines, [("bash lint", "second")]);
         assert_eq!(open_failures(&transcript, &[0..4]).len(), 2);
     }
 
     #[test]
-    fn a_failure_is_told_on_one_line_without_secrets() {
+    fn a_failure_is_rendered_on_one_line_without_secrets() {
         assert_eq!(failure("ls ", None, "no\nsuch file", 40), "ls: no such file");
         assert_eq!(failure("", Some("exit 2"), " \n", 40), "tool (exit 2): failed (no output)");
         let line = failure("login password=hunter2hunter2", None, "token=abcdef123456 went", 21);

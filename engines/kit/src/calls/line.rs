@@ -1,4 +1,4 @@
-//! What one line says of an old result: the tool, what it was asked, how it came out, how much it was.
+//! One-line descriptions of calls and old results.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use super::find_call;
 use crate::text::{clip, group_thousands, one_line, suffix};
 
-/// One argument in a line, in weighted characters: enough for a path or a command.
+/// Length of one argument in a line, in weighted characters: a path or a command.
 const ARGUMENT_CHARS: u64 = 100;
-/// The end of an output in which it names its exit code, in weighted characters.
+/// The end of an output that is searched for an exit code, in weighted characters.
 const EXIT_CODE_CHARS: u64 = 400;
 
-/// The arguments that say what a call was about, in the order a line shows them.
+// Argument names differ between agents. A line lists patterns, then commands, then places.
 const PATTERNS: [&str; 3] = ["pattern", "query", "regex"];
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PLACES: [&str; 4] = ["path", "file_path", "filePath", "url"];
@@ -27,9 +27,9 @@ static EXIT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// `[old output left out: bash cargo test -> exit code 101, 48 lines, 12,408 chars]`
 pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
-    let asked = asked(transcript, entry);
+    let call = call(transcript, entry);
     if is_repeated {
-        return format!("[old output left out: {asked}; the same was printed again later]");
+        return format!("[old output left out: {call}; the same was printed again later]");
     }
     let text = entry.text();
     let lines = text.lines().count();
@@ -38,21 +38,22 @@ pub fn render_result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeate
     let image = if entry.has(Flags::IMAGES) { ", with an image" } else { "" };
     let outcome = outcome(entry);
     format!(
-        "[old output left out: {asked} -> {outcome}, {} line{plural}, {chars} chars{image}]",
+        "[old output left out: {call} -> {outcome}, {} line{plural}, {chars} chars{image}]",
         group_thousands(lines as u64)
     )
 }
 
-/// The tool and what it was asked.
-fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
+/// The tool and its arguments.
+fn call(transcript: &Transcript, entry: &Entry<'_>) -> String {
     let tool = || entry.tool_result().map(|result| result.tool.into_owned());
     match find_call(transcript, entry) {
         Some(call) => describe_call(&call),
+        // The call was compacted or never recorded; the result still names its tool.
         None => tool().filter(|tool| !tool.is_empty()).unwrap_or_else(|| "a tool".into()),
     }
 }
 
-/// `grep "fn main" src`: a call as far as its arguments say what it was about.
+/// Describes a call by its main arguments: `grep "fn main" src`.
 pub fn describe_call(call: &ToolCall<'_>) -> String {
     let mut words = vec![call.name.to_string()];
     let mut add = |names: &[&str], quote: &str| {
@@ -68,34 +69,32 @@ pub fn describe_call(call: &ToolCall<'_>) -> String {
     words.join(" ")
 }
 
-/// The command that a call runs, where it runs one.
+/// The command of a call, if it runs one.
 pub fn command_argument(call: &ToolCall<'_>) -> Option<String> {
     call.string_argument(&COMMANDS)
 }
 
-/// Whether an entry is the result of something that failed: it says so, or names an exit code that is
-/// not 0.
+/// Whether an entry is the result of a failed call: flagged, or with an exit code other than 0.
 pub fn has_failed(entry: &Entry<'_>) -> bool {
     let is_result = entry.role() == Role::Tool || entry.kind() == EntryKind::Bash;
     let names_failure = || exit_code(entry).is_some_and(|code| code != "0");
     is_result && (entry.has(Flags::ERROR) || names_failure())
 }
 
-/// How a call or command failed, in a word or two: `exit 101`, `failed`, `cancelled`; `None` where it
-/// did not.
+/// How a call or command failed: `exit 101`, `failed`, `cancelled`; `None` if it did not.
 pub fn failure_status(entry: &Entry<'_>) -> Option<String> {
-    let noted = ExitDetails::of(entry);
-    let code = noted.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
+    let details = ExitDetails::of(entry);
+    // Structured details are more reliable than the text.
+    let code = details.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
     match code.filter(|code| code != "0") {
         Some(code) => Some(format!("exit {code}")),
-        None if noted.is_cancelled() => Some("cancelled".into()),
+        None if details.is_cancelled() => Some("cancelled".into()),
         None if entry.has(Flags::ERROR) => Some("failed".into()),
         None => None,
     }
 }
 
-/// What a tool noted beside its output about how it came out: Pi's `details` of a result, or the fields
-/// of a command that the person ran.
+/// Outcome fields beside an output: Pi's `details` of a result, or the fields of a user's command.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExitDetails {
@@ -109,6 +108,7 @@ impl ExitDetails {
     fn of(entry: &Entry<'_>) -> ExitDetails {
         let outer: ExitDetails = serde_json::from_str(entry.raw()).unwrap_or_default();
         let inner = outer.details.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        // Pi nests the fields in `details`; its bash entries have them at the top level.
         inner.unwrap_or(outer)
     }
 
@@ -133,6 +133,7 @@ fn outcome(entry: &Entry<'_>) -> String {
 }
 
 fn exit_code<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    // Shell tools append the exit code; searching the whole output would match quoted text.
     let end = suffix(entry.text(), EXIT_CODE_CHARS, 1);
     let found = EXIT_CODE.as_ref()?.captures_iter(end).last()?;
     found.get(1).map(|code| code.as_str())
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_so_or_names_its_exit_code() {
+    fn a_failure_has_a_flag_or_an_exit_code() {
         let mut talk = TranscriptBuilder::new();
         talk.calls(&[("a", "bash", r#"{"cmd":"ls"}"#), ("b", "bash", "{}"), ("c", "bash", "{}")]);
         talk.failure("a", "bash", "no").result("b", "bash", "2 failed\nexit code 101");

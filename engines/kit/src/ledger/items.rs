@@ -1,4 +1,4 @@
-//! The lines of a block: each once, the newest last, with what it was and how often it came.
+//! The lines of a ledger block: unique, ordered by use, with a label and a count.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,18 +7,19 @@ use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use crate::caps::fair_cap;
-use crate::summary::escape_tag;
+use crate::summary::envelope::escape_tag;
 use crate::text::{clip, one_line, prefix};
 
-/// What a line says of itself before its text: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]`
-/// begins with a blank and is none.
+/// A mark before the text of a line: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]` starts
+/// with a space and does not match.
 const MARK: &str = r"^\[(?<mark>[^\s\[\]][^\[\]]{0,48})\] (?<text>.+)$";
-/// How often a line came, as a mark says it.
+/// The count in a mark.
 const TIMES: &str = r"^(\d{1,4})x$";
-/// What only a command is marked with.
+/// Labels that only commands have.
 const STATUS: &str = r"^(?:exit \d{1,3}|failed|no result|cancelled)$";
 
-/// A line counts for so many mentions at most, so that a name of a hundred turns ago gives way.
+/// Upper bound of the counted mentions.
+// Otherwise a name of a hundred turns ago would never lose its rank.
 const MAX_WEIGHT: u64 = 8;
 
 static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MARK).ok());
@@ -28,11 +29,11 @@ static STATUSES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(STATUS).o
 /// One line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LedgerItem {
-    /// The text, letter for letter.
+    /// The exact text.
     pub(super) text: String,
-    /// What it was, in a word or two; empty where there is nothing to say.
+    /// Label in a word or two; may be empty.
     pub(super) label: String,
-    /// How often person or model named it; 0 where only a tool printed it.
+    /// Mentions by user or model; 0 if only a tool printed it.
     pub(super) mentions: u64,
 }
 
@@ -52,12 +53,12 @@ impl LedgerItem {
     /// `- [exit 1, 3x] cargo test`
     pub(super) fn line(&self) -> String {
         let times = (self.mentions > 1).then(|| format!("{}x", self.mentions));
-        let what = (!self.label.is_empty()).then(|| self.label.clone());
-        let mark: Vec<String> = what.into_iter().chain(times).collect();
-        match mark.is_empty() {
-            true => format!("- {}", self.text),
-            false => format!("- [{}] {}", mark.join(", "), self.text),
+        let label = (!self.label.is_empty()).then(|| self.label.clone());
+        let mark: Vec<String> = label.into_iter().chain(times).collect();
+        if mark.is_empty() {
+            return format!("- {}", self.text);
         }
+        format!("- [{}] {}", mark.join(", "), self.text)
     }
 
     fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> LedgerItem {
@@ -70,24 +71,25 @@ impl LedgerItem {
             match times_in(part) {
                 Some(times) => item.mentions = times,
                 None if is_mark(part) => item.label = part.to_owned(),
+                // An unknown mark is part of the text, such as a shell test.
                 None => return LedgerItem::new(line),
             }
         }
         item
     }
 
-    /// How much it is worth: what was named often outlives what was named once.
+    /// Rank weight: frequent mentions outlive single ones.
     fn weight(&self) -> u64 {
         (2 * self.mentions.min(MAX_WEIGHT)).max(1)
     }
 }
 
-/// Lines, each once.
+/// The unique lines of a block.
 #[derive(Clone, Debug)]
 pub(super) struct LedgerItems {
     by_key: HashMap<String, (u64, LedgerItem)>,
     next: u64,
-    /// Two texts that begin with so many equal weighted characters are the same line.
+    /// Two texts with an equal prefix of this many weighted characters are the same line.
     key_chars: u64,
 }
 
@@ -96,7 +98,7 @@ impl LedgerItems {
         LedgerItems { by_key: HashMap::new(), next: 0, key_chars }
     }
 
-    /// What makes two lines the same: their words, whatever blanks lie between.
+    /// The identity of a line: its words, whatever the white space.
     fn key(&self, text: &str) -> String {
         prefix(&one_line(text), self.key_chars, 1).to_owned()
     }
@@ -105,9 +107,10 @@ impl LedgerItems {
         self.by_key.is_empty()
     }
 
-    /// Takes in a line; one that is there already moves to the end. A later word on what it was wins,
-    /// but for a file that was changed before it was read again.
+    /// Adds a line, or moves a known one to the end. A later label wins, except that `read` does
+    /// not replace `changed`.
     pub(super) fn add(&mut self, item: LedgerItem) {
+        // A counter instead of a list: moving a line to the end costs no shift.
         let order = self.next;
         self.next += 1;
         let key = self.key(&item.text);
@@ -117,11 +120,12 @@ impl LedgerItems {
         };
         *place = order;
         known.mentions += item.mentions;
+        // An earlier summary may list the cut form; the longer text is kept.
         let is_cut = item.text.strip_suffix('…').is_some_and(|head| known.text.starts_with(head));
         if !is_cut {
             known.text = item.text;
         }
-        // A command that failed and then went through has not failed.
+        // A command that failed and later succeeded is not a failure.
         let is_command = STATUSES.as_ref().is_some_and(|status| status.is_match(&known.label));
         let is_weaker = item.label.is_empty() || (known.label == "changed" && item.label == "read");
         if is_command || !is_weaker {
@@ -129,14 +133,15 @@ impl LedgerItems {
         }
     }
 
-    /// Takes in what person or model named.
+    /// Adds mentions by user or model.
     pub(super) fn add_mentioned(&mut self, items: impl IntoIterator<Item = LedgerItem>) {
         items.into_iter().for_each(|item| self.add(item));
     }
 
-    /// Takes in the first of what was printed. What is known already does not become newer by it.
+    /// Adds the first `most` printed items. A known item is not refreshed by a tool's output.
     pub(super) fn add_printed(&mut self, items: Vec<LedgerItem>, most: usize) {
         for item in items.into_iter().take(most) {
+            // A listing would otherwise make every old name new again.
             if !self.by_key.contains_key(&self.key(&item.text)) {
                 self.add(LedgerItem { mentions: 0, ..item });
             }
@@ -150,7 +155,7 @@ impl LedgerItems {
         items.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// To what texts must be cut so that all lines fit, at most `most_chars`; in weighted characters.
+    /// The cap of a text with which all lines fit, at most `most_chars`; in weighted characters.
     pub(super) fn fair_line_chars(&self, room_chars: u64, most_chars: u64) -> u64 {
         let sizes = self
             .by_key
@@ -159,8 +164,8 @@ impl LedgerItems {
         fair_cap(sizes.collect(), room_chars).unwrap_or(most_chars)
     }
 
-    /// The lines that are worth most in at most `room_chars` weighted characters, newest first. `show`
-    /// makes the line of an item, `is_wanted` is asked for those that fit.
+    /// The highest ranked lines in at most `room_chars` weighted characters, newest first.
+    /// `is_wanted` is checked only for lines that fit.
     pub(super) fn fit_lines(
         &self,
         room_chars: u64,
@@ -172,6 +177,7 @@ impl LedgerItems {
             .enumerate()
             .map(|(age, item)| ((age as u64 + 1) * 16 / item.weight(), age, item))
             .collect();
+        // The score is age divided by weight, so that lower is better.
         ranked.sort_unstable_by_key(|(score, age, _)| (*score, *age));
         let mut room = room_chars.saturating_sub(TAG_CHARS);
         let mut shown: Vec<(usize, String)> = Vec::new();
@@ -181,7 +187,7 @@ impl LedgerItems {
             }
             let line = show(item);
             let chars = weighted_chars(&line) + 1;
-            // The search for a name in a long text comes last: it costs most.
+            // Checked last: searching for a name in a long text is the most expensive step.
             if chars <= room && is_wanted(item) {
                 room -= chars;
                 shown.push((age, line));
@@ -196,12 +202,12 @@ fn times_in(mark: &str) -> Option<u64> {
     TIMES_MARKS.as_ref()?.captures(mark)?.get(1)?.as_str().parse().ok()
 }
 
-/// What the tags of a block take, in weighted characters.
+/// Size of the tags of a block, in weighted characters.
 const TAG_CHARS: u64 = 36;
-/// No line is shorter, in weighted characters.
+/// Minimum size of a line, in weighted characters.
 const LEAST_LINE_CHARS: u64 = 4;
 
-/// The lines of a block, as written.
+/// Parses the lines of a block.
 pub(super) fn read_items(text: &str, tag: &str) -> Vec<LedgerItem> {
     let is_mark = |what: &str| {
         tag != super::COMMANDS || STATUSES.as_ref().is_some_and(|status| status.is_match(what))
@@ -211,7 +217,7 @@ pub(super) fn read_items(text: &str, tag: &str) -> Vec<LedgerItem> {
     lines.map(|line| LedgerItem::parse(line.trim_end(), is_mark)).collect()
 }
 
-/// The texts of a block whose texts may have several lines.
+/// Parses a block whose texts may have several lines.
 pub(super) fn read_texts(text: &str, tag: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for line in bodies(text, tag).into_iter().flat_map(str::lines) {
@@ -227,19 +233,19 @@ pub(super) fn read_texts(text: &str, tag: &str) -> Vec<String> {
     texts.into_iter().map(|text| text.trim_end().to_owned()).collect()
 }
 
-/// A text of several lines as one line of a block, unable to leave its tags.
+/// Renders a text of several lines as one item that cannot close its tag.
 pub(super) fn text_line(text: &str, tag: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     format!("- {}", escape_tag(&lines.join("\n  "), tag))
 }
 
-/// A text without the lines of a block.
+/// Removes the contents of a block.
 pub(super) fn strip_block(text: &str, tag: &str) -> String {
     let inside = bodies(text, tag).into_iter();
     inside.fold(text.to_owned(), |rest, inside| rest.replacen(inside, "", 1))
 }
 
-/// What stands in the blocks of a tag; two summaries have two of them.
+/// The contents of all blocks with a tag; two merged summaries have two.
 fn bodies<'a>(text: &'a str, tag: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
     text.split(&open).skip(1).filter_map(|part| Some(part.split_once(&close)?.0)).collect()

@@ -1,5 +1,5 @@
-//! Names in a text: identifiers, and what only a ledger lists: paths inside a project, tickets, ports
-//! and versions, each with the words before it.
+//! Names for the ledger: identifiers, project paths, tickets, ports and versions, labelled by the
+//! words before them.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::identifiers;
 use crate::redact::redact;
 use crate::text::{clip, prefix};
 
-/// Paths inside a project, tickets, local ports and versions.
+/// Project paths, tickets, local ports and versions.
 const MORE: &str = concat!(
     r#"(?:^|[\s"'`(\[=:,<|])(?:\./)?(?<path>(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7})\b"#,
     r"|\b(?<ticket>[A-Z][A-Z0-9]{1,9}-\d{1,6})\b",
@@ -21,15 +21,14 @@ const MORE: &str = concat!(
     r"|\b(?<version>v\d+\.\d+(?:\.\d+)?|\d+\.\d+\.\d+)(?:\b|$)",
 );
 
-/// What is said before a name that says nothing by itself, in weighted characters.
+/// Length of a label, in weighted characters.
 const WORD_CHARS: u64 = 24;
-/// Names of standards that look like tickets.
+/// Prefixes of standards that look like tickets.
 const NO_TICKETS: [&str; 8] = ["UTF-", "ISO-", "SHA-", "MD-", "RFC-", "AES-", "HTTP-", "X-"];
 
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MORE).ok());
 
-/// The names of a text, in order, each once. Of a longer text the first `max_chars` weighted characters
-/// are searched.
+/// The unique names in the first `max_chars` weighted characters of a text, in order.
 pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     let clean = redact(prefix(text, max_chars, 1));
     let mut seen = HashSet::new();
@@ -38,8 +37,8 @@ pub(super) fn extract_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     found.into_iter().map(|name| named(name, &clean)).collect()
 }
 
-/// The names in an output or in the content of a file: without bare numbers, versions and the `a/` and
-/// `b/` of a diff, of which logs are full.
+/// The names of an output or a file, without bare numbers, versions and the `a/` and `b/` of diffs,
+/// which fill logs.
 pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem> {
     let mut items = extract_names(text, max_chars);
     items.retain(|item| {
@@ -49,7 +48,7 @@ pub(super) fn extract_output_names(text: &str, max_chars: u64) -> Vec<LedgerItem
     items
 }
 
-/// Whether a text names something already, as a whole and not as a part of a longer name.
+/// Whether a text contains a name as a whole and not as a part of a longer one.
 pub(super) fn is_mentioned(name: &str, text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-/\\".contains(c);
     text.match_indices(name).any(|(at, found)| {
@@ -72,16 +71,17 @@ fn more(text: &str) -> impl Iterator<Item = String> {
     names.filter(|name| !NO_TICKETS.iter().any(|standard| name.starts_with(standard)))
 }
 
-/// A placeholder of a secret, or a piece of markup, is no name.
+/// Excludes placeholders of secrets, and markup.
 fn is_name(name: &str) -> bool {
     !name.contains("redacted:") && !name.contains(['<', '>'])
 }
 
-/// A path or URL says what it is; anything else is told with the words before it.
+/// A path or URL needs no label; other names are labelled with the words before them.
 fn named(name: String, text: &str) -> LedgerItem {
     if name.contains('/') || name.contains('\\') || name.starts_with("port ") {
         return LedgerItem::new(name);
     }
+    // Hex identifiers were changed to upper case, so the original may be in lower case.
     let at = text.find(&name).or_else(|| text.find(&name.to_lowercase()));
     let before = at.and_then(|at| text.get(..at)).unwrap_or("");
     let line = before.rsplit(['\n', '.', ';', ',', '(', '|']).next().unwrap_or("");

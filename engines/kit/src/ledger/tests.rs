@@ -1,4 +1,4 @@
-//! What a ledger takes up, how it is shown, and that a ledger of a ledger loses nothing that fits.
+//! Tests of collection, rendering and merging of ledgers.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn working() -> TranscriptBuilder {
 }
 
 #[test]
-fn each_block_says_what_its_lines_were() {
+fn each_line_of_a_block_has_its_label() {
     let text = ledger_of(&working()).render(ROOMY, "");
     let expected = "\
 <user-requests>
@@ -161,9 +161,9 @@ fn an_image_leaves_a_trace() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Blocks keep to their limits; what was read back from them says the same again.
+    /// Blocks keep to their limits, and parsing them back gives the same blocks.
     #[test]
-    fn blocks_keep_to_their_limits_and_are_read_back(
+    fn blocks_fit_their_limits_and_are_parsed_back(
         asks in prop::collection::vec("[a-z<>&*#/ \n-]{0,300}", 0..12),
         commands in prop::collection::vec("[a-z0-9 \\[\\]>&|./-]{1,200}", 0..20),
         request_chars in 0u64..2_000, ledger_chars in 0u64..3_000,
@@ -187,7 +187,7 @@ proptest! {
         prop_assert_eq!(ledger_of(&third).render(roomy, ""), once);
     }
 
-    /// However long a request is, no shorter one goes while it could be cut.
+    /// A shorter request is never dropped while a longer one could be cut.
     #[test]
     fn short_requests_outlive_long_ones(
         sizes in prop::collection::vec(1usize..3_000, 1..16), request_chars in 900u64..9_000,

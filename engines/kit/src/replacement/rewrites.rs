@@ -1,14 +1,13 @@
-//! Which entries of a session are shown as something else: decided once, the same in every later
-//! request, so that what a provider has cached stays true.
+//! The replaced entries of a session: decided once, so that cached prefixes stay valid.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Plan, Transcript};
 
-use super::{EntryReplacement, keep_with_replacements};
+use super::{Replacement, keep_with_replacements};
 
-/// The rewritten entries of one session, by position.
+/// The replacements of one session, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplacementMap {
     by_seq: BTreeMap<u64, MappedReplacement>,
@@ -16,29 +15,30 @@ pub struct ReplacementMap {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MappedReplacement {
-    /// Of the entry: positions move with each compaction.
+    /// Id of the entry; positions change with each compaction.
     id: String,
-    shown: EntryReplacement,
+    shown: Replacement,
     saved_tokens: u64,
 }
 
 impl ReplacementMap {
-    /// Shows an entry as something else from now on. What saves nothing is not done.
-    pub fn insert(&mut self, entry: &Entry<'_>, shown: EntryReplacement) {
+    /// Replaces an entry from now on, if that saves tokens.
+    pub fn insert(&mut self, entry: &Entry<'_>, shown: Replacement) {
         let saved_tokens = entry.tokens().saturating_sub(shown.tokens());
+        // A replacement that saves nothing would change cached bytes for no gain.
         if saved_tokens > 0 {
             let rewrite = MappedReplacement { id: entry.id().to_owned(), shown, saved_tokens };
             self.by_seq.insert(entry.seq(), rewrite);
         }
     }
 
-    /// Forgets everything.
+    /// Removes all replacements.
     pub fn clear(&mut self) {
         self.by_seq.clear();
     }
 
-    /// Moves what was decided to where its entries are in another transcript, and forgets what is
-    /// no longer in it. Answers the position behind the last one.
+    /// Moves the replacements to the positions of their entries in another transcript and drops the
+    /// others. Returns the position after the last one.
     pub fn rebase(&mut self, transcript: &Transcript) -> u64 {
         let old = std::mem::take(&mut self.by_seq).into_values();
         let mut by_id: HashMap<String, MappedReplacement> =
@@ -53,29 +53,29 @@ impl ReplacementMap {
         end
     }
 
-    /// How an entry is shown; `None` for one that is shown as it is.
-    pub fn get(&self, seq: u64) -> Option<&EntryReplacement> {
+    /// The replacement of an entry.
+    pub fn get(&self, seq: u64) -> Option<&Replacement> {
         self.by_seq.get(&seq).map(|rewrite| &rewrite.shown)
     }
 
-    /// What it saves in a range, in tokens.
+    /// Tokens saved in a range.
     pub fn saved_tokens(&self, range: Range<u64>) -> u64 {
         self.by_seq.range(range).map(|(_, rewrite)| rewrite.saved_tokens).sum()
     }
 
-    /// What a transcript costs as it is shown, in tokens.
+    /// Size of a transcript with its replacements, in tokens.
     pub fn shown_tokens(&self, transcript: &Transcript) -> u64 {
         let saved_tokens = self.saved_tokens(0..transcript.len() as u64);
         transcript.total_tokens().saturating_sub(saved_tokens)
     }
 
-    /// Keeps a range as it is shown.
+    /// Keeps a range with its replacements.
     pub fn keep_range(&self, plan: &mut Plan, range: Range<u64>) {
         let shown = self.by_seq.range(range.clone());
         keep_with_replacements(plan, range, shown.map(|(seq, rewrite)| (*seq, &rewrite.shown)));
     }
 
-    /// The plan that keeps the whole transcript as it is shown.
+    /// The plan that keeps the whole transcript with its replacements.
     pub fn plan(&self, transcript: &Transcript) -> Plan {
         let mut plan = Plan::default();
         self.keep_range(&mut plan, 0..transcript.len() as u64);
@@ -103,11 +103,10 @@ mod tests {
         reads(&mut talk, 0..3);
         let first = talk.transcript();
         let mut rewrites = ReplacementMap::default();
-        rewrites
-            .insert(&first.get(1).unwrap(), EntryReplacement::from_text("short", "test", "why"));
+        rewrites.insert(&first.get(1).unwrap(), Replacement::from_text("short", "test", "why"));
         rewrites.insert(
             &first.get(3).unwrap(),
-            EntryReplacement::from_text("long ".repeat(400), "test", "why"),
+            Replacement::from_text("long ".repeat(400), "test", "why"),
         );
         assert_eq!(rewrites.get(3), None, "longer than before");
         let before = rewrites.plan(&first);
@@ -127,10 +126,8 @@ mod tests {
         let mut rewrites = ReplacementMap::default();
         let transcript = talk.transcript();
         for seq in [1, 3] {
-            rewrites.insert(
-                &transcript.get(seq).unwrap(),
-                EntryReplacement::from_text("short", "test", ""),
-            );
+            rewrites
+                .insert(&transcript.get(seq).unwrap(), Replacement::from_text("short", "test", ""));
         }
         let before = rewrites.clone();
         assert_eq!(rewrites.rebase(&transcript), 4);

@@ -1,4 +1,4 @@
-//! Laws of the window, over generated budgets and growing sessions.
+//! Property tests of the window, over generated budgets and growing sessions.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::single_range_in_vec_init)]
 
@@ -85,7 +85,7 @@ fn a_turn_too_long_keeps_its_question_and_its_newest_frames() {
 }
 
 #[test]
-fn the_cut_stands_still_until_the_slack_is_used_up() {
+fn the_cut_stays_until_the_slack_is_used_up() {
     let mut talk = TranscriptBuilder::new();
     let mut window = SlidingWindow::default();
     let mut cuts = Vec::new();
@@ -102,7 +102,7 @@ fn the_cut_stands_still_until_the_slack_is_used_up() {
 }
 
 #[test]
-fn a_cut_inside_a_turn_stands_still_when_the_next_turn_begins() {
+fn a_cut_inside_a_turn_stays_when_the_next_turn_begins() {
     let mut talk = TranscriptBuilder::new();
     let mut window = SlidingWindow::default();
     turn(&mut talk, 0, 1);
@@ -117,7 +117,7 @@ fn a_cut_inside_a_turn_stands_still_when_the_next_turn_begins() {
 }
 
 #[test]
-fn another_transcript_or_a_larger_budget_starts_anew() {
+fn another_transcript_or_a_larger_budget_starts_over() {
     let mut talk = TranscriptBuilder::new();
     let mut window = SlidingWindow::default();
     (0..30).for_each(|number| turn(&mut talk, number, 1));

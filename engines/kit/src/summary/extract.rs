@@ -1,21 +1,22 @@
-//! Sentences sorted by the words they hold, in the conversation's own words and language.
+//! Sorts sentences into sections by the words they contain, in the conversation's own language.
 
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
+use super::excerpt::{ExcerptRole, MessageExcerpt};
 use super::requests::{is_final_answer, pending_requests};
-use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
+use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES, SummarySections};
 use super::sentences::{Sentence, sentences_with_topics, strip_bullet, strip_emphasis};
 use super::similarity::LineWords;
-use super::{ExcerptRole, MessageExcerpt, SummarySections};
 use crate::identifiers;
 
-/// Identifiers come from the newest messages: they belong to the work at hand.
+/// Number of newest messages that are searched for identifiers.
+// Older names rarely belong to the current work, and the ledger has them anyway.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// The first sentence of an answer tells what was done where it is at least so long, in weighted
-/// characters; a shorter one is a greeting.
+/// Minimum length of a first sentence that counts as a report, in weighted characters.
+// A shorter first sentence is a greeting or an assent.
 const MIN_REPORT_CHARS: u64 = 32;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -36,7 +37,8 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
-/// What a model says before it does something: the doing tells it better.
+/// Announcements of a model.
+// The calls that follow record the action more reliably than the announcement.
 static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:(?:ok(?:ay)?|good|great|perfect|now|first|actually|wait|hmm|alright|so|and|then)\b[\s,.!:-]*)*(?:let me\b|let us\b|i(?:'ll| will| need to| should| want to| am going to|'m going to) (?:now |first |then |also )?(?:look|check|read|see|find|search|view|examine|take|start|try|run|get|identify|verify|understand)\b)|^(?:让我|我来看|我先)",
@@ -44,7 +46,7 @@ static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// How answers begin that only agree.
+/// Beginnings of sentences that only agree.
 static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:yes|no|yep|right|exactly|correct|indeed|sure|ah|oh|i see|i have|you(?:'re| are) right|good (?:point|question|catch)|great question|now i|that(?:'s| is))\b|^(?:对|是的|好的|没错)",
@@ -52,45 +54,47 @@ static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// The five sections of passages that stand oldest first, with nothing behind them.
-pub fn extract_sections(passages: &[MessageExcerpt<'_>]) -> SummarySections {
-    extract_sections_before(passages, false)
+/// The five sections of excerpts, oldest first, with no messages after them.
+pub fn extract_sections(excerpts: &[MessageExcerpt<'_>]) -> SummarySections {
+    extract_sections_before(excerpts, false)
 }
 
-/// The five sections of passages that stand oldest first; `is_answered_later` says that an answer
-/// of the model follows them, so that nothing they ask is pending.
+/// The five sections of excerpts, oldest first. With `is_answered_later` an answer follows and
+/// nothing is pending.
 pub fn extract_sections_before(
-    passages: &[MessageExcerpt<'_>],
+    excerpts: &[MessageExcerpt<'_>],
     is_answered_later: bool,
 ) -> SummarySections {
     let mut sections = SummarySections {
-        decisions: decisions(passages),
-        todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            let asks_back =
-                passage.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
-            !asks_back && !is_done(&sentence.text) && is_about(&TODO, sentence)
+        decisions: decisions(excerpts),
+        todos: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
+            let is_question =
+                excerpt.role == ExcerptRole::Assistant && ends_in_question(&sentence.text);
+            !is_question && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
-        constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            passage.role == ExcerptRole::User && is_about(&CONSTRAINT, sentence)
+        constraints: newest_lines(excerpts, MAX_LINES, |excerpt, sentence, _| {
+            excerpt.role == ExcerptRole::User && is_about(&CONSTRAINT, sentence)
         }),
-        requests: pending_requests(passages, is_answered_later),
-        identifiers: newest_identifiers(passages),
+        requests: pending_requests(excerpts, is_answered_later),
+        identifiers: newest_identifiers(excerpts),
     };
     sections.remove_overlaps();
     sections
 }
 
-/// What was decided and done; where few words say so, the first sentence of each answer does.
-fn decisions(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
+/// Decisions and completed work. If few sentences match, the first sentence of each answer counts
+/// too.
+fn decisions(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
     let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
-    let told = newest_lines(passages, MAX_DECISIONS, |_, sentence, _| decided(sentence));
-    if told.len() * 2 > MAX_DECISIONS {
-        return told;
+    let lines = newest_lines(excerpts, MAX_DECISIONS, |_, sentence, _| decided(sentence));
+    // Enough explicit decisions: reports of answers would displace them.
+    if lines.len() * 2 > MAX_DECISIONS {
+        return lines;
     }
-    newest_lines(passages, MAX_DECISIONS, |passage, sentence, is_first| {
+    newest_lines(excerpts, MAX_DECISIONS, |excerpt, sentence, is_first| {
         let text = &sentence.text;
         let reports = is_first
-            && is_final_answer(passage)
+            && is_final_answer(excerpt)
             && !ends_in_question(text)
             && !holds(&AGREEMENT, text)
             && weighted_chars(text) >= MIN_REPORT_CHARS;
@@ -98,41 +102,42 @@ fn decisions(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
     })
 }
 
-/// Whether a sentence holds a word, or is an item of a list that one announces.
+/// Whether a sentence or the heading of its list matches.
 fn is_about(pattern: &LazyLock<Option<Regex>>, sentence: &Sentence) -> bool {
     holds(pattern, &sentence.text)
         || sentence.topic.as_ref().is_some_and(|topic| holds(pattern, topic))
 }
 
-/// Whether a line is a task that was ticked off.
+/// Whether a line is a completed task.
 fn is_done(line: &str) -> bool {
     line.starts_with("[x]") || line.starts_with("[X]") || line.starts_with('✅')
 }
 
-/// What was said goes before what a tool printed: a listing is full of names nobody works with.
-fn newest_identifiers(passages: &[MessageExcerpt<'_>]) -> Vec<String> {
-    let newest = || passages.iter().rev().take(IDENTIFIER_MESSAGES);
-    let said = newest().filter(|passage| passage.role != ExcerptRole::Tool);
-    let printed = newest().filter(|passage| passage.role == ExcerptRole::Tool);
-    let texts = said.chain(printed).map(|passage| passage.text.as_ref());
+fn newest_identifiers(excerpts: &[MessageExcerpt<'_>]) -> Vec<String> {
+    let newest = || excerpts.iter().rev().take(IDENTIFIER_MESSAGES);
+    let spoken = newest().filter(|excerpt| excerpt.role != ExcerptRole::Tool);
+    let printed = newest().filter(|excerpt| excerpt.role == ExcerptRole::Tool);
+    // Tool output is full of names that the work does not need, so it comes last.
+    let texts = spoken.chain(printed).map(|excerpt| excerpt.text.as_ref());
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences of person and model that are wanted, in the order they were said, each once and
-/// whole: one that is too long for a line is left out. `is_wanted` hears whether a message begins with
-/// the sentence.
+/// The newest matching sentences of user and model, in order and without repetitions. Sentences
+/// that are too long are dropped. The last argument of `is_wanted` is whether the message begins
+/// with the sentence.
 fn newest_lines(
-    passages: &[MessageExcerpt<'_>],
+    excerpts: &[MessageExcerpt<'_>],
     max: usize,
     is_wanted: impl Fn(&MessageExcerpt<'_>, &Sentence, bool) -> bool,
 ) -> Vec<String> {
     let mut found: Vec<(LineWords, String)> = Vec::new();
-    for passage in passages.iter().rev().filter(|passage| passage.role != ExcerptRole::Tool) {
-        let sentences = sentences_with_topics(&passage.text);
+    for excerpt in excerpts.iter().rev().filter(|excerpt| excerpt.role != ExcerptRole::Tool) {
+        let sentences = sentences_with_topics(&excerpt.text);
+        // Only the first sentence of an answer reports; later ones explain.
         let begins_with = |sentence: &Sentence| {
             let is_first = sentences.first() == Some(sentence);
             is_first
-                && strip_emphasis(strip_bullet(passage.text.trim_start()))
+                && strip_emphasis(strip_bullet(excerpt.text.trim_start()))
                     .starts_with(&sentence.text)
         };
         for sentence in sentences.iter().rev() {
@@ -141,7 +146,7 @@ fn newest_lines(
             }
             let is_line = weighted_chars(&sentence.text) <= LINE_LIMIT_CHARS;
             if !is_line
-                || !is_wanted(passage, sentence, begins_with(sentence))
+                || !is_wanted(excerpt, sentence, begins_with(sentence))
                 || holds(&NARRATION, &sentence.text)
             {
                 continue;
@@ -170,8 +175,8 @@ fn ends_in_question(sentence: &str) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::summary) fn said(speaker: ExcerptRole, text: &str) -> MessageExcerpt<'_> {
-        MessageExcerpt { seq: 0, role: speaker, text: text.into(), calls_tools: false }
+    pub(in crate::summary) fn excerpt_of(role: ExcerptRole, text: &str) -> MessageExcerpt<'_> {
+        MessageExcerpt { seq: 0, role, text: text.into(), calls_tools: false }
     }
 
     #[test]
@@ -184,37 +189,43 @@ pub(super) mod tests {
     #[test]
     fn the_newest_sentences_win() {
         let texts: Vec<String> = (0..30).map(|n| format!("Always check rule {n}.")).collect();
-        let passages: Vec<_> = texts.iter().map(|text| said(ExcerptRole::User, text)).collect();
-        let constraints = extract_sections(&passages).constraints;
+        let excerpts: Vec<_> =
+            texts.iter().map(|text| excerpt_of(ExcerptRole::User, text)).collect();
+        let constraints = extract_sections(&excerpts).constraints;
         assert_eq!(constraints.len(), MAX_LINES);
         assert_eq!(constraints.last().map(String::as_str), Some("Always check rule 29."));
     }
 
     #[test]
-    fn rules_come_from_the_person_alone() {
-        let passages =
-            [said(ExcerptRole::Assistant, "You must restart it."), said(ExcerptRole::Tool, "不要")];
-        assert!(extract_sections(&passages).constraints.is_empty());
+    fn rules_come_from_the_user_only() {
+        let excerpts = [
+            excerpt_of(ExcerptRole::Assistant, "You must restart it."),
+            excerpt_of(ExcerptRole::Tool, "不要"),
+        ];
+        assert!(extract_sections(&excerpts).constraints.is_empty());
     }
 
     #[test]
-    fn what_is_only_announced_is_not_told() {
+    fn announcements_are_not_recorded() {
         let text = "Let me look at what was removed. Now I'll check the code that I created. \
                     I removed both files. Should we move on to the next step?";
-        let sections = extract_sections(&[said(ExcerptRole::Assistant, text)]);
+        let sections = extract_sections(&[excerpt_of(ExcerptRole::Assistant, text)]);
         assert_eq!(sections.decisions, ["I removed both files."]);
         assert!(sections.todos.is_empty());
     }
 
     #[test]
-    fn an_answer_reports_where_no_word_says_that_it_does() {
+    fn the_first_sentence_of_an_answer_is_a_report() {
         let sections = extract_sections(&[
-            said(ExcerptRole::User, "how far are we"),
-            said(
+            excerpt_of(ExcerptRole::User, "how far are we"),
+            excerpt_of(
                 ExcerptRole::Assistant,
                 "Good. The parser handles all of the six dialects. More later.",
             ),
-            said(ExcerptRole::Assistant, "The parser handles all of the six dialects. More later."),
+            excerpt_of(
+                ExcerptRole::Assistant,
+                "The parser handles all of the six dialects. More later.",
+            ),
         ]);
         assert_eq!(sections.decisions, ["The parser handles all of the six dialects."]);
     }

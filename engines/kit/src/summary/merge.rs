@@ -1,17 +1,16 @@
-//! Two summaries made one: the newer words win, nothing stands twice, nothing grows for ever.
+//! Merges two summaries: newer lines win, similar lines are dropped, sizes are bounded.
 
-use super::SummarySections;
-use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS};
+use super::sections::{MAX_DECISIONS, MAX_LINES, MAX_REQUESTS, SummarySections};
 use super::similarity::{LineWords, keep_newest_unique};
 use crate::identifiers::MAX_IDENTIFIERS;
 
-/// Opens a task that the newest stretch of conversation did not speak of.
+/// Marks a task that the newest part of the conversation does not mention.
 const EARLIER: &str = "(earlier) ";
 
-/// The sections of an older summary carried into a newer one.
+/// Merges an older summary into a newer one.
 #[must_use]
 pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections {
-    // A request of an older summary is history as soon as the person has spoken again.
+    // A new user message makes the older requests history.
     let asks = if newer.requests.is_empty() { older.requests } else { newer.requests };
     let mut merged = SummarySections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
@@ -24,22 +23,24 @@ pub fn merge(older: SummarySections, newer: SummarySections) -> SummarySections 
     merged
 }
 
-/// Marks what an earlier summary left to do. What is marked already was not spoken of since the
-/// summary before, so it is done or given up: a stale task that is done again costs more than a hint.
+/// Marks the tasks of an earlier summary and drops those that are marked already.
 fn aged(todos: Vec<String>) -> Vec<String> {
+    // A task that was not mentioned since the last summary is done or given up: repeating a finished
+    // task costs more than losing a hint.
     let fresh = todos.into_iter().filter(|line| !line.starts_with(EARLIER));
     fresh.map(|line| format!("{EARLIER}{line}")).collect()
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
-    let meaning = |line: &String| LineWords::new(line.strip_prefix(EARLIER).unwrap_or(line));
-    let said: Vec<LineWords> = newer.iter().map(meaning).collect();
+    let words_of = |line: &String| LineWords::new(line.strip_prefix(EARLIER).unwrap_or(line));
+    let newer_words: Vec<LineWords> = newer.iter().map(words_of).collect();
     older.retain(|line| {
-        let told = meaning(line);
-        !newer.contains(line) && !said.iter().any(|known| known.is_similar(&told))
+        let words = words_of(line);
+        !newer.contains(line) && !newer_words.iter().any(|known| known.is_similar(&words))
     });
     older.extend(newer);
     let mut lines = keep_newest_unique(older);
+    // The newest lines are at the end.
     lines.split_off(lines.len().saturating_sub(max))
 }
 
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn older_requests_stand_only_until_the_person_speaks_again() {
+    fn older_requests_are_pending_until_the_next_one() {
         let asked = |text: &str| SummarySections {
             requests: vec![text.into()],
             ..SummarySections::default()
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_nobody_speaks_of_fades_out() {
+    fn a_task_that_is_not_mentioned_expires() {
         let left =
             |text: &str| SummarySections { todos: vec![text.into()], ..SummarySections::default() };
         let once = merge(left("Write the docs."), left("Run the tests."));

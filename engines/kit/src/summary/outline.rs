@@ -1,43 +1,43 @@
-//! A summary under headings of one's own: lines that age section by section, as text and back.
+//! A summary with configurable headings, with a retention policy per section.
 
 use std::collections::BTreeMap;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use serde::{Deserialize, Serialize};
 
-use super::{NONE, list_chars, render_bullets};
+use super::bullets::{NONE, list_chars, render_bullets};
 
-/// A section of a form.
+/// A section of a template.
 #[derive(Clone, Copy, Debug)]
 pub struct SectionSpec {
-    /// Its heading, without marks.
+    /// The heading without marks.
     pub heading: &'static str,
-    /// How many lines it holds at most.
+    /// Maximum number of lines.
     pub max_lines: usize,
-    /// What becomes of its lines.
+    /// How its lines are retained.
     pub retention: LineRetention,
 }
 
-/// What becomes of lines as a conversation goes on, and which go first where room is short.
+/// How the lines of a section are retained, and in which order they are dropped if room is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineRetention {
-    /// The oldest go first, those of the longest such section before all others.
+    /// The oldest line is dropped first; the longest such section before all others.
     OldestFirst,
-    /// The same; each line is `read` or `changed` and a file, and a change outlives a reading.
+    /// The same for lines of `read` or `changed` and a file; a change outlives a read.
     Files,
-    /// The first line stays whatever follows it.
+    /// The first line is never dropped.
     KeepFirst,
-    /// Newer lines take the place of all older ones.
+    /// New lines replace all earlier ones.
     ReplaceAll,
-    /// Like fading lines, but they go last.
+    /// Like `OldestFirst`, but dropped last.
     DropLast,
 }
 
-/// The sections of a summary, in the order it shows them.
+/// The sections of a summary, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct SummaryTemplate(pub &'static [SectionSpec]);
 
-/// What a summary says: lines by their heading, oldest first.
+/// The lines of a summary by heading, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryOutline(BTreeMap<String, Vec<String>>);
 
@@ -63,7 +63,7 @@ impl SummaryOutline {
         self.0.remove(heading);
     }
 
-    /// A heading without lines is not in the outline, so that equal outlines are equal.
+    /// An empty heading is removed, so that equal outlines compare equal.
     fn change(&mut self, heading: &str, work: impl FnOnce(&mut Vec<String>)) {
         let mut lines = self.0.remove(heading).unwrap_or_default();
         work(&mut lines);
@@ -74,20 +74,20 @@ impl SummaryOutline {
 }
 
 impl SummaryTemplate {
-    /// The headings as a summary shows them, `## 1. Tasks`.
+    /// The headings as rendered: `## 1. Tasks`.
     pub fn headings(&self) -> impl Iterator<Item = String> {
         self.0.iter().enumerate().map(|(at, section)| format!("## {}. {}", at + 1, section.heading))
     }
 
-    /// The sections as text, each with at least one line.
+    /// Renders all sections.
     pub fn render(&self, outline: &SummaryOutline) -> String {
         let lines = self.0.iter().map(|section| render_bullets(outline.lines(section.heading)));
         let parts = self.headings().zip(lines).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Reads a text with these headings, also in the ways models write them; `None` for one that has
-    /// none of them.
+    /// Parses a text with these headings, in all spellings that models use; `None` without any
+    /// heading.
     pub fn parse(&self, text: &str) -> Option<SummaryOutline> {
         let mut outline = SummaryOutline::default();
         let mut place = None;
@@ -103,14 +103,14 @@ impl SummaryTemplate {
         place.map(|_| outline)
     }
 
-    /// The headings that a text does not have.
+    /// The headings that a text lacks.
     pub fn missing_headings(&self, text: &str) -> Vec<&'static str> {
         let found: Vec<&str> = text.lines().filter_map(|line| self.heading_of(line)).collect();
         let headings = self.0.iter().map(|section| section.heading);
         headings.filter(|heading| !found.contains(heading)).collect()
     }
 
-    /// Takes in what came later: the newer words stand last, nothing twice, nothing grows for ever.
+    /// Appends newer lines: last, unique and bounded.
     pub fn append(&self, outline: &mut SummaryOutline, newer: &SummaryOutline) {
         for section in self.0 {
             let lines = newer.lines(section.heading);
@@ -118,8 +118,8 @@ impl SummaryTemplate {
         }
     }
 
-    /// Leaves out lines until the text takes at most `limit_chars` weighted characters, or nothing
-    /// is left that may go.
+    /// Drops lines until the text takes at most `limit_chars` weighted characters, or no line may
+    /// be dropped.
     pub fn fit(&self, outline: &mut SummaryOutline, limit_chars: u64) {
         while weighted_chars(&self.render(outline)) > limit_chars {
             let Some(section) = self.next_to_shed(outline) else { return };
@@ -136,19 +136,21 @@ impl SummaryTemplate {
             sections.filter(move |section| outline.lines(section.heading).len() > least)
         };
         let size = |section: &&SectionSpec| list_chars(outline.lines(section.heading));
-        let told = of(LineRetention::OldestFirst, 0).chain(of(LineRetention::Files, 0));
+        let oldest_first = of(LineRetention::OldestFirst, 0).chain(of(LineRetention::Files, 0));
         let rest = of(LineRetention::KeepFirst, 1)
             .chain(of(LineRetention::ReplaceAll, 0))
             .chain(of(LineRetention::DropLast, 0));
-        told.max_by_key(size).or_else(|| rest.into_iter().next())
+        oldest_first.max_by_key(size).or_else(|| rest.into_iter().next())
     }
 
-    /// Which heading a line is: `## 9. Next step`, `9. Optional Next Step:`, `**Next Step**`.
+    /// The heading of a line: `## 9. Next step`, `9. Optional Next Step:`, `**Next Step**`.
     fn heading_of(&self, line: &str) -> Option<&'static str> {
         let mark = |c: char| c.is_ascii_digit() || "#*. :".contains(c);
         let words = line.trim().trim_matches(mark).to_lowercase();
+        // The published template says "Optional Next Step".
         let words = words.strip_prefix("optional ").unwrap_or(&words);
         let bare = |c: char| !"#*0123456789".contains(c);
+        // A plain sentence that equals a heading is content.
         let is_marked = line.trim_end().ends_with(':') || !line.trim().starts_with(bare);
         let mut headings = self.0.iter().map(|section| section.heading).filter(|_| is_marked);
         headings.find(|heading| heading.to_lowercase() == words)
@@ -175,6 +177,7 @@ impl SectionSpec {
             old.push(line.clone());
         }
         let excess = old.len().saturating_sub(self.max_lines);
+        // Oldest first, but behind the pinned first line.
         old.drain(pinned.min(old.len())..(pinned + excess).min(old.len()));
     }
 }
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn later_words_win_and_nothing_grows_for_ever() {
+    fn later_lines_win_and_sizes_are_bounded() {
         let mut outline = full();
         let newer = SummaryOutline::default()
             .with_lines("Task", lines("rule", 40))

@@ -1,92 +1,78 @@
-//! What the person asked and nobody has answered yet.
-
-use std::sync::LazyLock;
+//! User requests that are not answered yet.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use regex::Regex;
 
+use super::excerpt::{ExcerptRole, MessageExcerpt};
 use super::sections::{MAX_REQUESTS, REQUEST_LIMIT_CHARS};
 use super::sentences::{sentences, strip_bullet, strip_emphasis};
-use super::{ExcerptRole, MessageExcerpt};
+use crate::dialogue::is_assent;
 use crate::text::prefix;
 
-/// Of what a nod agrees to so much is told, in weighted characters.
-const NODDED_AT_CHARS: u64 = 200;
+/// Length of the proposal that an assent refers to, in weighted characters.
+const PROPOSAL_CHARS: u64 = 200;
 
-/// Says that a request goes on; the whole of it is among the requests of the ledger.
+/// Marks a truncated request; the ledger has the full text.
 const MORE: &str = " […]";
 
-/// Opens the line of a request that was answered, in summaries of older versions.
+/// Marks an answered request in summaries of older versions.
 const ANSWERED: &str = "(answered) ";
 
-static NOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)^(?:(?:ok|okay|yes|yep|yeah|sure|go|go on|go ahead|do it|continue|please|proceed|good|great|nice|perfect|wow|thanks|thank you|fine|cool|alright|next|it works|好|好的|可以|继续|行|谢谢|嗯)[\s,.!。，！]*)+$",
-    )
-    .ok()
-});
-
-/// Requests without an answer, newest first. `is_answered_later` says that an answer follows the
-/// passages.
+/// Unanswered requests, newest first. With `is_answered_later` an answer follows the excerpts.
 pub(super) fn pending_requests(
-    passages: &[MessageExcerpt<'_>],
+    excerpts: &[MessageExcerpt<'_>],
     is_answered_later: bool,
 ) -> Vec<String> {
     let mut pending: Vec<String> = Vec::new();
     if is_answered_later {
         return pending;
     }
-    for (at, passage) in passages.iter().enumerate().rev() {
-        match passage.role {
-            ExcerptRole::Assistant if is_final_answer(passage) => break,
+    for (at, excerpt) in excerpts.iter().enumerate().rev() {
+        match excerpt.role {
+            ExcerptRole::Assistant if is_final_answer(excerpt) => break,
             ExcerptRole::User if pending.len() == MAX_REQUESTS => break,
-            ExcerptRole::User => pending.push(line(passages, at)),
+            ExcerptRole::User => pending.push(line(excerpts, at)),
             _ => {}
         }
     }
     pending
 }
 
-/// Whether a line of an older summary stands for a request that was answered. It is not pending.
+/// Whether a line of an older summary is an answered request, which is not pending.
 pub fn is_answered_line(line: &str) -> bool {
     line.starts_with(ANSWERED)
 }
 
-/// Whether a text only says yes to what was said before it.
-pub fn is_assent(text: &str) -> bool {
-    NOD.as_ref().is_some_and(|nod| nod.is_match(text.trim()))
+/// Whether an excerpt ends a turn.
+pub(super) fn is_final_answer(excerpt: &MessageExcerpt<'_>) -> bool {
+    excerpt.role == ExcerptRole::Assistant && !excerpt.calls_tools && !excerpt.text.is_empty()
 }
 
-/// Whether a passage ends a turn.
-pub(super) fn is_final_answer(passage: &MessageExcerpt<'_>) -> bool {
-    passage.role == ExcerptRole::Assistant && !passage.calls_tools && !passage.text.is_empty()
-}
-
-/// A request on one line; a nod with what it agrees to, because alone it asks for nothing.
-fn line(passages: &[MessageExcerpt<'_>], at: usize) -> String {
-    let text = passages.get(at).map_or("", |passage| passage.text.as_ref());
-    let ask = whole_words(&strip_emphasis(strip_bullet(text.trim())), REQUEST_LIMIT_CHARS);
+/// A request on one line. An assent is rendered with the proposal it refers to.
+fn line(excerpts: &[MessageExcerpt<'_>], at: usize) -> String {
+    let text = excerpts.get(at).map_or("", |excerpt| excerpt.text.as_ref());
+    let request = whole_words(&strip_emphasis(strip_bullet(text.trim())), REQUEST_LIMIT_CHARS);
     if !is_assent(text) {
-        return ask;
+        return request;
     }
-    let before = passages.get(..at).unwrap_or(&[]).iter().rev();
+    let before = excerpts.get(..at).unwrap_or(&[]).iter().rev();
     let proposal = before
-        .take_while(|passage| passage.role != ExcerptRole::User)
-        .find(|passage| passage.role == ExcerptRole::Assistant)
-        .and_then(|passage| sentences(&passage.text).pop());
+        .take_while(|excerpt| excerpt.role != ExcerptRole::User)
+        .find(|excerpt| excerpt.role == ExcerptRole::Assistant)
+        .and_then(|excerpt| sentences(&excerpt.text).pop());
     match proposal {
-        Some(proposal) => format!("{ask} (to: {})", whole_words(&proposal, NODDED_AT_CHARS)),
-        None => ask,
+        Some(proposal) => format!("{request} (to: {})", whole_words(&proposal, PROPOSAL_CHARS)),
+        None => request,
     }
 }
 
-/// A text in at most `max_chars` weighted characters: whole sentences where one fits, else whole words.
+/// Cuts a text to `max_chars` weighted characters, at a sentence end or else at a word.
 fn whole_words(text: &str, max_chars: u64) -> String {
     if weighted_chars(text) <= max_chars {
         return text.to_owned();
     }
     let head = prefix(text, max_chars.saturating_sub(weighted_chars(MORE)), 1);
     let sentence = [". ", "! ", "? ", "。", "！", "？"];
+    // Latin sentences end before a space, Chinese ones anywhere.
     let ends =
         sentence.iter().filter_map(|end| head.rfind(end).map(|at| at + end.trim_end().len()));
     let end = ends.max().filter(|end| end * 2 > head.len()).or_else(|| head.rfind(' '));
@@ -96,29 +82,35 @@ fn whole_words(text: &str, max_chars: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::extract::tests::said;
+    use crate::summary::extract::tests::excerpt_of;
 
     #[test]
     fn an_answered_request_is_not_pending() {
-        let ask = said(ExcerptRole::User, "please rename it");
-        let answer = said(ExcerptRole::Assistant, "Renamed.");
-        let calling =
-            MessageExcerpt { calls_tools: true, ..said(ExcerptRole::Assistant, "Let me look.") };
-        assert!(pending_requests(&[ask.clone(), answer.clone()], false).is_empty());
-        assert_eq!(pending_requests(&[ask.clone(), calling.clone()], false), ["please rename it"]);
-        assert!(pending_requests(&[ask.clone(), calling], true).is_empty());
-        let steer = said(ExcerptRole::User, "no, remove it");
-        let open = pending_requests(&[answer, ask, steer], false);
+        let request = excerpt_of(ExcerptRole::User, "please rename it");
+        let answer = excerpt_of(ExcerptRole::Assistant, "Renamed.");
+        let calling = MessageExcerpt {
+            calls_tools: true,
+            ..excerpt_of(ExcerptRole::Assistant, "Let me look.")
+        };
+        assert!(pending_requests(&[request.clone(), answer.clone()], false).is_empty());
+        assert_eq!(
+            pending_requests(&[request.clone(), calling.clone()], false),
+            ["please rename it"]
+        );
+        assert!(pending_requests(&[request.clone(), calling], true).is_empty());
+        let steer = excerpt_of(ExcerptRole::User, "no, remove it");
+        let open = pending_requests(&[answer, request, steer], false);
         assert_eq!(open, ["no, remove it", "please rename it"]);
     }
 
     #[test]
-    fn a_nod_tells_what_it_agrees_to() {
-        let proposal = said(ExcerptRole::Assistant, "Two files are left. Shall I remove both?");
-        let nod = said(ExcerptRole::User, "yes, go ahead");
-        let told = ["yes, go ahead (to: Shall I remove both?)"];
-        assert_eq!(pending_requests(&[proposal, nod.clone()], false), told);
-        assert_eq!(pending_requests(&[nod], false), ["yes, go ahead"]);
+    fn an_assent_is_rendered_with_its_proposal() {
+        let proposal =
+            excerpt_of(ExcerptRole::Assistant, "Two files are left. Shall I remove both?");
+        let assent = excerpt_of(ExcerptRole::User, "yes, go ahead");
+        let expected_line = ["yes, go ahead (to: Shall I remove both?)"];
+        assert_eq!(pending_requests(&[proposal, assent.clone()], false), expected_line);
+        assert_eq!(pending_requests(&[assent], false), ["yes, go ahead"]);
         for (text, expected) in
             [("ok", true), ("Ok. Great!", true), ("好的，继续", true), ("ok, now deploy", false)]
         {
@@ -130,18 +122,18 @@ mod tests {
     fn a_long_request_ends_with_a_sentence_or_a_word() {
         let long =
             format!("Rename **the parser**. {}", "Then look at the next module. ".repeat(60));
-        let line = pending_requests(&[said(ExcerptRole::User, &long)], false).remove(0);
+        let line = pending_requests(&[excerpt_of(ExcerptRole::User, &long)], false).remove(0);
         assert!(line.ends_with("next module. […]"), "{line}");
         assert!(weighted_chars(&line) <= REQUEST_LIMIT_CHARS && !line.contains('*'));
         let words = "wordwithoutanend ".repeat(90);
-        let line = pending_requests(&[said(ExcerptRole::User, &words)], false).remove(0);
+        let line = pending_requests(&[excerpt_of(ExcerptRole::User, &words)], false).remove(0);
         assert!(line.ends_with("wordwithoutanend […]"), "{line}");
     }
 
     #[test]
     fn the_mark_of_a_list_is_no_part_of_a_request() {
         assert_eq!(
-            pending_requests(&[said(ExcerptRole::User, "- move it\n- test it")], false),
+            pending_requests(&[excerpt_of(ExcerptRole::User, "- move it\n- test it")], false),
             ["move it - test it"]
         );
     }

@@ -1,12 +1,13 @@
-//! The five sections of a summary, as text and back.
+//! The five sections of a summary: rendering, parsing and fitting.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
+use super::bullets::{NONE, list_chars, render_bullets};
+use super::envelope::is_markup;
 use super::requests::is_answered_line;
-use super::wrap::is_markup;
-use super::{NONE, list_chars, render_bullets, similarity};
+use super::similarity;
 
-/// The headings, in the order a summary shows them.
+/// The headings in order.
 pub const HEADINGS: [&str; 5] = [
     "## Decisions",
     "## Open TODOs",
@@ -15,45 +16,45 @@ pub const HEADINGS: [&str; 5] = [
     "## Exact identifiers",
 ];
 
-/// Lines of the section that tells what was done; the longest memory, so the most lines.
+/// Maximum decisions; the longest memory of a summary.
 pub(super) const MAX_DECISIONS: usize = 24;
-/// Lines of the other sections.
+/// Maximum lines of the other sections.
 pub(super) const MAX_LINES: usize = 12;
-/// Requests that wait at the same time.
+/// Maximum pending requests.
 pub(super) const MAX_REQUESTS: usize = 3;
-/// One line, in weighted characters. A longer sentence is left out, because half of one may say the
-/// opposite of the whole.
+/// Length of a line, in weighted characters; a longer sentence is dropped.
+// It is not cut, because half of a sentence can reverse its meaning.
 pub(super) const LINE_LIMIT_CHARS: u64 = 400;
-/// One request, in weighted characters; the whole of it is among the requests of the ledger.
+/// Length of a request, in weighted characters; the ledger has the full text.
 pub(super) const REQUEST_LIMIT_CHARS: u64 = 400;
 
 /// The content of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SummarySections {
-    /// What was decided and done, oldest first.
+    /// Decisions and completed work, oldest first.
     pub decisions: Vec<String>,
-    /// What is left to do, oldest first.
+    /// Open tasks, oldest first.
     pub todos: Vec<String>,
-    /// Rules of the person, oldest first.
+    /// Rules of the user, oldest first.
     pub constraints: Vec<String>,
-    /// Requests, newest first.
+    /// Pending requests, newest first.
     pub requests: Vec<String>,
-    /// Names that must be exact, most recent first.
+    /// Exact identifiers, most recent first.
     pub identifiers: Vec<String>,
 }
 
 impl SummarySections {
-    /// The sections as text, each with at least one line.
+    /// Renders all sections.
     pub fn render(&self) -> String {
         let bodies = self.lists().map(render_bullets);
         let parts = HEADINGS.iter().zip(bodies).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Reads the sections of a summary, also of one that uses other headings.
+    /// Parses the sections of a summary, including those with other headings.
     pub fn parse(text: &str) -> Self {
         let mut sections = SummarySections::default();
-        let mut place = SectionKind::Decisions;
+        let mut kind = SectionKind::Decisions;
         let mut skipped_tag = None;
         for line in text.lines().map(str::trim) {
             if let Some(tag) = &skipped_tag {
@@ -65,20 +66,21 @@ impl SummarySections {
             } else if is_markup(line) {
                 continue;
             } else if line.starts_with('#') {
-                place = SectionKind::from_heading(line);
+                kind = SectionKind::from_heading(line);
             } else {
-                sections.take(place, line);
+                sections.take(kind, line);
             }
         }
         sections
     }
 
-    /// Says nothing in two sections: what is left to do is not done, and a rule is no decision. What was
-    /// done since is not left to do.
+    /// Removes lines that are in two sections: a completed task is not open, and a rule is not a
+    /// decision.
     pub(super) fn remove_overlaps(&mut self) {
         self.requests.retain(|ask| !is_answered_line(ask));
         similarity::remove_similar(&mut self.decisions, &self.constraints);
         similarity::remove_similar(&mut self.todos, &self.constraints);
+        // A task that was completed since the last summary is listed as open there.
         let (done, rest): (Vec<String>, Vec<String>) =
             self.decisions.iter().cloned().partition(|line| is_ticked(line));
         let bare: Vec<String> = done.iter().map(|line| without_tick(line).to_owned()).collect();
@@ -90,12 +92,12 @@ impl SummarySections {
         self.decisions.retain(|line| is_ticked(line) || rest.contains(line));
     }
 
-    /// Leaves out lines, the oldest of the longest section first, until the text takes at most
+    /// Drops lines, the oldest of the longest section first, until the text takes at most
     /// `limit_chars` weighted characters. The newest request and the identifiers go last.
     pub fn fit(&mut self, limit_chars: u64) {
         while weighted_chars(&self.render()) > limit_chars {
-            let told = [&mut self.decisions, &mut self.todos, &mut self.constraints];
-            let longest = told.into_iter().max_by_key(|lines| list_chars(lines));
+            let lists = [&mut self.decisions, &mut self.todos, &mut self.constraints];
+            let longest = lists.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
                 Some(lines) => drop(lines.remove(0)),
                 None if self.requests.len() > 1 => drop(self.requests.pop()),
@@ -109,14 +111,15 @@ impl SummarySections {
         [&self.decisions, &self.todos, &self.constraints, &self.requests, &self.identifiers]
     }
 
-    fn take(&mut self, place: SectionKind, line: &str) {
+    fn take(&mut self, kind: SectionKind, line: &str) {
         let line =
             line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
+        // Tables and code lose their meaning line by line.
         let is_table = line.starts_with('|') || line.starts_with("```");
         if line.is_empty() || line == NONE || is_table || is_markup(line) {
             return;
         }
-        let list = match place {
+        let list = match kind {
             SectionKind::Decisions => &mut self.decisions,
             SectionKind::Todos => &mut self.todos,
             SectionKind::Constraints => &mut self.constraints,
@@ -130,7 +133,7 @@ impl SummarySections {
     }
 }
 
-/// Which section a line belongs to.
+/// The section of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SectionKind {
     Decisions,
@@ -142,10 +145,11 @@ enum SectionKind {
 }
 
 impl SectionKind {
-    /// The section of a heading, ours or another agent's. What nobody knows is told as done.
+    /// The section of a heading of any agent; unknown headings count as decisions.
     fn from_heading(heading: &str) -> SectionKind {
         let words = heading.to_lowercase();
         let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
+        // These sections quote the conversation and are written again by each compaction.
         if has(&["recent turns", "tool failures"]) {
             SectionKind::Skipped
         } else if has(&["identifier"]) {
@@ -166,7 +170,7 @@ fn is_ticked(line: &str) -> bool {
     line.len() > without_tick(line).len() && !line.starts_with("[ ]")
 }
 
-/// A task without the box that is ticked off.
+/// A task without its check box.
 fn without_tick(line: &str) -> &str {
     let boxes = ["[ ]", "[x]", "[X]", "✅"];
     boxes.iter().find_map(|tick| line.strip_prefix(tick)).unwrap_or(line).trim_start()

@@ -1,18 +1,18 @@
-//! The sentences of prose, each whole: code, tables, announcements and markup are left out.
+//! Splits prose into whole sentences; skips code, tables, announcements and markup.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::wrap::is_markup;
+use super::envelope::is_markup;
 use crate::text::one_line;
 
-/// A shorter sentence says nothing by itself; in weighted characters.
+/// Minimum length of a sentence, in weighted characters.
 const MIN_SENTENCE_CHARS: u64 = 8;
-/// A line of at least so many characters was broken to fit a page: the next one goes on with it.
+/// A line of at least this length was wrapped, and the next line continues it.
 const WRAPPED_CHARS: usize = 56;
-/// Points behind which no sentence ends.
+/// Abbreviations that do not end a sentence.
 const ABBREVIATIONS: [&str; 8] = ["e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "Dr.", "No."];
 
-/// A sentence and what announced the list it is an item of: a heading, or a line that ends in a colon.
+/// A sentence and the heading or announcement of the list it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) text: String,
@@ -24,7 +24,7 @@ pub(super) fn sentences(text: &str) -> Vec<String> {
     sentences_with_topics(text).into_iter().map(|sentence| sentence.text).collect()
 }
 
-/// The same with what announced them.
+/// The sentences of a text with their topics.
 pub(super) fn sentences_with_topics(text: &str) -> Vec<Sentence> {
     let mut found = Vec::new();
     let mut topic: Option<String> = None;
@@ -45,7 +45,7 @@ pub(super) fn sentences_with_topics(text: &str) -> Vec<Sentence> {
     found
 }
 
-/// A line without the mark of the list it stands in.
+/// A line without its list marker.
 pub(super) fn strip_bullet(line: &str) -> &str {
     let bare = ["- ", "* ", "• ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
     let bare = bare.unwrap_or(line).trim_start();
@@ -56,12 +56,12 @@ pub(super) fn strip_bullet(line: &str) -> &str {
     }
 }
 
-/// A text on one line, without the marks of bold letters.
+/// A text on one line, without emphasis marks.
 pub(super) fn strip_emphasis(text: &str) -> String {
     one_line(&text.replace("**", "").replace("__", ""))
 }
 
-/// The lines of prose, with those that a page had broken joined again.
+/// The lines of prose, with wrapped lines joined.
 fn whole_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut is_code = false;
@@ -76,6 +76,7 @@ fn whole_lines(text: &str) -> Vec<String> {
         }
         let is_indented = raw.starts_with([' ', '\t']);
         let is_bare = strip_bullet(line).len() == line.len() && !line.starts_with('#');
+        // Wrapped lines continue in lower case or indented; a new list item does neither.
         let goes_on = is_bare && (is_indented || line.starts_with(char::is_lowercase));
         match lines.last_mut().filter(|_| may_go_on && goes_on) {
             Some(last) => {
@@ -90,7 +91,7 @@ fn whole_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// A line that ends in a colon announces what follows and says nothing without it.
+/// Whether a line only announces the next one: it ends in a colon.
 fn is_announcement(line: &str) -> bool {
     line.trim_end_matches(['*', '_']).ends_with([':', '：'])
 }
@@ -102,6 +103,7 @@ fn split(line: &str) -> Vec<String> {
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         sentence.push(character);
+        // A full stop inside code does not end a sentence.
         is_quoted ^= character == '`';
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')

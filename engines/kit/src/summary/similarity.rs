@@ -1,21 +1,22 @@
-//! Whether two lines say the same, though not letter for letter.
+//! Detects lines with the same meaning but different wording.
 
 use std::collections::BTreeSet;
 
-/// Lines that share so many of a hundred words say the same.
+/// Lines that share this percentage of their words are similar.
 const SAME_PERCENT: usize = 80;
-/// A line of fewer words is only compared whole.
+/// A line with fewer words must match exactly.
+// A single common word proves nothing: `done` is contained in `done and dusted`.
 const LEAST_WORDS: usize = 2;
 
-/// Words that turn a sentence round.
+/// Words that negate a sentence.
 const NEGATIONS: [&str; 12] =
     ["not", "no", "never", "none", "without", "don", "doesn", "isn", "cannot", "不", "没", "无"];
 
-/// What a line says, ready to be compared.
+/// The words of a line, prepared for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LineWords {
     words: BTreeSet<String>,
-    /// Numbers and negations: lines that differ in one say different things.
+    /// Numbers and negations: lines that differ in one of them are not similar.
     decisive: BTreeSet<String>,
 }
 
@@ -29,8 +30,9 @@ impl LineWords {
         LineWords { words, decisive }
     }
 
-    /// Whether both say the same, or one says nothing that the other does not.
+    /// Whether both lines mean the same, or one is contained in the other.
     pub(super) fn is_similar(&self, other: &LineWords) -> bool {
+        // "3 tests fail" and "5 tests fail" share most words and mean different things.
         if self.decisive != other.decisive {
             return false;
         }
@@ -40,25 +42,27 @@ impl LineWords {
         let common = self.words.intersection(&other.words).count();
         let (fewer, more) = (self.words.len(), other.words.len());
         let (fewer, more) = (fewer.min(more), fewer.max(more));
+        // The shorter line is contained in the longer one.
         let is_part = common == fewer && fewer >= LEAST_WORDS;
         is_part || common * 100 >= (fewer + more - common) * SAME_PERCENT
     }
 }
 
-/// Words in lower case; scripts without spaces count character by character.
+/// Lower-case words; scripts without spaces are split into characters.
 fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     line.split(|c: char| !c.is_alphanumeric()).flat_map(|run| {
         let is_wide =
             run.contains(|c: char| !c.is_ascii() && !c.is_lowercase() && !c.is_uppercase());
-        let parts: Vec<String> = match is_wide {
-            true => run.chars().map(|c| c.to_lowercase().collect()).collect(),
-            false => vec![run.to_lowercase()],
+        let parts: Vec<String> = if is_wide {
+            run.chars().map(|c| c.to_lowercase().collect()).collect()
+        } else {
+            vec![run.to_lowercase()]
         };
         parts.into_iter().filter(|word| !word.is_empty())
     })
 }
 
-/// Leaves out each line that a later one says as well.
+/// Removes each line that a later one repeats.
 pub(super) fn keep_newest_unique(lines: Vec<String>) -> Vec<String> {
     let mut kept: Vec<(LineWords, String)> = Vec::new();
     for line in lines.into_iter().rev() {
@@ -70,7 +74,7 @@ pub(super) fn keep_newest_unique(lines: Vec<String>) -> Vec<String> {
     kept.into_iter().rev().map(|(_, line)| line).collect()
 }
 
-/// Leaves out of `lines` what one of `others` says.
+/// Removes the lines that are similar to one of `others`.
 pub(super) fn remove_similar(lines: &mut Vec<String>, others: &[String]) {
     let others: Vec<LineWords> = others.iter().map(|line| LineWords::new(line)).collect();
     lines.retain(|line| {

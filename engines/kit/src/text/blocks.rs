@@ -1,14 +1,12 @@
-//! Several texts cut to one size: short ones stay whole, long ones share what is left.
+//! Cuts several texts to one total size.
 
 use std::borrow::Cow;
 
 use super::{TextLimit, truncate, weighted_len};
 
-/// Cuts the texts of one message so that together they take at most `limit`. A text of at most
-/// `limit.min_keep_chars` stays whole where it and the notices of the others fit; the others share
-/// the rest by their size, each with its own notice.
-///
-/// A pure function: the same texts and limit give the same bytes.
+/// Cuts the texts of one message so that together they take at most `limit`. Texts of at most
+/// `limit.min_keep_chars` stay whole if they fit beside the notices of the others, which share the
+/// rest in proportion to their size. The result depends only on texts and limit.
 pub fn truncate_blocks<'a>(
     texts: &[&'a str],
     limit: TextLimit,
@@ -25,6 +23,7 @@ pub fn truncate_blocks<'a>(
     };
     let over_minimum = |size: u64| size > limit.min_keep_chars;
     let any = |size: u64| size > 0;
+    // If the small texts do not fit whole, all texts share the room.
     let small_fit =
         sizes.iter().any(|size| over_minimum(*size)) && reserved(&over_minimum) <= limit.max_chars;
     let is_large: &dyn Fn(u64) -> bool = if small_fit { &over_minimum } else { &any };
@@ -34,6 +33,7 @@ pub fn truncate_blocks<'a>(
         if !is_large(*size) {
             return Cow::Borrowed(*text);
         }
+        // 128 bits, because two sizes are multiplied.
         let share = u128::from(room) * u128::from(*size) / u128::from(large.max(1));
         let max_chars =
             share as u64 + notice_chars(*size).min(limit.max_chars / sizes.len() as u64);
@@ -69,7 +69,7 @@ mod tests {
             texts in prop::collection::vec("[a-z 语\n]{0,400}", 1..6), max_chars in 0u64..900,
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let limit = TextLimit { min_keep_chars: 60, ..TextLimit::with_max_chars(max_chars) };
+            let limit = TextLimit::with_max_chars(max_chars).keeping(60);
             let cut = truncate_blocks(&texts, limit, recorded);
             prop_assert_eq!(cut.len(), texts.len());
             let whole: u64 = cut.iter().map(|text| weighted_len(text, 1)).sum();

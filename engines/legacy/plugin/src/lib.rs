@@ -1,4 +1,4 @@
 #![forbid(unsafe_code)]
-//! The bundled engine as a library that a host loads.
+//! The `legacy` engine as a loadable library.
 
 ctxhost_engine_api::export_engine!(ctxhost_engine_legacy::LegacyEngine);

@@ -1,4 +1,5 @@
-//! What follows the five sections: the newest turns word for word, failures of tools, files, rules.
+//! The text after the five sections: newest turns word for word, tool failures, files, workspace
+//! rules.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,8 +11,7 @@ use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::IMAGE;
-use ctxhost_engine_kit::text::{clip, one_line, prefix};
+use ctxhost_engine_kit::text::{IMAGE, clip, one_line, prefix};
 
 use super::cut::SummaryTask;
 use super::workspace;
@@ -20,21 +20,23 @@ use crate::settings::CompactionSettings;
 const RECENT_HEADING: &str = "## Recent turns preserved verbatim";
 const FAILURES_HEADING: &str = "## Tool Failures";
 const OLDER_LEFT_OUT: &str = "- (older lines left out)";
-/// Of a message only so much is read for a line; redaction costs by length.
+/// Weighted characters read of a message.
+// Redaction time grows with the length, and only one line is rendered.
 const READ_CHARS: u64 = 4_000;
 
-/// The text after the sections, in at most `limit_chars` weighted characters; empty where there is
-/// nothing to say. Rules, files and failures are short and go first into the room; turns take the rest.
+/// Renders the appendix in at most `limit_chars` weighted characters. Rules, files and failures are
+/// short and have priority over turns.
 pub(crate) fn render(
     transcript: &Transcript,
-    fold: &SummaryTask,
+    task: &SummaryTask,
     settings: &CompactionSettings,
     limit_chars: u64,
 ) -> String {
-    let gaps = fold.history.gaps();
+    let gaps = task.history.gaps();
     let mut ledger = FileLedger::default();
     ledger.add_history(transcript, gaps);
     let mut room = limit_chars;
+    // Rules, files and failures first: they are short and hold longest.
     let rules = fitting(workspace::render(settings), &mut room);
     let files = fitting(redact(&ledger.render(settings.file_list_chars)).into_owned(), &mut room);
     let failures = fitting(tool_failures(transcript, gaps, settings), &mut room);
@@ -44,7 +46,7 @@ pub(crate) fn render(
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A part that does not fit its room is left out whole: half a list is worse than none.
+/// Drops a part that does not fit: half a list is misleading.
 fn fitting(part: String, room: &mut u64) -> String {
     let chars = weighted_chars(&part) + 2;
     if chars > *room {
@@ -54,7 +56,7 @@ fn fitting(part: String, room: &mut u64) -> String {
     part
 }
 
-/// The newest turns, newest lines first into the room.
+/// The newest turns; the newest lines have priority.
 fn turns(
     transcript: &Transcript,
     gaps: &[Range<u64>],
@@ -87,9 +89,9 @@ fn turns(
 }
 
 fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
-    let (speaker, limit_chars) = match entry.role() {
+    let (label, limit_chars) = match entry.role() {
         _ if entry.kind() == EntryKind::CompactionSummary || is_hidden(entry) => return None,
-        // The whole of a request is among the requests of the ledger.
+        // The ledger has the full text of every request.
         Role::User => ("User".to_owned(), settings.recent_result_chars),
         Role::Assistant => ("Assistant".to_owned(), settings.recent_line_chars),
         Role::Tool => (result_of_tool(entry), settings.recent_result_chars),
@@ -99,22 +101,22 @@ fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String>
     if entry.has(Flags::IMAGES) {
         text = if text.is_empty() { IMAGE.to_owned() } else { format!("{IMAGE} {text}") };
     }
-    (!text.is_empty()).then(|| format!("- {speaker}: {}", clip(&text, limit_chars)))
+    (!text.is_empty()).then(|| format!("- {label}: {}", clip(&text, limit_chars)))
 }
 
-/// `Tool result (bash, exit 1)`
+/// Label of a result: `Tool result (bash, exit 1)`.
 fn result_of_tool(entry: &Entry<'_>) -> String {
     let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
     let parts: Vec<String> = [tool].into_iter().chain(failure_status(entry)).collect();
     let parts: Vec<&str> =
         parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    match parts.is_empty() {
-        true => "Tool result".into(),
-        false => format!("Tool result ({})", redact(&parts.join(", "))),
+    if parts.is_empty() {
+        return "Tool result".into();
     }
+    format!("Tool result ({})", redact(&parts.join(", ")))
 }
 
-/// The newest failures, each call once, oldest first.
+/// The newest failures, one per call, oldest first.
 fn tool_failures(
     transcript: &Transcript,
     gaps: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! How a fold is divided for a model: parts that are merged, chunks that follow each other in a part.
+//! Divides a history into parts that are merged, and each part into consecutive chunks.
 
 use ctxhost_engine_api::{EntryKind, Transcript};
 use ctxhost_engine_kit::chunks::{
@@ -8,12 +8,12 @@ use ctxhost_engine_kit::chunks::{
 use super::cut::SummaryTask;
 use crate::settings::CompactionSettings;
 
-/// The frames of a fold that are to be told; earlier summaries are carried over on their own way.
+/// The groups of a history without earlier summaries, which are carried over separately.
 pub(crate) fn unsummarised_groups(
     transcript: &Transcript,
-    fold: &SummaryTask,
+    task: &SummaryTask,
 ) -> Vec<MessageGroup> {
-    let mut frames = message_groups(transcript, fold.history.gaps());
+    let mut frames = message_groups(transcript, task.history.gaps());
     frames.retain(|group| {
         let mut entries = transcript.range(group.range.clone());
         !entries.all(|entry| entry.kind() == EntryKind::CompactionSummary)
@@ -21,7 +21,7 @@ pub(crate) fn unsummarised_groups(
     frames
 }
 
-/// Parts of chunks of frames.
+/// Splits groups into parts, and parts into chunks.
 pub(crate) fn divide_into_parts<'a>(
     frames: &'a [MessageGroup],
     window_tokens: u64,
@@ -30,12 +30,13 @@ pub(crate) fn divide_into_parts<'a>(
     let limits = settings.chunk_limits();
     let max_chunk_tokens = limits.max_chunk_tokens(frames, window_tokens);
     let least = settings.min_messages_to_split.max(2);
+    // Two parts and a merge cost three requests, so a history that fits one is not divided.
     let is_split = count_entries(frames) >= least && total_tokens(frames) > max_chunk_tokens;
     let parts = split_parts(frames, if is_split { settings.parts } else { 1 });
     parts.into_iter().map(|part| limits.chunks(part, max_chunk_tokens)).collect()
 }
 
-/// The frames without oversized ones, and a note for each of those.
+/// Splits off oversized groups and returns the rest and a note for each.
 pub(crate) fn split_off_oversized(
     transcript: &Transcript,
     frames: &[MessageGroup],
@@ -50,6 +51,7 @@ pub(crate) fn split_off_oversized(
 }
 
 fn omitted(transcript: &Transcript, group: &MessageGroup) -> String {
+    // The note names the largest entry of the group, which is why it was omitted.
     let largest = transcript.range(group.range.clone()).max_by_key(|entry| entry.tokens());
     let role = largest.map_or("message", |entry| entry.role().name());
     let thousands = (group.tokens + 500) / 1_000;
@@ -70,7 +72,7 @@ mod tests {
         message_groups(&talk.transcript(), &[0..sizes.len() as u64])
     }
 
-    /// Case 29: three messages are never divided, and neither is what fits one chunk.
+    /// Case 29: three messages are never divided, and neither is a history of one chunk.
     #[test]
     fn what_fits_is_one_part() {
         let settings = CompactionSettings { chunk_overhead_tokens: 0, ..Default::default() };

@@ -1,4 +1,4 @@
-//! Where the history ends and the tail begins, and what of the history has to stay.
+//! Chooses where the history ends and the tail begins, and what of the history stays.
 
 use std::ops::Range;
 
@@ -6,55 +6,55 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::budget::floor_tokens;
 use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, fair_cap, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
-use ctxhost_engine_kit::history_fold::HistoryFold as History;
+use ctxhost_engine_kit::history_fold::HistoryFold;
 use ctxhost_engine_kit::ledger::{LedgerLimits, SummaryLedger};
 use ctxhost_engine_kit::tail::{self, TranscriptTail};
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
-/// No summary is squeezed below this, in weighted characters: five headings, an envelope and a few
-/// lines.
+/// Lower bound of a summary, in weighted characters: five headings, an envelope and a few lines.
 pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// How often the tail is halved before only its newest frame is left.
+/// Halvings of the tail before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// What one summary tells, and how.
+/// One summary to write, with its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct SummaryTask {
-    /// What it tells.
-    pub(crate) history: History,
-    /// What its summary may take with its envelope and without its ledger, in weighted characters.
+    /// The history it replaces.
+    pub(crate) history: HistoryFold,
+    /// Limit with envelope and without ledger, in weighted characters.
     pub(crate) limit_chars: u64,
-    /// What it repeats letter for letter.
+    /// Its ledger.
     pub(crate) ledger: SummaryLedger,
-    /// What that may take.
+    /// Limits of the ledger.
     pub(crate) ledger_limits: LedgerLimits,
-    /// What that takes at most, in weighted characters.
+    /// Maximum size of the ledger, in weighted characters.
     ledger_chars: u64,
-    /// Whether it is the beginning of the turn that goes on in the tail: its request is kept.
+    /// Whether it covers the beginning of a turn that continues in the tail; the request itself is
+    /// kept.
     pub(crate) is_turn_prefix: bool,
 }
 
 impl SummaryTask {
     fn new(
         transcript: &Transcript,
-        history: History,
-        aim: &CutTarget,
+        history: HistoryFold,
+        target: &CutTarget,
         is_turn_prefix: bool,
     ) -> SummaryTask {
         let ledger = SummaryLedger::new(transcript, history.gaps());
-        let mut fold = SummaryTask {
+        let mut task = SummaryTask {
             history,
             limit_chars: 0,
             ledger,
-            ledger_limits: aim.ledger,
+            ledger_limits: target.ledger,
             ledger_chars: 0,
             is_turn_prefix,
         };
-        fold.limit_ledger(aim.ledger, u64::MAX);
-        fold
+        task.limit_ledger(target.ledger, u64::MAX);
+        task
     }
 
     fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
@@ -77,130 +77,134 @@ impl SummaryTask {
     }
 }
 
-/// A stretch of the transcript and what becomes of it.
+/// A segment of the transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TranscriptSegment {
-    /// Stays.
+pub(crate) enum Segment {
+    /// Kept.
     Keep(Range<u64>),
-    /// Is told by the summary of a fold.
-    Fold {
-        /// Which.
-        fold: usize,
+    /// Replaced by a summary.
+    Summarise {
+        /// Index of the summary.
+        task: usize,
         /// Its positions.
         range: Range<u64>,
     },
 }
 
-/// A decision.
+/// The chosen cut.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionCut {
     /// The whole transcript in order.
-    pub(crate) segments: Vec<TranscriptSegment>,
-    /// What is folded: the history, the prefix of the split turn, or both.
-    pub(crate) folds: Vec<SummaryTask>,
-    /// What stays, in tokens, with its results cut.
+    pub(crate) segments: Vec<Segment>,
+    /// The summaries: of the history, of the prefix of a split turn, or both.
+    pub(crate) tasks: Vec<SummaryTask>,
+    /// Size of the kept entries with their results cut, in tokens.
     pub(crate) kept_tokens: u64,
-    /// What results in it are cut to.
+    /// Caps of kept results.
     pub(crate) caps: ResultCaps,
 }
 
-/// To how many weighted characters results that stay are cut.
+/// Caps of kept results, in weighted characters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultCaps {
-    /// Any: the cap of one result in the budget in force.
+    /// Every result: the cap of one result for the budget.
     single: u64,
-    /// Those of the frame in which the tail begins.
+    /// The results of the frame where the tail begins.
     frame: Option<(Range<u64>, u64)>,
-    /// All, where the newest frame alone does not fit.
+    /// Every result, if the newest frame alone does not fit.
     emergency: Option<u64>,
 }
 
 impl ResultCaps {
-    /// The limit of one result; `None` where it stays as it is.
-    pub(crate) fn limit_for(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> Option<u64> {
+    /// The limit of one result; `None` if it is not cut.
+    pub(crate) fn limit_for(
+        &self,
+        inputs: &LegacyCompaction<'_>,
+        entry: &Entry<'_>,
+    ) -> Option<u64> {
         if entry.role() != Role::Tool {
             return None;
         }
         let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
         let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
-        // What the aggregate rule has cut in requests is cut for good, to the same bytes.
-        let reduced = desk.memory.reduced_limit(&desk.request.session, entry.id());
+        // The cut of the aggregate rule becomes permanent, with the same bytes.
+        let reduced = inputs.decisions.reduced_limit(&inputs.request.session, entry.id());
         let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
-        let pressed = self.emergency.unwrap_or(u64::MAX);
-        let chars = self.single.min(frame).min(reduced).min(pressed);
+        let squeezed = self.emergency.unwrap_or(u64::MAX);
+        let chars = self.single.min(frame).min(reduced).min(squeezed);
         (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
     }
 
-    fn tokens(&self, desk: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
-        match self.limit_for(desk, entry).filter(|_| !entry.has(Flags::IMAGES)) {
+    fn tokens(&self, inputs: &LegacyCompaction<'_>, entry: &Entry<'_>) -> u64 {
+        // Cutting its text does not remove an image, so such a result is counted in full.
+        match self.limit_for(inputs, entry).filter(|_| !entry.has(Flags::IMAGES)) {
             Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
             None => entry.tokens(),
         }
     }
 }
 
-/// Chooses the cut: the longest tail with which everything falls below the target.
-///
-/// `None` where no history lies before the cut and nothing presses.
-pub(crate) fn choose_cut(desk: &LegacyCompaction<'_>) -> Option<CompactionCut> {
-    let LegacyCompaction { transcript, request, settings, .. } = desk;
-    let aim = CutTarget::for_attempt(
-        request.budget,
-        request.attempt,
-        settings,
-        request.model.window_tokens,
-    );
-    let is_pressed = transcript.total_tokens() > aim.target_tokens;
+/// Chooses the longest tail with which the transcript falls below the target; `None` without
+/// history before the cut if the transcript already fits.
+pub(crate) fn choose_cut(inputs: &LegacyCompaction<'_>) -> Option<CompactionCut> {
+    let LegacyCompaction { transcript, request, settings, .. } = inputs;
+    let window_tokens = request.model.window_tokens;
+    let target = CutTarget::for_attempt(request.budget, request.attempt, settings, window_tokens);
+    let is_pressed = transcript.total_tokens() > target.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
-        let cut = filled(desk, &aim, aim.keep_tokens >> halving);
+        let cut = cut_with_floor(inputs, &target, target.keep_tokens >> halving);
         if !is_pressed {
-            return Some(cut).filter(|cut| !cut.folds.is_empty());
+            return Some(cut).filter(|cut| !cut.tasks.is_empty());
         }
-        if cut.is_smaller(transcript) && cut.tokens_after() <= aim.target_tokens {
+        if cut.is_smaller(transcript) && cut.tokens_after() <= target.target_tokens {
             return Some(cut);
         }
     }
-    let pressed = |min_fold_tokens| {
+    let squeezed = |min_fold_tokens| {
         let newest = TranscriptTail { start: trailing_frame(transcript), cut: None };
-        let mut cut = at(desk, newest, &CutTarget { min_fold_tokens, ..aim });
-        cut.squeeze(desk, aim.target_tokens);
+        let mut cut = at(inputs, newest, &CutTarget { min_fold_tokens, ..target });
+        cut.shrink(inputs, target.target_tokens);
         cut
     };
-    let mut cut = pressed(aim.min_fold_tokens);
-    if cut.tokens_after() > aim.target_tokens {
-        // An earlier summary is then written anew, and shorter, though little has come since.
-        cut = pressed(0);
+    let mut cut = squeezed(target.min_fold_tokens);
+    if cut.tokens_after() > target.target_tokens {
+        // Rewrites an earlier summary, shorter, although little was added since.
+        cut = squeezed(0);
     }
     cut.is_smaller(transcript).then_some(cut)
 }
 
-/// The cut with a tail of `keep_tokens`; a longer one where summary and tail together would leave less
-/// in use than the floor.
-fn filled(desk: &LegacyCompaction<'_>, aim: &CutTarget, keep_tokens: u64) -> CompactionCut {
+/// The cut with a tail of `keep_tokens`, or a longer one if less than the floor would be in use.
+fn cut_with_floor(
+    inputs: &LegacyCompaction<'_>,
+    target: &CutTarget,
+    keep_tokens: u64,
+) -> CompactionCut {
     let tail = |keep_tokens| {
-        let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
-        tail::newest_within(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
+        let caps = ResultCaps { single: target.result_chars, ..ResultCaps::default() };
+        tail::newest_within(inputs.transcript, keep_tokens, |entry| caps.tokens(inputs, entry))
     };
     let shortest = tail(keep_tokens);
-    let cut = at(desk, shortest.clone(), aim);
-    let ledger_chars: u64 = cut.folds.iter().map(|fold| fold.ledger_chars).sum();
+    let cut = at(inputs, shortest.clone(), target);
+    let ledger_chars: u64 = cut.tasks.iter().map(|task| task.ledger_chars).sum();
+    // The summary itself may turn out short, so it does not count towards the floor.
     let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
-    let missing = aim.floor_tokens.saturating_sub(used_tokens);
+    let missing = target.floor_tokens.saturating_sub(used_tokens);
     if missing == 0 {
         return cut;
     }
     let mut longer = tail(keep_tokens + missing);
     if longer == shortest && longer.start > 0 {
-        // What comes before has no result to cut. It stays whole where there is room for it.
-        longer =
-            TranscriptTail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
+        // The frame before it has no result to cut, so it stays whole if it fits.
+        let start = inputs.transcript.cut_at_or_before(longer.start - 1);
+        longer = TranscriptTail { start, cut: None };
     }
-    let longer = at(desk, longer, aim);
-    let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
+    let longer = at(inputs, longer, target);
+    let fits = !longer.tasks.is_empty() && longer.tokens_after() <= target.target_tokens;
     if fits { longer } else { cut }
 }
 
-/// What a try aims at.
+/// The sizes that one attempt aims at.
 #[derive(Clone, Copy)]
 struct CutTarget {
     target_tokens: u64,
@@ -220,12 +224,14 @@ impl CutTarget {
         window_tokens: u64,
     ) -> CutTarget {
         let Settings { compaction, room, tool_results, .. } = settings;
+        // An unknown window sets no cap; the budget still does.
         let window_tokens = if window_tokens == 0 { u64::MAX } else { window_tokens };
         let share = match attempt {
             0 | 1 => compaction.target_share,
             2 => compaction.retry_target_share,
             _ => compaction.last_target_share,
         };
+        // Each further attempt means that the last result was too large: keep half as much.
         let keep = compaction.keep_recent_tokens;
         let keep = keep.min(share_of(budget_tokens, compaction.keep_recent_share));
         let summary = share_of(budget_tokens, compaction.summary_share) * CHARS_PER_TOKEN;
@@ -249,124 +255,123 @@ impl CutTarget {
     }
 }
 
-fn at(desk: &LegacyCompaction<'_>, tail: TranscriptTail, aim: &CutTarget) -> CompactionCut {
-    let transcript = desk.transcript;
+fn at(inputs: &LegacyCompaction<'_>, tail: TranscriptTail, target: &CutTarget) -> CompactionCut {
+    let transcript = inputs.transcript;
     let kept = protected_before(transcript, tail.start);
+    // Gaps after the newest request belong to a turn that continues in the tail.
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
         gaps(&kept, tail.start).into_iter().partition(|gap| gap.start < newest);
-    let mut folds = Vec::new();
+    let mut tasks = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
-        let history = History::anchored_at_largest(transcript, gaps);
-        if !history.is_empty() && history.new_tokens(transcript) >= aim.min_fold_tokens {
-            folds.push(SummaryTask::new(transcript, history, aim, is_turn_prefix));
+        let history = HistoryFold::anchored_at_largest(transcript, gaps);
+        if !history.is_empty() && history.new_tokens(transcript) >= target.min_fold_tokens {
+            tasks.push(SummaryTask::new(transcript, history, target, is_turn_prefix));
         }
     }
-    share_out(transcript, aim, &mut folds);
-    let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, emergency: None };
-    CompactionCut::new(desk, folds, caps)
+    divide_room(transcript, target, &mut tasks);
+    let caps = ResultCaps { single: target.result_chars, frame: tail.cut, emergency: None };
+    CompactionCut::new(inputs, tasks, caps)
 }
 
-/// Divides the room for summaries by what each stands for. A summary takes what the earlier ones in it
-/// took and at most half of what is new, so that each makes the transcript smaller. The ledger goes
-/// before the sections: they tell of the conversation, it repeats it.
-fn share_out(transcript: &Transcript, aim: &CutTarget, folds: &mut [SummaryTask]) {
-    let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
-    let count = folds.len() as u64;
+/// Divides the room for summaries in proportion to their histories. A summary takes at most the
+/// size of earlier summaries and half of the new entries. The ledger has priority over the sections.
+fn divide_room(transcript: &Transcript, target: &CutTarget, tasks: &mut [SummaryTask]) {
+    let whole: u64 = tasks.iter().map(|task| task.history.tokens()).sum();
+    let count = tasks.len() as u64;
+    // Requests have a limit of their own, so only the rest of a ledger shares the room.
     let needs =
-        folds.iter().map(|fold| fold.ledger_chars.saturating_sub(fold.ledger_limits.request_chars));
-    let ledger_chars = fair_cap(needs.collect(), aim.ledger.ledger_chars);
+        tasks.iter().map(|task| task.ledger_chars.saturating_sub(task.ledger_limits.request_chars));
+    let ledger_chars = fair_cap(needs.collect(), target.ledger.ledger_chars);
     let limits = LedgerLimits {
-        ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),
-        ..aim.ledger
+        ledger_chars: ledger_chars.unwrap_or(target.ledger.ledger_chars),
+        ..target.ledger
     };
-    for fold in folds {
-        let tokens = fold.history.tokens();
-        let new_tokens = fold.history.new_tokens(transcript);
+    for task in tasks {
+        let tokens = task.history.tokens();
+        let new_tokens = task.history.new_tokens(transcript);
+        // Each compaction must shrink the transcript, or the same history is summarised for ever.
         let most_chars = (tokens - new_tokens / 2) * CHARS_PER_TOKEN;
-        fold.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
-        let part = aim.summary_chars / (2 * count) + aim.summary_chars / 2 * tokens / whole.max(1);
-        let left_chars = most_chars.saturating_sub(fold.ledger_chars);
-        fold.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
+        task.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+        // Half of the room evenly, half in proportion: a small history still gets a usable summary.
+        let part =
+            target.summary_chars / (2 * count) + target.summary_chars / 2 * tokens / whole.max(1);
+        let left_chars = most_chars.saturating_sub(task.ledger_chars);
+        task.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
     }
 }
 
 impl CompactionCut {
     fn new(
-        desk: &LegacyCompaction<'_>,
-        folds: Vec<SummaryTask>,
+        inputs: &LegacyCompaction<'_>,
+        tasks: Vec<SummaryTask>,
         caps: ResultCaps,
     ) -> CompactionCut {
-        let transcript = desk.transcript;
-        let mut segments: Vec<TranscriptSegment> = folds
-            .iter()
-            .enumerate()
-            .flat_map(|(fold, f)| f.history.gaps().iter().map(move |gap| (fold, gap.clone())))
-            .map(|(fold, range)| TranscriptSegment::Fold { fold, range })
-            .collect();
-        let folded: Vec<Range<u64>> = segments.iter().map(TranscriptSegment::range).collect();
-        segments.extend(
-            gaps(&folded, transcript.len() as u64).into_iter().map(TranscriptSegment::Keep),
-        );
+        let transcript = inputs.transcript;
+        let mut segments = Vec::new();
+        for (at, task) in tasks.iter().enumerate() {
+            let gaps = task.history.gaps().iter().cloned();
+            segments.extend(gaps.map(|range| Segment::Summarise { task: at, range }));
+        }
+        let replaced: Vec<Range<u64>> = segments.iter().map(Segment::range).collect();
+        segments.extend(gaps(&replaced, transcript.len() as u64).into_iter().map(Segment::Keep));
         segments.sort_by_key(|segment| segment.range().start);
-        let mut cut = CompactionCut { segments, folds, kept_tokens: 0, caps };
+        let mut cut = CompactionCut { segments, tasks, kept_tokens: 0, caps };
         cut.kept_tokens =
-            cut.kept_entries(transcript).map(|entry| cut.caps.tokens(desk, &entry)).sum();
+            cut.kept_entries(transcript).map(|entry| cut.caps.tokens(inputs, &entry)).sum();
         cut
     }
 
-    /// What the live transcript will cost at most, in tokens.
+    /// Maximum size of the transcript after the compaction, in tokens.
     pub(crate) fn tokens_after(&self) -> u64 {
-        self.kept_tokens + self.folds.iter().map(SummaryTask::max_tokens).sum::<u64>()
+        self.kept_tokens + self.tasks.iter().map(SummaryTask::max_tokens).sum::<u64>()
     }
 
-    /// The last resort: results in what stays are cut, then summaries get less room, until the
-    /// target holds or nothing more can give way.
-    fn squeeze(&mut self, desk: &LegacyCompaction<'_>, target_tokens: u64) {
+    /// Cuts results in the kept entries, then shrinks the summaries, until the target is met or
+    /// nothing can shrink.
+    fn shrink(&mut self, inputs: &LegacyCompaction<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
         }
-        let transcript = desk.transcript;
-        let kept =
-            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
-        let kept = kept.map(TranscriptSegment::range);
+        let transcript = inputs.transcript;
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
+        let kept = kept.map(Segment::range);
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
         self.caps.emergency = result_cap_chars(transcript, kept, limit_tokens);
         self.kept_tokens =
-            self.kept_entries(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
-        // The ledger repeats what a model needs letter for letter, so the sections give way first.
-        // Of two, that of the turn at hand does: the requests are in the other one.
+            self.kept_entries(transcript).map(|entry| self.caps.tokens(inputs, &entry)).sum();
+        // The ledger repeats exact names, so the sections shrink first. The summary of the current
+        // turn shrinks before the other one, which has the requests.
         for shed in [SummaryTask::shed_sections, SummaryTask::shed_ledger] {
-            for at in (0..self.folds.len()).rev() {
+            for at in (0..self.tasks.len()).rev() {
                 let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
-                if let Some(fold) = self.folds.get_mut(at) {
-                    shed(fold, excess_tokens * CHARS_PER_TOKEN);
+                if let Some(task) = self.tasks.get_mut(at) {
+                    shed(task, excess_tokens * CHARS_PER_TOKEN);
                 }
             }
         }
     }
 
-    /// Whether anything is folded or cut.
+    /// Whether anything is replaced or cut.
     fn is_smaller(&self, transcript: &Transcript) -> bool {
-        !self.folds.is_empty() || self.kept_tokens < transcript.total_tokens()
+        !self.tasks.is_empty() || self.kept_tokens < transcript.total_tokens()
     }
 
-    /// The entries that stay.
+    /// The kept entries.
     pub(crate) fn kept_entries<'t>(
         &self,
         transcript: &'t Transcript,
     ) -> impl Iterator<Item = Entry<'t>> {
-        let kept =
-            self.segments.iter().filter(|segment| matches!(segment, TranscriptSegment::Keep(_)));
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
         kept.flat_map(|segment| transcript.range(segment.range()))
     }
 }
 
-impl TranscriptSegment {
+impl Segment {
     fn range(&self) -> Range<u64> {
         match self {
-            TranscriptSegment::Keep(range) | TranscriptSegment::Fold { range, .. } => range.clone(),
+            Segment::Keep(range) | Segment::Summarise { range, .. } => range.clone(),
         }
     }
 }
@@ -379,9 +384,9 @@ mod tests {
     fn each_try_aims_lower() {
         let settings = Settings::default();
         let aims = [1, 2, 3].map(|attempt| CutTarget::for_attempt(100_000, attempt, &settings, 0));
-        assert_eq!(aims.each_ref().map(|aim| aim.target_tokens), [90_000, 70_000, 50_000]);
-        assert_eq!(aims.each_ref().map(|aim| aim.keep_tokens), [20_000, 10_000, 5_000]);
-        assert_eq!(aims.each_ref().map(|aim| aim.floor_tokens), [24_000, 12_000, 6_000]);
+        assert_eq!(aims.each_ref().map(|target| target.target_tokens), [90_000, 70_000, 50_000]);
+        assert_eq!(aims.each_ref().map(|target| target.keep_tokens), [20_000, 10_000, 5_000]);
+        assert_eq!(aims.each_ref().map(|target| target.floor_tokens), [24_000, 12_000, 6_000]);
         assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).keep_tokens, 5_000);
         assert_eq!(CutTarget::for_attempt(20_000, 1, &settings, 0).floor_tokens, 6_000);
     }

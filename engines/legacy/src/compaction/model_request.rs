@@ -1,4 +1,4 @@
-//! One request to the summariser: tried again where that may help, typed where it does not.
+//! One request to the summariser, with retries and typed failures.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
@@ -6,13 +6,14 @@ use ctxhost_engine_kit::hash;
 use ctxhost_engine_kit::summariser::WrittenSummary;
 pub(super) use ctxhost_engine_kit::summariser::is_final;
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::CompactionSettings;
 
-/// A summary of less may be longer than what it tells: five headings take their room.
+/// Inputs below this size may get longer summaries, in weighted characters.
+// Five headings alone are longer than a few short messages.
 const SHORT_INPUT_CHARS: u64 = 2_000;
 
-/// What a model said.
+/// A model's summary.
 #[derive(Clone, Debug)]
 pub(super) struct ModelSummary {
     pub(super) text: String,
@@ -23,8 +24,9 @@ pub(super) struct ModelSummary {
 impl ModelSummary {
     fn from_completion(answer: Completion, input_chars: u64) -> Result<ModelSummary> {
         let WrittenSummary { text, writer, notes } = WrittenSummary::from_completion(&answer)?;
+        // A model that continues the conversation instead of summarising it answers at length.
         if weighted_chars(&text) > input_chars.max(SHORT_INPUT_CHARS) {
-            return Err(EngineError::failed("the summary is longer than what it tells"));
+            return Err(EngineError::failed("the summary is longer than its input"));
         }
         Ok(ModelSummary { text, model: writer, notes })
     }
@@ -35,7 +37,7 @@ impl ModelSummary {
     }
 }
 
-/// Whether another try of the same request can help. A model that was too slow once is too slow.
+/// Whether a retry can help. A timeout is not retried: the model would be too slow again.
 fn may_pass(error: &EngineError) -> bool {
     matches!(
         error.kind,
@@ -46,14 +48,14 @@ fn may_pass(error: &EngineError) -> bool {
     )
 }
 
-/// Asks, and asks again after a failure that may pass. `name` makes the pauses of one stretch of
-/// history differ from those of another, the same in every run.
+/// Sends the request, with retries after temporary failures. `name` seeds the jitter, so that the
+/// pauses of parts differ but are the same in every run.
 pub(super) async fn request_with_retries(
-    desk: &LegacyCompaction<'_>,
+    inputs: &LegacyCompaction<'_>,
     request: CompletionRequest,
     name: &str,
 ) -> Result<ModelSummary> {
-    let LegacyCompaction { host, settings, request: call, .. } = desk;
+    let LegacyCompaction { host, settings, request: call, .. } = inputs;
     let settings = &settings.compaction;
     let input_chars = weighted_chars(&request.prompt);
     let tries = settings.request_tries.max(1);
@@ -62,8 +64,9 @@ pub(super) async fn request_with_retries(
         let answer = host.complete(call.call, request.clone()).await;
         done += 1;
         match answer.and_then(|answer| ModelSummary::from_completion(answer, input_chars)) {
-            Ok(told) => return Ok(told),
+            Ok(summary) => return Ok(summary),
             Err(error) if done == tries || !may_pass(&error) => return Err(error),
+            // Checked before the pause, which a cancelled caller would wait for.
             Err(_) if host.is_cancelled(call.call) => {
                 return Err(EngineError::new(ErrorKind::Cancelled, "the compaction was cancelled"));
             }
@@ -72,10 +75,11 @@ pub(super) async fn request_with_retries(
     }
 }
 
-/// The pause after the try number `done`: doubled each time, longer by its share of jitter.
+/// The pause after attempt `done`: doubled each time, plus jitter.
 fn pause_ms(settings: &CompactionSettings, done: u32, name: &str) -> u64 {
     let doublings = done.saturating_sub(1).min(32);
     let pause = settings.backoff_ms.saturating_mul(1 << doublings).min(settings.backoff_limit_ms);
+    // Seeded by the name, so that a replay pauses as long as the session did.
     let jitter = settings.backoff_jitter * hash::hash_fraction(&format!("{name}/{done}"));
     (pause as f64 * (1.0 + jitter)) as u64
 }

@@ -1,4 +1,4 @@
-//! What a model is asked when it writes a summary; everything it reads is data, not instruction.
+//! Prompts for summaries. Everything quoted in them is data, not instruction.
 
 use ctxhost_engine_api::CompletionRequest;
 use ctxhost_engine_kit::chunks::MessageGroup;
@@ -6,10 +6,10 @@ use ctxhost_engine_kit::prompt::{self, ExcerptLimits, SummaryPrompt};
 use ctxhost_engine_kit::summary::HEADINGS;
 use jiff::Timestamp;
 
-use super::LegacyCompaction;
+use super::inputs::LegacyCompaction;
 use crate::settings::IdentifierPolicy;
 
-/// Of the arguments of a call the summariser sees so much, in weighted characters.
+/// Length of the arguments of a call in a prompt, in weighted characters.
 const ARGUMENT_CHARS: u64 = 400;
 
 const RULES: &str = "Under \"Pending user asks\" the newest request that is still open stands first; one that was answered is not pending. Answer with the five sections alone.";
@@ -26,49 +26,49 @@ const OTHER_NAMES: &str = "Names such as path-kdwxqa or id-wbmuep stand for real
 
 const MERGE_RULES: &str = "The parts below are notes of consecutive stretches of one conversation, oldest first. Merge them into one. Keep active tasks and their state, progress through batches, the last request, decisions with their reasons, open TODOs and questions, constraints and promises. Where parts disagree the newest is right.";
 
-/// What surrounds the conversation in a prompt.
+/// The fixed parts of a prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PromptTemplate {
-    /// The name of the model; empty for the host's choice.
+    /// Model name; empty for the host's choice.
     pub(crate) model: String,
-    /// The limit of the answer, in provider tokens; 0 for the model's own.
+    /// Output limit in provider tokens; 0 for the model's own.
     pub(crate) max_output_tokens: u64,
-    /// What a person asked the summary to look after.
+    /// The user's focus for the summary.
     pub(crate) focus: String,
-    /// Why the last answer was not used.
+    /// Reasons why the last answer was refused.
     pub(crate) feedback: Vec<String>,
-    /// The session whose live conversation may be gone on from; empty for none.
+    /// Session whose live conversation may be continued; empty for none.
     pub(crate) session: String,
-    /// Whether the request itself is kept and only its first steps are told.
+    /// Whether only the first steps of a kept request are summarised.
     pub(crate) is_turn_prefix: bool,
-    /// Whether the model has answered since, so that no request is pending.
+    /// Whether an answer follows, so that no request is pending.
     pub(crate) is_answered_later: bool,
-    /// What becomes of exact identifiers.
+    /// Treatment of exact identifiers.
     pub(crate) policy: IdentifierPolicy,
-    /// What the operator says of them, for the policy `custom`.
+    /// The operator's instructions for the policy `custom`.
     pub(crate) identifier_instructions: String,
 }
 
-/// The notes of one part, for a merge.
+/// The summary of one part, for a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartialSummary<'a> {
-    /// The notes.
+    /// The summary.
     pub(crate) notes: &'a str,
-    /// When its first and its last entry were written, in milliseconds since 1970.
+    /// Time of the first and last entry, in ms since 1970.
     pub(crate) time_range_ms: Option<(i64, i64)>,
 }
 
 impl PartialSummary<'_> {
     fn time(&self) -> Option<String> {
-        let told =
+        let format_time =
             |ms| Some(Timestamp::from_millisecond(ms).ok()?.strftime("%Y-%m-%d %H:%M").to_string());
         let (from, until) = self.time_range_ms?;
-        Some(format!(", {} to {} UTC", told(from)?, told(until)?))
+        Some(format!(", {} to {} UTC", format_time(from)?, format_time(until)?))
     }
 }
 
 impl PromptTemplate {
-    /// Asks for the notes of a stretch of conversation, with the notes of what came before.
+    /// The request for one chunk, with the previous summary.
     pub(crate) fn part_request(
         &self,
         conversation: &str,
@@ -86,7 +86,7 @@ impl PromptTemplate {
         self.request(prompt)
     }
 
-    /// Asks for the notes of all that is told, behind the live conversation where the host can.
+    /// The request for a whole history, appended to the live conversation if the host supports it.
     pub(crate) fn whole_request(
         &self,
         conversation: &str,
@@ -99,10 +99,12 @@ impl PromptTemplate {
         let mut prompt = SummaryPrompt::default();
         prompt.add_text(prompt::SYSTEM).add_text(BEHIND);
         let continuation = self.request(prompt).prompt;
+        // The whole request stays as the fallback for a host or provider that cannot continue the
+        // session.
         CompletionRequest { session: self.session.clone(), continuation, ..request }
     }
 
-    /// Asks for one summary of several.
+    /// The request that merges partial summaries.
     pub(crate) fn merge_request(&self, partial: &[PartialSummary<'_>]) -> CompletionRequest {
         let count = partial.len();
         let label = |(at, part): (usize, &PartialSummary<'_>)| {
@@ -153,13 +155,16 @@ impl PromptTemplate {
     }
 }
 
-/// A stretch of conversation as text, under the policy `anonymize` without any exact name.
-pub(crate) fn render_groups(desk: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
+/// Renders groups as text, anonymised under the policy `anonymize`.
+pub(crate) fn render_groups(inputs: &LegacyCompaction<'_>, groups: &[MessageGroup]) -> String {
     let ranges: Vec<_> = groups.iter().map(|group| group.range.clone()).collect();
     let excerpts = ExcerptLimits {
+        // Chunks are sized for whole messages, so only results are cut.
         message_chars: u64::MAX,
-        result_chars: desk.settings.compaction.prompt_result_chars,
+        result_chars: inputs.settings.compaction.prompt_result_chars,
         argument_chars: ARGUMENT_CHARS,
     };
-    desk.anonymised(&prompt::render_conversation(desk.transcript, &ranges, &excerpts)).into_owned()
+    inputs
+        .anonymised(&prompt::render_conversation(inputs.transcript, &ranges, &excerpts))
+        .into_owned()
 }

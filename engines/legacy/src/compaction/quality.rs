@@ -1,21 +1,22 @@
-//! The quality guard: a summary that lost its sections, its identifiers or the newest request is not
-//! used.
+//! The quality guard: refuses a summary without its sections, its identifiers or the newest
+//! request.
 
 use std::collections::BTreeSet;
 
 use ctxhost_engine_kit::identifiers::is_mentioned;
 use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
 
-/// Words of a request that are compared; its beginning says what it is about.
+/// Number of compared keywords of a request.
+// The beginning states the topic; the rest is often pasted.
 const MAX_KEYWORDS: usize = 12;
-/// With so many keywords two of them must come back, with fewer one.
+/// From this many keywords on two must match, else one.
 const MANY_KEYWORDS: usize = 3;
-/// A shorter word in letters says too little.
+/// Minimum length of a keyword in alphabetic scripts.
 const MIN_KEYWORD_CHARS: usize = 3;
-/// Identifiers named in one reason.
+/// Number of identifiers listed in a reason.
 const NAMED_IDENTIFIERS: usize = 3;
 
-/// Words that every request holds. Chinese ones stand as the pairs in which they are compared.
+/// Words that occur in every request. Chinese is compared in pairs of characters.
 const STOP_WORDS: [&str; 72] = [
     "the", "and", "for", "that", "this", "with", "you", "your", "are", "was", "were", "have",
     "has", "had", "not", "but", "can", "could", "should", "would", "will", "from", "into", "out",
@@ -26,20 +27,20 @@ const STOP_WORDS: [&str; 72] = [
     "请帮",
 ];
 
-/// What a summary must hold.
+/// The required content of a summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SummaryExpectations {
-    /// Names that must stand in it letter for letter.
+    /// Names that it must contain exactly.
     pub(crate) identifiers: Vec<String>,
-    /// The newest request of what it stands for.
+    /// The newest request of its history.
     pub(crate) latest_request: Option<String>,
-    /// The newest request that nobody has answered: it stands first among the pending ones.
+    /// The newest unanswered request, which must be the first pending one.
     pub(crate) open_request: Option<String>,
-    /// A request that is kept word for word beside the summary: it is not pending in it.
+    /// A request that is kept word for word and so must not be pending.
     pub(crate) retained_request: Option<String>,
 }
 
-/// The reasons why a summary is not used; empty for a good one.
+/// The reasons to refuse a summary; empty if it is accepted.
 pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Vec<String> {
     let mut reasons = section_reasons(summary);
     let missing: Vec<&str> = expected
@@ -49,30 +50,33 @@ pub(crate) fn check_summary(summary: &str, expected: &SummaryExpectations) -> Ve
         .map(String::as_str)
         .take(NAMED_IDENTIFIERS)
         .collect();
+    // The reasons are sent back to the model, so they name what is missing.
     if !missing.is_empty() {
         reasons.push(format!("missing_identifiers:{}", missing.join(",")));
     }
-    if expected.latest_request.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
+    if expected.latest_request.as_deref().is_some_and(|request| !reflects(summary, request)) {
         reasons.push("latest_user_ask_not_reflected".into());
     }
     let pending = pending_lines(summary);
     let first = pending.first().copied().unwrap_or_default();
-    if expected.open_request.as_deref().is_some_and(|ask| !reflects(first, ask)) {
+    if expected.open_request.as_deref().is_some_and(|request| !reflects(first, request)) {
         reasons.push("latest_user_ask_not_foregrounded".into());
     }
-    let retained = expected.retained_request.as_deref().filter(|ask| !keywords(ask, 1).is_empty());
-    if retained.is_some_and(|ask| pending.iter().any(|line| reflects(line, ask))) {
+    // A request without keywords, such as "go on", matches any line.
+    let retained =
+        expected.retained_request.as_deref().filter(|request| !keywords(request, 1).is_empty());
+    if retained.is_some_and(|request| pending.iter().any(|line| reflects(line, request))) {
         reasons.push("retained_turn_ask_marked_pending".into());
     }
     reasons
 }
 
-/// Whether a summary has the five sections, each once and in order.
+/// Whether a summary has the five sections, once each and in order.
 pub(crate) fn has_all_sections(summary: &str) -> bool {
     section_reasons(summary).is_empty()
 }
 
-/// The lines under the heading of pending requests, without those that say that there is none.
+/// The pending requests of a summary.
 fn pending_lines(summary: &str) -> Vec<&str> {
     let [_, _, _, pending, _] = HEADINGS;
     let lines = summary.lines().skip_while(|line| line.trim_end() != pending).skip(1);
@@ -99,21 +103,22 @@ fn section_reasons(summary: &str) -> Vec<String> {
     reasons
 }
 
-fn reflects(summary: &str, ask: &str) -> bool {
-    let asked = keywords(ask, MAX_KEYWORDS);
-    let told: BTreeSet<String> = keywords(summary, usize::MAX).into_iter().collect();
-    let found = asked.iter().filter(|word| told.contains(*word)).count();
-    match asked.len() {
+fn reflects(summary: &str, request: &str) -> bool {
+    let wanted = keywords(request, MAX_KEYWORDS);
+    let found_words: BTreeSet<String> = keywords(summary, usize::MAX).into_iter().collect();
+    let found = wanted.iter().filter(|word| found_words.contains(*word)).count();
+    match wanted.len() {
         0 => true,
         many if many >= MANY_KEYWORDS => found >= 2,
         _ => found >= 1,
     }
 }
 
-/// Words in lower case, each once; scripts without spaces count by pairs of characters.
+/// Unique lower-case words; scripts without spaces are split into pairs of characters.
 fn keywords(text: &str, max: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut seen = BTreeSet::new();
+    // Full-width text matches its half-width form in the summary.
     let lower: String = text.chars().map(half_width).flat_map(char::to_lowercase).collect();
     for run in lower.split(|c: char| !c.is_alphanumeric()) {
         for word in words_of(run) {
@@ -134,10 +139,11 @@ fn words_of(run: &str) -> Vec<String> {
         return if is_word { vec![run.to_owned()] } else { Vec::new() };
     }
     let characters: Vec<char> = run.chars().collect();
+    // Pairs, because a single character is too common to prove anything.
     characters.windows(2).map(|pair| pair.iter().collect()).collect()
 }
 
-/// Wide letters and digits are the same words as narrow ones.
+/// Maps full-width letters and digits to half-width ones.
 fn half_width(character: char) -> char {
     let narrow = |wide: char| char::from_u32(wide as u32 - 0xFEE0);
     match character {
@@ -146,7 +152,7 @@ fn half_width(character: char) -> char {
     }
 }
 
-/// Han and kana: written without spaces.
+/// Han and kana are written without spaces.
 fn is_unspaced(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
 }
@@ -159,10 +165,10 @@ mod tests {
         HEADINGS.map(|heading| format!("{heading}\n- {body}\n")).join("\n")
     }
 
-    fn expecting(identifiers: &[&str], ask: &str) -> SummaryExpectations {
+    fn expecting(identifiers: &[&str], request: &str) -> SummaryExpectations {
         SummaryExpectations {
             identifiers: identifiers.iter().map(|id| (*id).to_owned()).collect(),
-            latest_request: Some(ask.to_owned()),
+            latest_request: Some(request.to_owned()),
             ..SummaryExpectations::default()
         }
     }
@@ -194,14 +200,15 @@ mod tests {
 
     #[test]
     fn case_58_the_latest_ask_is_reflected() {
-        let ask = "deploy kubernetes cluster tonight";
+        let request = "deploy kubernetes cluster tonight";
         let lost = vec!["latest_user_ask_not_reflected".to_owned()];
-        assert_eq!(check_summary(&summary("nothing"), &expecting(&[], ask)), lost);
-        assert_eq!(check_summary(&summary("deploy it"), &expecting(&[], ask)), lost);
-        assert!(check_summary(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
+        assert_eq!(check_summary(&summary("nothing"), &expecting(&[], request)), lost);
+        assert_eq!(check_summary(&summary("deploy it"), &expecting(&[], request)), lost);
+        assert!(check_summary(&summary("Deploy the cluster"), &expecting(&[], request)).is_empty());
         assert!(check_summary(&summary("x"), &expecting(&[], "ok?")).is_empty());
         assert!(
-            check_summary(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], ask)).is_empty()
+            check_summary(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], request))
+                .is_empty()
         );
         assert_eq!(check_summary(&summary("可以帮我"), &expecting(&[], "请你帮我部署集群")), lost);
         assert!(check_summary(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_open_ask_stands_first() {
+    fn the_open_request_is_first() {
         let expected = SummaryExpectations {
             open_request: Some("rename the parser module".into()),
             ..SummaryExpectations::default()

@@ -1,4 +1,4 @@
-//! The rules of a workspace that a summary repeats, so that they outlive every compaction.
+//! The workspace rules that every summary repeats.
 
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::escape_tag;
@@ -8,11 +8,11 @@ use crate::settings::CompactionSettings;
 
 const TAG: &str = "workspace-critical-rules";
 
-/// Older names of the two usual sections; they count where a text has neither of the newer ones.
+/// Older names of the two default sections, used if neither newer name occurs.
 const OLDER_NAMES: [(&str, &str); 2] =
     [("Session Startup", "Every Session"), ("Red Lines", "Safety")];
 
-/// The rules as a summary shows them; empty where there are none.
+/// The rules as rendered in a summary; empty without rules.
 pub(crate) fn render(settings: &CompactionSettings) -> String {
     let text = settings.workspace_rules.trim();
     if text.is_empty() {
@@ -22,6 +22,7 @@ pub(crate) fn render(settings: &CompactionSettings) -> String {
     let chosen =
         [names.clone(), older(&names)].into_iter().find_map(|names| sections(text, &names));
     let rules = redact(chosen.as_deref().unwrap_or(text)).into_owned();
+    // The text comes from the workspace and is not trusted.
     let rules = cap_with_marker(&rules, settings.workspace_rules_chars);
     format!("<{TAG}>\n{}\n</{TAG}>", escape_tag(&rules, TAG))
 }
@@ -32,8 +33,7 @@ fn older<'n>(names: &[&'n str]) -> Vec<&'n str> {
     names.iter().map(|name| newer(name).map_or(*name, |(_, older)| older)).collect()
 }
 
-/// The sections of second and third level with these names, outside of code; `None` where there is
-/// none.
+/// The sections of level two and three with these names, outside code; `None` without a match.
 fn sections(text: &str, names: &[&str]) -> Option<String> {
     let mut chosen: Vec<&str> = Vec::new();
     let mut open_level = None;
@@ -52,8 +52,8 @@ fn sections(text: &str, names: &[&str]) -> Option<String> {
         }
         chosen.extend(open_level.is_some().then_some(line));
     }
-    let told = chosen.join("\n").trim().to_owned();
-    (!told.is_empty()).then_some(told)
+    let text = chosen.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
 }
 
 fn heading(line: &str) -> Option<(usize, &str)> {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_keep_to_their_room_their_tags_and_no_secret() {
+    fn rules_fit_their_room_and_tags_without_secrets() {
         let text =
             rendered(&format!("password=hunter2hunter2 </{TAG}> {}", "x".repeat(5_000)), 300);
         assert!(text.len() < 300 + 2 * TAG.len() + 16, "{}", text.len());

@@ -1,45 +1,47 @@
-//! Images of old turns: each costs as much as two pages, and the model has long said what it saw.
+//! Replaces images of old turns: each costs as much as two pages, and the model has described it.
 
 use ctxhost_engine_api::{Entry, EntryKind, Flags, Role, Transcript};
 use serde_json::{Value, json};
 
 use crate::decisions::SessionDecisions;
-use crate::results::{EntryReplacement, ReplacementBody, ToolResults};
+use crate::results::{Replacement, ToolResults};
 
-/// The name of the rule in notes.
+/// Rule name in plan notes.
 pub(crate) const LAYER: &str = "old images";
 
-/// Stands in place of an image.
+/// Replaces an image.
 pub(crate) const IMAGE_PROCESSED: &str = "[image data removed - already processed by model]";
 
-/// Replaces images older than the newest `keep_turns` completed turns. What was replaced once stays
+/// Replaces images older than the newest `keep_turns` completed turns. A replaced image stays
 /// replaced.
 pub(crate) fn replace_old_images(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
     keep_turns: Option<usize>,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) {
     let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
     let newest = transcript.newest_user_message().map(|entry| entry.seq());
+    // Cloned, because the loop changes `results`.
     for seq in results.image_seqs.clone() {
         let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
             continue;
         };
-        if seq >= cutoff && !memory.has_dropped_images(entry.id()) {
+        if seq >= cutoff && !decisions.has_dropped_images(entry.id()) {
             continue;
         }
-        let Some(shown) = without_images(&entry) else { continue };
-        memory.set_images_dropped(entry.id());
+        let Some(replacement) = without_images(&entry) else { continue };
+        decisions.set_images_dropped(entry.id());
         match results.row_at(seq) {
-            Some(row) if row.replacement.is_none() => row.replace(shown),
+            // A result that pruning replaced has no image left.
+            Some(row) if row.replacement.is_none() => row.replace(replacement),
             Some(_) => {}
-            None => results.replace_entry(seq, shown),
+            None => results.replace_entry(seq, replacement),
         }
     }
 }
 
-/// The words of the operator, of the task and of the newest request are not an engine's to change.
+/// Pinned messages, system messages and the newest request are not changed.
 fn may_change(entry: &Entry<'_>, newest_user: Option<u64>) -> bool {
     let is_plain =
         entry.kind() == EntryKind::Message && matches!(entry.role(), Role::User | Role::Tool);
@@ -47,8 +49,8 @@ fn may_change(entry: &Entry<'_>, newest_user: Option<u64>) -> bool {
     is_plain && !is_fixed && !entry.has(Flags::ORPHAN)
 }
 
-/// Where the oldest of the newest completed turns begins. A turn is complete when the model has
-/// answered it without another call.
+/// Start of the oldest of the newest completed turns. A turn is complete with an answer without
+/// calls.
 fn oldest_of(transcript: &Transcript, turns: usize) -> u64 {
     let mut left = turns;
     let mut is_complete = false;
@@ -69,7 +71,7 @@ fn oldest_of(transcript: &Transcript, turns: usize) -> u64 {
     0
 }
 
-fn without_images(entry: &Entry<'_>) -> Option<EntryReplacement> {
+fn without_images(entry: &Entry<'_>) -> Option<Replacement> {
     let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
     let mut count = 0;
     for block in message.get_mut("content")?.as_array_mut()? {
@@ -78,9 +80,6 @@ fn without_images(entry: &Entry<'_>) -> Option<EntryReplacement> {
             count += 1;
         }
     }
-    (count > 0).then(|| EntryReplacement {
-        body: ReplacementBody::Raw(message.to_string()),
-        layer: LAYER,
-        detail: format!("{count} replaced by a line"),
-    })
+    let detail = || format!("{count} replaced by a line");
+    (count > 0).then(|| Replacement::from_raw(message.to_string(), LAYER, detail()))
 }

@@ -1,9 +1,10 @@
-//! What is pruned, when, and that it stays so.
+//! Tests of the pruning layer.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Action, EntryKind, Message, Plan};
+use ctxhost_engine_kit::replacement::ReplacementBody;
 use serde_json::{Value, json};
 
 use super::images::IMAGE_PROCESSED;
@@ -34,14 +35,14 @@ fn run(
     settings: &PruningSettings,
     window_tokens: u64,
     clock: CacheClock,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Vec<Option<String>> {
     let transcript = talk.transcript();
-    // V measures before its guard cuts, so these cases know no cap.
+    // The recorded cases measure results before any cap.
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
-    pruning.prune(&mut results, &transcript, window_tokens, clock, memory);
-    let text = |shown: EntryReplacement| match shown.body {
+    pruning.prune(&mut results, &transcript, window_tokens, clock, decisions);
+    let text = |shown: Replacement| match shown.body {
         ReplacementBody::Text(text) => text,
         ReplacementBody::Raw(raw) => Message::parse(&raw, "").text(),
     };
@@ -110,24 +111,24 @@ fn case_92_an_image_goes_even_where_the_text_is_short() {
 #[test]
 fn decisions_replay_byte_for_byte_whatever_the_mode() {
     let mut talk = rounds(6, 5_000);
-    let mut memory = SessionDecisions::default();
-    let first = run(&talk, &on(), 5_000, cold(), &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let first = run(&talk, &on(), 5_000, cold(), &mut decisions);
     let warm = CacheClock { now_ms: 1, last_touch_ms: Some(1) };
-    assert_eq!(run(&talk, &on(), 5_000, warm, &mut memory), first);
+    assert_eq!(run(&talk, &on(), 5_000, warm, &mut decisions), first);
     let off = PruningSettings::default();
     talk.user("more");
-    assert_eq!(run(&talk, &off, 500_000, warm, &mut memory), first);
+    assert_eq!(run(&talk, &off, 500_000, warm, &mut decisions), first);
 }
 
 #[test]
-fn a_round_of_its_own_starts_the_clock_anew() {
+fn a_pruning_pass_restarts_the_clock() {
     let talk = rounds(6, 5_000);
-    let mut memory = SessionDecisions::default();
-    run(&talk, &on(), 5_000, cold(), &mut memory);
-    assert_eq!(memory.pruned_at_ms(), Some(TTL_MS));
+    let mut decisions = SessionDecisions::default();
+    run(&talk, &on(), 5_000, cold(), &mut decisions);
+    assert_eq!(decisions.pruned_at_ms(), Some(TTL_MS));
     let more = rounds(9, 5_000);
     let soon = CacheClock { now_ms: TTL_MS + 1, ..cold() };
-    assert_eq!(counts(&run(&more, &on(), 5_000, soon, &mut memory)).0, 5);
+    assert_eq!(counts(&run(&more, &on(), 5_000, soon, &mut decisions)).0, 5);
 }
 
 #[test]
@@ -162,12 +163,12 @@ fn shot(call_id: &str) -> NewEntry {
 fn plan_of(
     talk: &TranscriptBuilder,
     settings: &PruningSettings,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Plan {
     let transcript = talk.transcript();
     let mut results = ToolResults::from_transcript(&transcript, u64::MAX);
     let pruning = PruningLayer::new(settings).unwrap();
-    pruning.prune(&mut results, &transcript, 5_000, cold(), memory);
+    pruning.prune(&mut results, &transcript, 5_000, cold(), decisions);
     results.into_plan()
 }
 
@@ -179,7 +180,7 @@ fn rewritten(plan: &Plan) -> Vec<u64> {
     plan.ops.iter().filter_map(|op| seq(&op.action)).collect()
 }
 
-/// Turn by turn: an image of the person, an image of a tool, an answer.
+/// Per turn an image by the user, an image by a tool, and an answer.
 fn album(turns: usize) -> TranscriptBuilder {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task");
@@ -193,18 +194,18 @@ fn album(turns: usize) -> TranscriptBuilder {
 
 #[test]
 fn images_of_the_newest_three_turns_stay() {
-    let mut memory = SessionDecisions::default();
+    let mut decisions = SessionDecisions::default();
     let off = PruningSettings { mode: PruningMode::Off, ..on() };
-    assert!(rewritten(&plan_of(&album(3), &off, &mut memory)).is_empty());
+    assert!(rewritten(&plan_of(&album(3), &off, &mut decisions)).is_empty());
     let talk = album(5);
-    let plan = plan_of(&talk, &off, &mut memory);
+    let plan = plan_of(&talk, &off, &mut decisions);
     assert_eq!(rewritten(&plan), [1, 3, 5, 7], "whatever the mode");
     let transcript = talk.transcript();
     let items = plan.project(&transcript);
     assert_eq!(items[1].text(), format!("look\n{IMAGE_PROCESSED}"));
     assert_eq!(items[3].text(), format!("a page\n{IMAGE_PROCESSED}"));
     assert!(items[1].tokens() < 40 && items[3].tokens() < 40);
-    assert_eq!(plan, plan_of(&talk, &off, &mut memory), "the same bytes each time");
+    assert_eq!(plan, plan_of(&talk, &off, &mut decisions), "the same bytes each time");
     let no = PruningSettings { old_images: false, ..off.clone() };
     assert!(rewritten(&plan_of(&talk, &no, &mut SessionDecisions::default())).is_empty());
     let one = PruningSettings { keep_image_turns: 1, ..off };
@@ -224,11 +225,11 @@ fn an_open_turn_is_not_counted_and_its_images_stay() {
 
 #[test]
 fn what_was_dropped_stays_dropped_when_the_turns_after_it_are_folded() {
-    let mut memory = SessionDecisions::default();
+    let mut decisions = SessionDecisions::default();
     let off = PruningSettings::default();
-    plan_of(&album(5), &off, &mut memory);
-    let dropped = rewritten(&plan_of(&album(2), &off, &mut memory));
-    assert_eq!(dropped, [1, 3, 7], "all but the newest message, which nobody may change");
+    plan_of(&album(5), &off, &mut decisions);
+    let dropped = rewritten(&plan_of(&album(2), &off, &mut decisions));
+    assert_eq!(dropped, [1, 3, 7], "all but the newest message, which is never changed");
 }
 
 #[test]
@@ -242,10 +243,10 @@ fn old_arguments_are_cut_where_that_is_wanted() {
     }
     assert!(rewritten(&plan_of(&talk, &on(), &mut SessionDecisions::default())).is_empty());
     let wanted = PruningSettings { old_arguments: true, ..on() };
-    let mut memory = SessionDecisions::default();
-    let plan = plan_of(&talk, &wanted, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let plan = plan_of(&talk, &wanted, &mut decisions);
     assert_eq!(rewritten(&plan), [1], "older than the newest three");
-    assert_eq!(plan_of(&talk, &on(), &mut memory), plan, "replayed whatever is wanted now");
+    assert_eq!(plan_of(&talk, &on(), &mut decisions), plan, "replayed whatever is wanted now");
     assert_eq!(ctxhost_engine_api::testing::plan_fault(&plan, &talk.transcript()), None);
     let Action::ReplaceRaw { raw, .. } = &plan.ops[1].action else { panic!("{:?}", plan.ops) };
     let call = Message::parse(raw, "").tool_calls().remove(0);

@@ -1,4 +1,4 @@
-//! A length of time as people write it: `"5m"`, `"1h30m"`, or a number of minutes.
+//! A duration as written in configs: `"5m"`, `"1h30m"`, or a number of minutes.
 
 use jiff::{Span, SpanRelativeTo};
 use serde::de::{self, Deserializer, Visitor};
@@ -6,28 +6,30 @@ use serde::{Deserialize, Serialize, Serializer};
 
 const MINUTE_MS: u64 = 60_000;
 
-/// A length of time, in milliseconds.
+/// A duration in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigDuration {
     ms: u64,
 }
 
 impl ConfigDuration {
-    /// So many minutes.
+    /// From minutes.
     pub const fn from_minutes(minutes: u64) -> ConfigDuration {
         ConfigDuration { ms: minutes * MINUTE_MS }
     }
 
-    /// So many milliseconds.
+    /// In milliseconds.
     pub const fn as_ms(self) -> u64 {
         self.ms
     }
 
     fn read(text: &str) -> Option<ConfigDuration> {
+        // A bare number is minutes, as in the reference.
         if let Ok(minutes) = text.trim().parse::<f64>() {
             return ConfigDuration::of_minutes(minutes);
         }
         let span: Span = text.trim().parse().ok()?;
+        // Days have no fixed length in calendar arithmetic; here they always have 24 hours.
         let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
         Some(ConfigDuration { ms: u64::try_from(duration.as_millis()).ok()? })
     }

@@ -1,17 +1,17 @@
-//! The numbers of layer 1: which window is too small.
+//! Settings of layer 1: the minimum window.
 
 use serde::{Deserialize, Serialize};
 
 use super::share_of;
 
-/// How the limits of the window guard are found.
+/// How the limits of the window guard are determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WindowRule {
-    /// The two limits as they are written.
+    /// Fixed limits.
     #[default]
     Fixed,
-    /// Shares of the window the model has by nature, with a floor under each.
+    /// Shares of the model's native window, each with a floor.
     Reference,
 }
 
@@ -20,24 +20,24 @@ ctxhost_engine_api::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct WindowSettings {
-        /// How the limits are found: `fixed` takes them as they are written, since what fills a
-        /// small window (system prompt, tools and reserve) does not grow with the model;
-        /// `reference` takes shares of the window the model has by nature, with a floor under each.
+        /// How the limits are determined: `fixed` uses absolute sizes, because system prompt, tools
+        /// and reserve do not grow with the model; `reference` uses shares of the native window,
+        /// each with a floor.
         pub rule: WindowRule = WindowRule::Fixed, Word(&["fixed", "reference"]);
-        /// `fixed`: a window below this is refused. System prompt, tools and a reserve leave
-        /// nothing to work in below it.
+        /// `fixed`: a smaller window is refused. System prompt, tools and reserve would leave no
+        /// room.
         pub block_tokens: u64 = 16_000, Whole(0), "tokens";
-        /// `fixed`: a window below this is worked in with a warning.
+        /// `fixed`: a smaller window causes a warning.
         pub warn_tokens: u64 = 32_000, Whole(0), "tokens";
-        /// `reference`: the window the model has by nature; 0 for the one it was given.
+        /// `reference`: native window of the model; 0 for the configured window.
         pub reference_tokens: u64 = 0, Whole(0), "tokens";
         /// `reference`: a window below this share is refused.
         pub block_share: f64 = 0.1, Share, "share";
-        /// `reference`: a window below this share is worked in with a warning.
+        /// `reference`: a window below this share causes a warning.
         pub warn_share: f64 = 0.2, Share, "share";
-        /// `reference`: no window below this is worked in.
+        /// `reference`: a smaller window is always refused.
         pub block_floor_tokens: u64 = 4_000, Whole(0), "tokens";
-        /// `reference`: every window below this has a warning.
+        /// `reference`: a smaller window always causes a warning.
         pub warn_floor_tokens: u64 = 8_000, Whole(0), "tokens";
     }
 }
@@ -45,9 +45,9 @@ ctxhost_engine_api::settings! {
 /// The two limits for one window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowLimits {
-    /// Below it a window is refused.
+    /// A smaller window is refused.
     pub(crate) block_tokens: u64,
-    /// Below it a window is worked in with a warning.
+    /// A smaller window causes a warning.
     pub(crate) warn_tokens: u64,
 }
 
@@ -65,7 +65,7 @@ impl WindowSettings {
         let floor = self.block_floor_tokens;
         let block = floor.max(share_of(reference, self.block_share));
         WindowLimits {
-            // A window that somebody chose to cut small is that person's affair above the floor.
+            // Above the floor the operator may configure a smaller window than the model has.
             block_tokens: block.min(window_tokens.max(floor)),
             warn_tokens: self.warn_floor_tokens.max(share_of(reference, self.warn_share)),
         }

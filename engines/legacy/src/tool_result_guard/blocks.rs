@@ -1,5 +1,5 @@
-//! A result of several blocks cut to one size: images from the front as far as they fit, texts by
-//! their share, and a line that says what is missing.
+//! Cuts a result of several blocks: images from the front while they fit, texts in proportion, and
+//! a line for the omitted blocks.
 
 use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
 use ctxhost_engine_kit::text::{TextLimit, truncate_blocks};
@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 use super::OriginalLocation;
 use crate::settings::CHARS_PER_TOKEN;
 
-/// What one image costs, in weighted characters.
+/// Cost of one image, in weighted characters.
 const IMAGE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
-/// Kept free for the line that says what is missing, in weighted characters.
+/// Reserved for the line about omitted blocks, in weighted characters.
 const MISSING_LINE_CHARS: u64 = 160;
 
-/// What a cut works with.
+/// Limits of a cut.
 pub(super) struct BlockBudget<'a> {
-    /// The whole result, in weighted characters.
+    /// Size of the whole result, in weighted characters.
     pub(super) cap_chars: u64,
-    /// So much of the texts is kept before an image may take its place, in weighted characters.
+    /// Text that is kept before an image gets room, in weighted characters.
     pub(super) min_keep_chars: u64,
-    /// Where the whole is, for the line that says what is missing.
+    /// Location of the original, for the line about omitted blocks.
     pub(super) original: &'a OriginalLocation<'a>,
 }
 
-/// What a message costs by kind of block, in weighted characters.
+/// Cost of a message by kind of block, in weighted characters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockWeights {
     texts: u64,
@@ -33,7 +33,7 @@ pub(super) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// Weighs the blocks of a message.
+    /// Sums up the blocks of a message.
     pub(super) fn from_content(content: &[Value]) -> BlockWeights {
         let mut weight = BlockWeights::default();
         for block in content {
@@ -49,12 +49,12 @@ impl BlockWeights {
         weight
     }
 
-    /// All together.
+    /// Total cost.
     pub(super) fn total(self) -> u64 {
         self.texts + self.images + self.others
     }
 
-    /// Whether there is nothing but one text.
+    /// Whether the message has at most one text and nothing else.
     pub(super) fn is_one_text(self) -> bool {
         self.images == 0 && self.others == 0 && self.text_blocks <= 1
     }
@@ -72,6 +72,7 @@ impl BlockKind<'_> {
         match (block.get("type").and_then(Value::as_str), text) {
             (Some("text"), Some(text)) => BlockKind::Text(text),
             (Some("image"), _) => BlockKind::Image,
+            // An unknown block cannot be cut, only kept or omitted.
             _ => BlockKind::Other(weighted_chars(&block.to_string())),
         }
     }
@@ -84,6 +85,7 @@ pub(super) fn fit_content(
     notice: impl Fn(u64) -> String,
 ) {
     let texts = BlockWeights::from_content(content).texts;
+    // Text is usually what the model needs, so images get only the rest.
     let reserved = texts.min(room.min_keep_chars) + MISSING_LINE_CHARS;
     let mut left = room.cap_chars.saturating_sub(reserved);
     let mut missing = OmittedBlocks::default();
@@ -115,8 +117,7 @@ fn cut_texts(
     notice: impl Fn(u64) -> String,
 ) {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
-    let limit =
-        TextLimit { min_keep_chars: room.min_keep_chars, ..TextLimit::with_max_chars(max_chars) };
+    let limit = TextLimit::with_max_chars(max_chars).keeping(room.min_keep_chars);
     let cut: Vec<String> =
         truncate_blocks(&texts, limit, notice).into_iter().map(|text| text.into_owned()).collect();
     let blocks = content.iter_mut().filter(|block| text_of(block).is_some());

@@ -1,4 +1,4 @@
-//! Caps, cuts and the balance of all results.
+//! Tests of caps, cuts and the aggregate rule.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::transcript::log::NewEntry;
@@ -7,31 +7,35 @@ use serde_json::json;
 
 use super::*;
 
-fn assembled(talk: &TranscriptBuilder, window_tokens: u64, memory: &mut SessionDecisions) -> Plan {
+fn assembled(
+    talk: &TranscriptBuilder,
+    window_tokens: u64,
+    decisions: &mut SessionDecisions,
+) -> Plan {
     let scope = ReductionScope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None };
-    assembled_in(talk, scope, memory)
+    assembled_in(talk, scope, decisions)
 }
 
 /// The recorded cases cut no more than is needed.
 fn assembled_in(
     talk: &TranscriptBuilder,
     scope: ReductionScope,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Plan {
     let settings = ToolResultSettings { aggregate_slack: 0.0, ..ToolResultSettings::default() };
-    assembled_by(&settings, talk, scope, memory)
+    assembled_by(&settings, talk, scope, decisions)
 }
 
 fn assembled_by(
     settings: &ToolResultSettings,
     talk: &TranscriptBuilder,
     scope: ReductionScope,
-    memory: &mut SessionDecisions,
+    decisions: &mut SessionDecisions,
 ) -> Plan {
     let transcript = talk.transcript();
     let cap_chars = single_cap_chars(scope.window_tokens, settings);
     let mut results = ToolResults::from_transcript(&transcript, cap_chars);
-    reduce_results(&mut results, &transcript, scope, settings, memory);
+    reduce_results(&mut results, &transcript, scope, settings, decisions);
     results.into_plan()
 }
 
@@ -57,7 +61,7 @@ fn rounds(sizes: &[usize]) -> TranscriptBuilder {
     talk
 }
 
-/// The table of facts 3.1; windows below the block limit never get here.
+/// Case table of caps by window; windows below the block limit never get here.
 #[test]
 fn caps_by_window() {
     let settings = ToolResultSettings::default();
@@ -74,12 +78,12 @@ fn caps_by_window() {
     }
 }
 
-/// Case 23, with the design's notice in place of V's.
+/// Case 23, with the engine's own notice.
 #[test]
 fn case_23_one_large_result_is_cut_and_names_its_original() {
     let talk = rounds(&[40_000]);
-    let mut memory = SessionDecisions::default();
-    let plan = assembled(&talk, 64_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let plan = assembled(&talk, 64_000, &mut decisions);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 16_000);
     assert!(text.contains(&format!("{TRUNCATED} 24,1")), "{}", &text[15_880..]);
@@ -90,10 +94,10 @@ fn case_23_one_large_result_is_cut_and_names_its_original() {
     );
     let note = plan.ops[1].note.as_ref().unwrap();
     assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 -> 16,000 chars"));
-    assert_eq!(plan, assembled(&talk, 64_000, &mut memory), "the same bytes each time");
+    assert_eq!(plan, assembled(&talk, 64_000, &mut decisions), "the same bytes each time");
 }
 
-/// Case 22: the design has the per-result cap of 3.1 in place of V's separate guard cap.
+/// Case 22: one cap per result, without the reference's separate guard cap.
 #[test]
 fn case_22_a_result_that_fits_stays() {
     let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionDecisions::default());
@@ -113,13 +117,13 @@ fn over_half_of_the_window_is_cleared() {
 fn case_24_all_together_give_way_from_the_oldest_on() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
-    let plan = assembled(&talk, 10_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let plan = assembled(&talk, 10_000, &mut decisions);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 3_000);
 }
 
-/// With each cut the provider's cache loses what follows it. Over 20 rounds the rule cuts in few of them.
+/// Each cut invalidates the provider's cache after it. Over 20 rounds the rule cuts in few of them.
 #[test]
 fn one_cut_makes_room_for_many_requests() {
     let cuts_with = |aggregate_slack: f64| {
@@ -129,11 +133,11 @@ fn one_cut_makes_room_for_many_requests() {
             budget_tokens: u64::MAX / 8,
             sent_until_ms: None,
         };
-        let mut memory = SessionDecisions::default();
+        let mut decisions = SessionDecisions::default();
         let mut shown = Vec::new();
         let mut cuts = 0;
         for round in 1..=20 {
-            let plan = assembled_by(&settings, &rounds(&vec![3_000; round]), scope, &mut memory);
+            let plan = assembled_by(&settings, &rounds(&vec![3_000; round]), scope, &mut decisions);
             let now: Vec<(u64, String)> =
                 replaced(&plan).into_iter().map(|(seq, text)| (seq, text.to_owned())).collect();
             cuts += u32::from(now != shown);
@@ -152,10 +156,10 @@ fn caps_follow_the_budget_in_force() {
 }
 
 #[test]
-fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
+fn no_notice_is_longer_than_the_result_it_replaces() {
     for (window_tokens, size) in [(0, 60), (0, 120), (2, 60), (80, 200), (80, 2_500)] {
-        let mut memory = SessionDecisions::default();
-        let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut memory);
+        let mut decisions = SessionDecisions::default();
+        let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut decisions);
         for (seq, text) in replaced(&plan) {
             assert!(text.len() < size, "{window_tokens}, {size}: entry {seq} is {text:?}");
         }
@@ -166,12 +170,12 @@ fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
 fn what_the_aggregate_rule_has_cut_stays_cut() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
-    let first = assembled(&talk, 10_000, &mut memory);
+    let mut decisions = SessionDecisions::default();
+    let first = assembled(&talk, 10_000, &mut decisions);
     let before = replaced(&first)[0].1;
-    assert_eq!(replaced(&assembled(&talk, 10_000, &mut memory))[0].1, before);
-    // In a larger window the rule would leave it whole; the bytes stay.
-    assert_eq!(replaced(&assembled(&talk, 20_000, &mut memory))[0].1, before);
+    assert_eq!(replaced(&assembled(&talk, 10_000, &mut decisions))[0].1, before);
+    // A larger window would not cut it, but the bytes stay.
+    assert_eq!(replaced(&assembled(&talk, 20_000, &mut decisions))[0].1, before);
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
     assert!(sum * CHARS_PER_TOKEN < 48_000 + 400, "{sum}");
 }
 
-/// A result with its blocks as they come.
+/// A result with these blocks.
 fn result_of(content: serde_json::Value) -> TranscriptBuilder {
     let raw = json!({
         "role": "toolResult", "toolCallId": "1", "toolName": "shot", "content": content,
@@ -210,7 +214,7 @@ fn result_of(content: serde_json::Value) -> TranscriptBuilder {
     talk
 }
 
-/// The blocks that are left, each as `image` or as the length of its text, and the last text.
+/// The remaining blocks, each as `image` or the length of its text, and the last text.
 fn blocks_left(plan: &Plan) -> (Vec<String>, String) {
     let [_, op, ..] = &plan.ops[..] else { panic!("{:?}", plan.ops) };
     let raw = match &op.action {
@@ -223,12 +227,12 @@ fn blocks_left(plan: &Plan) -> (Vec<String>, String) {
     let message: Value = serde_json::from_str(&raw).unwrap();
     assert_eq!(message.get("details"), None);
     let blocks = message["content"].as_array().unwrap();
-    let told = |block: &Value| match block["text"].as_str() {
+    let describe = |block: &Value| match block["text"].as_str() {
         Some(text) => text.len().to_string(),
         None => block["type"].as_str().unwrap().to_owned(),
     };
     let last = blocks.last().unwrap()["text"].as_str().unwrap_or_default().to_owned();
-    (blocks.iter().map(told).collect(), last)
+    (blocks.iter().map(describe).collect(), last)
 }
 
 fn text(size: usize) -> Value {
@@ -239,8 +243,8 @@ fn image() -> Value {
     json!({"type": "image", "mimeType": "image/png", "data": "AAAA"})
 }
 
-/// Case 21 with the design's notice and cap: large blocks share what is left by their size, small
-/// ones and the image stay.
+/// Case 21 with the engine's notice and cap: large blocks share the room in proportion, small ones
+/// and the image stay.
 #[test]
 fn case_21_blocks_share_the_cap() {
     let plan = assembled(
@@ -290,14 +294,14 @@ fn sent(budget_tokens: u64) -> ReductionScope {
 fn what_was_sent_stays_while_the_request_fits() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
-    let mut memory = SessionDecisions::default();
+    let mut decisions = SessionDecisions::default();
     let roomy = sent(100_000);
-    assert!(replaced(&assembled_in(&talk, roomy, &mut memory)).is_empty(), "still cached");
+    assert!(replaced(&assembled_in(&talk, roomy, &mut decisions)).is_empty(), "still cached");
     let expired = ReductionScope { sent_until_ms: None, ..roomy };
-    assert_eq!(replaced(&assembled_in(&talk, expired, &mut memory)).len(), 1);
-    let mut memory = SessionDecisions::default();
+    assert_eq!(replaced(&assembled_in(&talk, expired, &mut decisions)).len(), 1);
+    let mut decisions = SessionDecisions::default();
     let tight = sent(13_000);
-    assert_eq!(replaced(&assembled_in(&talk, tight, &mut memory)).len(), 1, "it would not fit");
+    assert_eq!(replaced(&assembled_in(&talk, tight, &mut decisions)).len(), 1, "it would not fit");
 }
 
 #[test]
@@ -320,7 +324,7 @@ fn a_cap_below_the_shortest_notice_leaves_a_result_as_it_is() {
     let settings = ToolResultSettings::default();
     for cap_chars in 0..12 {
         let shown = cut_entry(&result, cap_chars, &settings, None);
-        let is_empty = |shown: &EntryReplacement| matches!(&shown.body, ReplacementBody::Text(text) if text.trim().is_empty());
+        let is_empty = |shown: &Replacement| matches!(&shown.body, ReplacementBody::Text(text) if text.trim().is_empty());
         assert!(!shown.as_ref().is_some_and(is_empty), "{cap_chars}");
     }
 }

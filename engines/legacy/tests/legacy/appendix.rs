@@ -1,4 +1,4 @@
-//! What follows the five sections: recent turns, failures, files, the rules of the workspace.
+//! The appendix of a summary: recent turns, failures, files, workspace rules.
 
 use ctxhost_engine_api::Role;
 use ctxhost_engine_api::testing::TranscriptBuilder;
@@ -6,14 +6,14 @@ use ctxhost_engine_kit::cuts::recent_turns_start;
 use ctxhost_engine_kit::summary::unwrap_summary;
 use serde_json::{Value, json};
 
-use crate::stage::{engine, offline, planned, request, session, summaries};
+use crate::fixtures::{engine, offline, planned, request, session, summaries};
 
-fn told(talk: &TranscriptBuilder, config: &Value, budget_tokens: u64) -> String {
+fn summary_text(talk: &TranscriptBuilder, config: &Value, budget_tokens: u64) -> String {
     let plan = planned(&engine(&offline(), config), &talk.transcript(), request(budget_tokens, 1));
     unwrap_summary(summaries(&plan)[0]).into_owned()
 }
 
-/// V: 0, 1, 2, 3 of four turns; here of a longer session, with their results.
+/// The reference preserves 0 to 3 of four turns; here from a longer session, with results.
 #[test]
 fn case_59_recent_turns_with_their_results() {
     for turns in [0, 1, 2, 3] {
@@ -31,14 +31,14 @@ fn case_59_recent_turns_with_their_results() {
     }
 }
 
-/// V summarises nothing when a short history is preserved whole. The design always tells what it
-/// folds: what is preserved stands in the summary, not beside it.
+/// The reference does not summarise a short history that is preserved whole. This engine always
+/// summarises what it replaces.
 #[test]
-fn case_47_a_short_history_is_told_and_preserved() {
+fn case_47_a_short_history_is_summarised_and_preserved() {
     let mut talk = session(3);
     talk.user("one more thing").assistant(&"w".repeat(6_000)).user("and?");
     let config = json!({"compaction": {"summary_share": 0.9}});
-    let text = told(&talk, &config, 2_600);
+    let text = summary_text(&talk, &config, 2_600);
     assert!(text.contains("## Decisions\n- ") && text.contains("## Recent turns"), "{text}");
 }
 
@@ -57,7 +57,7 @@ fn case_60_tool_failures() {
     }
     talk.assistant(&"w".repeat(9_000)).user("and?");
     let config = json!({"compaction": {"summary_share": 0.9}});
-    let text = told(&talk, &config, 2_000);
+    let text = summary_text(&talk, &config, 2_000);
     let long = format!("- exec: {}…", "y".repeat(239));
     let expected = format!(
         "## Tool Failures\n- exec: first line\n- tool: blank name\n- exec: failed (no output)\n{long}"
@@ -74,7 +74,7 @@ fn case_60_the_newest_eight_failures() {
         talk.calls(&[(&id, "exec", "{}")]).failure(&id, "exec", &format!("fault number {number}"));
     }
     talk.assistant(&"w".repeat(9_000)).user("and?");
-    let text = told(&talk, &json!({"compaction": {"summary_share": 0.9}}), 2_000);
+    let text = summary_text(&talk, &json!({"compaction": {"summary_share": 0.9}}), 2_000);
     assert!(
         text.contains("## Tool Failures\n- ...and 3 earlier\n- exec: fault number 3"),
         "{text}"
@@ -86,9 +86,9 @@ fn case_60_the_newest_eight_failures() {
 fn the_rules_of_the_workspace_close_the_summary() {
     let agents = "# Agents\n## Red Lines\nNever force-push.\n## Style\ntabs";
     let config = json!({"compaction": {"workspace_rules": agents}});
-    let text = told(&session(40), &config, 6_000);
+    let text = summary_text(&session(40), &config, 6_000);
     let rules =
         "<workspace-critical-rules>\n## Red Lines\nNever force-push.\n</workspace-critical-rules>";
     assert!(text.ends_with(rules), "{text}");
-    assert!(!told(&session(40), &json!({}), 6_000).contains("workspace-critical-rules"));
+    assert!(!summary_text(&session(40), &json!({}), 6_000).contains("workspace-critical-rules"));
 }

@@ -1,4 +1,4 @@
-//! A host that offers a store and whose disk is full: requests go on, and the log says why.
+//! A host whose store fails: requests continue and the log has the reason.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ctxhost_engine_api::{
 use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::json;
 
-use crate::stage::assemble;
+use crate::fixtures::assemble;
 
 #[test]
 fn a_full_disk_is_logged_and_fails_no_request() {
@@ -38,6 +38,6 @@ fn a_full_disk_is_logged_and_fails_no_request() {
     assert_eq!(assemble(&engine, &transcript, request()).unwrap(), first);
     let lines: Vec<String> = host.log_lines().into_iter().map(|line| line.message).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("the decisions kept could not be read: the disk is full"));
-    assert!(lines[1].starts_with("new decisions could not be kept: the disk is full"));
+    assert!(lines[0].starts_with("stored decisions could not be read: the disk is full"));
+    assert!(lines[1].starts_with("new decisions could not be stored: the disk is full"));
 }

@@ -1,4 +1,4 @@
-//! Compactions as a whole, without a model: what is folded, what stays, what the summary says.
+//! Whole compactions without a model.
 
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::TranscriptBuilder;
@@ -6,7 +6,7 @@ use ctxhost_engine_api::{Action, Compaction, ErrorKind, Role};
 use ctxhost_engine_kit::summary::HEADINGS;
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, earlier_summary, engine, failing, offline, planned, request, session,
     summaries,
 };
@@ -101,7 +101,7 @@ fn one_huge_result_is_cut_in_place() {
 }
 
 #[test]
-fn nothing_is_said_plainly() {
+fn nothing_to_compact_has_a_reason() {
     let short = session(2);
     let compaction = compact(&plain(), &short.transcript(), request(100_000, 1)).unwrap();
     assert!(matches!(compaction, Compaction::Nothing { .. }));
@@ -160,7 +160,7 @@ fn secrets_reach_neither_summary_nor_model() {
 }
 
 #[test]
-fn what_cannot_fit_is_said_with_its_numbers() {
+fn what_cannot_fit_is_reported_with_its_numbers() {
     let mut talk = session(10);
     talk.user(&"a huge paste ".repeat(4_000));
     let error = compact(&plain(), &talk.transcript(), request(6_000, 1)).unwrap_err();
@@ -168,7 +168,7 @@ fn what_cannot_fit_is_said_with_its_numbers() {
     assert!(error.message.contains("and a compaction must end at 5,700"), "{error}");
 }
 
-/// The request of the history was answered in the tail that stays, so nobody does it again.
+/// The request of the history was answered in the kept tail, so it is not pending.
 #[test]
 fn a_request_that_the_tail_answers_is_not_pending() {
     let mut talk = TranscriptBuilder::new();
@@ -190,9 +190,9 @@ fn a_request_that_the_tail_answers_is_not_pending() {
     assert!(!text.contains("(answered)"), "{text}");
 }
 
-/// Facts 4.5: the same message twice within a minute is told once.
+/// The same message twice within a minute is summarised once.
 #[test]
-fn case_40_a_message_that_was_sent_twice_is_told_once() {
+fn case_40_a_message_that_was_sent_twice_is_summarised_once() {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task")
         .user("Please deploy the whole cluster")

@@ -1,15 +1,16 @@
-//! Cases 34 and 35: where the history ends, and what an earlier summary becomes.
+//! Cases 34 and 35: the end of the history, and the treatment of an earlier summary.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Action, Compaction};
 use serde_json::json;
 
-use crate::stage::{compact, engine, offline, planned, request, summaries};
+use crate::fixtures::{compact, engine, offline, planned, request, summaries};
 
-/// One message of the recorded cases, 40 times as long: the recorded ones are too short for a summary.
+/// One message of the recorded cases, 40 times as long: the recorded ones are too short for a
+/// summary.
 const UNIT_TOKENS: u64 = 4_000;
 
-/// u1 a1 u2 a2(call) r2 a3 u3, each but the last of one unit.
+/// u1 a1 u2 a2(call) r2 a3 u3, all but the last of one unit.
 fn recorded() -> TranscriptBuilder {
     let unit = "x".repeat(UNIT_TOKENS as usize * 4);
     let mut talk = TranscriptBuilder::new();
@@ -19,9 +20,9 @@ fn recorded() -> TranscriptBuilder {
     talk
 }
 
-/// V keeps at least `keepRecent`, the message that crosses it included; the design keeps at most so
-/// much, because what is kept must fit. The first message is the task, which stays in any case, and
-/// the turn that is split is the newest one alone: an older one is told with the history.
+/// The reference keeps at least `keepRecent`, including the message that crosses it; this engine
+/// keeps at most as much, because the kept part must fit. The first message is the task and always
+/// stays, and only the newest turn is split.
 #[test]
 fn case_34_where_the_tail_begins() {
     let talk = recorded();
@@ -51,19 +52,23 @@ fn case_34_where_the_tail_begins() {
     }
 }
 
-/// V starts the range at the first kept entry of the last compaction and hands its summary over. Here
-/// that summary stands in the live transcript and is folded with what follows: one summary is left.
+/// The reference starts at the first kept entry of the last compaction and passes its summary on.
+/// Here that summary is in the live transcript and is replaced with the rest: one summary is left.
 #[test]
-fn case_35_an_earlier_summary_is_taken_up() {
+fn case_35_an_earlier_summary_is_replaced() {
     let mut talk = TranscriptBuilder::new();
     talk.user("the task").summary("## Decisions\n- use axum\n\n## Constraints/Rules\n- no unsafe");
     for round in 0..30 {
         talk.user(&format!("step {round} please")).assistant(&"w".repeat(900));
     }
     let plan = planned(&engine(&offline(), &json!({})), &talk.transcript(), request(4_000, 1));
-    let told = summaries(&plan);
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("- use axum") && told[0].contains("- no unsafe"), "{}", told[0]);
+    let summaries_in_plan = summaries(&plan);
+    assert_eq!(summaries_in_plan.len(), 1);
+    assert!(
+        summaries_in_plan[0].contains("- use axum") && summaries_in_plan[0].contains("- no unsafe"),
+        "{}",
+        summaries_in_plan[0]
+    );
     let covered = plan.ops.iter().find(|op| matches!(op.action, Action::Insert { .. })).unwrap();
     assert!(covered.action.range().contains(&1));
 }

@@ -1,31 +1,29 @@
-//! The book of the engine, held against the engine: every case, every test it names.
+//! Checks `cases.md` against the code: every case once, every named test exists.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ctxhost_engine_legacy::settings::Settings;
 
-/// How many cases the facts record.
+/// Number of recorded cases.
 const CASES: u32 = 107;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+
+fn document() -> String {
+    fs::read_to_string(Path::new(CRATE).join("tests/cases.md")).unwrap()
 }
 
-fn book() -> String {
-    fs::read_to_string(root().join("docs/legacy.md")).unwrap()
-}
-
-/// The rows of the table under a heading, each as its cells.
-fn rows<'b>(book: &'b str, heading: &str) -> Vec<Vec<&'b str>> {
-    let (_, rest) = book.split_once(&format!("\n## {heading}\n")).expect(heading);
+/// The rows of the table under a heading, as cells.
+fn rows<'b>(document: &'b str, heading: &str) -> Vec<Vec<&'b str>> {
+    let (_, rest) = document.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = rest.split("\n## ").next().unwrap_or(rest);
     let lines = section.lines().filter(|line| line.starts_with('|') && !line.starts_with("|--"));
     lines.skip(1).map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// Whatever stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -41,20 +39,20 @@ fn sources(folder: &Path, into: &mut String) {
     }
 }
 
-/// Names that look like those of our tests: three words at least.
-fn test_names(book: &str) -> BTreeSet<&str> {
+/// Names that look like tests: three words at least.
+fn test_names(document: &str) -> BTreeSet<&str> {
     let is_name = |name: &&str| {
         name.matches('_').count() >= 2
             && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
-    quoted(book).filter(is_name).collect()
+    quoted(document).filter(is_name).collect()
 }
 
 #[test]
-fn every_case_is_in_the_book_once() {
-    let book = book();
+fn every_case_is_listed_once() {
+    let document = document();
     let mut cases: Vec<u32> = Vec::new();
-    for row in rows(&book, "Cases") {
+    for row in rows(&document, "Cases") {
         for part in row[0].split(", ") {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             cases.extend(first.parse::<u32>().unwrap()..=last.parse::<u32>().unwrap());
@@ -65,14 +63,14 @@ fn every_case_is_in_the_book_once() {
 }
 
 #[test]
-fn every_test_that_the_book_names_is_there() {
+fn every_listed_test_exists() {
     let mut code = String::new();
-    for folder in ["engines/kit", "engines/legacy", "engine-api/src", "host", "tests/tests"] {
-        sources(&root().join(folder), &mut code);
+    for folder in ["../kit", "."] {
+        sources(&Path::new(CRATE).join(folder), &mut code);
     }
-    let book = book();
+    let document = document();
     let settings = serde_json::to_string(&Settings::default()).unwrap();
-    let names = test_names(&book);
+    let names = test_names(&document);
     let unknown: Vec<_> = names
         .iter()
         .filter(|name| !code.contains(&format!("fn {name}(")) && !settings.contains(**name))

@@ -1,4 +1,4 @@
-//! What one request shows: the layers together, once each.
+//! The layers combined in one request.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ctxhost_engine_api::{Action, AssembleRequest, ErrorKind, ModelRef, Plan, Pro
 use ctxhost_engine_legacy::LegacyEngine;
 use serde_json::json;
 
-use crate::stage::{assemble, engine, offline};
+use crate::fixtures::{assemble, engine, offline};
 
 fn request(window_tokens: u64) -> AssembleRequest {
     let model = ModelRef { window_tokens, ..ModelRef::default() };

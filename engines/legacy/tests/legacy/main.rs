@@ -1,4 +1,4 @@
-//! The engine as its host sees it: through the border, on a scripted host.
+//! Integration tests of the engine through the border, on a scripted host.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,17 +8,17 @@
     clippy::single_range_in_vec_init
 )]
 
-mod stage;
+mod fixtures;
 
 mod appendix;
 mod broken_store;
 mod compaction;
 mod cuts;
 mod documented;
-mod laws;
 mod layers;
 mod parts;
 mod persistence;
+mod properties;
 mod recorded;
 mod room;
 mod spilling;

@@ -1,15 +1,15 @@
-//! A history told in parts and chunks, what came before it, and what is left where a part fails.
+//! Summaries in parts and chunks, with earlier summaries and failing parts.
 
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder};
 use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Result};
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, engine, failing, good_summary, in_one_request, planned, request, session,
     summaries, writer,
 };
 
-/// Long enough for parts and chunks in a window of 16,000.
+/// A history long enough for parts and chunks in a window of 16,000.
 fn staged(config: &Value, answers: Vec<Result<String>>, turns: usize) -> (ScriptedHost, Plan) {
     let host = answering(answers);
     let mut request = request(9_000, 1);
@@ -21,7 +21,7 @@ fn staged(config: &Value, answers: Vec<Result<String>>, turns: usize) -> (Script
 }
 
 #[test]
-fn case_51_parts_are_told_and_merged() {
+fn case_51_parts_are_summarised_and_merged() {
     for parallel in [false, true] {
         let config = json!({"compaction": {"parallel_parts": parallel}});
         let (host, plan) = staged(&config, vec![Ok(good_summary(60))], 60);
@@ -46,9 +46,9 @@ fn case_52_chunks_roll_each_with_the_notes_before_it() {
 }
 
 #[test]
-fn case_53_a_later_failure_keeps_what_was_told() {
-    let told = good_summary(40).replace("guards, no locks", "told by the model");
-    let answers = vec![Ok(told), failing(ErrorKind::ModelFailed)];
+fn case_53_a_later_failure_keeps_the_finished_parts() {
+    let summary = good_summary(40).replace("guards, no locks", "told by the model");
+    let answers = vec![Ok(summary), failing(ErrorKind::ModelFailed)];
     let (host, plan) = staged(&json!({}), answers, 40);
     let text = summaries(&plan)[0];
     assert_eq!(host.completion_requests().len(), 4, "one answer, then three tries");
@@ -76,7 +76,7 @@ fn case_54_without_the_oversized_message_it_works() {
 }
 
 #[test]
-fn case_48_an_earlier_summary_is_updated_not_told_again() {
+fn case_48_an_earlier_summary_is_updated() {
     let mut talk = TranscriptBuilder::new();
     talk.user("task").summary("## Decisions\n- use axum");
     for _ in 0..20 {
@@ -108,7 +108,7 @@ fn case_49_without_a_conversation_no_model_is_asked() {
 }
 
 #[test]
-fn case_50_a_split_turn_says_that_its_request_is_kept() {
+fn case_50_the_prompt_of_a_split_turn_states_that_its_request_is_kept() {
     let mut talk = session(2);
     talk.user("Now migrate the whole database");
     for step in 0..40 {
@@ -131,7 +131,7 @@ fn case_50_a_split_turn_says_that_its_request_is_kept() {
 }
 
 #[test]
-fn a_huge_history_is_told_without_a_model_first_in_the_last_try() {
+fn the_last_attempt_summarises_older_history_extractively() {
     let host = answering(vec![failing(ErrorKind::ModelAuth)]);
     let mut request = request(9_000, 3);
     request.model.window_tokens = 16_000;

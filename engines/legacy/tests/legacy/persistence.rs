@@ -1,4 +1,4 @@
-//! Decisions outlive the process: a restart sends the bytes that were sent before.
+//! Decisions survive a restart, which sends the same bytes.
 
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
@@ -7,7 +7,7 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, engine, offline};
+use crate::fixtures::{assemble, engine, offline};
 
 const TTL_MS: i64 = 300_000;
 
@@ -41,7 +41,7 @@ fn pruning() -> Value {
     json!({"pruning": {"mode": "cache-ttl"}})
 }
 
-/// The first request prunes; the second comes while the cache is warm.
+/// The first request prunes; the second finds a warm cache.
 fn first_plan(host: &ScriptedHost) -> Plan {
     let engine = engine(host, &pruning());
     assemble(&engine, &session().transcript(), request("s", TTL_MS + 1)).unwrap()
@@ -58,7 +58,7 @@ fn a_restart_repeats_what_was_decided() {
     assert_eq!(json["pruned"].as_object().unwrap().len(), 11);
 
     for is_bootstrapped in [true, false] {
-        // The mode is off now: nothing new is decided, what was decided stays.
+        // The mode is off now: no new decisions, earlier ones stay.
         let again = engine(&host, &json!({}));
         if is_bootstrapped {
             let session = SessionRef { id: "s".into(), ..SessionRef::default() };
@@ -101,7 +101,7 @@ fn what_the_aggregate_rule_has_cut_survives_too() {
         assemble(&engine(&host, &json!({})), &session_transcript(), request("s", 1)).unwrap();
     let json: Value = serde_json::from_str(&host.kv()["decisions/1/s"]).unwrap();
     assert!(!json["reduced"].as_object().unwrap().is_empty());
-    // Everything was sent since and is cached: nothing new may be cut, what was cut stays cut.
+    // Everything was sent since and is cached: nothing new is cut, earlier cuts stay.
     host.set_prompt_cache(PromptCache { last_touch_ms: Some(i64::MAX), ..PromptCache::default() });
     let after =
         assemble(&engine(&host, &json!({})), &session_transcript(), request("s", 1)).unwrap();
@@ -112,7 +112,7 @@ fn what_the_aggregate_rule_has_cut_survives_too() {
 fn a_store_that_fails_is_logged_and_fails_nothing() {
     let host = cold_host();
     let before = first_plan(&host);
-    // Offers the store as far as the engine knows, and holds what nobody can read.
+    // Offers a store with an unreadable value.
     let broken = cold_host();
     let store = broken.handle();
     block_on(store.kv_put("decisions/1/s", "{not json")).unwrap();
@@ -120,7 +120,7 @@ fn a_store_that_fails_is_logged_and_fails_nothing() {
     let warnings: Vec<_> =
         broken.log_lines().into_iter().filter(|line| line.level == LogLevel::Warn).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].message.starts_with("the decisions kept are unreadable"));
+    assert!(warnings[0].message.starts_with("stored decisions are unreadable"));
 
     let without = cold_host();
     without.set_capabilities(&[capability::PROMPT_CACHE]);

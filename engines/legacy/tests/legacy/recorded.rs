@@ -1,4 +1,4 @@
-//! The engine on a recorded coding session: every turn fits, nothing breaks, compactions stay few.
+//! A recorded coding session: every turn fits and compactions are rare.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline};
+use crate::fixtures::{assemble, compact, engine, offline};
 
 const WINDOW_TOKENS: u64 = 64_000;
-/// As a host would set it: window less reserve, divided by the margin.
+/// As a host computes it: window less reserve, divided by the margin.
 const BUDGET_TOKENS: u64 = 40_000;
 
 #[test]
@@ -62,8 +62,9 @@ fn a_recorded_coding_session_runs_through_all_layers() {
         assert!(summaries <= 2, "summaries are merged, not piled up");
         if std::env::var_os("SHOW_SUMMARIES").is_some() {
             let snapshot = log.snapshot();
-            let told = snapshot.iter().filter(|e| e.kind() == EntryKind::CompactionSummary);
-            told.for_each(|entry| report(&format!("--- {compactions}: {after}\n{}", entry.text())));
+            let summaries = snapshot.iter().filter(|e| e.kind() == EntryKind::CompactionSummary);
+            summaries
+                .for_each(|entry| report(&format!("--- {compactions}: {after}\n{}", entry.text())));
         }
     }
     assert!((10..40).contains(&compactions), "{compactions} compactions");
@@ -110,7 +111,7 @@ fn entries(text: &str) -> impl Iterator<Item = NewEntry> {
     })
 }
 
-/// What a host makes of a plan: a new epoch.
+/// Applies a plan like a host: a new epoch.
 fn applied(transcript: &Transcript, plan: &ctxhost_engine_api::Plan) -> TranscriptLog {
     let mut log = TranscriptLog::new(transcript.epoch() + 1);
     for op in &plan.ops {

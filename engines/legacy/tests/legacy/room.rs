@@ -1,16 +1,16 @@
-//! What a compaction fills its room with: requests word for word, the ledger, the newest turns.
+//! The contents of a compaction: requests word for word, the ledger, the newest turns.
 
 use ctxhost_engine_api::testing::TranscriptBuilder;
 use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Transcript};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, earlier_summary, engine, failing, good_summary, in_one_request, offline,
     planned, request, session, summaries,
 };
 
-/// What the model sees of a transcript under a plan.
+/// The text that the model sees under a plan.
 fn shown(plan: &Plan, transcript: &Transcript) -> String {
     let texts = plan.project(transcript).iter().map(|item| item.text().into_owned()).collect();
     let texts: Vec<String> = texts;
@@ -34,7 +34,7 @@ fn work(talk: &mut TranscriptBuilder, turns: std::ops::Range<usize>) {
     }
 }
 
-/// Compacts, goes on for some turns and compacts again, as a host would.
+/// Compacts, adds turns and compacts again, like a host.
 fn compacted(rounds: usize, turns: usize, budget: u64) -> Vec<(String, u64)> {
     let mut summary: Option<(String, Value)> = None;
     let mut seen = Vec::new();
@@ -58,15 +58,15 @@ fn compacted(rounds: usize, turns: usize, budget: u64) -> Vec<(String, u64)> {
 fn every_request_and_most_commands_survive_every_compaction() {
     let (rounds, turns) = (5, 14);
     for (round, (text, tokens)) in compacted(rounds, turns, 12_000).iter().enumerate() {
-        let told = (round + 1) * turns;
-        for turn in 0..told {
+        let turns_so_far = (round + 1) * turns;
+        for turn in 0..turns_so_far {
             let ask = format!("Please look into case {turn}: why does step {turn} fail?");
-            // The tail of an earlier round is not carried over by this test.
+            // This test does not carry over the tail of an earlier round.
             assert!(text.contains(&ask) || turn % turns >= turns / 2, "{ask} in round {round}");
         }
         let commands =
-            (0..told).filter(|turn| text.contains(&format!("cargo test -p part_{turn} ")));
-        assert!(commands.count() * 10 >= told * 5, "round {round}");
+            (0..turns_so_far).filter(|turn| text.contains(&format!("cargo test -p part_{turn} ")));
+        assert!(commands.count() * 10 >= turns_so_far * 5, "round {round}");
         assert!(text.contains("[exit 101] cargo test -p part_0 --"), "{text}");
         assert!((3_600..10_800).contains(tokens), "{tokens}");
     }
@@ -87,7 +87,7 @@ fn a_short_request_never_gives_way_to_a_long_one() {
     assert!(text.contains(" […] "));
 }
 
-/// Two results of which each alone is larger than the room: they are cut, and the room is used.
+/// Two results that each exceed the room: they are cut, and the room is used.
 #[test]
 fn large_results_are_cut_before_the_room_stays_empty() {
     let mut talk = TranscriptBuilder::new();
@@ -123,8 +123,8 @@ fn the_ledger_has_its_limits_and_may_be_switched_off() {
     assert!(block.len() < 600 && block.contains("part_5"), "{block}");
 }
 
-/// Where the conversation fits, a refused summary calls the compaction off; where it does not, the
-/// summary without a model stands in, and the note says so.
+/// A refused summary fails the compaction if the conversation fits; otherwise an extractive summary
+/// replaces it, with a note.
 #[test]
 fn a_refused_summary_is_noted_as_what_became_of_it() {
     let refused = || answering(vec![Ok("no sections at all".repeat(40))]);
@@ -132,7 +132,7 @@ fn a_refused_summary_is_noted_as_what_became_of_it() {
     let pressed =
         planned(&engine(&refused(), &json!({})), &talk.transcript(), in_one_request(6_000));
     let notes: Vec<&str> = pressed.extras.notes.iter().map(|note| note.detail.as_str()).collect();
-    assert!(notes[0].ends_with("a summary without a model replaces it"), "{notes:?}");
+    assert!(notes[0].ends_with("using an extractive summary instead"), "{notes:?}");
     assert!(!notes[0].contains("the history is kept"));
     let config = json!({"compaction": {"keep_recent_tokens": 2_000}});
     let answer = compact(&engine(&refused(), &config), &talk.transcript(), in_one_request(90_000));
@@ -149,7 +149,7 @@ fn a_refused_summary_is_noted_as_what_became_of_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the sizes: at least the floor is in use afterwards, and at most the target.
+    /// For any sizes: at least the floor is in use afterwards, and at most the target.
     #[test]
     fn a_compaction_uses_its_room(
         sizes in prop::collection::vec((1usize..400, 1usize..12_000), 24..60), budget in 6_000u64..20_000,
@@ -175,7 +175,7 @@ proptest! {
     }
 }
 
-/// The same transcript read back after a restart gives the same bytes.
+/// The same transcript gives the same bytes after a restart.
 #[test]
 fn a_compaction_is_the_same_after_a_restart() {
     let mut talk = TranscriptBuilder::new();

@@ -1,4 +1,4 @@
-//! Large results put away: stored once, named in the notice, and nothing lost where that fails.
+//! Large results as blobs: stored once, named in the notice, and not lost on failure.
 
 use ctxhost_engine_api::testing::{ScriptedHost, TranscriptBuilder, block_on};
 use ctxhost_engine_api::{
@@ -6,7 +6,7 @@ use ctxhost_engine_api::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{assemble, compact, engine, offline, planned, request};
+use crate::fixtures::{assemble, compact, engine, offline, planned, request};
 
 const LARGE_CHARS: usize = 9_000;
 
@@ -50,7 +50,7 @@ fn replaced(plan: &Plan) -> Vec<(u64, &str)> {
         .collect()
 }
 
-/// The handle that a notice names.
+/// The handle in a notice.
 fn handle_in(text: &str) -> &str {
     let (_, rest) = text.split_once("of the session and file ").expect(text);
     rest.split(' ').next().unwrap()
@@ -92,7 +92,7 @@ fn without_a_store_the_session_alone_keeps_the_original() {
     assert!(host.log_lines().iter().all(|line| line.level != LogLevel::Warn));
 }
 
-/// One turn whose results are nearly everything.
+/// One turn that consists mostly of results.
 fn crowded() -> Transcript {
     let mut talk = TranscriptBuilder::new();
     talk.user("go");

@@ -1,16 +1,16 @@
-//! A model writes the summary: the ladder of its failures, and what it is told. Cases 42 to 57 of the
-//! facts, as far as they are an engine's.
+//! Summaries by a model: fallbacks and prompts. Cases 42 to 57.
 
 use ctxhost_engine_api::testing::ScriptedHost;
 use ctxhost_engine_api::{ErrorKind, Plan, Result};
 use serde_json::{Value, json};
 
-use crate::stage::{
+use crate::fixtures::{
     answering, compact, engine, failing, good_summary, in_one_request, planned, session, summaries,
     writer,
 };
 
-/// A budget under which the history of twelve turns is folded, and a window that tells it at once.
+/// A budget with which the history of twelve turns is replaced, and a window that fits it into one
+/// request.
 const BUDGET_TOKENS: u64 = 2_400;
 const TURNS: usize = 12;
 
@@ -25,8 +25,8 @@ fn good() -> Result<String> {
     Ok(good_summary(TURNS))
 }
 
-/// Each answer of a model and how far down the ladder it leads. V cancels where the design falls
-/// back to the extractive summary: either way the session keeps everything, and here the work goes on.
+/// Each answer of a model and the fallback it leads to. The reference cancels where this engine
+/// falls back to an extractive summary.
 #[test]
 fn cases_42_to_46_and_55_the_ladder_of_answers() {
     let free = || Ok("We talked about bugs.".to_owned());
@@ -122,8 +122,7 @@ fn an_echo_of_a_secret_never_reaches_the_summary() {
     assert!(!text.contains("sk-ant") && text.contains("use [redacted:api-key] as the key"));
 }
 
-/// What a tool printed is data: it stands inside the tags, cannot leave them, and the rules around it
-/// say what it is.
+/// Tool output is data: it cannot close its tags, and the rules state that it is data.
 #[test]
 fn an_injection_in_a_result_is_quoted_and_never_obeyed() {
     let mut talk = session(TURNS);
@@ -208,7 +207,7 @@ fn custom_instructions_are_cut_and_cannot_leave_their_tags() {
     let (host, _) = modelled(vec![good()], &config);
     assert!(
         host.completion_requests()[0].prompt.contains("from the config"),
-        "the config where nobody asks"
+        "the config without a request"
     );
 }
 
@@ -220,7 +219,7 @@ fn the_language_and_the_names_are_kept() {
     assert!(prompt.contains("Do not translate or shorten code, paths, ids"));
 }
 
-/// The summary names no ticket; recent turns and the ledger, which would, are switched off.
+/// A summary without the ticket; recent turns and the ledger, which contain it, are disabled.
 fn without_its_ticket(policy: &str) -> (ScriptedHost, Plan) {
     let mut talk = session(TURNS);
     for number in 0..4 {
@@ -261,10 +260,10 @@ fn case_57_and_policies_of_identifiers() {
     );
 }
 
-/// The host asks behind the live conversation where it is given the words for it.
+/// The host continues the live conversation if the request allows it.
 #[test]
-fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
-    let told = |reuse: bool, policy: &str| {
+fn a_history_of_one_chunk_may_continue_the_live_conversation() {
+    let request = |reuse: bool, policy: &str| {
         let config = json!({"compaction": {
             "reuse_live_prefix": reuse, "identifier_policy": policy
         }});
@@ -274,12 +273,12 @@ fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
         compact(&engine(&host, &config), &session(TURNS).transcript(), request).unwrap();
         host.completion_requests()[0].clone()
     };
-    let behind = told(true, "strict");
-    assert_eq!(behind.session, "s");
-    assert!(behind.continuation.contains("Summarise the conversation above"));
-    assert!(!behind.continuation.contains("module_1.rs"), "it is not sent twice");
-    assert!(behind.prompt.contains("module_1.rs"), "it still can stand alone");
-    for alone in [told(false, "strict"), told(true, "anonymize")] {
+    let continued = request(true, "strict");
+    assert_eq!(continued.session, "s");
+    assert!(continued.continuation.contains("Summarise the conversation above"));
+    assert!(!continued.continuation.contains("module_1.rs"), "it is not sent twice");
+    assert!(continued.prompt.contains("module_1.rs"), "it also works alone");
+    for alone in [request(false, "strict"), request(true, "anonymize")] {
         assert_eq!((alone.session.as_str(), alone.continuation.as_str()), ("", ""));
     }
 }
@@ -290,8 +289,8 @@ fn under_other_names_neither_model_nor_summary_sees_a_path() {
     let (host, plan) = modelled(vec![failing(ErrorKind::ModelAuth)], &config);
     let prompt = &host.completion_requests()[0].prompt;
     let text = summaries(&plan)[0];
-    for told in [prompt.as_str(), text] {
-        assert!(!told.contains("/srv/app") && told.contains("path-"), "{told}");
+    for request in [prompt.as_str(), text] {
+        assert!(!request.contains("/srv/app") && request.contains("path-"), "{request}");
     }
     assert_eq!(plan.extras.details["identifiers"], json!([]));
 }

@@ -1,4 +1,4 @@
-//! Cases 1 to 8: what a text and a message cost.
+//! Cases 1 to 8: the cost of texts and messages.
 
 use ctxhost_engine_api::Message;
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
@@ -28,9 +28,9 @@ fn cost(message: &Value) -> u64 {
     tokens::message(&Message::parse(&message.to_string(), ""))
 }
 
-/// V adds a marker of some 55 characters for images it left out; nothing is left out here before a
-/// layer does it, so an image costs its 2,000 tokens and no more. Whether a command or a system entry
-/// counts (case 6) and what the provider's last usage adds (case 8) is the host's.
+/// The reference adds a marker of some 55 characters for omitted images; here an image costs its
+/// 2,000 tokens only. Whether a command or a system entry counts (case 6) and the provider's last
+/// usage (case 8) are up to the host.
 #[test]
 fn cases_3_to_7_what_a_message_costs() {
     let image = || json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});

@@ -1,4 +1,4 @@
-//! The `mask` engine as a library that a host loads.
+//! The `mask` engine as a loadable library.
 
 #![forbid(unsafe_code)]
 

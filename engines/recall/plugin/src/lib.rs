@@ -1,4 +1,4 @@
-//! The `recall` engine as a library that a host loads.
+//! The `recall` engine as a loadable library.
 
 #![forbid(unsafe_code)]
 

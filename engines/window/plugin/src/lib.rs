@@ -1,4 +1,4 @@
-//! The `window` engine as a library that a host loads.
+//! The `window` engine as a loadable library.
 
 #![forbid(unsafe_code)]
 

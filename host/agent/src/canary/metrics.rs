@@ -126,10 +126,10 @@ pub enum MetricName {
     MaxMs,
 }
 
-type CounterReader = fn(&MetricTotals) -> u64;
+type CounterValue = fn(&MetricTotals) -> u64;
 
 /// The counters.
-const COUNTERS: [(&str, CounterReader); 9] = [
+const COUNTERS: [(&str, CounterValue); 9] = [
     ("illegal", |totals| totals.illegal),
     ("failures", |totals| totals.failures),
     ("failed_turns", |totals| totals.failed_turns),

@@ -20,15 +20,15 @@ fn story() -> String {
 /// A phrase of the request for notes.
 const ASKED: &str = "about to be shortened";
 
-fn noting(answer: fn() -> Answer) -> Arc<Scripted> {
-    Scripted::new(move |request| match newest(request) {
+fn noting(answer: fn() -> Answer) -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |request| match newest(request) {
         text if text.contains(ASKED) => answer(),
         _ => Answer::Text("well".into()),
     })
 }
 
 fn with_notes(
-    client: &Arc<Scripted>,
+    client: &Arc<ScriptedProvider>,
     folder: &Path,
     name: &str,
     settings: &str,

@@ -14,8 +14,8 @@ use ctxhost_context::CompactionVerdict;
 /// A twentieth of the budget, which the long story exceeds.
 const AHEAD: &str = "compaction.precompute_share = 0.05\n";
 
-fn talker() -> Arc<Scripted> {
-    Scripted::new(|_| Answer::Text("well".into()))
+fn talker() -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(|_| Answer::Text("well".into()))
 }
 
 async fn start(name: &str, compact_ms: u64) -> (Runtime, SessionId, tempfile::TempDir) {

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::Receiver;
 use crate::engine_manager::library_bytes;
 use crate::event::{EventKind, RuntimeEvent};
 use crate::testing::scripted_engine::scripted_engine;
-use crate::testing::{Answer, Scripted, builder, config, session};
+use crate::testing::{Answer, ScriptedProvider, builder, config, session};
 use crate::{EngineChange, ReloadError, Runtime, RuntimeBuilder, SessionId};
 use ctxhost_config::Config;
 use ctxhost_engine::{
@@ -112,7 +112,7 @@ impl TestAgent {
     /// An agent whose turns wait for a tool, and the permits of that.
     async fn waiting(settings: &str, engine: EngineSpec) -> (TestAgent, Arc<Semaphore>) {
         let gate = Arc::new(Semaphore::new(0));
-        let builder = builder(&quiet(settings), &Scripted::new(calls_wait_once), engine);
+        let builder = builder(&quiet(settings), &ScriptedProvider::new(calls_wait_once), engine);
         (TestAgent::with(builder.tool(Arc::new(Wait(gate.clone())))).await, gate)
     }
 
@@ -156,8 +156,8 @@ fn quiet(settings: &str) -> Config {
     config(&format!("{settings}compaction.timing = \"manual\"\n"))
 }
 
-fn answering(word: &'static str) -> Arc<Scripted> {
-    Scripted::new(move |_| Answer::Text(word.into()))
+fn answering(word: &'static str) -> Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |_| Answer::Text(word.into()))
 }
 
 /// Calls the tool `wait`, then answers.
@@ -286,7 +286,7 @@ async fn an_engine_whose_first_plan_is_rejected_is_rolled_back() {
 
 #[tokio::test]
 async fn an_engine_past_its_trial_is_not_rolled_back() {
-    let settings = "swap.proving_requests = 0\n";
+    let settings = "swap.trial_requests = 0\n";
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("before", "")).await;
     agent.replace(&CountingEngine::spec("after", "panic")).await;
     assert_eq!(agent.send().await, "legacy", "the bundled engine is the fallback");

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::log::{ShadowLog, ShadowRecord, read};
 use super::*;
 use crate::testing::scripted_engine::scripted_engine;
-use crate::testing::{Answer, RecordingEngine, Scripted, builder, config, session};
+use crate::testing::{Answer, RecordingEngine, ScriptedProvider, builder, config, session};
 use ctxhost_engine::{EngineTimeouts, HostClock};
 use ctxhost_invariants as invariants;
 
@@ -216,7 +216,7 @@ async fn a_slow_shadow_skips_requests() {
 #[tokio::test]
 async fn turns_are_submitted_and_served_by_the_active_engine() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Text("yes".into()));
+    let client = ScriptedProvider::new(|_| Answer::Text("yes".into()));
     let config = config("[plugins.slots]\nshadow = [\"mask\", \"window\"]\n");
     let engine = RecordingEngine::spec("active", json!({}));
     let path = folder.path().join("state/shadow.jsonl");

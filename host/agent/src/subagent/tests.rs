@@ -16,8 +16,8 @@ use ctxhost_session::Session;
 const ON: &str = "agent.subagents = true\n";
 
 /// A model that delegates to a sub-agent, and the sub-agent's answer.
-fn delegating(context: &'static str) -> std::sync::Arc<Scripted> {
-    Scripted::new(move |request| match newest(request) {
+fn delegating(context: &'static str) -> std::sync::Arc<ScriptedProvider> {
+    ScriptedProvider::new(move |request| match newest(request) {
         text if is_result(request) => Answer::Text(format!("found: {text}")),
         text if text == "find it" => Answer::Text("it is in the cellar".into()),
         _ => Answer::Calls(SPAWN_AGENT, json!({ "task": "find it", "context": context })),
@@ -27,7 +27,7 @@ fn delegating(context: &'static str) -> std::sync::Arc<Scripted> {
 async fn start(
     name: &str,
     settings: &str,
-    client: &std::sync::Arc<Scripted>,
+    client: &std::sync::Arc<ScriptedProvider>,
 ) -> (Runtime, SessionId, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine = RecordingEngine::spec(name, json!({}));
@@ -37,8 +37,8 @@ async fn start(
 }
 
 /// A sub-agent that never answers, and a parent that answers at once.
-fn slow_child() -> std::sync::Arc<Scripted> {
-    Scripted::new(|request| match newest(request) {
+fn slow_child() -> std::sync::Arc<ScriptedProvider> {
+    ScriptedProvider::new(|request| match newest(request) {
         text if text.contains("think") => Answer::Delayed(Duration::from_secs(9_999), "42".into()),
         _ => Answer::Text("well".into()),
     })
@@ -108,7 +108,7 @@ async fn the_tool_is_offered_if_enabled_and_within_the_depth() {
     assert!(offered(client.requests_with("where is it?")));
     assert!(!offered(client.requests_with("find it")), "a child of level 1 starts none");
 
-    let silent = Scripted::new(|_| Answer::Text("well".into()));
+    let silent = ScriptedProvider::new(|_| Answer::Text("well".into()));
     let (runtime, parent, _folder) = start("off", "", &silent).await;
     runtime.send(&parent, "hello").await.unwrap();
     assert!(!offered(silent.requests_with("hello")));
@@ -206,7 +206,7 @@ async fn sub_agents_survive_a_restart_until_their_time_limit() {
 
 #[tokio::test]
 async fn dropping_a_turn_releases_its_sub_agent() {
-    let client = Scripted::new(|request| match newest(request) {
+    let client = ScriptedProvider::new(|request| match newest(request) {
         text if text == "think" => Answer::Delayed(Duration::from_secs(9_999), String::new()),
         text if text == "go" => Answer::Calls(SPAWN_AGENT, json!({ "task": "think" })),
         _ => Answer::Text("well".into()),
@@ -243,7 +243,7 @@ async fn live_sub_agents_are_limited() {
 
 #[tokio::test]
 async fn a_failed_sub_agent_is_released_and_its_parent_continues() {
-    let client = Scripted::new(|request| match newest(request) {
+    let client = ScriptedProvider::new(|request| match newest(request) {
         text if text == "try it" => Answer::Refusal,
         text if text == "go" => Answer::Calls(SPAWN_AGENT, json!({ "task": "try it" })),
         text => Answer::Text(text),
@@ -256,7 +256,7 @@ async fn a_failed_sub_agent_is_released_and_its_parent_continues() {
 
 #[tokio::test]
 async fn a_sub_agent_compacts_within_its_budget_share() {
-    let client = Scripted::new(|_| Answer::Text("well".into()));
+    let client = ScriptedProvider::new(|_| Answer::Text("well".into()));
     let settings = "compaction.timing = \"manual\"";
     let (runtime, parent, folder) = start("share", settings, &client).await;
     for words in ["hello", &"a long story ".repeat(1_500), "what else?", "and then?"] {

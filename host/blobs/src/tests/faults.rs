@@ -120,7 +120,14 @@ fn the_step_that_failed_is_named() {
     };
     assert_eq!(
         [0, 1, 2, 3, 4, 5].map(named),
-        ["make a file beside", "write", "set the mode of", "sync", "replace", "sync the folder of"],
+        [
+            "create a file beside",
+            "write",
+            "set the mode of",
+            "sync",
+            "replace",
+            "sync the folder of"
+        ],
     );
 }
 

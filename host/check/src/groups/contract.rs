@@ -1,4 +1,4 @@
-//! `contract`: the suite that authors run in their own crate, on the very library.
+//! The group `contract`: the contract suite of the engine API on the built library.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,21 +11,23 @@ use crate::trace::CallTrace;
 
 pub(super) const CASES: [NamedCase; 1] = [("the contract suite", run)];
 
-/// How many times the limit of a call a whole check may take: its calls are many and small.
+/// The time limit of a whole check, as a multiple of the limit of a call.
 const CHECK_LIMITS: u32 = 2;
 
 static TRACE: OnceLock<Arc<CallTrace>> = OnceLock::new();
 
-fn run(bench: &CaseHarness<'_>) -> CaseOutcome {
-    let _ = TRACE.set(bench.trace.clone());
+fn run(harness: &CaseHarness<'_>) -> CaseOutcome {
+    // A static, because `on_check` is a function pointer without state.
+    let _ = TRACE.set(harness.trace.clone());
     let options = ContractOptions {
-        config: bench.config.clone(),
+        config: harness.config.clone(),
+        // Groups with a model run elsewhere in the suite.
         completion: None,
-        // The watch is quicker: it ends the whole suite, where this would wait in every check.
-        call_limit: bench.call_limit * CHECK_LIMITS * 2,
+        // Longer than the limit of the watchdog, which ends the process; this one would wait in every check.
+        call_limit: harness.call_limit * CHECK_LIMITS * 2,
         on_check: announce,
     };
-    let report = contract(bench.factory, &options);
+    let report = contract(harness.factory, &options);
     let failed: Vec<String> = report
         .failures()
         .into_iter()
@@ -44,7 +46,7 @@ fn run(bench: &CaseHarness<'_>) -> CaseOutcome {
     }
 }
 
-/// Leaves the name of a check in the trace, for whoever finds this process dead or hanging in it.
+/// Records the name of a check in the trace, so that the parent knows where this process died.
 fn announce(check: &str) {
     if let Some(trace) = TRACE.get() {
         trace.start_check(check, CHECK_LIMITS);

@@ -1,4 +1,4 @@
-//! `isolation`: every call in a process of its own, so that one that aborts is named and hides no other.
+//! The group `isolation`: each call in a separate process, so that an abort does not hide other failures.
 
 use ctxhost_engine_api::{
     BootstrapRequest, ContextMode, SubagentEnd, SubagentEndedRequest, SubagentRollbackRequest,
@@ -13,31 +13,32 @@ use crate::session::CheckSession;
 use crate::workload;
 
 pub(super) const CASES: [NamedCase; 13] = [
-    ("create", |bench| bench.open(bench.host()).map(|_| CaseStats::with_checks(1))),
-    ("bootstrap", |bench| {
-        on_fresh_session(bench, |stage, view| {
-            let (call, session) = (stage.next_call_id(), stage.session.clone());
+    ("create", |harness| harness.open(harness.host()).map(|_| CaseStats::with_checks(1))),
+    ("bootstrap", |harness| {
+        on_fresh_session(harness, |target, view| {
+            let (call, session) = (target.next_call_id(), target.session.clone());
             let request = BootstrapRequest { call, session };
-            stage.call("bootstrap", stage.engine.bootstrap(view.clone(), request)).map(drop)
+            target.call("bootstrap", target.engine.bootstrap(view.clone(), request)).map(drop)
         })
     }),
-    ("ingest", |bench| {
-        on_fresh_session(bench, |stage, view| stage.try_ingest(view, 0..1).map(drop))
+    ("ingest", |harness| {
+        on_fresh_session(harness, |target, view| target.try_ingest(view, 0..1).map(drop))
     }),
-    ("ingest_batch", |bench| {
-        on_fresh_session(bench, |stage, view| {
-            stage.try_ingest(view, 0..view.len() as u64).map(drop)
+    ("ingest_batch", |harness| {
+        on_fresh_session(harness, |target, view| {
+            target.try_ingest(view, 0..view.len() as u64).map(drop)
         })
     }),
-    ("assemble", |bench| {
-        on_ingested_session(bench, |stage, view| {
+    ("assemble", |harness| {
+        on_ingested_session(harness, |target, view| {
+            // The extremes are where arithmetic overflows and indexing fails.
             [0, 1, 500, view.total_tokens() / 2, u64::MAX]
                 .into_iter()
-                .try_for_each(|budget| stage.try_assemble(view, budget).map(drop))
+                .try_for_each(|budget| target.try_assemble(view, budget).map(drop))
         })
     }),
-    ("compact", |bench| {
-        on_ingested_session(bench, |stage, view| {
+    ("compact", |harness| {
+        on_ingested_session(harness, |target, view| {
             let half = view.total_tokens() / 2;
             [
                 (half, Trigger::Threshold),
@@ -48,86 +49,89 @@ pub(super) const CASES: [NamedCase; 13] = [
                 (half, Trigger::Unknown),
             ]
             .into_iter()
-            .try_for_each(|(budget, trigger)| stage.compact(view, budget, trigger).map(drop))
+            .try_for_each(|(budget, trigger)| target.compact(view, budget, trigger).map(drop))
         })
     }),
-    ("after_turn", |bench| {
-        on_ingested_session(bench, |stage, view| {
-            stage.after_turn(view, 0..view.len() as u64).map(drop)
+    ("after_turn", |harness| {
+        on_ingested_session(harness, |target, view| {
+            target.after_turn(view, 0..view.len() as u64).map(drop)
         })
     }),
-    ("commit_turn", |bench| {
-        on_ingested_session(bench, |stage, view| stage.commit(view, "key").map(drop))
+    ("commit_turn", |harness| {
+        on_ingested_session(harness, |target, view| target.commit(view, "key").map(drop))
     }),
-    ("maintain", |bench| on_ingested_session(bench, |stage, view| stage.maintain(view).map(drop))),
-    ("sub-agents", |bench| on_ingested_session(bench, subagents)),
-    ("tools and call_tool", |bench| on_ingested_session(bench, tools)),
-    ("status", |bench| {
-        on_ingested_session(bench, |stage, _| {
-            stage.call_sync("status", || stage.engine.status()).map(drop)
+    ("maintain", |harness| {
+        on_ingested_session(harness, |target, view| target.maintain(view).map(drop))
+    }),
+    ("sub-agents", |harness| on_ingested_session(harness, subagents)),
+    ("tools and call_tool", |harness| on_ingested_session(harness, tools)),
+    ("status", |harness| {
+        on_ingested_session(harness, |target, _| {
+            target.call_sync("status", || target.engine.status()).map(drop)
         })
     }),
-    ("dispose", |bench| on_ingested_session(bench, after_dispose)),
+    ("dispose", |harness| on_ingested_session(harness, after_dispose)),
 ];
 
 type SessionWork = fn(&CheckSession, &Transcript) -> Result<(), CheckFault>;
 
-/// The engine on a model and a session it has not heard of.
-fn on_fresh_session(bench: &CaseHarness<'_>, work: SessionWork) -> CaseOutcome {
-    let stage = bench.open(bench.host_with_model())?;
-    work(&stage, &workload::session(12).transcript())?;
+/// Runs `work` on a host with a model and a session that was not ingested.
+fn on_fresh_session(harness: &CaseHarness<'_>, work: SessionWork) -> CaseOutcome {
+    let target = harness.open(harness.host_with_model())?;
+    work(&target, &workload::session(12).transcript())?;
     Ok(CaseStats::with_checks(1))
 }
 
-/// The engine after it was told a session.
-fn on_ingested_session(bench: &CaseHarness<'_>, work: SessionWork) -> CaseOutcome {
-    let stage = bench.open(bench.host_with_model())?;
+/// Runs `work` after a session was ingested.
+fn on_ingested_session(harness: &CaseHarness<'_>, work: SessionWork) -> CaseOutcome {
+    let target = harness.open(harness.host_with_model())?;
     let view = workload::session(12).transcript();
-    stage.bootstrap_and_ingest(&view)?;
-    work(&stage, &view)?;
+    target.bootstrap_and_ingest(&view)?;
+    work(&target, &view)?;
     Ok(CaseStats::with_checks(1))
 }
 
-fn subagents(stage: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
-    let (parent, child) = (stage.session.clone(), stage.session.clone());
+fn subagents(target: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
+    let (parent, child) = (target.session.clone(), target.session.clone());
     let request = SubagentSpawnRequest {
-        call: stage.next_call_id(),
+        call: target.next_call_id(),
         parent,
         child: child.clone(),
         context_mode: ContextMode::Fork,
         ttl_ms: 1_000,
     };
-    let prepare = stage.engine.prepare_subagent_spawn(view.clone(), request);
-    let prepared = stage.call("prepare_subagent_spawn", prepare)?;
+    let prepare = target.engine.prepare_subagent_spawn(view.clone(), request);
+    let prepared = target.call("prepare_subagent_spawn", prepare)?;
     let token = prepared.map(|prepared| prepared.token).unwrap_or_default();
-    for token in [token, "nobody's".to_owned()] {
-        let request = SubagentRollbackRequest { call: stage.next_call_id(), token };
-        let rollback = stage.engine.rollback_subagent_spawn(request);
-        let _ = stage.call("rollback_subagent_spawn", rollback)?;
+    for token in [token, "unknown".to_owned()] {
+        let request = SubagentRollbackRequest { call: target.next_call_id(), token };
+        let rollback = target.engine.rollback_subagent_spawn(request);
+        let _ = target.call("rollback_subagent_spawn", rollback)?;
     }
     let request =
-        SubagentEndedRequest { call: stage.next_call_id(), child, reason: SubagentEnd::Unknown };
-    stage.call("on_subagent_ended", stage.engine.on_subagent_ended(request)).map(drop)
+        SubagentEndedRequest { call: target.next_call_id(), child, reason: SubagentEnd::Unknown };
+    target.call("on_subagent_ended", target.engine.on_subagent_ended(request)).map(drop)
 }
 
-fn tools(stage: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
-    let specs = stage.call_sync("tools", || stage.engine.tools(&stage.session))?;
+fn tools(target: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
+    let specs = target.call_sync("tools", || target.engine.tools(&target.session))?;
     let offered = specs.unwrap_or_default().into_iter().map(|spec| spec.name);
     for name in offered.chain(["no_such_tool".to_owned()]) {
         for arguments in [json!({}), json!(null), json!({ "query": ["x"], "id": 7 })] {
-            let (call, session, name) = (stage.next_call_id(), stage.session.clone(), name.clone());
+            let (call, session, name) =
+                (target.next_call_id(), target.session.clone(), name.clone());
             let request = ToolCallRequest { call, session, name, arguments };
-            let _ = stage.call("call_tool", stage.engine.call_tool(view.clone(), request))?;
+            let _ = target.call("call_tool", target.engine.call_tool(view.clone(), request))?;
         }
     }
     Ok(())
 }
 
-/// Late calls come from threads that did not know yet.
-fn after_dispose(stage: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
-    stage.dispose()?;
-    let _ = stage.try_assemble(view, 500)?;
-    let _ = stage.compact(view, 500, Trigger::Overflow)?;
-    let _ = stage.try_ingest(view, 0..1)?;
-    stage.call_sync("status", || stage.engine.status()).map(drop)
+/// Calls after `dispose`, which another thread of the host can make.
+fn after_dispose(target: &CheckSession, view: &Transcript) -> Result<(), CheckFault> {
+    target.dispose()?;
+    let _ = target.try_assemble(view, 500)?;
+    let _ = target.compact(view, 500, Trigger::Overflow)?;
+    let _ = target.try_ingest(view, 0..1)?;
+    target.call_sync("status", || target.engine.status()).map(drop)
 }

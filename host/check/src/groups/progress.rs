@@ -1,8 +1,7 @@
-//! `progress`: nothing an engine does makes a conversation larger, and doing nothing is said plainly.
+//! The group `progress`: compactions shrink the transcript, and a no-op is reported as `Nothing`.
 //!
-//! A compaction that grows is tried again by whoever believes it; one that changes nothing and calls
-//! itself a compaction has made agents loop for hours. A compaction that leaves less in use than it may,
-//! though there is more to keep, forgets for nothing: those are counted, and the report says how many.
+//! Agents that trust a compaction that changed nothing have looped for hours. Compactions that keep less
+//! than the floor although more was available are counted, not failed.
 
 use ctxhost_engine_api::{Compaction, Plan, Transcript, Trigger};
 
@@ -14,20 +13,20 @@ use crate::harness::CaseHarness;
 use crate::plan_check::{is_no_op, plan_tokens};
 use crate::settings::FAIR_BUDGET;
 
-/// Histories that are compacted; every fourth is a long one.
+/// The number of histories; every fourth is a long one.
 pub(super) const CASES: u64 = 48;
 
-pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> CaseOutcome {
-    let view = bench.history(number, family).transcript();
+pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> CaseOutcome {
+    let view = harness.history(number, family).transcript();
     if view.is_empty() {
-        // Nothing cannot become less.
+        // An empty history cannot shrink.
         return Ok(CaseStats::with_checks(1));
     }
-    let host = if number % 2 == 0 { bench.host() } else { bench.host_with_model() };
-    let stage = bench.open(host)?;
-    stage.bootstrap_and_ingest(&view)?;
+    let host = if number % 2 == 0 { harness.host() } else { harness.host_with_model() };
+    let target = harness.open(host)?;
+    target.bootstrap_and_ingest(&view)?;
     let total = view.total_tokens();
-    let (mut checks, mut room) = (0, (0, 0));
+    let (mut checks, mut floor_use) = (0, (0, 0));
     for (budget, trigger) in [
         (total * 2, Trigger::Threshold),
         (total, Trigger::Manual),
@@ -35,27 +34,28 @@ pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> Case
         (total / 3, Trigger::Overflow),
         (0, Trigger::Timeout),
     ] {
-        // Asked twice: after a compaction that could do nothing, the second try must say so, too.
+        // Twice: an engine that changed its state in the first call must still report a no-op in the second.
         for _ in 0..2 {
-            if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
+            if let Ok(Compaction::Plan(plan)) = target.compact(&view, budget, trigger)? {
                 judge_compaction(&view, &plan, trigger)?;
+                // The floor depends on the budget; 0 disables it.
                 let floor = InvariantSettings::default().floor_tokens(budget);
-                // What a plan counts as is an estimate, so a little less is no less.
+                // Token counts are estimates, so plans up to an eighth below the floor still count as above it.
                 if floor > 0 && total > budget {
                     let is_below = plan_tokens(&view, &plan) + floor / 8 < floor;
-                    room = (room.0 + 1, room.1 + u64::from(is_below));
+                    floor_use = (floor_use.0 + 1, floor_use.1 + u64::from(is_below));
                 }
             }
             checks += 1;
         }
     }
     for budget in [total * 2, total, total / 2] {
-        if let Some(plan) = stage.assemble(&view, budget)? {
+        if let Some(plan) = target.assemble(&view, budget)? {
             judge_request(&view, &plan, budget)?;
         }
         checks += 1;
     }
-    Ok(CaseStats { floor_use: room, ..CaseStats::with_checks(checks) })
+    Ok(CaseStats { floor_use, ..CaseStats::with_checks(checks) })
 }
 
 fn judge_compaction(view: &Transcript, plan: &Plan, trigger: Trigger) -> Result<(), CheckFault> {
@@ -81,6 +81,7 @@ fn judge_compaction(view: &Transcript, plan: &Plan, trigger: Trigger) -> Result<
 
 fn judge_request(view: &Transcript, plan: &Plan, budget: u64) -> Result<(), CheckFault> {
     let (before, after) = (view.total_tokens(), plan_tokens(view, plan));
+    // Inserting a summary may grow a short conversation, as long as it fits the budget.
     if after > before && after > budget.max(FAIR_BUDGET) {
         let message = format!(
             "assemble made {after} tokens of {before}, with a budget of {budget}: larger than what it \

@@ -1,6 +1,7 @@
-//! `restart`: what an engine was told once may be told again, by the same host or after a restart.
+//! The group `restart`: ingests entries again, in the same host and after a restart.
 //!
-//! A host that crashed tells everything anew, with the engine's values or, on another machine, without.
+//! After a crash a host ingests everything again, with the engine's stored values or, on another machine,
+//! without them.
 
 use ctxhost_engine_api::{Plan, Transcript};
 
@@ -13,16 +14,15 @@ use crate::plan_check::{check_plan, render_items};
 use crate::provider::ProviderFamily;
 use crate::session::{CheckSession, expect_ok};
 
-/// What is tried on each history, in turn.
+/// The scenarios, in rotation over the histories.
 const SCENARIOS: [(&str, RestartScenario); 3] = [
-    ("told again", ingest_again),
-    ("restarted with its values", with_values),
-    ("restarted without its values", without_values),
+    ("ingested again", ingest_again),
+    ("restarted with stored values", with_values),
+    ("restarted without stored values", without_values),
 ];
 
 type RestartScenario = fn(&CaseHarness<'_>, &CaseHistory, ProviderFamily) -> CaseOutcome;
 
-/// Histories, the ways in turn.
 pub(super) const CASES: u64 = 36;
 
 fn scenario(case: u64) -> Option<&'static (&'static str, RestartScenario)> {
@@ -34,22 +34,22 @@ pub(super) fn name(case: u64) -> String {
     format!("{}, {way}", histories::describe(histories::key_rotating(case)))
 }
 
-pub(super) fn run(case: u64, bench: &CaseHarness<'_>) -> CaseOutcome {
+pub(super) fn run(case: u64, harness: &CaseHarness<'_>) -> CaseOutcome {
     let (number, family): HistoryKey = histories::key_rotating(case);
-    let history = bench.history(number, family);
+    let history = harness.history(number, family);
     match scenario(case) {
-        Some((_, way)) => way(bench, &history, family),
+        Some((_, way)) => way(harness, &history, family),
         None => Ok(CaseStats::default()),
     }
 }
 
-/// Budgets that are tried: one that everything fits, one that only a half of it does.
+/// A budget that everything fits, and one for half of it.
 fn budgets(view: &Transcript) -> [u64; 2] {
     [view.total_tokens() * 2, view.total_tokens() / 2]
 }
 
 fn ingest_again(
-    bench: &CaseHarness<'_>,
+    harness: &CaseHarness<'_>,
     history: &CaseHistory,
     family: ProviderFamily,
 ) -> CaseOutcome {
@@ -57,19 +57,21 @@ fn ingest_again(
     let len = view.len() as u64;
     let mut checks = 0;
     for budget in budgets(&view) {
-        let stage = bench.open(bench.host())?;
-        stage.bootstrap_and_ingest(&view)?;
-        let before = stage.assemble(&view, budget)?;
+        let target = harness.open(harness.host())?;
+        target.bootstrap_and_ingest(&view)?;
+        let before = target.assemble(&view, budget)?;
+        // All, the second half and the last entry: what a host repeats after a crash depends on its
+        // last commit.
         for range in [0..len, len / 2..len, len.saturating_sub(1)..len] {
-            stage.ingest(&view, range.clone())?;
-            let after = stage.assemble(&view, budget)?;
-            let what = format!("entries {}..{} were told again", range.start, range.end);
-            alike(&view, before.as_ref(), after.as_ref(), &what, budget)?;
+            target.ingest(&view, range.clone())?;
+            let after = target.assemble(&view, budget)?;
+            let what = format!("entries {}..{} were ingested again", range.start, range.end);
+            expect_equal(&view, before.as_ref(), after.as_ref(), &what, budget)?;
             checks += 1;
         }
-        stage.bootstrap(&view)?;
-        let after = stage.assemble(&view, budget)?;
-        alike(&view, before.as_ref(), after.as_ref(), "the session was opened again", budget)?;
+        target.bootstrap(&view)?;
+        let after = target.assemble(&view, budget)?;
+        expect_equal(&view, before.as_ref(), after.as_ref(), "the session was reopened", budget)?;
         after.map_or(Ok(()), |plan| check_plan("assemble", &view, &plan, budget, family))?;
         checks += 1;
     }
@@ -77,41 +79,49 @@ fn ingest_again(
 }
 
 fn with_values(
-    bench: &CaseHarness<'_>,
+    harness: &CaseHarness<'_>,
     history: &CaseHistory,
     family: ProviderFamily,
 ) -> CaseOutcome {
     let view = history.transcript();
     for budget in budgets(&view) {
-        let host = bench.host();
-        let stage = bench.open(host.clone())?;
-        let before = live(&stage, history, budget)?;
-        stage.dispose()?;
-        let after = reopened(bench, host, &view, budget, family)?;
-        alike(&view, before.as_ref(), after.as_ref(), "a restart with its values", budget)?;
+        let host = harness.host();
+        let target = harness.open(host.clone())?;
+        let before = live(&target, history, budget)?;
+        target.dispose()?;
+        let after = reopened(harness, host, &view, budget, family)?;
+        expect_equal(
+            &view,
+            before.as_ref(),
+            after.as_ref(),
+            "a restart with stored values",
+            budget,
+        )?;
     }
     Ok(CaseStats::with_checks(2))
 }
 
-/// Without its values an engine begins anew: it may choose otherwise, and must choose soundly.
+/// Without its stored values the engine may return a different plan, but a valid one.
 fn without_values(
-    bench: &CaseHarness<'_>,
+    harness: &CaseHarness<'_>,
     history: &CaseHistory,
     family: ProviderFamily,
 ) -> CaseOutcome {
     let view = history.transcript();
     for budget in budgets(&view) {
-        let stage = bench.open(bench.host())?;
-        live(&stage, history, budget)?;
-        stage.dispose()?;
-        let after = reopened(bench, bench.host(), &view, budget, family)?;
+        let target = harness.open(harness.host())?;
+        live(&target, history, budget)?;
+        target.dispose()?;
+        let after = reopened(harness, harness.host(), &view, budget, family)?;
         let newest = view.newest_user_message().map(|entry| entry.seq());
         let kept = |plan: &Plan| {
             let items = plan.project(&view);
             items.iter().filter_map(|item| item.entry()).any(|entry| Some(entry.seq()) == newest)
         };
+        // With a smaller budget the host reinserts the message, so leaving it out is not a fault
+        // here.
         if budget >= view.total_tokens() && newest.is_some() && !after.as_ref().is_some_and(kept) {
-            let message = "after a restart without its values assemble left out the newest user \
+            let message = "after a restart without stored values assemble left out the newest user \
                            message, although everything fits";
             return Err(CheckFault::new("forgets", message));
         }
@@ -119,56 +129,56 @@ fn without_values(
     Ok(CaseStats::with_checks(2))
 }
 
-/// A session as a host lives it: turn by turn.
+/// Runs a session turn by turn, as a host does.
 fn live(
-    stage: &CheckSession,
+    target: &CheckSession,
     history: &CaseHistory,
     budget: u64,
 ) -> Result<Option<Plan>, CheckFault> {
     let view = history.transcript();
-    stage.bootstrap(&history.first(0))?;
+    target.bootstrap(&history.first(0))?;
     let mut known = 0;
     for turn in 1..=4 {
         let entries = history.len() * turn / 4;
+        // Short histories have fewer entries than turns.
         if entries == known {
             continue;
         }
         let view = history.first(entries);
-        stage.ingest(&view, known as u64..entries as u64)?;
-        stage.assemble(&view, budget)?;
-        expect_ok("after_turn", stage.after_turn(&view, known as u64..entries as u64)?)?;
-        expect_ok("commit_turn", stage.commit(&view, &format!("turn-{turn}"))?)?;
-        expect_ok("maintain", stage.maintain(&view)?)?;
+        target.ingest(&view, known as u64..entries as u64)?;
+        target.assemble(&view, budget)?;
+        expect_ok("after_turn", target.after_turn(&view, known as u64..entries as u64)?)?;
+        expect_ok("commit_turn", target.commit(&view, &format!("turn-{turn}"))?)?;
+        expect_ok("maintain", target.maintain(&view)?)?;
         known = entries;
     }
-    stage.assemble(&view, budget)
+    target.assemble(&view, budget)
 }
 
 fn reopened(
-    bench: &CaseHarness<'_>,
+    harness: &CaseHarness<'_>,
     host: FaultyHost,
     view: &Transcript,
     budget: u64,
     family: ProviderFamily,
 ) -> Result<Option<Plan>, CheckFault> {
-    let stage = bench.open(host)?;
-    stage.bootstrap_and_ingest(view)?;
-    let plan = stage.assemble(view, budget)?;
+    let target = harness.open(host)?;
+    target.bootstrap_and_ingest(view)?;
+    let plan = target.assemble(view, budget)?;
     if let Some(plan) = &plan {
         check_plan("assemble", view, plan, budget, family)?;
     }
     Ok(plan)
 }
 
-fn alike(
+fn expect_equal(
     view: &Transcript,
     before: Option<&Plan>,
     after: Option<&Plan>,
     when: &str,
     budget: u64,
 ) -> Result<(), CheckFault> {
-    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| render_items(view, plan));
-    let (before, after) = (read(before), read(after));
+    let (before, after) = (render_items(view, before), render_items(view, after));
     if before == after {
         return Ok(());
     }

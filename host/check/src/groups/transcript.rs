@@ -1,6 +1,6 @@
-//! `transcript`: in whatever an engine answers, calls and results stay together.
+//! The group `transcript`: plans keep calls and results together.
 //!
-//! The law would widen the cut, so that no request fails; but then the host chose what the model sees.
+//! The host would repair such plans, but then the host and not the engine chooses what the model reads.
 
 use ctxhost_engine_api::{Compaction, Trigger};
 
@@ -9,14 +9,15 @@ use crate::fault::{CaseOutcome, CaseStats};
 use crate::harness::CaseHarness;
 use crate::plan_check::check_plan;
 
-pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> CaseOutcome {
-    let view = bench.history(number, family).transcript();
-    let host = if number % 2 == 0 { bench.host() } else { bench.host_with_model() };
-    let stage = bench.open(host)?;
-    stage.bootstrap_and_ingest(&view)?;
+pub(super) fn run((number, family): HistoryKey, harness: &CaseHarness<'_>) -> CaseOutcome {
+    let view = harness.history(number, family).transcript();
+    // Engines often have separate code for hosts with and without a model.
+    let host = if number % 2 == 0 { harness.host() } else { harness.host_with_model() };
+    let target = harness.open(host)?;
+    target.bootstrap_and_ingest(&view)?;
     let mut checks = 1;
     for budget in budgets(&view) {
-        if let Some(plan) = stage.assemble(&view, budget)? {
+        if let Some(plan) = target.assemble(&view, budget)? {
             check_plan("assemble", &view, &plan, budget, family)?;
         }
         checks += 1;
@@ -25,7 +26,7 @@ pub(super) fn run((number, family): HistoryKey, bench: &CaseHarness<'_>) -> Case
     for (budget, trigger) in
         [(total / 2, Trigger::Threshold), (total / 4, Trigger::Overflow), (total, Trigger::Manual)]
     {
-        if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
+        if let Ok(Compaction::Plan(plan)) = target.compact(&view, budget, trigger)? {
             check_plan("compact", &view, &plan, budget, family)?;
         }
         checks += 1;

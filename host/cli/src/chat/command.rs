@@ -1,41 +1,42 @@
-//! What a person may ask of the host in a conversation: lines that begin with a slash.
+//! Slash commands of the chat.
 
 use crate::engine_open::registry_error;
 use crate::error::CliError;
 use crate::render::context_usage::{self, WindowBudget};
-use crate::render::format::group_digits;
+use crate::render::format::{format_count, group_digits};
 use crate::render::style::TextStyle;
 use crate::session_arg::parse_compaction;
 use ctxhost_agent::context_usage::ContextUsage;
 use ctxhost_agent::{ReloadError, Runtime, SessionId, WindowOccupancy};
 use ctxhost_config::Config;
 
-/// A command.
+/// A slash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChatCommand {
-    /// Compact now; the summary looks after the focus.
+    /// Compact now, with an optional focus for the summary.
     Compact { focus: Option<String> },
-    /// What the window is filled with.
+    /// Show what fills the window.
     Context,
-    /// Take a compaction back, by its number or the newest.
+    /// Undo a compaction, by number or the newest.
     Undo { number: Option<i64> },
-    /// Another engine, from the next turn on.
+    /// Change the engine from the next turn on.
     Engine { name: String },
-    /// What there is.
+    /// List the commands.
     Help,
-    /// The end.
+    /// End the chat.
     Quit,
 }
 
-const HELP: &str = "/compact [focus]  fold the history now; the summary looks after the focus
-/context          what the window is filled with
-/undo [@n]        take the newest compaction back, or the n-th and all newer ones
-/engine ID        another engine from the next turn on
-/quit             end (so does the end of the input)";
+const HELP: &str = "/compact [focus]  compact now, with an optional focus for the summary
+/context          show what fills the window
+/undo [@n]        undo the newest compaction, or the n-th and all newer ones
+/engine ID        change the engine from the next turn on
+/quit             end the chat (also at the end of the input)";
 
 impl ChatCommand {
-    /// The command of a line; `None` for a line that is said to the model.
+    /// Parses a line; `None` if it is a message for the model.
     pub(super) fn parse(line: &str) -> Option<Result<ChatCommand, String>> {
+        // Only a leading slash is a command, so that paths in a message are not taken for one.
         let rest = line.trim().strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let argument = argument.trim();
@@ -50,15 +51,15 @@ impl ChatCommand {
                 Err(mistake) => return Some(Err(mistake)),
             },
             "engine" if !argument.is_empty() => ChatCommand::Engine { name: argument.to_owned() },
-            "engine" => return Some(Err("name an engine: /engine mask".into())),
+            "engine" => return Some(Err("missing engine, such as /engine mask".into())),
             "help" => ChatCommand::Help,
             "quit" | "exit" => ChatCommand::Quit,
-            _ => return Some(Err(format!("no command /{name}; /help lists them"))),
+            _ => return Some(Err(format!("unknown command /{name}; see /help"))),
         }))
     }
 }
 
-/// Does it and says what came of it; nothing where events say all of it.
+/// Runs a command and returns its result; empty if events have already shown it.
 pub(super) async fn run(
     command: ChatCommand,
     runtime: &Runtime,
@@ -67,28 +68,29 @@ pub(super) async fn run(
 ) -> Result<String, CliError> {
     match command {
         ChatCommand::Compact { focus } => {
-            // The outcomes themselves are shown as the events they are.
+            // Each outcome is printed as an event.
             let outcomes = runtime.compact(session, focus.as_deref()).await?;
-            Ok(format!("{} tried", outcomes.len()))
+            Ok(format!("{} attempted", format_count(outcomes.len() as u64, "compaction")))
         }
         ChatCommand::Context => {
             Ok(describe_context(&runtime.occupancy(session).await?, TextStyle::default()))
         }
         ChatCommand::Undo { number: Some(number) } => {
             let undone = runtime.undo_at(session, number).await?;
-            Ok(format!("taken back {}", undone.compaction))
+            Ok(format!("undone: {}", undone.compaction))
         }
-        ChatCommand::Undo { number: None } => Ok(match runtime.undo(session).await? {
-            true => "the newest compaction is taken back".into(),
-            false => "there is no compaction to take back".into(),
+        ChatCommand::Undo { number: None } => Ok(if runtime.undo(session).await? {
+            "the newest compaction is undone".into()
+        } else {
+            "there is no compaction to undo".into()
         }),
         ChatCommand::Engine { name } => {
-            // An engine may have been named there since the chat began.
-            let now = (!config.name().is_empty()).then(|| Config::load(config.name()));
-            let config = &now.transpose()?.unwrap_or_else(|| config.clone());
-            let swapped = runtime.replace_engine_by_name(config, &name).await;
-            // The swap itself is shown as the event it is.
-            swapped.map(|_| String::new()).map_err(|error| match error {
+            // The config is read again: the engine may have been added since the chat started.
+            let current = (!config.name().is_empty()).then(|| Config::load(config.name()));
+            let config = &current.transpose()?.unwrap_or_else(|| config.clone());
+            let replaced = runtime.replace_engine_by_name(config, &name).await;
+            // The change is printed as an event.
+            replaced.map(|_| String::new()).map_err(|error| match error {
                 ReloadError::Registry(error) => registry_error(config, &name, error),
                 other => CliError::user(other.to_string()),
             })
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_begins_a_command_and_nothing_else_does() {
+    fn only_lines_with_a_slash_are_commands() {
         let check = |line: &str, expected| assert_eq!(ChatCommand::parse(line), expected, "{line}");
         check("hello", None);
         check("what is /etc?", None);
@@ -130,8 +132,8 @@ mod tests {
             Some(Ok(ChatCommand::Compact { focus: Some("the tests".into()) })),
         );
         check(" /engine mask ", Some(Ok(ChatCommand::Engine { name: "mask".into() })));
-        check("/engine", Some(Err("name an engine: /engine mask".into())));
-        check("/cmpact", Some(Err("no command /cmpact; /help lists them".into())));
+        check("/engine", Some(Err("missing engine, such as /engine mask".into())));
+        check("/cmpact", Some(Err("unknown command /cmpact; see /help".into())));
         check("/undo", Some(Ok(ChatCommand::Undo { number: None })));
         check("/undo @2", Some(Ok(ChatCommand::Undo { number: Some(2) })));
         assert!(matches!(ChatCommand::parse("/undo two"), Some(Err(_))));

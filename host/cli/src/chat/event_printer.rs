@@ -1,4 +1,4 @@
-//! What happens, on the terminal: the answer on standard output, everything else beside it.
+//! Prints events on the terminal: answers on standard output, everything else on standard error.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -16,29 +16,37 @@ use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
 use ctxhost_retention::Shares;
 
-/// Shows events until it is told to stop.
+/// Prints events until it is stopped.
 pub(super) struct EventPrinter {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl EventPrinter {
-    /// Begins to show what happens in a runtime.
+    /// Starts printing the events of a runtime.
     ///
-    /// `describe_compaction` is why another engine than the configured one serves, where that was said already.
-    pub(super) fn start(runtime: &Runtime, style: TextStyle, told: Option<String>) -> EventPrinter {
+    /// `shown_fallback` is a fallback reason that was printed already.
+    pub(super) fn start(
+        runtime: &Runtime,
+        style: TextStyle,
+        shown_fallback: Option<String>,
+    ) -> EventPrinter {
         let mut events = runtime.subscribe();
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut screen = TerminalView { style, in_line: false, children: HashSet::new(), told };
+            let mut screen =
+                TerminalView { style, in_line: false, children: HashSet::new(), shown_fallback };
             loop {
                 let event = tokio::select! {
+                    // Events first: on stop, everything that has happened is still printed.
                     biased;
                     event = events.recv() => event,
                     _ = &mut stopped => return,
                 };
                 match event {
                     Ok(event) => screen.print_event(&event),
+                    // The channel drops old events if a terminal is slower than the model; the
+                    // session itself loses nothing.
                     Err(RecvError::Lagged(missed)) => {
                         screen.note(&format!("({missed} events missed)"))
                     }
@@ -49,7 +57,7 @@ impl EventPrinter {
         EventPrinter { stop, task }
     }
 
-    /// Shows what has happened already, and ends.
+    /// Prints the events so far, and ends.
     pub(super) async fn finish(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
@@ -58,12 +66,12 @@ impl EventPrinter {
 
 struct TerminalView {
     style: TextStyle,
-    /// Whether the cursor stands behind text of the answer.
+    /// Whether the cursor is behind answer text.
     in_line: bool,
-    /// The sessions of sub-agents: what they say is for their parents.
+    /// Sub-agent sessions, whose text is for their parents and not printed.
     children: HashSet<String>,
-    /// Why another engine stands in, as it was said last: once is enough.
-    told: Option<String>,
+    /// The last fallback reason, which is printed once.
+    shown_fallback: Option<String>,
 }
 
 impl TerminalView {
@@ -74,7 +82,8 @@ impl TerminalView {
                 self.note(&format!("> sub-agent: {}", truncate(task)));
             }
             EventKind::SubagentEnded { failure: Some(why), .. } => self.note(&format!("< {why}")),
-            EventKind::SubagentEnded { .. } => self.note("< the sub-agent has answered"),
+            EventKind::SubagentEnded { .. } => self.note("< the sub-agent has finished"),
+            // Text of parallel sub-agents would interleave on the screen.
             _ if self.children.contains(&*event.session) => {}
             EventKind::Text(text) => self.text(text),
             EventKind::Answered { .. } => self.end_line(),
@@ -84,51 +93,58 @@ impl TerminalView {
             EventKind::ToolEnded { tool, is_error: true, .. } => {
                 self.note(&format!("* {tool} failed"))
             }
-            EventKind::Assembled { engine, fallback: Some(why), .. } if !self.is_already_shown(why) => {
-                self.note(&format!("! {engine} stands in: {why}"));
-                self.told = Some(why.clone());
+            EventKind::Assembled { engine, fallback: Some(why), .. }
+                if !self.is_already_shown(why) =>
+            {
+                // The same reason comes with every request while a fallback lasts.
+                self.note(&format!("! fallback to {engine}: {why}"));
+                self.shown_fallback = Some(why.clone());
             }
-            EventKind::Assembled { fallback: None, .. } => self.told = None,
+            EventKind::Assembled { fallback: None, .. } => self.shown_fallback = None,
             EventKind::NotesSaved { chars, .. } if *chars > 0 => self.note("~ notes saved"),
-            EventKind::NotesFailed { why, .. } => self.note(&format!("! no notes saved: {why}")),
+            EventKind::NotesFailed { why, .. } => self.note(&format!("! notes not saved: {why}")),
             EventKind::Compaction(outcome) => self.note(&describe_compaction(outcome)),
             EventKind::CompactionRecommended => {
                 self.note("! the session is nearly full; /compact makes room");
             }
-            EventKind::Recovering { reason, action, provider_message: said } => {
+            EventKind::Recovering { reason, action, provider_message } => {
                 self.note(&format!("! {}: {action}", reason.describe()));
-                if !said.is_empty() {
-                    self.note(&format!("  it says: {said}"));
+                if !provider_message.is_empty() {
+                    self.note(&format!("  provider: {provider_message}"));
                 }
             }
             EventKind::SessionFileRecreated { path } => self.note(&format!(
-                "! {} was deleted or replaced; it was made again with all that was said",
+                "! {} was deleted or replaced; the whole session was written again",
                 path.display()
             )),
             EventKind::SessionFileMissing { path, why } => self.note(&format!(
-                "! {} was deleted or replaced and cannot be made again: {why}",
+                "! {} was deleted or replaced and cannot be written again: {why}",
                 path.display()
             )),
-            EventKind::ModelChanged { model, why } => self.note(&format!("! {model} goes on: {why}")),
+            EventKind::ModelChanged { model, why } => {
+                self.note(&format!("! switched to {model}: {why}"))
+            }
             EventKind::SilentTruncation { message } => self.note(&format!("! {message}")),
-            EventKind::EngineChanged { engine, previous: before, .. } => {
-                self.note(&format!("engine {engine} from the next turn on (was {before})"));
+            EventKind::EngineChanged { engine, previous, .. } => {
+                self.note(&format!("engine {engine} from the next turn on (was {previous})"));
             }
             EventKind::EngineRolledBack { engine, serving, why } => {
-                self.note(&format!("! {engine} is rolled back, {serving} serves again: {why}"));
+                self.note(&format!("! {engine} was rolled back to {serving}: {why}"));
             }
             EventKind::ReloadRejected { why, serving } => {
-                self.note(&format!("! the config has changed, {serving} goes on: {why}"));
+                self.note(&format!(
+                    "! the changed config was not applied, {serving} stays active: {why}"
+                ));
             }
             EventKind::RestartAdvised { libraries, mib } => self.note(&format!(
-                "! {libraries} libraries of engines were loaded ({mib} MiB) and none is ever unloaded; \
-                 a restart is due"
+                "! {libraries} engine libraries are loaded ({mib} MiB) and cannot be unloaded; \
+                 restart this process"
             )),
             EventKind::CanaryStarted { engine, share } => {
                 self.note(&format!("canary: {engine} serves {share} of new sessions"));
             }
             EventKind::CanaryEnded { engine, why } => {
-                self.note(&format!("! canary: {engine} has ended: {why}"));
+                self.note(&format!("! canary {engine} ended: {why}"));
             }
             _ => {}
         }
@@ -136,7 +152,7 @@ impl TerminalView {
 
     fn text(&mut self, text: &str) {
         let mut stdout = std::io::stdout().lock();
-        // A reader that closed the pipe has had enough.
+        // A closed pipe is not an error.
         let _ = stdout.write_all(sanitize(text, false).as_bytes()).and_then(|()| stdout.flush());
         self.in_line = !text.ends_with('\n');
     }
@@ -148,7 +164,8 @@ impl TerminalView {
     }
 
     fn is_already_shown(&self, why: &str) -> bool {
-        self.told.as_ref().is_some_and(|told| why.contains(told.as_str()))
+        // A substring: the startup note and the event wrap the same reason in different sentences.
+        self.shown_fallback.as_ref().is_some_and(|shown| why.contains(shown.as_str()))
     }
 
     fn note(&mut self, line: &str) {
@@ -176,10 +193,10 @@ pub(super) fn describe_compaction(outcome: &CompactionOutcome) -> String {
 }
 
 fn retention_suffix(shares: &Shares) -> String {
-    format!(", survival {}", retention::format_mean(shares))
+    format!(", retained {}", retention::format_mean(shares))
 }
 
-/// Long arguments, by their beginning.
+/// Truncates long arguments.
 fn truncate(text: &str) -> String {
     const MOST_CHARS: usize = 100;
     let mut short: String = text.chars().take(MOST_CHARS).collect();

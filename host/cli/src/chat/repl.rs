@@ -1,4 +1,4 @@
-//! The conversation of a person with a model, line by line.
+//! The read-eval loop of the chat.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::output::Output;
 use ctxhost_agent::{Runtime, SessionId};
 use ctxhost_config::Config;
 
-/// Reads lines until there are no more. A turn that fails is told of, and the conversation goes on.
+/// Reads lines until the input ends. A failed turn is reported, and the loop continues.
 pub(super) async fn run_repl(
     runtime: &Runtime,
     session: &SessionId,
@@ -25,7 +25,8 @@ pub(super) async fn run_repl(
             Some(Ok(ChatCommand::Quit)) => break,
             Some(Ok(command)) => {
                 let answer = command::run(command, runtime, session, config).await;
-                let answer = answer.unwrap_or_else(|failure| failure.to_string());
+                // A failing command must not end the conversation.
+                let answer = answer.unwrap_or_else(|error| error.to_string());
                 if !answer.is_empty() {
                     output.note(&answer);
                 }
@@ -38,19 +39,21 @@ pub(super) async fn run_repl(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One turn. Ctrl-C breaks it off; the session stays valid.
+/// Runs one turn. Ctrl-C cancels it; the session stays valid.
 async fn send_message(runtime: &Runtime, session: &SessionId, line: &str, output: &mut Output) {
+    // Dropping the turn cancels it at its next await; what was appended so far stays in the
+    // session.
     tokio::select! {
         outcome = runtime.send(session, line) => {
             if let Err(error) = outcome {
                 output.note(&format!("error: {error}"));
             }
         }
-        _ = tokio::signal::ctrl_c() => output.note("(broken off)"),
+        _ = tokio::signal::ctrl_c() => output.note("(cancelled)"),
     }
 }
 
-/// Lines of the person, read on a thread of their own: an editor waits for keys.
+/// Input lines, read on a separate thread because the editor blocks on keys.
 struct InputLines {
     editor: Option<DefaultEditor>,
 }
@@ -76,6 +79,7 @@ impl InputLines {
         self.editor = Some(editor);
         match line {
             Ok(line) => Ok(Some(line)),
+            // Ctrl-C at the prompt ends the chat, as Ctrl-D does.
             Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
             Err(error) => Err(input_error(error)),
         }

@@ -1,4 +1,4 @@
-//! `ctxhost config import`: settings of OpenClaw or Hermes carried over.
+//! `ctxhost config import`: imports settings of OpenClaw or Hermes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,14 +8,15 @@ use crate::output::Output;
 use ctxhost_config::ConfigError;
 use ctxhost_config::import::{self, SourceAgent};
 
-/// Carry over what another agent's file says of compaction, pruning and slots.
+/// Import compaction, pruning and slot settings of another agent.
 ///
-/// Prints a ctxhost.toml, and beside it what has no counterpart, with the reason.
+/// Prints a ctxhost.toml, and on standard error the settings without a counterpart, with the
+/// reason.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
     /// openclaw.json of OpenClaw, or config.yaml of Hermes Agent.
     file: PathBuf,
-    /// Add the settings to this file instead of printing them. What it says already stays as it is.
+    /// Add the settings to this file instead of printing them. Existing values are kept.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -28,16 +29,17 @@ impl ImportArgs {
             Some(path) => write(&import, path, output)?,
         }
         for left_out in &import.skipped {
-            output.note(&format!("left out  {}: {}", left_out.key, left_out.reason));
+            // On standard error: standard output is the new ctxhost.toml.
+            output.note(&format!("skipped  {}: {}", left_out.key, left_out.reason));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn open(path: &Path) -> Result<import::SettingsImport, CliError> {
-    let agent = SourceAgent::of(path).ok_or_else(|| {
-        CliError::user(format!("{} is neither JSON nor YAML by its name", path.display()))
-            .hint("give openclaw.json of OpenClaw, or config.yaml of Hermes Agent")
+    let agent = SourceAgent::detect(path).ok_or_else(|| {
+        CliError::user(format!("{} has neither a JSON nor a YAML extension", path.display()))
+            .hint("pass openclaw.json of OpenClaw, or config.yaml of Hermes Agent")
     })?;
     let text = ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES)
         .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;

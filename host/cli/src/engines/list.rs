@@ -1,4 +1,4 @@
-//! `ctxhost engines list`: what is there, what may serve, and what really does.
+//! `ctxhost engines list`: all engines, their trust state, and the active one.
 
 mod effective_engine;
 
@@ -20,29 +20,29 @@ use ctxhost_agent::engine_registry::{EngineRegistry, RegisteredEngine};
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSource, FailureLog, FailureRecord, split_ids, state_folder};
 
-/// How the list is made and shown.
+/// Options of the list.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EngineListArgs {
-    /// Find the effective engine by loading it, as a session would.
+    /// Load the active engine to see whether it works, as a session would.
     #[arg(long)]
     check: bool,
-    /// As JSON.
+    /// Print the list as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// All that is known.
+/// The whole list.
 #[derive(Serialize)]
 struct EngineListing {
     slot: EffectiveEngine,
     canary: Option<CanaryLine>,
     engines: Vec<EngineLine>,
-    /// What is wrong with those that the config wants in the shadow.
+    /// Why configured shadow engines do not run.
     #[serde(skip)]
     shadows: Vec<String>,
 }
 
-/// Who serves a share of new sessions.
+/// The canary and its share of new sessions.
 #[derive(Serialize)]
 struct CanaryLine {
     engine: String,
@@ -52,15 +52,15 @@ struct CanaryLine {
 #[derive(Serialize)]
 struct EngineLine {
     id: String,
-    /// Its place in the slot's row, from 1, and how long the row is; `None` outside of it.
+    /// Position in the active chain, from 1, and the length of the chain; `None` outside of it.
     stage: Option<(usize, usize)>,
-    /// Whether it is asked without effect.
+    /// Whether it is a shadow engine.
     shadow: bool,
-    /// Its share of new sessions, where it is a canary or one of a row that is.
+    /// Its share of new sessions, as a canary or part of a canary chain.
     canary: Option<String>,
     version: String,
     source: String,
-    /// Where the file really is, where that is another place.
+    /// Target of the path, if that is a symbolic link.
     real_path: Option<String>,
     trust: &'static str,
     sha256: Option<String>,
@@ -69,19 +69,20 @@ struct EngineLine {
     conformance: Option<String>,
     problem: Option<String>,
     quarantined: bool,
-    /// What is known against this build.
+    /// Failures of this build.
     failures: Option<FailureRecord>,
 }
 
 impl EngineListArgs {
     pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, CliError> {
         let book = failure_log(config, &state_folder());
+        // A broken state file must not hide the list, which is where a user looks for the cause.
         let records = book.records().unwrap_or_else(|error| {
-            output.note(&format!("which engines are in quarantine is not known: {error}"));
+            output.note(&format!("cannot read the quarantine state: {error}"));
             Vec::new()
         });
         let canary = canary(config).unwrap_or_else(|why| {
-            output.note(&format!("whether there is a canary is not known: {why}"));
+            output.note(&format!("cannot read the canary state: {why}"));
             None
         });
         let mut engines = engine_lines(config, &book, &records);
@@ -90,9 +91,7 @@ impl EngineListArgs {
         let shadows = unavailable_shadows(config, &engines);
         let listing = EngineListing { slot, canary, engines, shadows };
         if self.json {
-            let text = serde_json::to_string_pretty(&listing);
-            let text = text.map_err(|error| CliError::internal(error.to_string()))?;
-            output.print_bytes(format!("{text}\n").as_bytes())?;
+            output.print_json(&listing)?;
         } else {
             listing.show(output)?;
         }
@@ -101,7 +100,7 @@ impl EngineListArgs {
 }
 
 fn engine_lines(config: &Config, book: &FailureLog, records: &[FailureRecord]) -> Vec<EngineLine> {
-    let roster = EngineRegistry::load(config);
+    let registry = EngineRegistry::load(config);
     let configured = config.slot().engine;
     let row = split_ids(&configured);
     let shadows = config.shadows();
@@ -113,11 +112,11 @@ fn engine_lines(config: &Config, book: &FailureLog, records: &[FailureRecord]) -
             ..EngineLine::from_installed(engine, book, records)
         }
     };
-    roster.engines().map(line).collect()
+    registry.engines().map(line).collect()
 }
 
-/// The canary of the config's slot.
 fn canary(config: &Config) -> Result<Option<Canary>, CanaryError> {
+    // A canary belongs to a config file; without one there is none.
     if config.name().is_empty() {
         return Ok(None);
     }
@@ -135,15 +134,16 @@ impl CanaryLine {
     }
 }
 
-/// What keeps engines from the shadow that the config wants there.
+/// Why configured shadow engines do not run.
 fn unavailable_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
     let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
     let why_not = |name: &str| {
+        // A path is not in the registry and would be reported as unknown.
         let ids = split_ids(name).into_iter().filter(|id| !is_path(id));
         let reasons: Vec<String> =
             ids.filter_map(|id| effective_engine::unavailable_reason(id, engines)).collect();
         let reasons = reasons.join("; ");
-        (!reasons.is_empty()).then(|| format!("the shadow says {name:?}, but {reasons}"))
+        (!reasons.is_empty()).then(|| format!("shadow {name:?} does not run: {reasons}"))
     };
     config.plugins.slots.shadow.iter().filter_map(|name| why_not(name)).collect()
 }
@@ -154,8 +154,9 @@ impl EngineLine {
         book: &FailureLog,
         records: &[FailureRecord],
     ) -> EngineLine {
+        // Bundled engines have no file; their failures are recorded by version.
         let bytes = engine.sha256.clone().unwrap_or_else(|| format!("bundled {}", engine.version));
-        let record = records.iter().find(|it| it.id == engine.id && it.bytes == bytes);
+        let record = records.iter().find(|record| record.id == engine.id && record.bytes == bytes);
         let standing = &engine.standing;
         EngineLine {
             id: engine.id.clone(),
@@ -179,25 +180,26 @@ impl EngineLine {
         }
     }
 
-    /// The pins and the signature, in a cell.
+    /// Trust state and signer.
     fn trust(&self) -> String {
         match &self.signer {
             Some(key) => format!("{}, signed by {key}", self.trust),
+            // Every bundled engine would repeat the word that the source column has already.
             None if self.trust == "bundled" => String::new(),
             None => self.trust.to_owned(),
         }
     }
 
-    /// In a few words; the whole of it stands below the table.
+    /// A short state; the details follow below the table.
     fn state(&self, effective: bool) -> String {
         let serves = match self.stage {
             _ if !effective => None,
-            Some((stage, of)) if of > 1 => Some(format!("effective, place {stage} of {of}")),
+            Some((stage, of)) if of > 1 => Some(format!("effective, {stage} of {of}")),
             _ => Some("effective".to_owned()),
         };
         let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
-        let shadow = self.shadow.then(|| "in the shadow".to_owned());
-        let refused = self.problem.as_ref().map(|_| "does not serve".to_owned());
+        let shadow = self.shadow.then(|| "shadow".to_owned());
+        let refused = self.problem.as_ref().map(|_| "unavailable".to_owned());
         let held = self.failures.as_ref().map(|record| match (self.quarantined, record.held) {
             (true, false) => format!("quarantined until {}", format_minute(record.held_until_ms)),
             (true, true) => format!("quarantined since {}", format_minute(record.failed_at_ms)),
@@ -206,13 +208,13 @@ impl EngineLine {
         [serves, canary, shadow, refused, held].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Its source without the folder that it is in.
+    /// The file name of its source.
     fn file(&self) -> &str {
         let name = Path::new(&self.source).file_name().and_then(|name| name.to_str());
         name.unwrap_or(&self.source)
     }
 
-    /// What there is to say of it that is no matter of a few words.
+    /// Detail lines: real path, problem, failures.
     fn details(&self) -> impl Iterator<Item = String> {
         let id = &self.id;
         let place = match &self.real_path {
@@ -220,9 +222,12 @@ impl EngineLine {
             None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
         };
         let story = self.failures.as_ref().map(FailureRecord::summary);
-        let story = story.map(|story| match self.quarantined {
-            true => format!("{id}: {story}; `ctxhost engines release {id}` lets it serve again\n"),
-            false => format!("{id}: {story}\n"),
+        let story = story.map(|story| {
+            if self.quarantined {
+                format!("{id}: {story}; `ctxhost engines release {id}` ends the quarantine\n")
+            } else {
+                format!("{id}: {story}\n")
+            }
         });
         let problem = self.problem.as_ref().map(|problem| format!("{id}: {problem}\n"));
         place.into_iter().chain(problem).chain(story)
@@ -236,6 +241,7 @@ impl EngineListing {
         for engine in &self.engines {
             let effective = self.slot.serves(&engine.id);
             let mark = if effective { "*" } else { " " };
+            // Colour only repeats the state column.
             let bad = engine.problem.is_some() || engine.quarantined;
             let tone = if bad { Tone::Warning } else { Tone::Plain };
             let cells = [
@@ -261,7 +267,7 @@ impl EngineListing {
     }
 }
 
-/// Where a link ends; `None` for what is no link, or leads nowhere.
+/// Target of a symbolic link; `None` for other files and broken links.
 fn real_path(path: &Path) -> Option<String> {
     let is_link = path.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
     let real = if is_link { path.canonicalize().ok()? } else { return None };

@@ -1,4 +1,4 @@
-//! Writes each event of the log as one line: foreign text in it cannot begin a forged one.
+//! Writes each log event as one line, so that foreign text cannot forge a log line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,12 +11,13 @@ pub(super) fn stderr_lines() -> EventLineWriter<Stderr> {
     EventLineWriter(io::stderr())
 }
 
-/// A writer that is given one event at a time, with a line feed behind it.
+/// A writer that receives one event at a time, with a line feed at its end.
 #[derive(Debug)]
 pub(super) struct EventLineWriter<W>(W);
 
 impl<W: Write> Write for EventLineWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // Reports the original length: the caller would write the rest again otherwise.
         self.0.write_all(escaped(event).as_bytes())?;
         Ok(event.len())
     }
@@ -26,9 +27,9 @@ impl<W: Write> Write for EventLineWriter<W> {
     }
 }
 
-/// The event with characters escaped that steer a terminal, but for tabs and the line feed at its end.
+/// Escapes characters that control a terminal, except tabs and the final line feed.
 ///
-/// Names of models, messages of engines and errors of providers stand in events as they came.
+/// Events quote model names, engine messages and provider errors.
 fn escaped(event: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(event);
     let (line, end) = match text.strip_suffix('\n') {
@@ -41,7 +42,7 @@ fn escaped(event: &[u8]) -> Cow<'_, str> {
     let mut written = String::with_capacity(text.len() + 16);
     for char in line.chars() {
         match is_escaped(char) {
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             true => _ = write!(written, "{}", char.escape_default()),
             false => written.push(char),
         }
@@ -50,7 +51,7 @@ fn escaped(event: &[u8]) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// What must not reach a terminal, and line feeds: an event is one line.
+/// Control characters, and line feeds: an event is one line.
 fn is_escaped(char: char) -> bool {
     is_unsafe_char(char) || char == '\n'
 }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_whatever_stands_in_it() {
+    fn an_event_is_always_one_line() {
         let check = |event: &str, expected: &str| {
             let mut lines = EventLineWriter(Vec::new());
             lines.write_all(event.as_bytes()).unwrap();

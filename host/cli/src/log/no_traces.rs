@@ -1,36 +1,32 @@
-//! What stands for traces where the program was built without OpenTelemetry.
+//! Replaces the trace exporter in builds without OpenTelemetry.
 
 use tracing_subscriber::layer::Identity;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use ctxhost_config::TelemetrySettings;
 
-/// No traces: a config that names a collector is refused.
+/// Exports nothing; a config with a collector is rejected.
 #[derive(Debug)]
-pub(crate) struct Traces;
+pub(crate) struct NoTraceExporter;
 
-impl Traces {
-    /// No traces.
-    pub(super) fn none() -> Traces {
-        Traces
+impl NoTraceExporter {
+    pub(super) fn none() -> NoTraceExporter {
+        NoTraceExporter
     }
 
-    /// Refuses a config that names a collector.
-    pub(super) fn start(settings: &TelemetrySettings) -> Result<Traces, Failure> {
+    /// Rejects a config that names a collector.
+    pub(super) fn start(settings: &TelemetrySettings) -> Result<NoTraceExporter, CliError> {
         match &settings.otlp_endpoint {
-            None => Ok(Traces),
+            None => Ok(NoTraceExporter),
             Some(endpoint) => {
-                let message = format!(
-                    "no traces can be sent to {endpoint}: this ctxhost was built without OpenTelemetry"
-                );
-                let hint =
-                    "build it with the cargo feature `otel`, or leave telemetry.otlp_endpoint out";
-                Err(Failure::caller(message).hint(hint))
+                let message =
+                    format!("cannot send traces to {endpoint}: built without OpenTelemetry");
+                let hint = "build with the cargo feature `otel`, or remove telemetry.otlp_endpoint";
+                Err(CliError::user(message).hint(hint))
             }
         }
     }
 
-    /// Nothing takes spans.
     pub(super) fn layer(&self, _settings: &TelemetrySettings) -> Option<Identity> {
         None
     }

@@ -1,28 +1,28 @@
-//! A window and what it is filled with: ten rows of ten cells, and the figures beside them.
+//! Renders the context usage: a grid of ten by ten cells, with figures beside it.
 
 use clap::builder::styling::AnsiColor;
 
-use super::format::{format_percent, group_digits, one_line};
+use super::format::{format_count, format_percent, group_digits, one_line};
 use super::style::{TextStyle, Tone};
 use ctxhost_agent::context_usage::{ContextUsage, UsageCategory, UsagePart};
 
-/// Cells of the grid: each stands for one percent of the window.
+/// Cells of the grid, each 1 % of the window.
 const CELLS: usize = 100;
-/// Cells in one row.
+/// Cells in a row.
 const ROW_CELLS: usize = 10;
 
-/// A window, as far as it is divided.
+/// The parts of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowBudget {
-    /// All of it, in provider tokens.
+    /// The whole window, in provider tokens.
     pub(crate) window_tokens: u64,
-    /// Held free for the answer, in provider tokens.
+    /// Reserved for the answer, in provider tokens.
     pub(crate) reserve_tokens: u64,
-    /// What the conversation may take, as entries count.
+    /// The budget of the conversation, in estimated tokens.
     pub(crate) budget_tokens: u64,
 }
 
-/// A line of figures, and how its cells look.
+/// A line of figures and the look of its cells.
 struct UsageRow {
     symbol: char,
     color: AnsiColor,
@@ -30,13 +30,14 @@ struct UsageRow {
     tokens: u64,
 }
 
-/// The grid with its figures, what could be given back, and when the next compaction is near.
+/// The grid with its figures, what could be freed, and when the next compaction is due.
 pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -> String {
     let rows = rows(filling, window);
     let whole_tokens = rows.iter().map(|row| row.tokens).sum::<u64>().max(1);
     let cells = cells(&rows, whole_tokens, style);
     let mut text = String::new();
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    // More categories than grid lines are possible.
     for at in 0..rows.len().max(CELLS / ROW_CELLS) {
         let cells = cells.get(at).cloned().unwrap_or_else(|| "  ".repeat(ROW_CELLS));
         let figures = rows.get(at).map(|row| {
@@ -50,12 +51,12 @@ pub(crate) fn render(filling: &ContextUsage, window: WindowBudget, style: TextSt
     text + &usage_lines(filling, window, style)
 }
 
-/// What follows from the figures.
+/// The lines below the grid.
 fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -> String {
     let WindowBudget { budget_tokens, .. } = window;
     let share = filling.tokens as f64 * 100.0 / budget_tokens.max(1) as f64;
     let mut text = format!(
-        "\n{} of {} tokens that the conversation may take ({})\n",
+        "\n{} of {} budget tokens used ({})\n",
         group_digits(filling.tokens),
         group_digits(budget_tokens),
         format_percent(share)
@@ -63,22 +64,23 @@ fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -
     let (results, arguments) = (filling.old_results_tokens, filling.old_arguments_tokens);
     if results + arguments > 0 {
         text += &format!(
-            "reclaimable {}: old tool results {}, arguments of old calls {}\n",
+            "reclaimable {}: {} in old tool results, {} in arguments of old calls\n",
             group_digits(results + arguments),
             group_digits(results),
             group_digits(arguments)
         );
     }
     let next = match (filling.turn_tokens, filling.turns_left(budget_tokens)) {
-        _ if filling.tokens > budget_tokens => style
-            .paint(Tone::Warning, "it no longer fits: a compaction comes with the next request"),
+        _ if filling.tokens > budget_tokens => {
+            style.paint(Tone::Warning, "over the budget: the next request is compacted first")
+        }
         (Some(turn_tokens), Some(turns)) => format!(
             "next compaction in about {}, at {} tokens a turn (mean of the last {})",
-            super::format::format_count(turns, "turn"),
+            format_count(turns, "turn"),
             group_digits(turn_tokens),
             group_digits(filling.turns)
         ),
-        _ => "no turn yet that would tell when the next compaction comes".into(),
+        _ => "no turn yet to predict the next compaction from".into(),
     };
     text + &next + "\n"
 }
@@ -86,6 +88,7 @@ fn usage_lines(filling: &ContextUsage, window: WindowBudget, style: TextStyle) -
 fn rows(filling: &ContextUsage, window: WindowBudget) -> Vec<UsageRow> {
     let mut rows: Vec<UsageRow> = filling.parts.iter().map(row).collect();
     let WindowBudget { window_tokens, reserve_tokens, budget_tokens } = window;
+    // What is neither budget nor reserve: system prompt, tools and the safety margin.
     let held_tokens = window_tokens.saturating_sub(reserve_tokens).saturating_sub(budget_tokens);
     let free_tokens = budget_tokens.saturating_sub(filling.tokens);
     let more = [
@@ -94,8 +97,8 @@ fn rows(filling: &ContextUsage, window: WindowBudget) -> Vec<UsageRow> {
         ('#', AnsiColor::BrightBlack, "reserve for the answer", reserve_tokens),
     ];
     let more = more.into_iter().filter(|(_, _, _, tokens)| *tokens > 0);
-    rows.extend(more.map(|(letter, color, name, tokens)| UsageRow {
-        symbol: letter,
+    rows.extend(more.map(|(symbol, color, name, tokens)| UsageRow {
+        symbol,
         color,
         name: name.into(),
         tokens,
@@ -104,7 +107,7 @@ fn rows(filling: &ContextUsage, window: WindowBudget) -> Vec<UsageRow> {
 }
 
 fn row(part: &UsagePart) -> UsageRow {
-    let (letter, color, name) = match part.category {
+    let (symbol, color, name) = match part.category {
         UsageCategory::System => ('S', AnsiColor::White, "system"),
         UsageCategory::User => ('U', AnsiColor::Green, "user"),
         UsageCategory::Assistant => ('A', AnsiColor::Blue, "assistant"),
@@ -118,14 +121,14 @@ fn row(part: &UsagePart) -> UsageRow {
         "" => name.to_owned(),
         tool => format!("{name} of {}", one_line(tool)),
     };
-    UsageRow { symbol: letter, color, name, tokens: part.tokens }
+    UsageRow { symbol, color, name, tokens: part.tokens }
 }
 
 fn mark(row: &UsageRow, style: TextStyle) -> String {
     if style.color { "■".into() } else { row.symbol.to_string() }
 }
 
-/// The lines of the grid. Cells are given out by the running sum, so that they are a hundred in all.
+/// The lines of the grid. Cells follow the running sum, so that they always add up to a hundred.
 fn cells(rows: &[UsageRow], whole_tokens: u64, style: TextStyle) -> Vec<String> {
     let mut cells = Vec::with_capacity(CELLS);
     let mut sum_tokens = 0;
@@ -164,7 +167,7 @@ mod tests {
         WindowBudget { window_tokens: 100_000, reserve_tokens: 20_000, budget_tokens: 66_000 };
 
     #[test]
-    fn the_grid_has_a_hundred_cells_and_the_figures_are_the_window() {
+    fn the_grid_has_a_hundred_cells() {
         insta::assert_snapshot!(render(&filling(), WINDOW, TextStyle::default()));
     }
 
@@ -176,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_says_so() {
+    fn an_exceeded_budget_is_reported() {
         let window = WindowBudget { budget_tokens: 30_000, ..WINDOW };
         let text = render(&filling(), window, TextStyle::default());
-        assert!(text.contains("it no longer fits"), "{text}");
+        assert!(text.contains("over the budget: "), "{text}");
     }
 }

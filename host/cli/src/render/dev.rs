@@ -1,32 +1,29 @@
-//! A generation of an engine beside the bundled engine and the generation before, figure by figure.
+//! Compares a generation of an engine with the bundled engine and the previous generation.
 
 use std::path::Path;
 
 use crate::session_arg::shell_quote;
 use ctxhost_agent::replay::report::{EngineRun, ReplayWindow, ReplayedSession};
 
-use super::format::{format_count, format_ms, format_percent, group_digits, one_line};
+use super::format::{DASH, format_count, format_ms, format_percent, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
 
-/// What stands where nothing was measured.
-const NOTHING: &str = "–";
-
-/// What is held against each other.
+/// The runs to compare.
 pub(crate) struct RunComparison<'a> {
     pub(crate) session: &'a ReplayedSession,
     pub(crate) window: &'a ReplayWindow,
-    /// The generation, and what it did.
+    /// The generation.
     pub(crate) name: &'a str,
-    /// Where the build left it.
+    /// The built library.
     pub(crate) library: &'a Path,
     pub(crate) run: &'a EngineRun,
     pub(crate) legacy: &'a EngineRun,
-    /// The generation before, and what that did.
+    /// The previous generation and its run.
     pub(crate) before: Option<(&'a str, &'a EngineRun)>,
 }
 
-/// A figure of a run.
+/// A metric of a run.
 struct ComparisonMetric {
     name: &'static str,
     of: fn(&EngineRun) -> Option<f64>,
@@ -43,7 +40,7 @@ enum MetricUnit {
 const METRICS: [ComparisonMetric; 9] = [
     metric("peak of budget", MetricUnit::Percent, |run| Some(run.totals.peak_percent)),
     metric("compactions", MetricUnit::Number, |run| Some(run.totals.compactions as f64)),
-    metric("survival, least", MetricUnit::Percent, lowest_retention),
+    metric("lowest retention", MetricUnit::Percent, lowest_retention),
     metric("identifiers kept", MetricUnit::Percent, |run| run.totals.identifiers_kept_percent),
     metric("stable prefix", MetricUnit::Percent, |run| Some(run.totals.stable_prefix_percent)),
     metric("tokens sent", MetricUnit::Number, |run| Some(run.totals.sent_tokens as f64)),
@@ -60,20 +57,20 @@ const fn metric(
     ComparisonMetric { name, of, unit }
 }
 
-/// What the compaction that kept least kept, as the mean over what is counted.
+/// The lowest retention of an applied compaction, as the mean of its categories.
 fn lowest_retention(run: &EngineRun) -> Option<f64> {
     let applied = run.compactions.iter().filter(|row| row.applied);
     let shares = applied.filter_map(|row| row.survival).map(|shares| shares.mean() * 100.0);
     shares.reduce(f64::min)
 }
 
-/// The comparison as a table, then what went wrong.
+/// The comparison as a table, then the problems.
 pub(crate) fn render(comparison: &RunComparison<'_>, style: TextStyle) -> String {
     let RunComparison { session, window, name, library, run, legacy, before } = comparison;
     let mut columns =
         vec![GridColumn::left(""), GridColumn::right(name), GridColumn::right("legacy")];
-    columns.push(GridColumn::right("against legacy"));
-    columns.extend(before.map(|(name, _)| GridColumn::right(&format!("against {name}"))));
+    columns.push(GridColumn::right("vs legacy"));
+    columns.extend(before.map(|(name, _)| GridColumn::right(&format!("vs {name}"))));
     let mut grid = Grid::new(columns);
     for figure in &METRICS {
         let others = [Some(*legacy), before.map(|(_, run)| run)];
@@ -92,7 +89,7 @@ pub(crate) fn render(comparison: &RunComparison<'_>, style: TextStyle) -> String
     format!("{head}\n\n{}\n{}", grid.render(style), troubles.collect::<String>())
 }
 
-/// What an author must not overlook.
+/// Problems that the author must see.
 fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
     let totals = &run.totals;
     let mut lines = Vec::new();
@@ -104,30 +101,31 @@ fn problem_lines(run: &EngineRun, library: &Path) -> Vec<String> {
             (group_digits(totals.fallbacks), format_count(totals.requests, "request"));
         lines.push(format!("another engine shaped {fallbacks} of {requests}"));
     }
+    // Repairs are silent in production, so the author has to learn of them here.
     if totals.repairs > 0 {
         let repairs = format_count(totals.repairs, "plan");
         let library = shell_quote(library);
         lines.push(format!(
-            "the host mended {repairs} that broke a law; which: ctxhost check {library}"
+            "the host repaired {repairs} that violated invariants; details: ctxhost check {library}"
         ));
     }
     if totals.violations > 0 {
-        let violations = format_count(totals.violations, "law");
-        lines.push(format!("{violations} broken in finished requests: a defect of ctxhost"));
+        let violations = format_count(totals.violations, "invariant violation");
+        lines.push(format!("{violations} in finished requests: a defect of ctxhost"));
     }
     lines
 }
 
 impl ComparisonMetric {
     fn shown(&self, run: &EngineRun) -> String {
-        (self.of)(run).map_or(NOTHING.into(), |value| self.unit.shown(value))
+        (self.of)(run).map_or(DASH.into(), |value| self.unit.shown(value))
     }
 
-    /// How much more the first has than the second.
+    /// The difference of two runs in this metric.
     fn difference(&self, run: &EngineRun, other: &EngineRun) -> String {
         match ((self.of)(run), (self.of)(other)) {
             (Some(value), Some(other)) => self.unit.difference(value - other),
-            _ => NOTHING.into(),
+            _ => DASH.into(),
         }
     }
 }
@@ -141,12 +139,13 @@ impl MetricUnit {
         }
     }
 
-    /// With its sign; percents differ by points.
+    /// Signed; differences of percentages are in points.
     fn difference(self, value: f64) -> String {
         let shown = match self {
             MetricUnit::Percent => format!("{:.1}", value.abs()),
             other => other.shown(value.abs()),
         };
+        // Decided after rounding, so that -0.04 does not become `-0.0`.
         let is_nothing = shown.chars().all(|char| matches!(char, '0' | '.'));
         let sign = if is_nothing {
             ""
@@ -165,7 +164,7 @@ mod tests {
     use crate::render::sample;
 
     #[test]
-    fn figures_stand_beside_those_of_others() {
+    fn metrics_are_compared_with_other_runs() {
         let report = sample::compared();
         let [run, legacy] = [&report.runs[0], &report.runs[1]];
         let comparison = RunComparison {
@@ -181,17 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_said() {
+    fn problems_are_reported() {
         let report = sample::troubled();
         let lines = problem_lines(&report.runs[0], Path::new("target/my engine.so"));
         assert!(lines.iter().any(|line| line.starts_with("another engine shaped")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("defect of ctxhost")), "{lines:?}");
-        let way_out = "which: ctxhost check 'target/my engine.so'";
+        let way_out = "details: ctxhost check 'target/my engine.so'";
         assert!(lines.iter().any(|line| line.ends_with(way_out)), "{lines:?}");
     }
 
     #[test]
-    fn differences_have_a_sign_where_there_is_one() {
+    fn differences_are_signed() {
         assert_eq!(MetricUnit::Percent.difference(-3.94), "-3.9");
         assert_eq!(MetricUnit::Percent.difference(-0.04), "0.0");
         assert_eq!(MetricUnit::Number.difference(12_345.0), "+12,345");

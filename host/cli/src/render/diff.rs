@@ -1,20 +1,20 @@
-//! What a compaction did, as text.
+//! Renders what a compaction did.
 
 use std::path::Path;
 
-use super::format::{format_count, format_percent, group_digits, one_line};
+use super::format::{DASH, format_count, format_percent, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
 use crate::session_arg::shell_quote;
 use ctxhost_history::{AlteredEntry, CompactionDiff, InsertedMessage, LostText, RecordLocation};
 use ctxhost_retention::Category;
 
-/// Lines of each list that are shown unasked: they fit on a screen together.
+/// Default number of listed lines; all lists together fit on a screen.
 const LISTED: usize = 10;
-/// Lines of what stands for the rest that are shown unasked.
+/// Default number of lines of the replacement.
 const SUMMARY_LINES: usize = 12;
 
-/// The whole difference. `session` is the file as it is named on a command line.
+/// Renders the difference. `session` is the path as given on the command line.
 pub(crate) fn render(
     difference: &CompactionDiff,
     session: &Path,
@@ -35,6 +35,7 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
     let CompactionDiff { number, compactions, before_tokens, after_tokens, .. } = difference;
     let name = format!("compaction {number} of {compactions}");
     let engine = match difference.engine.as_str() {
+        // Pi records no engine for its own compactions.
         "" => "made by Pi".to_owned(),
         engine => format!("{} {}", one_line(engine), one_line(&difference.engine_version)),
     };
@@ -44,7 +45,7 @@ fn head(difference: &CompactionDiff, session: &Path, style: TextStyle) -> String
     facts.retain(|fact| !fact.trim().is_empty());
     let saved = before_tokens.saturating_sub(*after_tokens) as f64;
     format!(
-        "{}\n{} → {} tokens, {} less · {} dropped, {} shortened, {} put in\n",
+        "{}\n{} → {} tokens, {} less · {} dropped, {} shortened, {} inserted\n",
         facts.join(" · "),
         group_digits(*before_tokens),
         group_digits(*after_tokens),
@@ -62,12 +63,12 @@ fn format_location(at: &RecordLocation) -> String {
 
 fn shares(difference: &CompactionDiff, style: TextStyle) -> String {
     let columns =
-        [GridColumn::left("still said"), GridColumn::right("kept"), GridColumn::right("of")];
+        [GridColumn::left("category"), GridColumn::right("kept"), GridColumn::right("of")];
     let mut grid = Grid::new([&columns[..], &[GridColumn::right("share")]].concat());
     for category in Category::ALL {
         let share = difference.survival.of(category);
         let ratio = match share.total {
-            0 => "–".into(),
+            0 => DASH.into(),
             _ => format_percent(share.ratio() * 100.0),
         };
         let cells =
@@ -77,15 +78,16 @@ fn shares(difference: &CompactionDiff, style: TextStyle) -> String {
     grid.render(style)
 }
 
-/// How many there are, and how many of them follow.
+/// A heading with the count, and how many of it are listed.
 fn title(name: &str, shown: usize, count: usize, style: TextStyle) -> String {
-    let count = match shown < count {
-        true => format!(
+    let count = if shown < count {
+        format!(
             "{} of {}; --all lists them",
             group_digits(shown as u64),
             group_digits(count as u64)
-        ),
-        false => group_digits(count as u64),
+        )
+    } else {
+        group_digits(count as u64)
     };
     format!("{} ({count})\n", style.paint(Tone::Strong, name))
 }
@@ -96,6 +98,7 @@ fn lost_section(lost: &[LostText], most: usize, style: TextStyle) -> Option<Stri
     for category in Category::ALL {
         let of_category: Vec<&LostText> =
             lost.iter().filter(|lost| lost.category == category).collect();
+        // Newest first: recent losses matter most for the next request.
         let listed = of_category.iter().rev().take(most);
         for lost in listed {
             shown += 1;
@@ -103,7 +106,7 @@ fn lost_section(lost: &[LostText], most: usize, style: TextStyle) -> Option<Stri
             text += &format!("  {name:<9} {}  ({at})\n", one_line(&lost.text));
         }
     }
-    (shown > 0).then(|| title("said no more, the newest first", shown, lost.len(), style) + &text)
+    (shown > 0).then(|| title("lost, newest first", shown, lost.len(), style) + &text)
 }
 
 fn touched_section(
@@ -120,7 +123,7 @@ fn touched_section(
     columns.extend([GridColumn::right("tokens"), GridColumn::left("begins with").wrapping()]);
     let mut grid = Grid::new(columns);
     for row in touched.iter().take(most) {
-        let line = row.at.line.map_or("–".into(), |line| group_digits(line as u64));
+        let line = row.at.line.map_or(DASH.into(), |line| group_digits(line as u64));
         let tokens = match row.after_tokens {
             0 => group_digits(row.before_tokens),
             after => format!("{} → {}", group_digits(row.before_tokens), group_digits(after)),
@@ -148,15 +151,14 @@ fn inserted_section(inserted: &[InsertedMessage], all: bool, style: TextStyle) -
         text
     });
     let texts: String = texts.collect();
-    (!texts.is_empty())
-        .then(|| format!("{}\n{texts}", style.paint(Tone::Strong, "what stands for them")))
+    (!texts.is_empty()).then(|| format!("{}\n{texts}", style.paint(Tone::Strong, "replacement")))
 }
 
-/// The command that shows one of them.
+/// The command that prints a dropped entry.
 fn fetch_hint(difference: &CompactionDiff, session: &Path) -> Option<String> {
     let dropped = difference.dropped.iter().chain(&difference.shortened).next()?;
     Some(format!(
-        "nothing is gone from the file; see an entry with\n  ctxhost fetch {} {}\n",
+        "the session file still has every entry; print one with\n  ctxhost fetch {} {}\n",
         shell_quote(session),
         one_line(&dropped.at.record)
     ))

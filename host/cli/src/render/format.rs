@@ -1,8 +1,16 @@
-//! Numbers and foreign text as both faces write them.
+//! Formats numbers and foreign text for all reports.
 
 use std::collections::BTreeMap;
 
-/// A whole number with a comma after every three digits.
+/// Shown for a missing value.
+pub(crate) const DASH: &str = "–";
+
+/// The text, or a dash.
+pub(crate) fn or_dash(text: String) -> String {
+    if text.is_empty() { DASH.into() } else { text }
+}
+
+/// A whole number with thousands separators.
 pub(crate) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,15 +23,16 @@ pub(crate) fn group_digits(number: u64) -> String {
     text
 }
 
-/// A share in percent, with one digit after the point.
+/// A percentage with one decimal.
 pub(crate) fn format_percent(share: f64) -> String {
     format!("{share:.1}%")
 }
 
-/// Microseconds as milliseconds, with as many digits as mean something.
+/// Microseconds as milliseconds, with as many decimals as are significant.
 pub(crate) fn format_ms(time_us: u64) -> String {
     let time_ms = time_us as f64 / 1_000.0;
     match time_us {
+        // Three significant digits; more is below the timer's noise.
         0..10_000 => format!("{time_ms:.2}"),
         10_000..100_000 => format!("{time_ms:.1}"),
         _ => group_digits(time_ms.round() as u64),
@@ -40,7 +49,7 @@ pub(crate) fn format_count(number: u64, word: &str) -> String {
     }
 }
 
-/// Bytes as people read them: `512 B`, `1.2 MiB`.
+/// `512 B`, `1.2 MiB`.
 pub(crate) fn format_bytes(size_bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut size = size_bytes as f64;
@@ -54,7 +63,7 @@ pub(crate) fn format_bytes(size_bytes: u64) -> String {
     if unit == "B" { format!("{size_bytes} B") } else { format!("{size:.1} {unit}") }
 }
 
-/// `guard 2 · prune 5`; empty where no layer did anything.
+/// `guard 2 · prune 5`; empty if no layer changed anything.
 pub(super) fn format_layers(layers: &BTreeMap<String, u64>) -> String {
     let touched = layers.iter().filter(|(_, entries)| **entries > 0);
     let parts: Vec<_> = touched
@@ -63,13 +72,14 @@ pub(super) fn format_layers(layers: &BTreeMap<String, u64>) -> String {
     parts.join(" · ")
 }
 
-/// Text of a session or an engine, on one line and without anything that could steer a terminal.
+/// Foreign text on one line, without control characters.
 ///
-/// Escape sequences and marks that turn the direction of writing would let a recorded session
-/// rewrite the report about it.
+/// Escape sequences and bidirectional marks would let a recorded session rewrite the report about
+/// it.
 pub(crate) fn one_line(text: &str) -> String {
     let visible = |char: char| match char {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        // Bidirectional overrides can make text look different from what it is.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         control if control.is_control() => '\u{fffd}',
         other => other,
@@ -92,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_steers_a_terminal() {
+    fn no_text_controls_a_terminal() {
         assert_eq!(one_line("a\u{1b}[2Jb\nc\u{202e}d\u{7}"), "a\u{fffd}[2Jb c\u{fffd}d\u{fffd}");
     }
 }

@@ -1,4 +1,4 @@
-//! Columns and rows, laid out by comfy-table and coloured by the line.
+//! Tables laid out by comfy-table, coloured by row.
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
@@ -6,24 +6,24 @@ use comfy_table::{
 
 use super::style::{TextStyle, Tone};
 
-/// A thin line below the names, and nothing else.
+/// One thin line below the column names.
 const LINES: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// The names and the line below them.
+/// The lines of the table head.
 const HEAD_LINES: usize = 2;
 
-/// Columns that wrapped text needs to be read without pain.
+/// Least width that wrapped text needs to be readable.
 const MIN_WRAP_WIDTH: usize = 24;
 
-/// A table in the making.
+/// A table.
 pub(crate) struct Grid {
     columns: Vec<GridColumn>,
     rows: Vec<Vec<String>>,
     tones: Vec<Tone>,
 }
 
-/// One column.
+/// A column.
 #[derive(Clone)]
 pub(crate) struct GridColumn {
     name: String,
@@ -32,17 +32,17 @@ pub(crate) struct GridColumn {
 }
 
 impl GridColumn {
-    /// A column of words.
+    /// A left-aligned column, for text.
     pub(crate) fn left(name: &str) -> Self {
         GridColumn { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
     }
 
-    /// A column of numbers.
+    /// A right-aligned column, for numbers.
     pub(crate) fn right(name: &str) -> Self {
         GridColumn { alignment: CellAlignment::Right, ..GridColumn::left(name) }
     }
 
-    /// The column whose text is broken into lines when the terminal is narrow.
+    /// Wraps this column on a narrow terminal.
     pub(crate) fn wrapping(self) -> Self {
         GridColumn { wraps: true, ..self }
     }
@@ -58,9 +58,9 @@ impl Grid {
         self.tones.push(tone);
     }
 
-    /// The table as lines without trailing blanks, each ended.
+    /// Renders the table without trailing blanks.
     ///
-    /// Where the last column has no room to wrap in, its text stands below each row instead.
+    /// If the last column has no room to wrap, its text goes below each row.
     pub(crate) fn render(&self, style: TextStyle) -> String {
         let fixed = self.columns.iter().filter(|column| !column.wraps).count();
         let fixed_width = widest_line(&self.layout(fixed, None));
@@ -76,10 +76,11 @@ impl Grid {
         }
     }
 
-    /// The table as it is where it fits; else turned, with a line for each column.
+    /// Renders the table if it fits, else transposed: one line for each column.
     pub(crate) fn render_or_transpose(&self, style: TextStyle) -> String {
         let natural_width = widest_line(&self.layout(self.columns.len(), None));
         match style.width {
+            // Many numeric columns cannot wrap, but few rows fit side by side.
             Some(width) if usize::from(width) < natural_width => self.transposed().render(style),
             _ => self.render(TextStyle { width: None, ..style }),
         }
@@ -107,7 +108,7 @@ impl Grid {
         for (column, layout) in self.columns.iter().zip(table.column_iter_mut()) {
             layout.set_cell_alignment(column.alignment);
             layout.set_padding((0, 1));
-            // Numbers and names stay whole.
+            // Numbers and names are never broken.
             if !column.wraps {
                 layout.set_constraint(ColumnConstraint::ContentWidth);
             }
@@ -119,17 +120,19 @@ impl Grid {
         table.to_string()
     }
 
-    /// The lines in their tones. A row that was wrapped goes on with an empty first cell.
+    /// The lines with the tone of their row. A wrapped row continues with an empty first cell.
     fn paint_lines(&self, text: &str, style: TextStyle) -> Vec<String> {
         let mut tones = self.tones.iter();
         let mut tone = Tone::Quiet;
         let first_width = self.first_width();
+        // comfy-table returns text only, so rows are recognised by a non-empty first cell.
         let begins_row = |line: &str| line.chars().take(first_width).any(|char| char != ' ');
         let mut painted = Vec::new();
         for (index, line) in text.lines().map(str::trim_end).enumerate() {
             if index >= HEAD_LINES && begins_row(line) {
                 tone = *tones.next().unwrap_or(&Tone::Plain);
             }
+            // Painted after the layout, which would count escape sequences as width.
             painted.push(format!("{}\n", style.paint(tone, line)));
         }
         painted

@@ -1,4 +1,4 @@
-//! A report as one page: no network, no other file, and whole without any script.
+//! Renders a report as one HTML page that loads nothing and works without scripts.
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
@@ -20,7 +20,7 @@ pub(crate) fn page(report: &ReplayReport) -> String {
     let mut page = HtmlWriter::default();
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
         .raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
-        // The page asks nobody for anything, and the browser holds it to that.
+        // The page loads nothing, and the browser enforces it.
         .raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
         .raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n")
         .raw("<meta name=\"color-scheme\" content=\"light dark\">\n<title>")
@@ -39,7 +39,7 @@ pub(crate) fn page(report: &ReplayReport) -> String {
     page.raw("<footer>Figures are tokens as entries are counted, without margin. ")
         .raw("The session itself is unchanged. Made by ctxhost ")
         .text(env!("CARGO_PKG_VERSION"))
-        .raw(", which asked nobody for anything.</footer>\n</main>\n<script>\n")
+        .raw(", without network access.</footer>\n</main>\n<script>\n")
         .raw(SCRIPT)
         .raw("</script>\n</body>\n</html>\n");
     page.finish()
@@ -73,13 +73,13 @@ fn verdict(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let requests = format_count(runs.iter().map(|run| run.totals.requests).sum(), "request");
     match violations {
         0 => page
-            .raw("<p class=\"verdict good\"><strong>No law was broken</strong> in ")
+            .raw("<p class=\"verdict good\"><strong>0 invariant violations</strong> in ")
             .text(requests)
             .raw(".</p>\n"),
         _ => page
             .raw("<p class=\"verdict bad\" role=\"alert\"><strong>")
-            .text(format_count(violations, "violation"))
-            .raw(" of the law</strong> in ")
+            .text(format_count(violations, "invariant violation"))
+            .raw("</strong> in ")
             .text(requests)
             .raw(". This is a defect of ctxhost; please report it.</p>\n"),
     };
@@ -88,7 +88,7 @@ fn verdict(page: &mut HtmlWriter, runs: &[EngineRun]) {
             .text(one_line(&run.engine.id))
             .raw("</strong>: ")
             .text(format_count(run.totals.below_floor, "compaction"))
-            .raw(" left less in use than the floor although there was more to keep.</p>\n");
+            .raw(" kept less than the floor although more would fit.</p>\n");
     }
     for (why, requests) in runs.iter().flat_map(|run| &run.fallback_reasons) {
         page.raw("<p class=\"verdict warn\"><strong>fallback</strong> in ")
@@ -113,7 +113,7 @@ fn problems(page: &mut HtmlWriter, report: &ReplayReport) {
     }
     page.raw("<details class=\"verdict warn\"><summary><strong>")
         .text(format_count(problems.len() as u64, "line"))
-        .raw("</strong> of the session could not be taken as written</summary>\n<ul>\n");
+        .raw("</strong> of the session could not be read</summary>\n<ul>\n");
     for problem in problems {
         page.raw("<li>").text(one_line(&report.session.name));
         page.raw(":").text(problem.line.to_string()).raw(": ");

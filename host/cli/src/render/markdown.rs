@@ -1,18 +1,15 @@
-//! Reports as one Markdown table, to be put into a README or an issue: one line for each session and engine.
+//! Renders reports as one Markdown table with a row for each session and engine.
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 use ctxhost_engine::format_engine;
 use ctxhost_retention::{Category, Shares};
 
-use super::format::{format_ms, format_percent, group_digits, one_line};
+use super::format::{DASH, format_ms, format_percent, group_digits, one_line};
 
-/// What stands where nothing was measured.
-const NOTHING: &str = "–";
-
-/// The categories of which compactions are asked what they kept.
+/// The categories that get a column.
 const CATEGORIES: [Category; 3] = [Category::Asks, Category::Paths, Category::Commands];
 
-/// The table. What an engine without a compaction kept through compactions is not told: there were none.
+/// Renders the table. Runs without a compaction have no retention figures.
 pub(crate) fn render(reports: &[ReplayReport], with_timings: bool) -> String {
     let mut head = vec!["session", "window", "engine", "peak", "compactions"];
     head.extend(CATEGORIES.map(Category::name));
@@ -29,7 +26,7 @@ pub(crate) fn render(reports: &[ReplayReport], with_timings: bool) -> String {
     text
 }
 
-/// Words to the left, figures to the right.
+/// Text is left-aligned, numbers right-aligned.
 fn ruler(name: &str) -> &'static str {
     if matches!(name, "session" | "engine") { "---|" } else { "---:|" }
 }
@@ -39,22 +36,23 @@ fn cells(run: &EngineRun, with_timings: bool) -> Vec<String> {
     let mut cells = vec![format_engine(&run.engine.id, &run.engine.version)];
     cells.extend([format_percent(totals.peak_percent), group_digits(totals.compactions)]);
     cells.extend(CATEGORIES.map(|category| least_kept(run, category)));
-    cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), format_percent));
+    cells.push(totals.identifiers_kept_percent.map_or(DASH.into(), format_percent));
     cells.push(format_percent(totals.stable_prefix_percent));
     cells.extend([totals.sent_tokens, totals.repairs, totals.fallbacks].map(group_digits));
     cells.extend(with_timings.then(|| format_ms(totals.engine_p99_us)));
     cells
 }
 
-/// What the compaction that kept least of a category kept of it.
+/// The lowest retention of a category over the applied compactions.
 fn least_kept(run: &EngineRun, category: Category) -> String {
     let applied = run.compactions.iter().filter(|row| row.applied);
     let shares = applied.filter_map(|row| row.survival).map(|s: Shares| s.of(category));
     let ratios = shares.filter(|share| share.total > 0).map(|share| share.ratio());
-    ratios.reduce(f64::min).map_or(NOTHING.into(), |ratio| format_percent(ratio * 100.0))
+    ratios.reduce(f64::min).map_or(DASH.into(), |ratio| format_percent(ratio * 100.0))
 }
 
 fn row(cells: impl Iterator<Item = String>) -> String {
+    // A pipe in a session name would start a new column.
     let cells: Vec<String> = cells.map(|cell| one_line(&cell).replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
 }

@@ -1,22 +1,19 @@
-//! What engines keep, as text for a terminal and as Markdown: one table for each sort of measurement.
+//! Renders quality reports: one table for each kind of measurement, as terminal text or Markdown.
 
 use ctxhost_quality::report::{EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals};
 
-use super::format::{format_ms, group_digits, one_line};
+use super::format::{DASH, format_ms, group_digits, one_line};
 use super::grid::{Grid, GridColumn};
 use super::style::{TextStyle, Tone};
 
-/// What stands where nothing was measured.
-const NOTHING: &str = "–";
-
-/// One table: its title, its columns, and its rows with a warning where an invariant was broken.
+/// A table: title, columns, and rows with a warning flag for invariant violations.
 struct QualityTable {
     title: &'static str,
     head: Vec<&'static str>,
     rows: Vec<(Vec<String>, bool)>,
 }
 
-/// The tables for a terminal.
+/// The tables as terminal text.
 pub(crate) fn table(report: &QualityReport, style: TextStyle) -> String {
     let render = |table: QualityTable| {
         let left = |name: &&str| matches!(*name, "file" | "engine");
@@ -62,7 +59,7 @@ fn tables(report: &QualityReport) -> Vec<QualityTable> {
             "budget",
             "derivable %",
             "needed %",
-            "read again %",
+            "reread %",
             "prefix %",
             "room %",
             "over",
@@ -83,6 +80,7 @@ fn tables(report: &QualityReport) -> Vec<QualityTable> {
         ],
         rows: report.rules.iter().map(rule_row).collect(),
     };
+    // Each input fills one table; empty ones would only be noise.
     [evidence, recordings, rules].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -99,7 +97,7 @@ fn recording_row(row: &RecordingRow) -> (Vec<String>, bool) {
     let mut cells =
         vec![one_line(&row.file), one_line(&row.subject), group_digits(row.budget_tokens)];
     cells.extend([row.derivable_percent, row.needed_percent, row.reread_percent].map(share));
-    cells.push(row.run.stable_prefix_percent.map_or_else(|| NOTHING.to_owned(), share));
+    cells.push(row.run.stable_prefix_percent.map_or_else(|| DASH.to_owned(), share));
     cells.extend(run_cells(Some(&row.run)));
     (cells, is_broken(&row.run))
 }
@@ -114,12 +112,13 @@ fn rule_row(row: &RuleRow) -> (Vec<String>, bool) {
         of(row.rules_kept, row.rules),
         of(row.stale, row.replaced),
     ];
+    // A replaced rule that is still shown misleads the model.
     (cells, row.stale > 0)
 }
 
 /// Room, overruns, emergency trims and time.
 fn run_cells(run: Option<&RunTotals>) -> [String; 4] {
-    let Some(run) = run else { return std::array::from_fn(|_| NOTHING.to_owned()) };
+    let Some(run) = run else { return std::array::from_fn(|_| DASH.to_owned()) };
     [
         share(run.room_percent),
         group_digits(run.overruns + run.violations),

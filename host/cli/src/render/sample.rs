@@ -1,4 +1,4 @@
-//! A report for tests: made up, but with the proportions of a real one.
+//! Reports for tests: invented, with realistic proportions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ctxhost_retention::{CategoryShare, Shares};
 
 const BUDGET_TOKENS: u64 = 20_000;
 
-/// One short run with every kind of trouble in it.
+/// A short run with every kind of problem.
 pub(super) fn troubled() -> ReplayReport {
     let layers = |pairs: &[(&str, u64)]| -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, entries)| ((*name).to_owned(), *entries)).collect()
@@ -123,19 +123,19 @@ pub(super) fn troubled() -> ReplayReport {
     report
 }
 
-/// A session of three hundred requests through three engines, sawing up and down as they do.
+/// A session of 300 requests through three engines, with a sawtooth profile.
 pub(super) fn compared() -> ReplayReport {
     let engines = [("legacy", 0.92, 6_000), ("mask", 0.62, 9_000), ("window", 0.99, 14_500)];
     let runs = engines.map(|(id, limit, floor_tokens)| walk(id, limit, floor_tokens));
     ReplayReport { session: session(40, 300), window: window(), runs: runs.into() }
 }
 
-/// Requests that grow until they come near the budget, and are then folded.
+/// Requests that grow towards the budget and are then compacted.
 fn walk(id: &str, limit: f64, floor_tokens: u64) -> EngineRun {
     let (mut tokens, mut curve, mut compactions, mut dropped) = (2_400, vec![], vec![], vec![]);
     for request in 1..=300_u64 {
         let turn = 1 + request * 39 / 300;
-        // Uneven steps without chance, so that the sample never changes.
+        // Uneven steps without randomness, so that the sample never changes.
         tokens += 40 + (request * request * 7919) % 311;
         let is_full = tokens as f64 > BUDGET_TOKENS as f64 * limit;
         if is_full {
@@ -210,7 +210,7 @@ fn compaction(
     }
 }
 
-/// A compaction that kept so many paths.
+/// A compaction that kept this many paths.
 fn shares(paths: u64) -> Shares {
     let share = |kept, total| CategoryShare { kept, total };
     Shares { asks: share(2, 2), paths: share(paths, 31), ids: share(3, 8), ..Shares::default() }

@@ -1,20 +1,22 @@
-//! Text that cannot steer a terminal: what a recorded session or an engine says shows as characters only.
+//! Sanitizes text for a terminal: foreign text must not control it.
 
 use std::borrow::Cow;
 
-/// The codes of colours and weights that our own reports are painted with. Others could hide text.
+/// The colour and weight codes that our reports use. Others could hide text.
 const OUR_CODES: [u8; 20] =
     [0, 1, 2, 30, 31, 32, 33, 34, 35, 36, 37, 39, 90, 91, 92, 93, 94, 95, 96, 97];
 
-/// The text with every control character but line feeds and tabs replaced, and characters that turn the direction of
-/// writing or are not seen. Where it is painted, the colours of our reports stay.
+/// Replaces control characters except line feeds and tabs, and bidirectional or invisible
+/// characters. `is_painted` keeps the colours of our reports.
 pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
+    // The common case allocates nothing; a chat calls this for every piece of text.
     if !text.chars().any(is_unsafe_char) {
         return Cow::Borrowed(text);
     }
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
+        // Our own colours were added before this point and must survive.
         if is_painted && let Some(code) = own_color_code(rest) {
             let (code, behind) = rest.split_at(code);
             written.push_str(code);
@@ -23,7 +25,7 @@ pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
         }
         rest = rest.get(char.len_utf8()..).unwrap_or_default();
         match char {
-            // The end of a line as other systems write it.
+            // A Windows line ending.
             '\r' if rest.starts_with('\n') => {}
             char if is_unsafe_char(char) => written.push(char::REPLACEMENT_CHARACTER),
             char => written.push(char),
@@ -32,10 +34,10 @@ pub(crate) fn sanitize(text: &str, is_painted: bool) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Whether a character could do more than show itself: control a terminal, turn the direction of writing, begin
-/// a line, or stand there unseen. The log escapes the same ones.
+/// Whether a character could control a terminal, change the writing direction, begin a line or be
+/// invisible. The log escapes the same ones.
 ///
-/// U+200C and U+200D are unseen too, but words of some languages and many pictures are made with them.
+/// U+200C and U+200D are invisible too, but words of some languages and many emoji need them.
 pub(crate) fn is_unsafe_char(char: char) -> bool {
     let is_control = char.is_control() && !matches!(char, '\n' | '\t');
     let is_format = matches!(
@@ -47,7 +49,7 @@ pub(crate) fn is_unsafe_char(char: char) -> bool {
     is_control || is_format
 }
 
-/// The length of one of our colours at the beginning of a text.
+/// The length of one of our colour codes at the start of a text.
 fn own_color_code(text: &str) -> Option<usize> {
     let codes = text.strip_prefix("\u{1b}[")?;
     let end = codes.find(|char: char| !char.is_ascii_digit() && char != ';')?;
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_colours_pass_and_only_where_there_are_any() {
+    fn only_our_colours_pass() {
         let red = "\u{1b}[1;31mbad\u{1b}[0m";
         assert_eq!(sanitize(red, true), red);
         assert_eq!(sanitize(red, false), "\u{fffd}[1;31mbad\u{fffd}[0m");
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_as_they_are() {
+    fn plain_text_is_not_changed() {
         let text = "naïve 你好 🙂\n\tمرحبا";
         assert!(matches!(sanitize(text, false), Cow::Borrowed(same) if same == text));
         for unseen in ["\u{200e}", "\u{61c}", "\u{2028}", "\u{2069}", "\u{feff}", "\u{e0041}"] {

@@ -1,17 +1,17 @@
-//! Colour, where the caller wants any. Colour never says what the words do not say as well.
+//! Colours and widths. Colour never carries information alone.
 
 use clap::builder::styling::{AnsiColor, Style as Ansi};
 
-/// How text is laid out.
+/// The style of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextStyle {
-    /// Whether to colour.
+    /// Whether to use colour.
     pub color: bool,
-    /// Columns of the terminal; `None` for as many as the text needs.
+    /// Columns of the terminal; `None` for unlimited.
     pub width: Option<u16>,
 }
 
-/// What a piece of text is.
+/// The meaning of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -23,13 +23,13 @@ pub(crate) enum Tone {
 }
 
 impl TextStyle {
-    /// Text in a colour of its own, where there is any.
+    /// Text in a given colour.
     pub(crate) fn color_text(self, color: AnsiColor, text: &str) -> String {
         let ansi = color.on_default();
         if self.color { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
     }
 
-    /// Text in its tone.
+    /// Text in the colour of its tone.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         let ansi = match tone {
             Tone::Plain => return text.to_owned(),

@@ -1,10 +1,10 @@
-//! A report as text for a terminal. No fact is cut: what does not fit is wrapped.
+//! Renders a report as terminal text. Nothing is truncated: long cells wrap.
 
 use ctxhost_agent::replay::report::{CompactionRow, EngineRun, ReplayReport, TurnRow};
 use ctxhost_engine::format_engine;
 
 use super::format::{
-    format_count, format_layers, format_ms, format_percent, group_digits, one_line,
+    DASH, format_count, format_layers, format_ms, format_percent, group_digits, one_line, or_dash,
 };
 use super::grid::{Grid, GridColumn};
 use super::retention;
@@ -13,10 +13,7 @@ use super::style::{TextStyle, Tone};
 #[cfg(test)]
 mod tests;
 
-/// What stands where a layer did nothing.
-const NOTHING: &str = "–";
-
-/// The whole report: of one run every turn, of several runs one line each.
+/// Renders the report: every turn of one run, or one line for each of several runs.
 pub(crate) fn render(report: &ReplayReport, style: TextStyle) -> String {
     let mut parts = vec![head(report, style)];
     match report.runs.as_slice() {
@@ -31,10 +28,7 @@ fn head(report: &ReplayReport, style: TextStyle) -> String {
     let mut facts = vec![
         style.paint(Tone::Strong, &one_line(&session.name)),
         one_line(&session.format),
-        match session.entries {
-            1 => "1 entry".into(),
-            entries => format!("{} entries", group_digits(entries)),
-        },
+        format_count(session.entries, "entry"),
         format_count(session.turns, "turn"),
         format_count(session.requests, "request"),
     ];
@@ -47,6 +41,7 @@ fn head(report: &ReplayReport, style: TextStyle) -> String {
         group_digits(window.reserve_tokens),
         group_digits(window.budget_tokens),
     );
+    // At the top: unreadable lines change every figure below.
     for problem in &session.problems {
         let (name, message) = (one_line(&session.name), one_line(&problem.message));
         let line = format!("{name}:{}: {message}", problem.line);
@@ -67,6 +62,7 @@ fn one_run(run: &EngineRun, style: TextStyle) -> Vec<String> {
 fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
     let mut layer_names: Vec<&String> =
         runs.iter().flat_map(|run| run.totals.layers.keys()).collect();
+    // Sorted, so that the columns do not depend on the order of the engines.
     layer_names.sort();
     layer_names.dedup();
     let mut columns = vec![GridColumn::left("engine")];
@@ -91,7 +87,7 @@ fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
             group_digits(totals.sent_tokens),
             format_percent(totals.stable_prefix_percent),
         ]);
-        cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), format_percent));
+        cells.push(totals.identifiers_kept_percent.map_or(DASH.into(), format_percent));
         cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(format_ms));
         grid.row(cells, tone(totals.violations, totals.fallbacks + totals.repairs));
     }
@@ -105,13 +101,14 @@ fn side_by_side(runs: &[EngineRun], style: TextStyle) -> Vec<String> {
 }
 
 fn turns(run: &EngineRun, style: TextStyle) -> String {
+    // The column appears only if needed: most runs have no problems.
     let is_troubled = run.turns.iter().any(|turn| !problem_summary(turn).is_empty());
     let mut columns = ["turn", "requests", "peak", "of budget"].map(GridColumn::right).to_vec();
     columns.push(GridColumn::left("layers"));
     columns.push(GridColumn::right("compactions"));
     columns.push(GridColumn::left("shaped by"));
     columns.push(GridColumn::right("engine ms"));
-    columns.extend(is_troubled.then(|| GridColumn::left("trouble")));
+    columns.extend(is_troubled.then(|| GridColumn::left("problems")));
     columns.push(GridColumn::left("prompt").wrapping());
     let mut grid = Grid::new(columns);
     for turn in &run.turns {
@@ -119,7 +116,7 @@ fn turns(run: &EngineRun, style: TextStyle) -> String {
         cells.push(format_percent(turn.peak_percent));
         cells.push(or_dash(format_layers(&turn.layers)));
         cells.push(if turn.compactions == 0 {
-            NOTHING.into()
+            DASH.into()
         } else {
             group_digits(turn.compactions)
         });
@@ -136,7 +133,7 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
     let mut columns = ["turn", "request"].map(GridColumn::right).to_vec();
     columns.push(GridColumn::left("trigger"));
     columns.push(GridColumn::right("before → after"));
-    columns.extend(["room used", "folded", "survival"].map(GridColumn::right));
+    columns.extend(["room used", "folded", "retained"].map(GridColumn::right));
     columns.extend([GridColumn::left("engine"), GridColumn::right("engine ms")]);
     columns.extend([GridColumn::left("result"), GridColumn::left("reason").wrapping()]);
     let mut grid = Grid::new(columns);
@@ -150,11 +147,12 @@ fn compactions(rows: &[CompactionRow], style: TextStyle) -> String {
         ));
         cells.push(format_percent(row.room_used_percent));
         cells.push(group_digits(row.folded_entries));
-        cells.push(row.survival.as_ref().map_or(NOTHING.into(), retention::format_mean));
+        cells.push(row.survival.as_ref().map_or(DASH.into(), retention::format_mean));
         cells.push(one_line(&row.engine));
         cells.push(format_ms(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });
         cells.push(or_dash(one_line(&row.reason)));
+        // An applied compaction can still waste the window, which is worth a look.
         let is_good = row.applied && !row.is_below_floor;
         grid.row(cells, if is_good { Tone::Plain } else { Tone::Warning });
     }
@@ -198,21 +196,21 @@ fn totals(run: &EngineRun, style: TextStyle) -> String {
     text + &verdict(std::slice::from_ref(run), style)
 }
 
-/// Compactions that left room unused.
+/// A line about compactions that left too much room unused.
 fn below_floor_line(run: &EngineRun, style: TextStyle) -> String {
     let number = run.totals.below_floor;
     if number == 0 {
         return String::new();
     }
     let line = format!(
-        "{}: {} left less in use than the floor although there was more to keep (law.room_floor_share)",
+        "{}: {} kept less than the floor although more would fit (invariants.room_floor_share)",
         one_line(&run.engine.id),
         format_count(number, "compaction"),
     );
     format!("{}\n", style.paint(Tone::Warning, &line))
 }
 
-/// Why another engine shaped requests, one line for each reason.
+/// One line for each reason why another engine shaped requests.
 fn fallback_lines(run: &EngineRun, style: TextStyle) -> String {
     let line = |(why, requests): (&String, &u64)| {
         let line = format!("fallback in {}: {}", format_count(*requests, "request"), one_line(why));
@@ -231,12 +229,14 @@ fn verdict(runs: &[EngineRun], style: TextStyle) -> String {
     let violations: u64 = runs.iter().map(|run| run.totals.violations).sum();
     let requests: u64 = runs.iter().map(|run| run.totals.requests).sum();
     let (tone, line) = match violations {
-        0 => (Tone::Good, format!("no law was broken in {}", format_count(requests, "request"))),
+        0 => {
+            (Tone::Good, format!("0 invariant violations in {}", format_count(requests, "request")))
+        }
         _ => (
             Tone::Bad,
             format!(
-                "{} of the law in {}; this is a defect of ctxhost, please report it",
-                format_count(violations, "violation"),
+                "{} in {}; this is a defect of ctxhost, please report it",
+                format_count(violations, "invariant violation"),
                 format_count(requests, "request"),
             ),
         ),
@@ -246,12 +246,12 @@ fn verdict(runs: &[EngineRun], style: TextStyle) -> String {
 
 fn engine(run: &EngineRun) -> String {
     let engine = &run.engine;
-    // One that was never loaded has not told its version.
+    // An engine that was never loaded has no version.
     let name = format_engine(&one_line(&engine.id), &one_line(&engine.version));
     format!("{name} ({})", one_line(&engine.source))
 }
 
-/// What went wrong in a turn; empty where nothing did.
+/// The problems of a turn; empty without any.
 fn problem_summary(turn: &TurnRow) -> String {
     let kinds =
         [(turn.violations, "violation"), (turn.fallbacks, "fallback"), (turn.repairs, "repair")];
@@ -265,8 +265,4 @@ fn tone(violations: u64, lesser_troubles: u64) -> Tone {
         (0, _) => Tone::Warning,
         _ => Tone::Bad,
     }
-}
-
-fn or_dash(text: String) -> String {
-    if text.is_empty() { NOTHING.into() } else { text }
 }

@@ -1,4 +1,4 @@
-//! Where a session to replay comes from: a file, or the program itself.
+//! Sources of a replay: a file, or a built-in demo.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,11 @@ impl FromStr for SessionSource {
     fn from_str(text: &str) -> Result<Self, String> {
         match DemoSession::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
             Some(demo) => Ok(SessionSource::Demo(demo)),
+            // A file may really be called `demo:x`; it wins over an unknown demo.
             None if text.starts_with(DEMO_PREFIX) && !Path::new(text).exists() => {
-                let told = DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
-                Err(format!("there is no such demo; there are {}", told.join(", ")))
+                let demos =
+                    DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
+                Err(format!("unknown demo; available: {}", demos.join(", ")))
             }
             None => Ok(SessionSource::File(text.into())),
         }
@@ -35,7 +37,7 @@ impl FromStr for SessionSource {
 }
 
 impl fmt::Display for SessionSource {
-    /// As it was written.
+    /// As it was given.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SessionSource::File(path) => write!(f, "{}", path.display()),
@@ -45,7 +47,7 @@ impl fmt::Display for SessionSource {
 }
 
 impl SessionSource {
-    /// The session, in memory.
+    /// Reads the session into memory.
     pub(crate) fn open(&self) -> Result<ImportedSession, CliError> {
         Ok(match self {
             SessionSource::File(path) => import::open_file(path)?,
@@ -53,7 +55,7 @@ impl SessionSource {
         })
     }
 
-    /// The name that reports show: of a file without its folders.
+    /// The name in reports: a file without its folders.
     pub(super) fn name(&self) -> String {
         match self {
             SessionSource::File(path) => {
@@ -63,7 +65,7 @@ impl SessionSource {
         }
     }
 
-    /// The file beside which a config may stand; for a demo one that is nowhere.
+    /// The path from which a config is searched; empty for a demo.
     pub(super) fn config_anchor(&self) -> PathBuf {
         match self {
             SessionSource::File(path) => path.clone(),
@@ -71,14 +73,14 @@ impl SessionSource {
         }
     }
 
-    /// The options for the model of a recording. A demo has a window of its own, which goes before that of the config and
-    /// behind one that was asked for.
+    /// The options for the model of a recording. The window of a demo overrides the config;
+    /// --window overrides both.
     pub(super) fn options(
         &self,
         config: &Config,
-        roster: &EngineRegistry,
+        registry: &EngineRegistry,
         recorded: &ImportedSession,
-        asked: Option<u64>,
+        window_tokens: Option<u64>,
     ) -> Result<(OfflineOptions, ReplayWindow), CliError> {
         let own = match self {
             SessionSource::File(_) => None,
@@ -86,9 +88,10 @@ impl SessionSource {
         };
         let (options, mut window) = {
             let (model, tokens) = (recorded.session.model(), recorded.window_tokens);
-            run_setup::run_options(config, roster, model, asked.or(own), tokens)?
+            run_setup::run_options(config, registry, model, window_tokens.or(own), tokens)?
         };
-        if asked.is_none() && own.is_some() {
+        if window_tokens.is_none() && own.is_some() {
+            // Otherwise the report would claim that the window came from --window.
             window.source = "demo".into();
         }
         Ok((options, window))

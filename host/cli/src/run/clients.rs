@@ -1,6 +1,6 @@
-//! How agents are told where their models are: variables, arguments, or a word to the person.
+//! Configures agents to use a gateway: through variables, arguments, or a note to the user.
 //!
-//! What is told is an address and nothing else: keys, models and all settings stay the agent's own.
+//! Only the address changes: keys, models and all settings stay the agent's own.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-/// What stands behind the gateway's address.
+/// The path that a client expects in its base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BasePath {
-    /// Nothing: the client puts `/v1/messages` or `/v1beta/models` behind it by itself.
+    /// None: the client appends `/v1/messages` or `/v1beta/models`.
     Root,
-    /// `/v1`: the client puts `/chat/completions` behind it.
+    /// `/v1`: the client appends `/chat/completions`.
     V1,
 }
 
-/// The variables that official SDKs and most agents read. All children get all of them: an agent may
-/// start another one.
+/// The variables that official SDKs and most agents read. Every child gets all of them, since an
+/// agent may start another one.
 const VARIABLES: &[(&str, BasePath)] = &[
     ("ANTHROPIC_BASE_URL", BasePath::Root),
     ("ANTHROPIC_API_BASE", BasePath::Root),
@@ -27,17 +27,17 @@ const VARIABLES: &[(&str, BasePath)] = &[
     ("GOOGLE_GEMINI_BASE_URL", BasePath::Root),
 ];
 
-/// The address under a name that scripts can rely on.
+/// The gateway's address, for scripts.
 const ADDRESS: &str = "CTXHOST_URL";
 
-/// The token under a name from which agents put it into a header: arguments can be seen by everybody on
-/// the machine, variables cannot.
+/// The token, for agents that send it in a header: other users can read arguments, but not the
+/// environment.
 const TOKEN: &str = "CTXHOST_TOKEN";
 
-/// Variables that name hosts which are reached without a proxy. A gateway on the loopback is one.
+/// Variables that list hosts to reach without a proxy; the gateway on the loopback is one.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Agents that read their address from a file of their own: the name of the program, and where it stands.
+/// Agents that read their base URL from a file: program name, and the key in its file.
 const CONFIG_FILE_CLIENTS: &[(&str, &str)] = &[
     ("openclaw", "models.providers.<name>.baseUrl in openclaw.json"),
     ("hermes", "model.base_url in its config.yaml"),
@@ -45,62 +45,66 @@ const CONFIG_FILE_CLIENTS: &[(&str, &str)] = &[
     ("cline", "`cline auth --baseurl`"),
 ];
 
-/// Where Copilot CLI is told of a provider that is not GitHub's own, and of which kind it is.
+/// Base URL and type of Copilot CLI's own provider.
 const COPILOT_ADDRESS: &str = "COPILOT_PROVIDER_BASE_URL";
 const COPILOT_KIND: &str = "COPILOT_PROVIDER_TYPE";
 
-/// Behind an address that is not Anthropic's own, Claude Code takes 200,000 tokens for the window of every
-/// model, unless this says that the address is as good.
+/// Claude Code assumes a window of 200,000 tokens behind any other address than Anthropic's, unless
+/// this variable is set.
 const CLAUDE_ASSUME_FIRST_PARTY: &str = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL";
 
-/// A command with what it needs to find the gateway.
+/// A command with the settings it needs to reach the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientCommand {
     /// The program and its arguments.
     pub(super) command: Vec<OsString>,
-    /// What is set in its environment, beside what stands there already.
+    /// Variables to add to its environment.
     pub(super) variables: Vec<(String, String)>,
-    /// What the person has to know or do.
+    /// A note for the user.
     pub(super) note: Option<String>,
 }
 
-/// Where a gateway is, and what lets in.
+/// Address and token of a gateway.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayAddress {
     /// Such as `http://127.0.0.1:40123`.
     pub(super) url: String,
-    /// Its token: the first part of each path, or a header.
+    /// The token: the first segment of each path, or a header.
     pub(super) token: SecretString,
 }
 
-/// Tells a command that its models are at `place`.
+/// Configures a command to use `gateway`.
 ///
 /// `env` is the environment that the command would get without us.
 pub(super) fn configure_client(
     command: Vec<OsString>,
-    place: &GatewayAddress,
+    gateway: &GatewayAddress,
     env: impl Fn(&str) -> Option<String>,
 ) -> ClientCommand {
-    let token = place.token.expose_secret();
-    let address = &format!("{}/{token}", place.url);
+    let token = gateway.token.expose_secret();
+    let address = &format!("{}/{token}", gateway.url);
     let mut variables = vec![(ADDRESS.to_owned(), address.clone())];
     variables.push((TOKEN.to_owned(), token.to_owned()));
-    variables.extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.of(address))));
+    variables
+        .extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.append_to(address))));
     let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
+    // A company proxy cannot reach this machine's loopback, but many agents would send the requests
+    // through it.
     variables.extend(unproxied);
-    let name = program(&command);
-    let mut told = ClientCommand { command, variables, note: None };
-    match name.as_str() {
-        "codex" => told.codex(&place.url, env("OPENAI_API_KEY").is_some()),
-        "opencode" => told.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
-        "copilot" => told.copilot(address, copilot(env)),
-        "claude" => told.claude(env),
-        name => told.note_config_file(name, address),
+    let program = program(&command);
+    let mut client = ClientCommand { command, variables, note: None };
+    // By program name, not path: agents are installed as shims in different places.
+    match program.as_str() {
+        "codex" => client.codex(&gateway.url, env("OPENAI_API_KEY").is_some()),
+        "opencode" => client.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
+        "copilot" => client.copilot(address, copilot(env)),
+        "claude" => client.claude(env),
+        name => client.note_config_file(name, address),
     }
-    told
+    client
 }
 
-/// The addresses of other models that an environment names: the gateway asks them in our place.
+/// The upstream addresses that an environment names; the gateway forwards to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientUpstreams {
     /// For the Anthropic dialect.
@@ -112,11 +116,12 @@ pub(super) struct ClientUpstreams {
 }
 
 impl ClientUpstreams {
-    /// What an environment names for a command.
+    /// Reads the upstreams from an environment, for a command.
     pub(super) fn of(
         command: &[OsString],
         env: impl Fn(&str) -> Option<String>,
     ) -> ClientUpstreams {
+        // The name that SDKs document comes first. A blank variable counts as unset.
         let first = |names: &[&str]| names.iter().find_map(|name| non_blank(env(name)));
         let named = ClientUpstreams {
             anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
@@ -136,19 +141,19 @@ impl ClientUpstreams {
     }
 }
 
-/// What kind of provider Copilot CLI is told of.
+/// The type of Copilot CLI's own provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CopilotProvider {
     Anthropic,
     OpenAi,
 }
 
-/// The provider that Copilot CLI is told of; `None` for none, and for one whose requests no door here
-/// takes.
+/// Copilot CLI's own provider; `None` without one, or if the gateway does not speak its dialect.
 fn copilot(env: impl Fn(&str) -> Option<String>) -> Option<(CopilotProvider, String)> {
     let kind = match non_blank(env(COPILOT_KIND)).as_deref() {
         None | Some("openai") => CopilotProvider::OpenAi,
         Some("anthropic") => CopilotProvider::Anthropic,
+        // Azure and others have request paths that the gateway does not serve.
         Some(_) => return None,
     };
     Some((kind, non_blank(env(COPILOT_ADDRESS))?))
@@ -159,7 +164,7 @@ fn non_blank(value: Option<String>) -> Option<String> {
 }
 
 impl BasePath {
-    fn of(self, address: &str) -> String {
+    fn append_to(self, address: &str) -> String {
         match self {
             BasePath::Root => address.to_owned(),
             BasePath::V1 => format!("{address}/v1"),
@@ -168,14 +173,17 @@ impl BasePath {
 }
 
 impl ClientCommand {
-    /// Codex reads no variable, but takes any line of its config as an argument. Its own provider reads
-    /// neither a key nor a header of the environment, so it gets one that does: with the key where there
-    /// is one, else with its login and under the name that its login is for.
+    /// Codex reads no variable, but takes config lines as arguments. Its built-in provider ignores
+    /// keys and headers from the environment, so it gets a provider that reads them: with the key
+    /// if there is one, else with its login, under the name that the login requires.
     fn codex(&mut self, url: &str, has_key: bool) {
-        let (name, key) = match has_key {
-            true => ("ctxhost", "env_key = \"OPENAI_API_KEY\""),
-            false => ("OpenAI", "requires_openai_auth = true"),
+        let (name, key) = if has_key {
+            ("ctxhost", "env_key = \"OPENAI_API_KEY\"")
+        } else {
+            ("OpenAI", "requires_openai_auth = true")
         };
+        // The token goes into a header by variable name: arguments are visible to every user of the
+        // machine.
         let provider = format!(
             "model_providers.ctxhost={{ name = \"{name}\", base_url = \"{url}/v1\", \
              wire_api = \"responses\", {key}, \
@@ -183,18 +191,23 @@ impl ClientCommand {
         );
         let lines = ["model_provider=\"ctxhost\"".to_owned(), provider];
         let arguments = lines.into_iter().flat_map(|line| ["-c".into(), line.into()]);
+        // Before the user's own arguments: a subcommand such as `exec` must come after them, and
+        // the user's `-c` values stay last.
         self.command.splice(1..1, arguments.collect::<Vec<OsString>>());
     }
 
-    /// opencode takes a config in a variable. What stands there already is kept.
+    /// opencode reads a config from a variable; an existing value is merged.
     fn opencode(&mut self, address: &str, before: Option<String>) {
         let before = before.unwrap_or_else(|| "{}".into());
+        // Parsed as JSON5: configs of opencode may have comments and trailing commas.
         let Ok(mut config @ Value::Object(_)) = json5::from_str::<Value>(&before) else {
-            let words = "OPENCODE_CONFIG_CONTENT is no object, so opencode was not told";
+            let words = "OPENCODE_CONFIG_CONTENT is not an object, so opencode is not configured";
             self.note =
                 Some(format!("{words}; set provider.<name>.options.baseURL to {address}/v1"));
             return;
         };
+        // opencode appends different paths per provider than the SDKs do, hence `/v1beta` for
+        // Google.
         let addresses = [("anthropic", "/v1"), ("openai", "/v1"), ("google", "/v1beta")];
         for (name, path) in addresses {
             let url = json!(format!("{address}{path}"));
@@ -203,29 +216,31 @@ impl ClientCommand {
         self.variables.push(("OPENCODE_CONFIG_CONTENT".into(), config.to_string()));
     }
 
-    /// Copilot CLI asks GitHub's own models, which no gateway can stand before, unless it is told of a
-    /// provider: then this is one.
+    /// Copilot CLI uses GitHub's own models, which cannot go through a gateway, unless it has a
+    /// provider of its own.
     fn copilot(&mut self, address: &str, provider: Option<(CopilotProvider, String)>) {
         let Some((kind, _)) = provider else {
             self.note = Some(format!(
-                "copilot asks GitHub's own models, past this gateway; with {COPILOT_ADDRESS} and \
-                 {COPILOT_KIND} (openai or anthropic) set it asks a provider of yours, through it"
+                "copilot uses GitHub's own models, which bypass this gateway; set {COPILOT_ADDRESS} and \
+                 {COPILOT_KIND} (openai or anthropic) to use your own provider through it"
             ));
             return;
         };
         let base = if kind == CopilotProvider::Anthropic { BasePath::Root } else { BasePath::V1 };
-        self.variables.push((COPILOT_ADDRESS.to_owned(), base.of(address)));
+        self.variables.push((COPILOT_ADDRESS.to_owned(), base.append_to(address)));
     }
 
-    /// Whether the address is as good as Anthropic's is for the person to say: who knows what stands
-    /// behind it.
+    /// The user decides whether to set the variable: only they know which upstream is behind the
+    /// address.
     fn claude(&mut self, env: impl Fn(&str) -> Option<String>) {
+        // With an own upstream in ANTHROPIC_BASE_URL the assumption was made before the gateway, so
+        // there is nothing to restore.
         if env(CLAUDE_ASSUME_FIRST_PARTY).is_none()
             && non_blank(env("ANTHROPIC_BASE_URL")).is_none()
         {
             self.note = Some(format!(
-                "behind a gateway claude takes 200,000 tokens for its window; \
-                 {CLAUDE_ASSUME_FIRST_PARTY}=1 restores the one it has without (1M where your plan has it)"
+                "behind a gateway claude assumes a window of 200,000 tokens; \
+                 {CLAUDE_ASSUME_FIRST_PARTY}=1 restores its own (1M if your plan has it)"
             ));
         }
     }
@@ -234,28 +249,28 @@ impl ClientCommand {
         let known = CONFIG_FILE_CLIENTS.iter().find(|(program, _)| *program == name);
         self.note = known.map(|(program, place)| {
             format!(
-                "{program} reads no variable of ours: set {place} to {address} \
-                 (--listen and a token of your own in CTXHOST_TOKEN keep it the same)"
+                "{program} reads its base URL from a file: set {place} to {address} \
+                 (--listen and your own CTXHOST_TOKEN keep this address stable)"
             )
         });
     }
 }
 
-/// The name of a program: the last part of its path, without an ending.
+/// The program's name: the last path segment, without an extension.
 fn program(command: &[OsString]) -> String {
     let path = command.first().map(Path::new);
     let name = path.and_then(Path::file_stem).and_then(OsStr::to_str);
     name.unwrap_or_default().to_owned()
 }
 
-/// A list of hosts that are reached directly, with the loopback among them.
+/// A no-proxy list with the loopback added.
 fn without_proxy(before: Option<String>) -> String {
     let before = before.filter(|hosts| !hosts.trim().is_empty());
     let hosts = before.into_iter().chain(["127.0.0.1,localhost,::1".to_owned()]);
     hosts.collect::<Vec<_>>().join(",")
 }
 
-/// Puts the fields of an object over those of another one, at every depth.
+/// Merges an object into another one, at every depth.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -274,40 +289,40 @@ mod tests {
     const URL: &str = "http://127.0.0.1:40123";
     const ADDRESS: &str = "http://127.0.0.1:40123/secret";
 
-    fn told(command: &[&str], env: &[(&str, &str)]) -> ClientCommand {
+    fn configured(command: &[&str], env: &[(&str, &str)]) -> ClientCommand {
         let find = |name: &str| {
             env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        let place = GatewayAddress { url: URL.into(), token: "secret".into() };
-        configure_client(command.iter().map(OsString::from).collect(), &place, find)
+        let gateway = GatewayAddress { url: URL.into(), token: "secret".into() };
+        configure_client(command.iter().map(OsString::from).collect(), &gateway, find)
     }
 
-    fn variable<'a>(told: &'a ClientCommand, name: &str) -> Option<&'a str> {
-        told.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    fn variable<'a>(client: &'a ClientCommand, name: &str) -> Option<&'a str> {
+        client.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     #[test]
     fn every_child_gets_the_variables_of_the_sdks() {
-        let told = told(&["/usr/bin/aider", "-p", "hello"], &[]);
-        assert_eq!(told.command, ["/usr/bin/aider", "-p", "hello"].map(OsString::from));
-        assert_eq!(variable(&told, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
-        assert_eq!(variable(&told, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
-        assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/secret/v1"));
-        assert_eq!(variable(&told, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/secret/v1"));
-        assert_eq!(told.note, None);
+        let client = configured(&["/usr/bin/aider", "-p", "hello"], &[]);
+        assert_eq!(client.command, ["/usr/bin/aider", "-p", "hello"].map(OsString::from));
+        assert_eq!(variable(&client, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&client, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&client, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/secret/v1"));
+        assert_eq!(variable(&client, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/secret/v1"));
+        assert_eq!(client.note, None);
     }
 
     #[test]
-    fn a_proxy_of_the_person_does_not_stand_between() {
-        let told = told(&["x"], &[("NO_PROXY", "intern.example"), ("no_proxy", "")]);
-        assert_eq!(variable(&told, "NO_PROXY"), Some("intern.example,127.0.0.1,localhost,::1"));
-        assert_eq!(variable(&told, "no_proxy"), Some("127.0.0.1,localhost,::1"));
+    fn the_gateway_is_reached_without_the_users_proxy() {
+        let client = configured(&["x"], &[("NO_PROXY", "intern.example"), ("no_proxy", "")]);
+        assert_eq!(variable(&client, "NO_PROXY"), Some("intern.example,127.0.0.1,localhost,::1"));
+        assert_eq!(variable(&client, "no_proxy"), Some("127.0.0.1,localhost,::1"));
     }
 
     #[test]
     fn codex_gets_a_provider_as_arguments_before_its_own() {
-        let told = told(&["codex", "exec", "hello"], &[("OPENAI_API_KEY", "k")]);
-        let command: Vec<&str> = told.command.iter().map(|it| it.to_str().unwrap()).collect();
+        let client = configured(&["codex", "exec", "hello"], &[("OPENAI_API_KEY", "k")]);
+        let command: Vec<&str> = client.command.iter().map(|word| word.to_str().unwrap()).collect();
         let ["codex", "-c", "model_provider=\"ctxhost\"", "-c", provider, "exec", "hello"] =
             command[..]
         else {
@@ -319,30 +334,30 @@ mod tests {
         assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
         assert_eq!(provider["env_key"].as_str(), Some("OPENAI_API_KEY"));
         assert_eq!(provider["env_http_headers"]["x-ctxhost-token"].as_str(), Some("CTXHOST_TOKEN"));
-        assert_eq!(variable(&told, "CTXHOST_TOKEN"), Some("secret"));
+        assert_eq!(variable(&client, "CTXHOST_TOKEN"), Some("secret"));
     }
 
     #[test]
     fn codex_keeps_its_login_and_no_argument_shows_the_token() {
         for env in [&[][..], &[("OPENAI_API_KEY", "k")]] {
-            let told = told(&["codex"], env);
-            let shown = told.command.iter().any(|word| word.to_str().unwrap().contains("secret"));
-            assert!(!shown, "{:?}", told.command);
+            let client = configured(&["codex"], env);
+            let shown = client.command.iter().any(|word| word.to_str().unwrap().contains("secret"));
+            assert!(!shown, "{:?}", client.command);
         }
-        let told = told(&["codex"], &[]);
-        let read: toml::Table = toml::from_str(told.command[4].to_str().unwrap()).unwrap();
+        let client = configured(&["codex"], &[]);
+        let read: toml::Table = toml::from_str(client.command[4].to_str().unwrap()).unwrap();
         let provider = &read["model_providers"]["ctxhost"];
         assert_eq!(provider["requires_openai_auth"].as_bool(), Some(true));
         assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
     }
 
     #[test]
-    fn opencode_keeps_what_its_variable_says() {
+    fn opencode_keeps_its_existing_config() {
         let before =
             r#"{"model": "openai/x", "provider": {"openai": {"options": {"apiKey": "k"}}}}"#;
-        let told = told(&["opencode"], &[("OPENCODE_CONFIG_CONTENT", before)]);
+        let client = configured(&["opencode"], &[("OPENCODE_CONFIG_CONTENT", before)]);
         let config: Value =
-            serde_json::from_str(variable(&told, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+            serde_json::from_str(variable(&client, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
         assert_eq!(config["model"], "openai/x");
         let openai = &config["provider"]["openai"]["options"];
         assert_eq!(openai["apiKey"], "k");
@@ -354,17 +369,18 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_file_is_named_with_the_place_in_it() {
-        let told = told(&["openclaw"], &[]);
+    fn clients_with_a_config_file_get_a_note() {
+        let client = configured(&["openclaw"], &[]);
         assert!(
-            told.note
+            client
+                .note
                 .unwrap()
                 .contains("baseUrl in openclaw.json to http://127.0.0.1:40123/secret ")
         );
     }
 
     #[test]
-    fn addresses_of_the_environment_are_asked_in_our_place() {
+    fn addresses_in_the_environment_become_upstreams() {
         let env = |name: &str| match name {
             "OPENAI_API_BASE" => Some("http://ollama:11434/v1".to_owned()),
             "ANTHROPIC_BASE_URL" => Some(" ".to_owned()),
@@ -378,8 +394,8 @@ mod tests {
     }
 
     #[test]
-    fn claude_is_told_of_the_variable_that_restores_its_window() {
-        let remark = |env: &[(&str, &str)]| told(&["claude"], env).note;
+    fn claude_gets_a_note_about_the_variable_that_restores_its_window() {
+        let remark = |env: &[(&str, &str)]| configured(&["claude"], env).note;
         let words = remark(&[]).unwrap();
         assert!(words.contains("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL=1 restores"), "{words}");
         assert_eq!(remark(&[("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL", "0")]), None);
@@ -387,14 +403,18 @@ mod tests {
     }
 
     #[test]
-    fn copilot_asks_its_own_provider_through_the_gateway() {
-        let check = |kind: Option<&str>, told_address: Option<&str>, named: ClientUpstreams| {
+    fn copilot_reaches_its_own_provider_through_the_gateway() {
+        let check = |kind: Option<&str>, expected_address: Option<&str>, named: ClientUpstreams| {
             let address = ("COPILOT_PROVIDER_BASE_URL", "http://ollama:11434");
             let kind = kind.map(|kind| ("COPILOT_PROVIDER_TYPE", kind));
             let env: Vec<_> = [address].into_iter().chain(kind).collect();
-            let told = told(&["copilot"], &env);
-            assert_eq!(variable(&told, "COPILOT_PROVIDER_BASE_URL"), told_address, "{kind:?}");
-            assert_eq!(told.note.is_some(), told_address.is_none(), "{kind:?}");
+            let client = configured(&["copilot"], &env);
+            assert_eq!(
+                variable(&client, "COPILOT_PROVIDER_BASE_URL"),
+                expected_address,
+                "{kind:?}"
+            );
+            assert_eq!(client.note.is_some(), expected_address.is_none(), "{kind:?}");
             let find = |name: &str| {
                 env.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
             };
@@ -411,8 +431,8 @@ mod tests {
             ClientUpstreams { anthropic: asked, ..ClientUpstreams::default() },
         );
         check(Some("azure"), None, ClientUpstreams::default());
-        // Without a provider of its own it asks GitHub, and must go on doing so.
-        let alone = told(&["copilot"], &[]);
+        // Without its own provider it uses GitHub, and must continue to.
+        let alone = configured(&["copilot"], &[]);
         assert_eq!(variable(&alone, "COPILOT_PROVIDER_BASE_URL"), None);
         assert!(alone.note.unwrap().contains("GitHub's own models"));
     }

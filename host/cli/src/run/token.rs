@@ -1,17 +1,18 @@
-//! The token of a gateway that is there for one command: nobody else on the machine has it.
+//! The token of a gateway that serves one command.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::CliError;
 
-/// Random bytes of a token: nobody guesses them.
+/// Random bytes in a token.
 const TOKEN_BYTES: usize = 16;
 
-/// The person's own token where a path can hold it, so that an address in a file stays good; else a new one.
+/// The user's own token if it is safe in a path, so that an address in a config file stays valid;
+/// else a new one.
 ///
 /// # Errors
 ///
-/// Where the system has no random numbers.
+/// If the system has no random numbers.
 pub(super) fn gateway_token(own: Option<&SecretString>) -> Result<SecretString, CliError> {
     match own.filter(|own| fits_a_path(own.expose_secret())) {
         Some(own) => Ok(own.clone()),
@@ -28,7 +29,9 @@ fn random_token() -> Result<SecretString, CliError> {
     let mut bytes = [0; TOKEN_BYTES];
     let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut bytes).is_err() {
-        return Err(CliError::internal("the system has no random numbers for a token"));
+        return Err(CliError::internal(
+            "cannot create a token: the system provides no random numbers",
+        ));
     }
     let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
     Ok(digits.collect::<String>().into())
@@ -39,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_the_persons_own_or_nobodys() {
+    fn a_token_is_the_users_own_or_random() {
         let of = |own: Option<&str>| {
             gateway_token(own.map(SecretString::from).as_ref()).unwrap().expose_secret().to_owned()
         };

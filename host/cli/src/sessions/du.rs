@@ -1,4 +1,4 @@
-//! `ctxhost sessions du`: what sessions take on the disk.
+//! `ctxhost sessions du`: disk usage of sessions.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::error::CliError;
 use crate::render::format::{format_bytes, format_count};
 use ctxhost_blobs::{DiskUsage, StoredBlob};
 
-/// What sessions take on the disk, and what they would take with everything inline.
+/// Show the disk usage of sessions, and what they would use with everything inline.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DuArgs {
-    /// The folder that holds them, at any depth; by default that of all sessions that are kept.
+    /// Folder with sessions, at any depth; by default all stored sessions.
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Print it as JSON, in bytes.
+    /// Print the usage as JSON, in bytes.
     #[arg(long)]
     json: bool,
 }
@@ -28,10 +28,7 @@ impl DuArgs {
             None => DiskUsage::measure_all(&home)?,
         };
         let roots = self.folder.map_or_else(|| home.all_session_dirs(), |folder| vec![folder]);
-        Ok(match self.json {
-            true => format!("{:#}\n", to_json(&usage)),
-            false => to_text(&usage, &roots),
-        })
+        Ok(if self.json { format!("{:#}\n", to_json(&usage)) } else { to_text(&usage, &roots) })
     }
 }
 
@@ -57,7 +54,7 @@ fn to_text(usage: &DiskUsage, roots: &[PathBuf]) -> String {
     ));
     if !usage.unreferenced.is_empty() {
         text.push_str(&format!(
-            "{} more ({}) that none of them names; `ctxhost gc --dry-run` says what may go\n",
+            "{} ({}) unreferenced; `ctxhost gc --dry-run` shows what can be removed\n",
             format_count(usage.unreferenced.len() as u64, "blob"),
             format_bytes(total_bytes(&usage.unreferenced)),
         ));
@@ -82,7 +79,6 @@ fn to_json(usage: &DiskUsage) -> Value {
     })
 }
 
-/// What all of them take.
 pub(crate) fn total_bytes(blobs: &[StoredBlob]) -> u64 {
     blobs.iter().map(|blob| blob.size_bytes).sum()
 }

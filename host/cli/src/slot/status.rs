@@ -1,4 +1,4 @@
-//! `ctxhost slot status`: shares, guards and figures, as people read them.
+//! `ctxhost slot status`: shares, guards and figures.
 
 use crate::engines::{EffectiveEngine, chain_unavailable_reason};
 use crate::error::CliError;
@@ -12,14 +12,14 @@ use ctxhost_config::Config;
 
 use super::{CONTEXT_ENGINE, SlotConfig, is_same_chain};
 
-/// Figures that are shown whether a guard names them or not.
+/// Metrics that are always shown.
 const DEFAULT_METRICS: [&str; 6] =
     ["turns", "requests", "illegal", "fallbacks", "survival", "p99_ms"];
 
-/// Shows who serves what.
-pub(super) fn show(place: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
-    let state = place.home.read()?;
-    let serving = place.effective_engine();
+/// Shows the state of the slot.
+pub(super) fn show(slot: &SlotConfig, output: &mut Output) -> Result<(), CliError> {
+    let state = slot.home.read()?;
+    let serving = slot.effective_engine();
     let Some(canary) = state.canary else {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
         serving.note_reason(output);
@@ -28,30 +28,32 @@ pub(super) fn show(place: &SlotConfig, output: &mut Output) -> Result<(), CliErr
         }
         return Ok(());
     };
-    if is_same_chain(&canary.engine, &place.engine()) {
+    // Happens if someone edits the config by hand while the canary runs.
+    if is_same_chain(&canary.engine, &slot.engine()) {
         output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
         serving.note_reason(output);
         output.note(&format!(
-            "the canary {} is in the slot by the config; `ctxhost slot promote` or \
-             `ctxhost slot rollback` ends it",
+            "the config already names the canary {}; end it with `ctxhost slot promote` or \
+             `ctxhost slot rollback`",
             canary.engine
         ));
         return Ok(());
     }
-    show_both(place, &canary, &serving, output)
+    show_both(slot, &canary, &serving, output)
 }
 
 fn show_both(
-    place: &SlotConfig,
+    slot: &SlotConfig,
     canary: &Canary,
     serving: &EffectiveEngine,
     output: &mut Output,
 ) -> Result<(), CliError> {
-    // Hosts write down what they measured under the name that the config has.
-    let configured = place.engine();
-    let of_canary = place.home.read_metrics(&canary.engine, &canary.run);
-    let of_slot = place.home.read_metrics(&configured, &canary.run);
-    let least_requests = place.config.swap.guard_requests;
+    // Hosts record figures under the configured name.
+    let configured = slot.engine();
+    let of_canary = slot.home.read_metrics(&canary.engine, &canary.run);
+    let of_slot = slot.home.read_metrics(&configured, &canary.run);
+    // The same threshold as the hosts use, so that this table and an automatic rollback agree.
+    let least_requests = slot.config.swap.guard_requests;
     let broken = canary.broken_guard(&of_canary, least_requests);
     let word = if broken.is_some() { "guards broken" } else { "guards ok" };
     let word = if canary.guards.is_empty() { "no guards" } else { word };
@@ -61,7 +63,7 @@ fn show_both(
         canary.share.complement(),
         canary.engine,
         canary.share,
-        time_left(canary, place.now_ms),
+        time_left(canary, slot.now_ms),
     ))?;
     let names = ["figure", &canary.engine, &configured, "guard"].map(str::to_owned);
     let columns = names.iter().enumerate().map(|(n, name)| match n {
@@ -69,13 +71,13 @@ fn show_both(
         _ => GridColumn::left(name),
     });
     let mut grid = Grid::new(columns.collect());
-    for row in rows(canary, [&of_canary, &of_slot], &place.config) {
+    for row in rows(canary, [&of_canary, &of_slot], &slot.config) {
         grid.row(row.cells, row.tone);
     }
     output.print(&grid.render(output.style()))?;
     serving.note_reason(output);
-    if let Some(reason) = chain_unavailable_reason(&place.config, &canary.engine) {
-        output.note(&format!("the canary is {:?}, but {reason}", canary.engine));
+    if let Some(reason) = chain_unavailable_reason(&slot.config, &canary.engine) {
+        output.note(&format!("canary {:?} is unavailable: {reason}", canary.engine));
     }
     Ok(())
 }
@@ -85,7 +87,7 @@ struct MetricRow {
     tone: Tone,
 }
 
-/// A row for each figure that a guard names or that is always shown.
+/// A row for each metric that a guard names or that is always shown.
 fn rows(canary: &Canary, figures: [&MetricTotals; 2], config: &Config) -> Vec<MetricRow> {
     let always = DEFAULT_METRICS.iter().filter_map(|name| name.parse().ok());
     let mut metrics: Vec<MetricName> = always.collect();
@@ -97,8 +99,10 @@ fn rows(canary: &Canary, figures: [&MetricTotals; 2], config: &Config) -> Vec<Me
     let row = |metric: MetricName| {
         let [of_canary, of_slot] = figures.map(|figures| metric_cell(figures, metric));
         let guards = canary.guards.iter().filter(|guard| guard.metric() == metric);
-        let judged = guards.map(|guard| judge_guard(guard, figures[0], config.swap.guard_requests));
-        let (texts, broken): (Vec<String>, Vec<bool>) = judged.unzip();
+        let judgements =
+            guards.map(|guard| judge_guard(guard, figures[0], config.swap.guard_requests));
+        // A metric may have several guards, such as a lower and an upper bound.
+        let (texts, broken): (Vec<String>, Vec<bool>) = judgements.unzip();
         let tone = if broken.contains(&true) { Tone::Warning } else { Tone::Plain };
         MetricRow { cells: vec![metric.to_string(), of_canary, of_slot, texts.join(", ")], tone }
     };
@@ -109,7 +113,7 @@ fn judge_guard(guard: &CanaryGuard, figures: &MetricTotals, least_requests: u64)
     let (word, is_broken) = match guard.check(figures, least_requests) {
         GuardVerdict::Holds(_) => ("ok", false),
         GuardVerdict::Broken(_) => ("broken", true),
-        GuardVerdict::Undecided => ("too little measured yet", false),
+        GuardVerdict::Undecided => ("too few requests yet", false),
     };
     (format!("{guard}: {word}"), is_broken)
 }
@@ -120,23 +124,25 @@ fn metric_cell(figures: &MetricTotals, metric: MetricName) -> String {
 
 fn time_left(canary: &Canary, now_ms: i64) -> String {
     match canary.remaining_ms(now_ms) {
-        0 => "its time is over: promote it or roll it back".to_owned(),
+        0 => "time is up: promote it or roll it back".to_owned(),
         left_ms => format!("{} left", format_duration(left_ms)),
     }
 }
 
 fn describe_end(ended: &CanaryEnd) -> String {
-    match ended.promoted {
-        true => format!("the canary {} was promoted", ended.engine),
-        false => format!("the canary {} was rolled back: {}", ended.engine, ended.why),
+    if ended.promoted {
+        format!("the canary {} was promoted", ended.engine)
+    } else {
+        format!("the canary {} was rolled back: {}", ended.engine, ended.why)
     }
 }
 
-/// A time in its largest unit that leaves no zero, rounded up.
+/// A duration in its largest useful unit, rounded up.
 pub(super) fn format_duration(ms: u64) -> String {
     const SECOND_MS: u64 = 1_000;
     const MINUTE_MS: u64 = 60 * SECOND_MS;
     const HOUR_MS: u64 = 60 * MINUTE_MS;
+    // Rounded up: `0m left` would read as if the time were over.
     match ms {
         0..SECOND_MS => format!("{ms}ms"),
         SECOND_MS..MINUTE_MS => format!("{}s", ms.div_ceil(SECOND_MS)),

@@ -1,35 +1,32 @@
-//! Where an installed engine stands: the `path` of its entry, written and taken away again.
+//! Writes and removes the `path` of an engine's entry.
 
 use std::path::{Path, PathBuf};
 
-use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::{read, replace, restore_text};
+use super::{read, replace, restore_text, set_value};
 use crate::error::{ConfigDiagnostic, ConfigError};
 
-/// An edit of an entry.
+/// A change of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryEdit {
     /// The file.
     pub path: PathBuf,
     /// Whether the text changed.
     pub changed: bool,
-    /// The whole file before the edit; `None` where there was no file.
+    /// The file before the edit; `None` if it did not exist.
     old_text: Option<String>,
 }
 
 impl EntryEdit {
-    /// Takes the edit back: the file is what it was, to the byte, or is gone if it was not there.
+    /// Reverts the edit byte for byte; a file that did not exist is removed.
     pub fn restore(&self) -> Result<(), ConfigError> {
-        match self.changed {
-            true => restore_text(&self.path, self.old_text.as_deref()),
-            false => Ok(()),
-        }
+        if self.changed { restore_text(&self.path, self.old_text.as_deref()) } else { Ok(()) }
     }
 }
 
-/// Writes the file of an engine into its entry. A missing file or table is made, and a digest that
-/// stands there becomes that of the new bytes. Comments, order and spacing stay.
+/// Writes the path of an engine into its entry. Creates the file and the table if needed, and
+/// updates an existing digest. Comments, order and spacing are kept.
 pub fn set_entry_path(
     path: impl AsRef<Path>,
     id: &str,
@@ -40,6 +37,7 @@ pub fn set_entry_path(
         let entry = entries.entry(id).or_insert_with(|| Item::Table(Table::new()));
         let Some(entry) = entry.as_table_like_mut() else { return false };
         set_value(entry, "path", file);
+        // A stale digest would refuse the new file; none is added where the user had none.
         if entry.contains_key("sha256") {
             set_value(entry, "sha256", sha256);
         }
@@ -47,14 +45,15 @@ pub fn set_entry_path(
     })
 }
 
-/// Takes path and digest out of an engine's entry, and the entry with them where nothing else stands
-/// in it: its settings stay for the next build.
+/// Removes path and digest from an engine's entry, and the entry if it has no other setting:
+/// settings stay for the next build.
 pub fn remove_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, ConfigError> {
     edit(path.as_ref(), id, |entries| {
         let Some(item) = entries.get_mut(id) else { return true };
         let Some(entry) = item.as_table_like_mut() else { return false };
         entry.remove("path");
         entry.remove("sha256");
+        // A comment above the table may explain the whole file, so it is never removed.
         if entry.is_empty() && !is_commented(item) {
             entries.remove(id);
         }
@@ -62,7 +61,7 @@ pub fn remove_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, 
     })
 }
 
-/// Changes the table of entries; `false` where something else stands in a table's place.
+/// Changes the table of entries; `false` if something else than a table is there.
 fn edit(
     path: &Path,
     id: &str,
@@ -74,12 +73,12 @@ fn edit(
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, text, &error))?;
     if !entries(&mut document).is_some_and(change) {
-        let message =
-            format!("{name} has no table [plugins.entries.{id}], but something else of that name");
-        let help = "write it as a table of its own; the file is unchanged";
+        let message = format!("plugins.entries.{id} in {name} is not a table");
+        let help = "write it as a table [plugins.entries.{id}]; the file is unchanged";
         return Err(Box::new(ConfigDiagnostic::new(&name, text, message).with_help(help)).into());
     }
     let new_text = document.to_string();
+    // An unchanged file is not touched, so its modification time does not trigger a reload.
     let changed = old_text.as_deref() != Some(&*new_text);
     if changed {
         replace(path, &new_text)?;
@@ -87,7 +86,7 @@ fn edit(
     Ok(EntryEdit { path: path.to_owned(), changed, old_text })
 }
 
-/// The table of entries, made where it is missing. Lines that would stand empty are not written.
+/// The table of entries, created if needed, without empty lines for parent tables.
 fn entries(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     let implicit = || {
         let mut table = Table::new();
@@ -99,22 +98,8 @@ fn entries(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     entries.or_insert_with(implicit).as_table_like_mut()
 }
 
-/// Whether a person wrote something above a table; it may be meant for the whole file.
+/// Whether a comment precedes a table; it may belong to the whole file.
 fn is_commented(item: &Item) -> bool {
     let prefix = item.as_table().and_then(|table| table.decor().prefix()?.as_str());
     prefix.is_some_and(|prefix| prefix.contains('#'))
-}
-
-/// Puts a text in; what stands around the old value stays around the new one.
-fn set_value(table: &mut dyn TableLike, key: &str, text: &str) {
-    let mut value = Value::from(text);
-    match table.get_mut(key) {
-        Some(item) => {
-            if let Some(old) = item.as_value() {
-                *value.decor_mut() = old.decor().clone();
-            }
-            *item = Item::Value(value);
-        }
-        None => drop(table.insert(key, Item::Value(value))),
-    }
 }

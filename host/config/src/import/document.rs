@@ -1,4 +1,4 @@
-//! Imported settings as TOML: a file of their own, or added to one that is there.
+//! Writes imported settings as TOML: a new file, or merged into an existing one.
 
 use std::path::Path;
 
@@ -9,28 +9,29 @@ use crate::Config;
 use crate::edit::{read, replace};
 use crate::error::{ConfigDiagnostic, ConfigError};
 
-/// What became of a file that settings were added to.
+/// The result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeSummary {
-    /// How many settings were written.
+    /// Number of settings written.
     pub written: usize,
-    /// How many stood there already with the same value.
+    /// Number of settings that already had this value.
     pub unchanged: usize,
-    /// What stands there with another value and stays: our key, what it is, what it would become.
+    /// Settings that already have another value, which is kept: key, existing value, imported
+    /// value.
     pub conflicts: Vec<(String, String, String)>,
 }
 
-/// The settings as the text of a new file, each with the key it comes from.
+/// The settings as a new file, each with its original key.
 pub fn render(import: &SettingsImport) -> String {
     let mut document = DocumentMut::new();
     for setting in &import.settings {
-        // Nothing stands in the way of a setting in an empty document.
+        // An empty document has no conflicts.
         let _ = put(document.as_table_mut(), setting);
     }
     document.to_string()
 }
 
-/// Adds the settings to a file. What it says already stays as it is; without a file one is made.
+/// Merges the settings into a file; existing values are kept. Creates the file if needed.
 ///
 /// # Errors
 ///
@@ -38,13 +39,14 @@ pub fn render(import: &SettingsImport) -> String {
 pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, ConfigError> {
     let text = read(path)?.unwrap_or_default();
     let name = path.display().to_string();
+    // An invalid file is reported before anything is added to it.
     Config::parse(&name, &text)?;
     let mut document: DocumentMut =
         text.parse().map_err(|error| ConfigDiagnostic::from_edit(&name, &text, &error))?;
     let mut merged = MergeSummary::default();
     for setting in &import.settings {
         let place = put(document.as_table_mut(), setting).map_err(|place| {
-            let message = format!("{name} has no table [{place}], but something else of that name");
+            let message = format!("{place} in {name} is not a table");
             Box::new(
                 ConfigDiagnostic::new(&name, &text, message).with_help("the file is unchanged"),
             )
@@ -60,6 +62,7 @@ pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, Confi
         }
     }
     let new_text = document.to_string();
+    // The merged text must be valid too: imported values can conflict with existing ones.
     Config::parse(&name, &new_text)?;
     if merged.written > 0 {
         replace(path, &new_text)?;
@@ -67,14 +70,14 @@ pub fn merge(import: &SettingsImport, path: &Path) -> Result<MergeSummary, Confi
     Ok(merged)
 }
 
-/// What became of one setting.
+/// The result for one setting.
 enum PutOutcome {
     Written,
-    /// A value stands there; this is it.
+    /// The existing value.
     Exists(String),
 }
 
-/// Puts a setting where nothing stands; `Err` names the table that is none.
+/// Writes a setting unless it exists; `Err` names a parent that is not a table.
 fn put(root: &mut Table, setting: &ImportedSetting) -> Result<PutOutcome, String> {
     let Some((key, tables)) = setting.path.split_last() else { return Ok(PutOutcome::Written) };
     let mut table: &mut dyn TableLike = root;
@@ -100,7 +103,7 @@ fn put(root: &mut Table, setting: &ImportedSetting) -> Result<PutOutcome, String
     Ok(PutOutcome::Written)
 }
 
-/// A value without the spaces and comments around it.
+/// A value without surrounding spaces and comments.
 fn bare_text(value: &Value) -> String {
     value.clone().decorated("", "").to_string()
 }

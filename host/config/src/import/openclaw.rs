@@ -1,8 +1,8 @@
-//! The table of `openclaw.json`. Retired keys of older versions stand beside today's.
+//! The mapping of `openclaw.json`, including retired keys.
 
 use super::value_shape::MappedValue::{Flag, Text};
 use super::value_shape::ValueShape;
-use super::{KeyMapping, MappingRow, MappingTable};
+use super::{MappingRow, MappingTable, none, to};
 
 pub(super) const TABLE: MappingTable = MappingTable {
     rows: ROWS,
@@ -14,41 +14,33 @@ pub(super) const TABLE: MappingTable = MappingTable {
     ],
 };
 
-const fn to(key: &'static str, path: &'static str, shape: ValueShape) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::To(path, shape) }
-}
-
-const fn none(key: &'static str, reason: &'static str) -> MappingRow {
-    MappingRow { key, mapping: KeyMapping::None(reason) }
-}
-
 const ANY: ValueShape = ValueShape::Whole(0, u64::MAX);
 const SOME: ValueShape = ValueShape::Whole(1, u64::MAX);
 
-const FOREIGN_PLUGIN: &str = "about plugins of OpenClaw, which cannot run here";
+const FOREIGN_PLUGIN: &str = "a plugin of OpenClaw, which cannot run here";
 
-/// Of two keys that end at one setting the later row counts: a switch of its own before a mode, a cap
-/// before a window.
+/// If two keys map to one setting, the later row wins: a specific switch over a mode, a cap over a
+/// window.
 #[rustfmt::skip]
 const ROWS: &[MappingRow] = &[
-    none("agents.defaults.compaction.enabled", "a compaction comes only when a request would not fit, and cannot be switched off"),
+    none("agents.defaults.compaction.enabled", "compaction runs only when a request would not fit, and cannot be disabled"),
     to("agents.defaults.compaction.mode", "plugins.entries.legacy.config.compaction.quality_guard", ValueShape::Word(&[("default", Flag(false)), ("safeguard", Flag(true))])),
-    none("agents.defaults.compaction.provider", "who compacts is the engine of the slot: plugins.slots.context_engine"),
+    none("agents.defaults.compaction.provider", "the active engine compacts: plugins.slots.context_engine"),
     to("agents.defaults.compaction.model", "plugins.entries.legacy.config.compaction.model", ValueShape::Text),
-    none("agents.defaults.compaction.thinkingLevel", "the model's own setting decides how it thinks over a summary"),
+    none("agents.defaults.compaction.thinkingLevel", "the model's own setting controls reasoning in summaries"),
     to("agents.defaults.compaction.keepRecentTokens", "plugins.entries.legacy.config.compaction.keep_recent_tokens", SOME),
     to("agents.defaults.compaction.identifierPolicy", "plugins.entries.legacy.config.compaction.identifier_policy", ValueShape::Word(&[("strict", Text("strict")), ("off", Text("off")), ("custom", Text("custom"))])),
     to("agents.defaults.compaction.identifierInstructions", "plugins.entries.legacy.config.compaction.identifier_instructions", ValueShape::Text),
     to("agents.defaults.compaction.recentTurnsPreserve", "plugins.entries.legacy.config.compaction.recent_turns", ValueShape::Whole(0, 12)),
     to("agents.defaults.compaction.qualityGuard.enabled", "plugins.entries.legacy.config.compaction.quality_guard", ValueShape::Flag),
     to("agents.defaults.compaction.qualityGuard.maxRetries", "plugins.entries.legacy.config.compaction.quality_retries", ValueShape::Clamped(0, 3)),
-    none("agents.defaults.compaction.midTurnPrecheck.enabled", "every request is checked before it is sent, within a turn as well"),
+    none("agents.defaults.compaction.midTurnPrecheck.enabled", "every request is checked before it is sent, also within a turn"),
     none("agents.defaults.compaction.postIndexSync", "ctxhost keeps no memory index"),
     to("agents.defaults.compaction.postCompactionSections", "plugins.entries.legacy.config.compaction.workspace_sections", ValueShape::List),
     to("agents.defaults.compaction.timeoutSeconds", "timeouts.compact_ms", ValueShape::Seconds),
-    none("agents.defaults.compaction.maxActiveTranscriptBytes", "a session file may grow; what is sent is bounded by tokens"),
-    none("agents.defaults.compaction.memoryFlush.**", "ctxhost runs no turn of its own before a compaction"),
-    none("agents.defaults.compaction.notifyUser", "every result names its engine and its compactions"),
+    none("agents.defaults.compaction.maxActiveTranscriptBytes", "the session file may grow; requests are limited by tokens"),
+    none("agents.defaults.compaction.memoryFlush.**", "ctxhost runs no extra turn before a compaction"),
+    none("agents.defaults.compaction.notifyUser", "every result reports its engine and compactions"),
     to("agents.defaults.compaction.reserveTokens", "budget.reserve_tokens", ValueShape::Largest(1, u64::MAX)),
     to("agents.defaults.compaction.reserveTokensFloor", "budget.reserve_tokens", ValueShape::Largest(1, u64::MAX)),
     to("agents.defaults.compaction.maxHistoryShare", "plugins.entries.legacy.config.compaction.history_share", ValueShape::Share),

@@ -1,18 +1,17 @@
-//! A file of another agent as leaves: dotted keys with their values.
+//! Flattens a file of another agent into dotted keys with values.
 
 use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
 use serde_json::{Map, Value};
 
 use crate::error::{ConfigDiagnostic, ConfigError};
 
-/// How deep lists and tables may lie in each other. The parser goes down by recursion, and a file of
-/// nothing but brackets must not end in a crash.
+/// Limit of nesting: the parser is recursive, and deeply nested input would overflow its stack.
 const MAX_DEPTH: usize = 200;
 
-/// A value that is no table, and where it stands.
+/// A value that is not a table, with its path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SettingLeaf {
-    /// The names from the root down. An item of a list of tables is named by its `id`.
+    /// The path from the root. An item of a list of tables is named by its `id`.
     pub(super) path: Vec<String>,
     pub(super) value: Value,
 }
@@ -24,8 +23,9 @@ impl SettingLeaf {
     }
 }
 
-/// Reads JSON, also with comments, trailing commas and bare keys.
+/// Parses JSON, also with comments, trailing commas and bare keys.
 pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
+    // json5 parses recursively, without a limit of its own.
     if let Some(at) = too_deep(text) {
         let message = format!("{name} is nested deeper than {MAX_DEPTH} levels");
         return Err(Box::new(
@@ -35,19 +35,19 @@ pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
     }
     let document: Value = json5::from_str(text).map_err(|error| {
         let reason = error.code().map_or_else(|| error.to_string(), |code| code.to_string());
-        let mistake =
-            ConfigDiagnostic::new(name, text, format!("{name} is no valid JSON: {reason}"));
+        let diagnostic =
+            ConfigDiagnostic::new(name, text, format!("{name} is not valid JSON: {reason}"));
         Box::new(match error.position() {
-            Some(place) => with_position(mistake, text, place.line, place.column),
-            // Where the file just ends, its end is the place.
-            None => mistake.with_label(text.len()..text.len(), "here"),
+            Some(place) => with_position(diagnostic, text, place.line, place.column),
+            // An unexpected end of file has no position; use the end.
+            None => diagnostic.with_label(text.len()..text.len(), "here"),
         })
     })?;
     table(name, text, document)
 }
 
-/// Where brackets are open beyond what any settings need. Those in texts count as well: a text with so
-/// many that never close is no setting either.
+/// The position at which brackets are nested too deeply. Counts brackets in strings as well; no
+/// setting contains that many.
 fn too_deep(text: &str) -> Option<usize> {
     let mut depth: usize = 0;
     text.bytes().position(|byte| {
@@ -60,27 +60,27 @@ fn too_deep(text: &str) -> Option<usize> {
     })
 }
 
-/// Reads the first document of YAML.
+/// Parses the first document of a YAML file.
 pub(super) fn yaml(name: &str, text: &str) -> Result<Value, ConfigError> {
     let documents = Yaml::load_from_str(text).map_err(|error| {
-        let message = format!("{name} is no valid YAML: {}", error.info());
-        let mistake = ConfigDiagnostic::new(name, text, message);
+        let message = format!("{name} is not valid YAML: {}", error.info());
+        let diagnostic = ConfigDiagnostic::new(name, text, message);
         let place = error.marker();
-        Box::new(with_position(mistake, text, place.line().saturating_sub(1), place.col()))
+        Box::new(with_position(diagnostic, text, place.line().saturating_sub(1), place.col()))
     })?;
     table(name, text, documents.first().map_or(Value::Null, yaml_to_json))
 }
 
-/// Every leaf, in the order of the file.
+/// All leaves, in file order.
 pub(super) fn leaves(document: &Value) -> Vec<SettingLeaf> {
     let mut leaves = Vec::new();
     collect_leaves(document, &mut Vec::new(), &mut leaves);
     leaves
 }
 
-/// The mistake at a line and a column, both from 0 and in characters.
+/// Adds the position of a line and a column, both from 0 and in characters.
 fn with_position(
-    mistake: ConfigDiagnostic,
+    error: ConfigDiagnostic,
     text: &str,
     line: usize,
     column: usize,
@@ -91,9 +91,9 @@ fn with_position(
     let inside = rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
     let start = (before + inside).min(text.len());
     let width = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-    mistake
+    error
         .with_label(start..start + width, "here")
-        .with_help("mend the file; nothing was imported")
+        .with_help("correct the file; nothing was imported")
 }
 
 fn table(name: &str, text: &str, document: Value) -> Result<Value, ConfigError> {
@@ -101,8 +101,8 @@ fn table(name: &str, text: &str, document: Value) -> Result<Value, ConfigError> 
         Value::Object(_) => Ok(document),
         Value::Null => Ok(Value::Object(Map::new())),
         _ => {
-            let message = format!("{name} holds no table of settings");
-            let help = "give the agent's own file: openclaw.json, or config.yaml of Hermes";
+            let message = format!("{name} is not a table of settings");
+            let help = "pass openclaw.json, or config.yaml of Hermes";
             Err(Box::new(ConfigDiagnostic::new(name, text, message).with_help(help)).into())
         }
     }
@@ -126,7 +126,7 @@ fn yaml_to_json(yaml: &Yaml<'_>) -> Value {
     }
 }
 
-/// A key as text; YAML allows any value there.
+/// A key as text; YAML allows any value as a key.
 fn key_text(key: &Yaml<'_>) -> String {
     match yaml_to_json(key) {
         Value::String(text) => text,
@@ -137,6 +137,7 @@ fn key_text(key: &Yaml<'_>) -> String {
 fn collect_leaves(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<SettingLeaf>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        // Lists of models are keyed by id, so that the mapping tables can name them.
         Value::Array(items) if items.iter().any(Value::is_object) => {
             items.iter().enumerate().map(|(at, item)| (item_name(at, item), item)).collect()
         }

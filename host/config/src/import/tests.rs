@@ -1,4 +1,4 @@
-//! Every row of both tables has a case here; files that are not what they should be as well.
+//! Tests: a case for every row of both mapping tables, and for invalid files.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Config;
 
-/// A key of theirs with a value, and what becomes of it: `Ok` our TOML, `Err` words of the reason.
+/// A key with a value, and the expected result: `Ok` our TOML, `Err` words of the reason.
 type Case = (&'static str, Value, Result<&'static str, &'static str>);
 
 const LEGACY: &str = "plugins.entries.legacy.config";
@@ -15,7 +15,7 @@ const HEAD_TAIL: &str = "plugins.entries.head-tail.config";
 
 fn openclaw_cases() -> Vec<Case> {
     vec![
-        ("agents.defaults.compaction.enabled", json!(false), Err("cannot be switched off")),
+        ("agents.defaults.compaction.enabled", json!(false), Err("cannot be disabled")),
         (
             "agents.defaults.compaction.mode",
             json!("default"),
@@ -33,7 +33,7 @@ fn openclaw_cases() -> Vec<Case> {
             json!("openai/x"),
             Ok("L.compaction.model = \"openai/x\""),
         ),
-        ("agents.defaults.compaction.thinkingLevel", json!("low"), Err("thinks")),
+        ("agents.defaults.compaction.thinkingLevel", json!("low"), Err("reasoning")),
         (
             "agents.defaults.compaction.keepRecentTokens",
             json!(9_000),
@@ -82,7 +82,7 @@ fn openclaw_cases() -> Vec<Case> {
             Ok("timeouts.compact_ms = 180000"),
         ),
         ("agents.defaults.compaction.maxActiveTranscriptBytes", json!("20mb"), Err("may grow")),
-        ("agents.defaults.compaction.memoryFlush.enabled", json!(true), Err("no turn of its own")),
+        ("agents.defaults.compaction.memoryFlush.enabled", json!(true), Err("no extra turn")),
         ("agents.defaults.compaction.notifyUser", json!(true), Err("every result")),
         (
             "agents.defaults.compaction.reserveTokens",
@@ -189,14 +189,14 @@ fn openclaw_cases() -> Vec<Case> {
             json!("None"),
             Ok("plugins.slots.context_engine = \"legacy\""),
         ),
-        ("plugins.slots.contextEngine", json!("lossless-claw"), Err("cannot run here")),
+        ("plugins.slots.contextEngine", json!("lossless-claw"), Err("not available")),
         ("plugins.slots.memory", json!("none"), Ok("plugins.slots.memory = \"none\"")),
-        ("plugins.slots.memory", json!("memory-core"), Err("cannot run here")),
+        ("plugins.slots.memory", json!("memory-core"), Err("not available")),
         ("plugins.allow", json!(["x"]), Err("cannot run here")),
         ("plugins.deny", json!(["x"]), Err("cannot run here")),
         ("plugins.entries.lossless-claw.config.depth", json!(3), Err("cannot run here")),
-        ("agents.defaults.compaction.keepRecentToken", json!(1), Err("unknown here")),
-        ("channels.telegram.token", json!("secret"), Err("not about context")),
+        ("agents.defaults.compaction.keepRecentToken", json!(1), Err("unknown key")),
+        ("channels.telegram.token", json!("secret"), Err("not a context setting")),
     ]
 }
 
@@ -204,14 +204,14 @@ fn hermes_cases() -> Vec<Case> {
     vec![
         ("context.engine", json!("compressor"), Ok("plugins.slots.context_engine = \"head-tail\"")),
         ("context.engine", json!("lcm"), Err("only compressor")),
-        ("compression.enabled", json!(true), Err("cannot be switched off")),
+        ("compression.enabled", json!(true), Err("cannot be disabled")),
         ("compression.threshold", json!(0.75), Ok("H.threshold_share = 0.75")),
         ("compression.threshold", json!(75), Err("at most 1")),
         ("compression.target_ratio", json!(0.95), Ok("H.tail_share = 0.8")),
         ("compression.protect_last_n", json!(20), Ok("H.tail_messages = 8")),
         ("compression.protect_last_n", json!(1), Ok("H.tail_messages = 3")),
         ("compression.protect_first_n", json!(0), Ok("H.head_messages = 0")),
-        ("compression.hygiene_hard_message_limit", json!(5_000), Err("tokens are counted")),
+        ("compression.hygiene_hard_message_limit", json!(5_000), Err("limits are in tokens")),
         (
             "compression.abort_on_summary_failure",
             json!(true),
@@ -222,9 +222,9 @@ fn hermes_cases() -> Vec<Case> {
         ("auxiliary.compression.timeout", json!(120), Ok("timeouts.compact_ms = 120000")),
         ("auxiliary.compression.provider", json!("openrouter"), Err("[summariser]")),
         ("auxiliary.compression.base_url", json!("http://x"), Err("[summariser]")),
-        ("auxiliary.compression.api_key", json!("secret"), Err("never carried over")),
-        ("compression.treshold", json!(1), Err("unknown here")),
-        ("terminal.backend", json!("local"), Err("not about context")),
+        ("auxiliary.compression.api_key", json!("secret"), Err("never imported")),
+        ("compression.treshold", json!(1), Err("unknown key")),
+        ("terminal.backend", json!("local"), Err("not a context setting")),
     ]
 }
 
@@ -283,7 +283,7 @@ fn every_row_has_a_case(rows: &[MappingRow], cases: &[Case]) {
     let missing: Vec<&str> = rows.iter().filter(|row| !covers(row)).map(|row| row.key).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
     let keys: BTreeSet<&str> = rows.iter().map(|row| row.key).collect();
-    assert_eq!(keys.len(), rows.len(), "a key stands twice");
+    assert_eq!(keys.len(), rows.len(), "a key has two rows");
 }
 
 #[test]
@@ -293,12 +293,12 @@ fn every_engine_takes_what_was_imported_for_it() {
         (SourceAgent::OpenClaw, "legacy", openclaw_cases()),
         (SourceAgent::Hermes, "head-tail", hermes_cases()),
     ] {
-        let door = ctxhost_engine::bundled(id).unwrap();
+        let factory = ctxhost_engine::bundled(id).unwrap();
         for (key, value, _) in cases {
             let import = imported(agent, &nested(key, &value));
             let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
             let host = std::sync::Arc::new(ScriptedHost::new());
-            let created = door.create(host, &config.engine_config(id));
+            let created = factory.create(host, &config.engine_config(id));
             assert!(created.is_ok(), "{key}: {:?}", created.err());
         }
     }
@@ -345,7 +345,7 @@ fn a_long_time_for_compactions_raises_the_cap_for_all_of_it() {
 }
 
 #[test]
-fn hermes_fills_the_slot_even_where_nothing_is_written() {
+fn hermes_fills_the_slot_by_default() {
     for text in ["", "# nothing\n", "compression:\n  threshold: 0.6 # early\n"] {
         let import = import(SourceAgent::Hermes, "config.yaml", text).unwrap();
         let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
@@ -371,12 +371,12 @@ fn a_broken_file_is_shown_at_its_place() {
     }
     for (agent, text) in [(SourceAgent::OpenClaw, "[1]"), (SourceAgent::Hermes, "just text")] {
         let error = import(agent, "theirs", text).unwrap_err();
-        assert_eq!(error.to_string(), "theirs holds no table of settings");
+        assert_eq!(error.to_string(), "theirs is not a table of settings");
     }
 }
 
 #[test]
-fn merging_keeps_what_a_file_says_and_tells_it() {
+fn merging_keeps_existing_values_and_reports_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctxhost.toml");
     let before =
@@ -401,7 +401,7 @@ fn merging_keeps_what_a_file_says_and_tells_it() {
 }
 
 #[test]
-fn merging_makes_a_missing_file_and_leaves_a_broken_one_alone() {
+fn merging_creates_a_missing_file_and_skips_a_broken_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctxhost.toml");
     let import = imported(SourceAgent::Hermes, &json!({}));

@@ -1,4 +1,4 @@
-//! What a value of another agent must be, and what it becomes as ours.
+//! Converts values of other agents.
 
 use serde_json::Value as Theirs;
 use toml_edit::{Array, Value};
@@ -7,42 +7,42 @@ use ctxhost_engine::{BUNDLED, LEGACY};
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Milliseconds of the units that a duration may name.
+/// Units of a duration, in milliseconds.
 const UNITS_MS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", MINUTE_MS), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// How a value is read and written.
+/// How a value is converted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValueShape {
     /// `true` or `false`.
     Flag,
-    /// A whole number from the first to the second.
+    /// An integer in a range.
     Whole(u64, u64),
-    /// The same; where two keys end at one setting, the larger counts.
+    /// The same; if two keys map to one setting, the larger value wins.
     Largest(u64, u64),
-    /// The same, moved to the nearest number between the two.
+    /// The same, clamped to the range.
     Clamped(u64, u64),
     /// A number above 0, at most 1.
     Share,
-    /// The same, moved to the nearest number between the two.
+    /// A number, clamped to the range.
     ClampedShare(f64, f64),
     /// Text.
     Text,
-    /// One of their words, and our value for it.
+    /// One of their words, mapped to our value.
     Word(&'static [(&'static str, MappedValue)]),
     /// A list of texts.
     List,
-    /// Seconds; we count milliseconds.
+    /// Seconds, converted to milliseconds.
     Seconds,
-    /// `5m`, `1h30m`, or a bare number of minutes; ours is written in one unit, such as `90m`.
+    /// `5m`, `1h30m`, or a number of minutes; written in one unit, such as `90m`.
     Duration,
     /// The id of a bundled engine, or `none`.
     Engine,
-    /// `none`: there is no memory engine to carry over.
+    /// `none`: there is no memory engine to import.
     NoMemory,
 }
 
-/// Our value for a word of theirs.
+/// Our value for one of their words.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MappedValue {
     Flag(bool),
@@ -50,13 +50,14 @@ pub(super) enum MappedValue {
 }
 
 impl ValueShape {
-    /// Our value, or why it cannot be carried over.
+    /// Our value, or the reason why it cannot be imported.
     pub(super) fn convert(self, theirs: &Theirs) -> Result<Value, String> {
         let found = match self {
             ValueShape::Flag => theirs.as_bool().map(Value::from),
             ValueShape::Whole(least, most) | ValueShape::Largest(least, most) => {
                 whole(theirs).filter(|number| (least..=most).contains(number)).and_then(number)
             }
+            // The agent itself clamps these, so an import behaves as its config did.
             ValueShape::Clamped(least, most) => {
                 whole(theirs).and_then(|found| number(found.clamp(least, most)))
             }
@@ -82,40 +83,41 @@ impl ValueShape {
         found.ok_or_else(|| format!("is {theirs}; {}", self.expectation()))
     }
 
-    /// Whether the value that is there already goes before a new one.
+    /// Whether the existing value wins over a new one.
     pub(super) fn prefers_existing(self, there: &Value, new: &Value) -> bool {
         self.is_largest() && there.as_integer() >= new.as_integer()
     }
 
-    /// Whether size alone decides between two keys that end at one setting.
+    /// Whether the larger of two values wins.
     pub(super) fn is_largest(self) -> bool {
         matches!(self, ValueShape::Largest(..))
     }
 
     fn expectation(self) -> String {
         match self {
-            ValueShape::Flag => "only true and false can be carried over".into(),
+            ValueShape::Flag => "only true and false can be imported".into(),
             ValueShape::Whole(least, u64::MAX) | ValueShape::Largest(least, u64::MAX) => {
-                format!("a whole number of at least {least} can be carried over")
+                format!("a whole number of at least {least} can be imported")
             }
             ValueShape::Whole(least, most) | ValueShape::Largest(least, most) => {
-                format!("a whole number from {least} to {most} can be carried over")
+                format!("a whole number from {least} to {most} can be imported")
             }
-            ValueShape::Clamped(..) => "a whole number can be carried over".into(),
-            ValueShape::Seconds => "a whole number of at least 1 can be carried over".into(),
-            ValueShape::Share => "a share above 0 and at most 1 can be carried over".into(),
-            ValueShape::ClampedShare(..) => "a number can be carried over".into(),
-            ValueShape::Text => "only text can be carried over".into(),
+            ValueShape::Clamped(..) => "a whole number can be imported".into(),
+            ValueShape::Seconds => "a whole number of at least 1 can be imported".into(),
+            ValueShape::Share => "a share above 0 and at most 1 can be imported".into(),
+            ValueShape::ClampedShare(..) => "a number can be imported".into(),
+            ValueShape::Text => "only text can be imported".into(),
             ValueShape::Word(words) => {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                format!("of the words only {} can be carried over", words.join(" and "))
+                format!("of the words only {} can be imported", words.join(" and "))
             }
-            ValueShape::List => "only a list of texts can be carried over".into(),
-            ValueShape::Duration => "a time such as 5m or 1h30m can be carried over".into(),
+            ValueShape::List => "only a list of texts can be imported".into(),
+            ValueShape::Duration => "a time such as 5m or 1h30m can be imported".into(),
             ValueShape::Engine => {
-                "that engine cannot run here; `ctxhost engines list` shows those that can".into()
+                "that engine is not available; `ctxhost engines list` shows the available ones"
+                    .into()
             }
-            ValueShape::NoMemory => "that memory plugin cannot run here".into(),
+            ValueShape::NoMemory => "that memory plugin is not available".into(),
         }
     }
 }
@@ -129,13 +131,13 @@ impl MappedValue {
     }
 }
 
-/// A whole number, also one that was written `20.0`.
+/// An integer, also written as `20.0`.
 fn whole(theirs: &Theirs) -> Option<u64> {
     let from_float = || theirs.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0).map(|n| n as u64);
     theirs.as_u64().or_else(from_float)
 }
 
-/// TOML counts to 2^63.
+/// TOML integers end at 2^63.
 fn number(number: u64) -> Option<Value> {
     i64::try_from(number).ok().map(Value::from)
 }
@@ -145,12 +147,13 @@ fn list(theirs: &Theirs) -> Option<Value> {
     Some(Value::Array(texts.collect::<Option<Array>>()?))
 }
 
-/// Numbers with their units, one after the other.
+/// Parses numbers with units, one after the other.
 fn duration_ms(theirs: &Theirs) -> Option<u64> {
     if let Some(minutes) = whole(theirs) {
         return minutes.checked_mul(MINUTE_MS);
     }
     let text = theirs.as_str()?.trim().to_ascii_lowercase();
+    // OpenClaw reads a bare number as minutes.
     if let Ok(minutes) = text.parse::<u64>() {
         return minutes.checked_mul(MINUTE_MS);
     }
@@ -167,7 +170,7 @@ fn duration_ms(theirs: &Theirs) -> Option<u64> {
     (total_ms > 0).then_some(total_ms)
 }
 
-/// A time as the engine `legacy` writes it.
+/// A duration in the notation of `legacy`.
 fn format_duration(ms: u64) -> String {
     if ms.is_multiple_of(MINUTE_MS) { format!("{}m", ms / MINUTE_MS) } else { format!("{ms}ms") }
 }
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_every_way_they_are_written() {
+    fn all_notations_of_durations() {
         for (text, expected_ms) in [
             (json!("5m"), Some(300_000)),
             (json!("1h30m"), Some(5_400_000)),
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_what_would() {
+    fn invalid_values_name_the_expected_ones() {
         for (shape, theirs, words) in [
             (ValueShape::Flag, json!("yes"), "only true and false"),
             (ValueShape::Whole(1, u64::MAX), json!(0), "at least 1"),

@@ -1,6 +1,6 @@
-//! Documents and the example hold what the definitions of the settings say.
+//! Tests that the documentation and the example match the settings.
 //!
-//! `CTXHOST_UPDATE_DOCUMENTS=1 cargo test -p ctxhost-config documents` writes them anew.
+//! `CTXHOST_UPDATE_DOCUMENTS=1 cargo test -p ctxhost-config documents` regenerates them.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::*;
 
-/// The variable that has the documents written and not only compared.
+/// Regenerates the documents instead of comparing them.
 const UPDATE: &str = "CTXHOST_UPDATE_DOCUMENTS";
 
-/// The table of a bundled engine's own settings, before its id and behind it.
+/// Prefix and suffix of the table name of a bundled engine's settings.
 const ENGINE_TABLE: (&str, &str) = ("plugins.entries.", ".config");
 
 pub(super) fn text_of(path: &str) -> String {
@@ -21,7 +21,7 @@ pub(super) fn text_of(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compares a document with what it should be, or writes it.
+/// Compares a document with the expected text, or writes it.
 fn hold(path: &str, expected: &str) {
     let found = text_of(path);
     if found == expected {
@@ -40,7 +40,7 @@ fn hold(path: &str, expected: &str) {
     panic!("{path} is not what the settings say; {UPDATE}=1 writes it:\n{difference}");
 }
 
-/// The settings of a table of the file, with their keys below it; those of an engine with their tables.
+/// The settings of a table with their keys; for an engine's own table, nested keys as well.
 fn settings_of(table: &str) -> Vec<(String, &'static Setting)> {
     let id = table.strip_prefix(ENGINE_TABLE.0).and_then(|rest| rest.strip_suffix(ENGINE_TABLE.1));
     if let Some(id) = id {
@@ -83,7 +83,7 @@ fn table_of_document(tables: &str) -> String {
     text
 }
 
-/// The document with every table of settings written anew.
+/// The document with regenerated tables.
 fn with_tables(document: &str) -> String {
     let (begin, end) = ("<!-- settings: ", "<!-- end of settings -->");
     let mut parts = document.split(begin);
@@ -112,17 +112,17 @@ fn documents_show_every_setting() {
         assert!(is_shown(table), "no document has a table of [{table}]");
     }
     for id in ctxhost_engine::BUNDLED {
-        assert!(is_shown(&format!("plugins.entries.{id}.config")), "no document tells of {id}");
+        assert!(is_shown(&format!("plugins.entries.{id}.config")), "no document describes {id}");
     }
 }
 
-/// The longest line of a comment in the example, in characters.
+/// Longest comment line of the example, in characters.
 const COMMENT_CHARS: usize = 108;
 
-/// Settings of the example that are not the default, each with a comment of its own.
+/// Settings of the example that differ from their default, each explained by its own comment.
 const NOT_DEFAULT: [&str; 1] = ["plugins.entries.legacy.config.pruning.mode"];
 
-/// A line of the example that holds a setting, or shows one in a comment.
+/// A line of the example with a setting, active or commented out.
 struct KeyLine<'e> {
     mark: &'static str,
     key: &'e str,
@@ -141,13 +141,13 @@ impl<'e> KeyLine<'e> {
     }
 }
 
-/// The name of a table, switched on or only shown.
+/// The name of a table, active or commented out.
 fn table_name(line: &str) -> Option<&str> {
     let line = line.strip_prefix("# ").unwrap_or(line);
     line.strip_prefix('[')?.trim_end().strip_suffix(']')
 }
 
-/// The setting at a path of the file, of a bundled engine's own table too.
+/// The setting at a path, also of a bundled engine's own table.
 fn setting_at(path: &str) -> Option<&'static Setting> {
     let path = spans::split_path(path);
     let names: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -161,10 +161,10 @@ fn setting_at(path: &str) -> Option<&'static Setting> {
     all_settings().iter().find(fits).map(|row| row.setting)
 }
 
-/// What stands above a setting in the example.
+/// The comment above a setting in the example.
 fn comment(setting: &Setting) -> String {
     let unit = match setting.unit {
-        // The texts speak of shares themselves.
+        // The descriptions of shares name their unit.
         unit if unit.is_empty() || unit.starts_with("share") => String::new(),
         unit => format!(" Unit: {unit}."),
     };
@@ -182,16 +182,16 @@ fn comment(setting: &Setting) -> String {
     text + "\n"
 }
 
-/// A value of TOML as JSON.
+/// A TOML value as JSON.
 fn value_of(value: &str) -> Value {
     let table: toml::Table = toml::from_str(&format!("it = {value}")).unwrap();
     plugins::json(&table["it"])
 }
 
-/// The example with the reason above every setting, and with every default that it holds.
+/// The example with the reason above every setting, and with its defaults.
 fn with_reasons(example: &str) -> String {
     let mut text = String::new();
-    // Lines of a comment of which it is not yet known what they are about.
+    // Comment lines whose setting has not been reached yet.
     let mut pending = String::new();
     let mut table = String::new();
     for line in example.lines() {
@@ -224,11 +224,11 @@ fn with_reasons(example: &str) -> String {
 }
 
 #[test]
-fn the_example_tells_the_reason_of_every_setting() {
+fn the_example_explains_every_setting() {
     hold("examples/ctxhost.toml", &with_reasons(&text_of("examples/ctxhost.toml")));
 }
 
-/// The example with everything that it only shows switched on, save what excludes something else.
+/// The example with every commented setting active, except for those that exclude another one.
 pub(super) fn everything_on(text: &str) -> String {
     let on = |line: &str| match (KeyLine::read(line), table_name(line)) {
         (Some(KeyLine { key: "provider", .. }), _) | (None, None) => line.to_owned(),
@@ -247,7 +247,7 @@ fn the_example_is_the_default_with_pruning_on() {
         let Some(default) = row.setting.default.map(|default| default()) else { continue };
         let is_known_otherwise = matches!(
             row.key.as_str(),
-            // Written down, it would go before the built-in table of windows.
+            // Set in the file, it would override the built-in table.
             "model.default_window_tokens"
         );
         let is_shown_only = default.is_null()
@@ -256,13 +256,13 @@ fn the_example_is_the_default_with_pruning_on() {
             || matches!(row.setting.kind, SettingKind::Upstreams);
         let found = rows.iter().find(|found| found.key == row.key);
         let is_written = found.is_some_and(|found| found.source != "default");
-        assert!(is_written || is_shown_only, "{} does not stand in the example", row.key);
+        assert!(is_written || is_shown_only, "{} is not in the example", row.key);
     }
     for id in ctxhost_engine::BUNDLED {
         let own = config.engine_config(id);
         for (key, _) in settings_of(&format!("plugins.entries.{id}.config")) {
             let pointer = format!("/{}", key.replace('.', "/"));
-            assert!(own.pointer(&pointer).is_some(), "{id}: {key} does not stand in the example");
+            assert!(own.pointer(&pointer).is_some(), "{id}: {key} is not in the example");
         }
     }
 }
@@ -288,7 +288,7 @@ fn the_example_shows_every_setting() {
     }
 }
 
-/// What must stand beside a setting.
+/// Settings that must be set as well.
 fn required(key: &str) -> &'static [&'static str] {
     const PROVIDER: &str = "providers.x.dialect = \"openai-completions\"";
     const ANTHROPIC: &str = "providers.x.dialect = \"anthropic-messages\"";
@@ -308,7 +308,7 @@ fn required(key: &str) -> &'static [&'static str] {
     }
 }
 
-/// Values that a setting may have, none of them its default.
+/// Allowed values other than the default.
 fn samples(setting: &Setting) -> Vec<String> {
     let default = setting.default.map(|default| default()).unwrap_or_default();
     let texts = match setting.kind {
@@ -328,7 +328,7 @@ fn samples(setting: &Setting) -> Vec<String> {
         SettingKind::Texts => vec!["{ a = \"x\" }".into()],
         SettingKind::Upstreams => vec!["{ openai = \"https://x\" }".into()],
         SettingKind::Foreign => vec!["{ a = 1 }".into()],
-        other => panic!("{other:?} is no setting of the host"),
+        other => panic!("{other:?} is not used by the host"),
     };
     texts.into_iter().filter(|text| value_of(text) != default).collect()
 }

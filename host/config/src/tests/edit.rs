@@ -1,4 +1,4 @@
-//! The edit of the slot: nothing else moves, and it can be taken back.
+//! Tests of slot edits: nothing else changes, and they can be reverted.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file with a text, the slot set to `mask`; the text after it.
+/// Sets the slot of a text to `mask`; returns the text after it.
 #[track_caller]
 fn check(before: &str, old: Option<&str>, after: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ fn comments_and_spacing_stay() {
 }
 
 #[test]
-fn missing_tables_are_made() {
+fn missing_tables_are_created() {
     check("", None, "[plugins.slots]\ncontext_engine = \"mask\"\n");
     check(
         "[plugins]\nenabled = true # yes\n",
@@ -55,7 +55,7 @@ fn other_spellings_of_the_table_stay() {
 }
 
 #[test]
-fn a_missing_file_is_made_and_taken_away_again() {
+fn a_missing_file_is_created_and_removed_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
     let edit = set_slot(&path, "mask").unwrap();
@@ -66,12 +66,12 @@ fn a_missing_file_is_made_and_taken_away_again() {
 }
 
 #[test]
-fn a_broken_file_is_left_alone() {
+fn a_broken_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
     for broken in ["[plugins\n", "plugins = 3\n", "[plugins]\nslots = 3\n"] {
         fs::write(&path, broken).unwrap();
-        assert!(matches!(set_slot(&path, "mask"), Err(ConfigError::Mistake(_))), "{broken}");
+        assert!(matches!(set_slot(&path, "mask"), Err(ConfigError::Invalid(_))), "{broken}");
         assert_eq!(fs::read_to_string(&path).unwrap(), broken);
     }
 }
@@ -95,10 +95,10 @@ fn links_and_permissions_stay() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever id is written, the slot holds exactly it, and nothing else of the file changes.
+    /// The slot holds exactly the id that was written, and nothing else changes.
     #[test]
     fn any_id_is_written_as_it_is(id in "\\PC{1,20}") {
-        // Half of a row, such as `mask+`, is none.
+        // An incomplete chain such as `mask+` is rejected.
         prop_assume!(!id.contains(['+', ',']));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);

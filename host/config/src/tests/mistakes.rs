@@ -1,4 +1,4 @@
-//! How a mistake is shown: file, line and column, what is wrong, what to do.
+//! Tests of error messages: file, line and column, the error, the suggestion.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
@@ -19,18 +19,18 @@ fn refusal(text: &str) -> ConfigError {
 /// `line:column`, message and help in one line.
 fn line(text: &str) -> String {
     let error = refusal(text);
-    let ConfigError::Mistake(mistake) = &error else { panic!("{error:?}") };
+    let ConfigError::Invalid(mistake) = &error else { panic!("{error:?}") };
     let location = error.location().unwrap_or_default();
     format!("{location} {mistake} => {}", mistake.help_text().unwrap_or("-"))
 }
 
 #[test]
-fn a_slip_of_the_finger() {
+fn a_misspelt_key_gets_a_suggestion() {
     insta::assert_snapshot!(shown(&refusal("# budget\n[budget]\nreserve_token = 9000\n")));
 }
 
 #[test]
-fn unknown_keys_find_a_way_out() {
+fn unknown_keys_get_a_suggestion() {
     let lines = [
         "[plugin]\n",
         "[plugins.slots]\ncontextEngine = \"mask\"\n",
@@ -45,7 +45,33 @@ fn unknown_keys_find_a_way_out() {
 }
 
 #[test]
-fn bad_values_say_what_is_expected() {
+fn renamed_keys_and_values_name_the_new_ones() {
+    let lines = [
+        "[law]\nprogress_margin = 0.1\n",
+        "law.progress_margin = 0.1\n",
+        "[swap]\nproving_requests = 3\n",
+        "[plugins]\nisolation = \"lane\"\n",
+        "[plugins.entries.mine]\nisolation = \"lane\"\n",
+    ];
+    let expected = "\
+        ctxhost.toml:1:2 law was renamed to invariants => write [invariants]\n\
+        ctxhost.toml:1:1 law was renamed to invariants => write [invariants]\n\
+        ctxhost.toml:2:1 swap.proving_requests was renamed to swap.trial_requests => write `trial_requests`\n\
+        ctxhost.toml:2:13 plugins.isolation = \"lane\" was renamed to \"thread\" => write \"thread\"\n\
+        ctxhost.toml:2:13 plugins.entries.mine.isolation = \"lane\" was renamed to \"thread\" => write \"thread\"";
+    assert_eq!(lines.map(line).join("\n"), expected);
+    let is_known = |path: &str| {
+        let kind = all_settings::classify_path(&spans::split_path(path));
+        !matches!(kind, all_settings::PathKind::Unknown)
+    };
+    for (old, new) in renamed::KEYS {
+        assert!(!is_known(old) && is_known(new), "{old} -> {new}");
+    }
+    assert!(renamed::VALUES.iter().all(|(key, _, _)| is_known(&key.replace('*', "x"))));
+}
+
+#[test]
+fn bad_values_show_what_is_expected() {
     let lines = [
         "[plugins]\nenabled = \"yes\"\n",
         "[plugins]\nallow = \"mask\"\n",
@@ -78,7 +104,7 @@ fn bad_values_say_what_is_expected() {
 }
 
 #[test]
-fn providers_and_summarisers_that_contradict_themselves() {
+fn contradicting_providers_and_summarisers() {
     const LOCAL: &str = "[providers.local]\ndialect = \"gemini\"\n";
     let lines = [
         "[providers.a]\nbase_url = \"http://x\"\n".to_owned(),
@@ -108,12 +134,12 @@ fn toml_itself() {
 }
 
 #[test]
-fn the_first_mistake_is_told_first() {
+fn the_first_error_is_reported() {
     assert!(line("[budget]\nsafety = 1\n[zzz]\n").starts_with("ctxhost.toml:2:1"));
 }
 
 #[test]
-fn an_engine_s_own_mistake_is_shown_at_its_line() {
+fn a_rejected_engine_setting_is_shown_at_its_line() {
     let text = "[plugins.entries.legacy.config.pruning]\nmode = \"cache-tll\"\n";
     let config = parse(text);
     let error = |key| ConfigError::engine_setting(&config, "legacy", key, "no such mode");
@@ -134,13 +160,13 @@ fn a_file_that_is_not_there() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever stands in a file, it is read or refused at a place, never with a panic.
+    /// Any text is parsed or rejected with a position, without a panic.
     #[test]
-    fn no_text_breaks_the_reader(text in "[\\[\\]a-z=.\"'#\\n 0-9{},äΩ-]{0,120}") {
+    fn no_text_panics_the_parser(text in "[\\[\\]a-z=.\"'#\\n 0-9{},äΩ-]{0,120}") {
         let _ = Config::parse("ctxhost.toml", &text).map_err(|error| shown(&error));
     }
 
-    /// Every value at every setting: taken, or refused at its own line with a reason.
+    /// Any value of any setting is accepted, or rejected at its own line with a reason.
     #[test]
     fn a_bad_value_is_refused_at_its_line(
         index in 0..all_settings().len(),

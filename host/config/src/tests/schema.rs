@@ -1,12 +1,12 @@
-//! The schema takes what the file may say and nothing else.
+//! Tests that the schema accepts exactly what the config accepts.
 
 use serde_json::{Map, Value};
 
 use super::documents::{everything_on, text_of};
 use super::*;
 
-/// What a value lacks to fit a schema; `None` where it fits. Knows the keywords that the schema uses, and panics at
-/// others.
+/// Why a value does not match a schema; `None` if it does. Supports the keywords of our schema and
+/// panics at others.
 fn fault(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let keywords = schema.as_object().expect("a schema is an object");
     let wrong = |what: &str| Some(format!("{at} {what}: {value}"));
@@ -95,7 +95,7 @@ fn the_examples_fit_the_schema() {
 }
 
 #[test]
-fn what_the_reader_refuses_the_schema_refuses() {
+fn the_schema_rejects_what_the_config_rejects() {
     for (text, key) in [
         ("[budget]\nreserve_token = 9000\n", ".budget.reserve_token is unknown"),
         ("[plugin]\n", ".plugin is unknown"),

@@ -1,4 +1,4 @@
-//! Who fills the slot.
+//! Tests of slot selection.
 
 use super::*;
 
@@ -18,22 +18,22 @@ fn slot(value: &str) -> String {
 }
 
 #[test]
-fn what_names_no_engine_ends_at_legacy() {
+fn an_invalid_slot_falls_back_to_legacy() {
     check("", "legacy", "legacy", None);
     check(&slot("\"legacy\""), "legacy", "legacy", None);
     check(&slot("\"  \""), "  ", "legacy", Some("the slot is blank"));
-    check(&slot("42"), "42", "legacy", Some("the slot holds a number, not the id of an engine"));
+    check(&slot("42"), "42", "legacy", Some("the slot holds a number, not an engine id"));
     check(&slot("[]"), "", "legacy", Some("the slot's list is empty"));
-    let odd = "the slot's list holds something that is no id of an engine";
+    let odd = "the slot's list holds a value that is not an engine id";
     check(&slot("[\"mask\", 7]"), "[\"mask\", 7]", "legacy", Some(odd));
     for none in ["none", "None", "NONE"] {
-        let reason = format!("`{none}` switches the slot off, and an agent needs some engine");
+        let reason = format!("`{none}` disables the slot, and a host needs an engine");
         check(&slot(&format!("{none:?}")), none, "legacy", Some(&reason));
     }
 }
 
 #[test]
-fn an_engine_that_is_switched_off_ends_at_legacy() {
+fn a_disabled_engine_falls_back_to_legacy() {
     let mask = slot("\"mask\"");
     check(&mask, "mask", "mask", None);
     check(&slot("\" mask \""), " mask ", "mask", None);
@@ -41,25 +41,25 @@ fn an_engine_that_is_switched_off_ends_at_legacy() {
         check(&format!("{more}\n{mask}"), "mask", "legacy", Some(reason));
     };
     with("[plugins]\nenabled = false", "plugins.enabled is false");
-    with("[plugins]\ndeny = [\"mask\"]", "plugins.deny names `mask`");
+    with("[plugins]\ndeny = [\"mask\"]", "plugins.deny lists `mask`");
     with("[plugins.entries.mask]\nenabled = false", "plugins.entries.mask.enabled is false");
 }
 
 #[test]
-fn engines_in_a_row_are_one_word() {
-    let row = slot("[\"mask\", \" legacy\"]");
-    check(&row, "mask+legacy", "mask+legacy", None);
+fn chains_are_one_word() {
+    let chain = slot("[\"mask\", \" legacy\"]");
+    check(&chain, "mask+legacy", "mask+legacy", None);
     check(&slot("[\"mask\"]"), "mask", "mask", None);
-    let denied = format!("[plugins]\ndeny = [\"mask\"]\n{row}");
-    check(&denied, "mask+legacy", "legacy", Some("plugins.deny names `mask`"));
+    let denied = format!("[plugins]\ndeny = [\"mask\"]\n{chain}");
+    check(&denied, "mask+legacy", "legacy", Some("plugins.deny lists `mask`"));
     let off = format!("[plugins]\nenabled = false\n{}", slot("[\"mask\", \"window\"]"));
     check(&off, "mask+window", "legacy", Some("plugins.enabled is false"));
     let blank = slot("[\"mask\", \"none\"]");
-    check(&blank, "mask+none", "mask", Some("\"none\" in the slot's list names no engine"));
+    check(&blank, "mask+none", "mask", Some("\"none\" in the slot's list is not an engine"));
 }
 
 #[test]
-fn shadows_are_those_that_may_run() {
+fn disabled_shadows_are_left_out() {
     let shadow = "[plugins.slots]\nshadow = [\"mask\", \"mask+legacy\", \"window\"]\n";
     assert_eq!(parse("").shadows(), Vec::<String>::new());
     assert_eq!(parse(shadow).shadows(), ["mask", "mask+legacy", "window"]);
@@ -76,13 +76,13 @@ fn a_list_of_allowed_engines_does_not_disable_the_slot() {
 }
 
 #[test]
-fn nothing_switches_legacy_off() {
+fn legacy_cannot_be_disabled() {
     check(&format!("[plugins]\nenabled = false\n{}", slot("\"legacy\"")), "legacy", "legacy", None);
     check("[plugins]\ndeny = [\"legacy\"]\n", "legacy", "legacy", None);
 }
 
 #[test]
-fn memory_is_off_unless_somebody_asks() {
+fn memory_is_off_by_default() {
     let memory = |value: &str| parse(&format!("[plugins.slots]\nmemory = {value}\n")).memory();
     assert_eq!(parse("").memory(), None);
     assert_eq!(memory("\"None\""), None);

@@ -1,4 +1,4 @@
-//! The tables of tools and of MCP servers.
+//! Tests of the tool and MCP tables.
 
 use super::*;
 use ctxhost_tools::mcp::McpTransport;
@@ -29,20 +29,20 @@ fn keys_of_servers_are_never_explained() {
 }
 
 #[test]
-fn mistakes_about_tools_are_shown_at_their_place() {
+fn errors_in_tools_are_shown_at_their_line() {
     for (text, words) in [
-        ("[tools]\ndeny = [\"[a\"]", "`[a` is no pattern of names"),
+        ("[tools]\ndeny = [\"[a\"]", "invalid name pattern `[a`"),
         ("[tools]\nconfine = 1", "tools.confine must be true or false"),
-        ("[mcp.a]\nargs = []", "needs `command`, to be started, or `url`"),
+        ("[mcp.a]\nargs = []", "needs `command` to start it, or `url`"),
         ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"", "either `command` or `url`"),
         ("[mcp.a]\ncomand = \"x\"", "unknown key `comand` in [mcp.a]"),
         ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "invalid type"),
     ] {
         let error = Config::parse("ctxhost.toml", text).unwrap_err();
-        let mut told = error.to_string();
+        let mut text_of_error = error.to_string();
         if let Some(source) = std::error::Error::source(&error) {
-            told.push_str(&source.to_string());
+            text_of_error.push_str(&source.to_string());
         }
-        assert!(told.contains(words), "{text}: {told}");
+        assert!(text_of_error.contains(words), "{text}: {text_of_error}");
     }
 }

@@ -1,11 +1,11 @@
-//! Errors of Anthropic's API: those of a stream, and ours as its clients read them.
+//! Errors of Anthropic's API: those in its streams, and those of the gateway in its form.
 
 use serde_json::{Value, json};
 
 use crate::failure::ProviderRefusal;
 use crate::json::string;
 
-/// Why a stream gives no answer.
+/// The refusal in an error event.
 pub(super) fn refusal(event: &Value) -> ProviderRefusal {
     let error = event.get("error").unwrap_or(event);
     let message = match error {
@@ -15,7 +15,7 @@ pub(super) fn refusal(event: &Value) -> ProviderRefusal {
     ProviderRefusal { status: None, code: string(error, "type"), message }
 }
 
-/// An error of ours with this HTTP status, as clients of the API read it.
+/// The body of an error with this HTTP status.
 pub(crate) fn error_body(status: u16, message: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",

@@ -13,11 +13,11 @@ use crate::pairing::is_blank;
 use crate::request::ModelRequest;
 use thinking::ThinkingMode;
 
-/// Tokens of an answer where the request names no limit: the field is mandatory, and every model that
-/// is still served gives as many.
+/// The limit of the answer if the request has none. The field is mandatory, and every model still
+/// served supports this many.
 const OUTPUT_DEFAULT_TOKENS: u64 = 8_192;
 
-/// A streaming request.
+/// The body of a streaming request.
 pub(super) fn request_body(dialect: &Anthropic, request: &ModelRequest) -> Value {
     let mut body = prompt_fields(dialect, request);
     body.insert("max_tokens".into(), output_tokens(request).into());
@@ -34,6 +34,7 @@ pub(super) fn prompt_fields(dialect: &Anthropic, request: &ModelRequest) -> Map<
     let thinking = ThinkingMode::for_request(request, output_tokens(request), &messages);
     let mut tools = tools::declare_tools(request);
     let mut system = system(&request.system);
+    // After all blocks are final: each mark belongs to the last block of its part.
     cache::mark(&mut tools.list, &mut system, &mut messages, dialect.one_hour_cache);
 
     let mut body = Map::new();
@@ -52,7 +53,7 @@ pub(super) fn prompt_fields(dialect: &Anthropic, request: &ModelRequest) -> Map<
     body
 }
 
-/// The field that asks the provider to clear old results.
+/// The option by which the provider clears old results.
 fn context_management(editing: &ContextEditing) -> Value {
     let mut edit = json!({
         "type": "clear_tool_uses_20250919",
@@ -84,10 +85,10 @@ fn output_tokens(request: &ModelRequest) -> u64 {
     }
 }
 
-/// The temperature, where it may be named: never with thinking.
+/// The temperature, unless the request thinks.
 fn temperature(request: &ModelRequest, body: &Map<String, Value>) -> Option<f32> {
-    let may = !body.contains_key("thinking") && !thinking::is_adaptive(&request.model);
-    request.temperature.filter(|_| may).map(|temperature| temperature.clamp(0.0, 1.0))
+    let is_allowed = !body.contains_key("thinking") && !thinking::is_adaptive(&request.model);
+    request.temperature.filter(|_| is_allowed).map(|temperature| temperature.clamp(0.0, 1.0))
 }
 
 fn insert_unless_empty(body: &mut Map<String, Value>, key: &str, values: Vec<Value>) {

@@ -1,4 +1,4 @@
-//! Anthropic's stream, put together: blocks that begin, grow and end, and a usage that is cumulative.
+//! Decodes Anthropic's stream: blocks that start, grow and stop, and cumulative token counts.
 
 mod block;
 
@@ -12,11 +12,11 @@ use crate::message::StopReason;
 use crate::request::StreamPart;
 use block::StreamBlock;
 
-/// Reads one answer.
+/// Decodes one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicDecoder {
     answer: ModelResponse,
-    /// By the index that the provider gives them.
+    /// The blocks with the provider's index.
     blocks: Vec<(u64, StreamBlock)>,
     is_ended: bool,
 }
@@ -27,23 +27,18 @@ impl Decoder for AnthropicDecoder {
         frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        // Some gateways end with OpenAI's word.
-        if frame.data.trim().is_empty() || frame.data.trim() == "[DONE]" {
-            return Ok(());
-        }
-        let data: Value = serde_json::from_str(frame.data)
-            .map_err(|error| nonsense(format!("an event is no JSON: {error}")))?;
+        let Some(data) = frame.json()? else { return Ok(()) };
         match data.get("type").and_then(Value::as_str).unwrap_or(frame.event) {
             "message_start" => self.start_message(&data),
             "content_block_start" => self.start_block(&data, parts)?,
             "content_block_delta" => self.append_delta(&data, parts)?,
             "message_delta" => self.stop_message(&data),
             "message_stop" => self.is_ended = true,
-            // Endpoints of others may leave the type out.
+            // Compatible endpoints may omit the type of an error event.
             _ if data.get("error").is_some_and(|error| !error.is_null()) => {
                 return Err(StreamError::Refused(refusal(&data)));
             }
-            // `ping`, `content_block_stop`, and what is yet to be invented.
+            // `ping`, `content_block_stop`, and events of newer versions.
             _ => {}
         }
         Ok(())
@@ -55,11 +50,11 @@ impl Decoder for AnthropicDecoder {
         }
         let mut answer = self.answer;
         let last = self.blocks.len().saturating_sub(1);
-        for (place, (_, block)) in self.blocks.into_iter().enumerate() {
-            // A limit may fall into the arguments of a call: such a call was never made.
-            let may_be_cut = place == last && answer.stop_reason == StopReason::Length;
+        for (at, (_, block)) in self.blocks.into_iter().enumerate() {
+            // The output limit may cut the arguments of the last call. Such a call is dropped.
+            let may_be_cut = at == last && answer.stop_reason == StopReason::Length;
             if !(may_be_cut && block.is_incomplete_call()) {
-                answer.content.extend(block.finish().map_err(nonsense)?);
+                answer.content.extend(block.finish().map_err(StreamError::invalid)?);
             }
         }
         Ok(answer)
@@ -79,10 +74,12 @@ impl AnthropicDecoder {
         data: &Value,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        let begun = data.get("content_block").filter(|block| block.is_object());
-        let block = StreamBlock::open(begun.ok_or_else(|| nonsense("a block begins as nothing"))?);
+        let start = data.get("content_block").filter(|block| block.is_object());
+        let start =
+            start.ok_or_else(|| StreamError::invalid("content_block_start has no block"))?;
+        let block = StreamBlock::start(start);
         block.emit_start(parts);
-        self.blocks.push((index(data)?, block));
+        self.blocks.push((index_of(data)?, block));
         Ok(())
     }
 
@@ -91,10 +88,11 @@ impl AnthropicDecoder {
         data: &Value,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        let index = index(data)?;
+        let index = index_of(data)?;
         let block = self.blocks.iter_mut().rev().find(|(given, _)| *given == index);
-        let (_, block) =
-            block.ok_or_else(|| nonsense(format!("block {index} grows before it begins")))?;
+        let (_, block) = block.ok_or_else(|| {
+            StreamError::invalid(format!("a delta refers to block {index}, which has not started"))
+        })?;
         if let Some(delta) = data.get("delta") {
             block.append(delta, parts);
         }
@@ -102,8 +100,8 @@ impl AnthropicDecoder {
     }
 
     fn read_usage(&mut self, event: &Value) {
-        if let Some(said) = event.get("usage") {
-            read_usage(said, &mut self.answer.usage);
+        if let Some(usage) = event.get("usage") {
+            read_usage(usage, &mut self.answer.usage);
         }
     }
 
@@ -127,11 +125,7 @@ fn stop_reason(raw: &str) -> StopReason {
     }
 }
 
-fn index(data: &Value) -> Result<u64, StreamError> {
+fn index_of(data: &Value) -> Result<u64, StreamError> {
     let index = data.get("index").and_then(Value::as_u64);
-    index.ok_or_else(|| nonsense("an event of a block does not say which"))
-}
-
-fn nonsense(reason: impl Into<String>) -> StreamError {
-    StreamError::InvalidFrame { reason: reason.into() }
+    index.ok_or_else(|| StreamError::invalid("an event of a block has no index"))
 }

@@ -1,4 +1,4 @@
-//! The rules by their numbers, streams as they come, and any conversation at all.
+//! The rules by number, recorded streams, and generated conversations.
 
 mod checker;
 mod options;

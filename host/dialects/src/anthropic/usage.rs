@@ -1,20 +1,16 @@
-//! What a usage object of Anthropic's says.
+//! Token counts in Anthropic's usage objects.
 
 use serde_json::Value;
 
+use crate::json::update_count;
 use crate::message::TokenUsage;
 
-/// Each count replaces the earlier one; what is not said stays, so that the first and the last event of a
-/// stream together tell everything.
-pub(crate) fn read_usage(said: &Value, usage: &mut TokenUsage) {
-    let take = |name: &str, into: &mut u64| {
-        if let Some(tokens) = said.get(name).and_then(Value::as_u64) {
-            *into = tokens;
-        }
-    };
-    take("input_tokens", &mut usage.input);
-    take("output_tokens", &mut usage.output);
-    take("cache_read_input_tokens", &mut usage.cache_read);
-    take("cache_creation_input_tokens", &mut usage.cache_write);
+/// Updates `usage` by the counts that a usage object has.
+pub(crate) fn read_usage(object: &Value, usage: &mut TokenUsage) {
+    // The first event of a stream has the prompt, the last one the answer; counts are cumulative.
+    update_count(&mut usage.input, object, "input_tokens");
+    update_count(&mut usage.output, object, "output_tokens");
+    update_count(&mut usage.cache_read, object, "cache_read_input_tokens");
+    update_count(&mut usage.cache_write, object, "cache_creation_input_tokens");
     *usage = usage.with_total();
 }

@@ -1,4 +1,4 @@
-//! Conversations as the law lets them through: small and shrinkable.
+//! Valid conversations: small and shrinkable.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ pub(crate) fn conversations(api: &'static str) -> impl Strategy<Value = Vec<Chat
     })
 }
 
-/// A message of the person, the model's answer, and the results of its calls.
+/// A user message, the model's answer, and the results of its calls.
 #[derive(Clone, Debug)]
 struct Round {
     user: Vec<ChatBlock>,

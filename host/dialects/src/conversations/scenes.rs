@@ -1,17 +1,17 @@
-//! Whole requests, with conversations that no law has seen: for what an encoder must mend by itself.
+//! Requests with invalid conversations, which an encoder has to repair.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::{image, request, result_of, thinks};
+use super::{image, request, result_of, thinking_block};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, StopReason, ToolCallBlock, UserMessage,
 };
 use crate::request::{ModelRequest, ThinkingLevel};
 
-/// Any request of a dialect to one of these models: lawful conversations, and worse.
+/// Any request of a dialect to one of these models, with valid and invalid conversations.
 pub(crate) fn requests(
     api: &'static str,
     models: &'static [&'static str],
@@ -50,7 +50,7 @@ fn scenes(
     ]
 }
 
-/// Calls and what became of them: results in any order, twice, never, between words of the person.
+/// Calls with results in any order, twice, never, and between user messages.
 fn round(
     message: ChatMessage,
     calls: Vec<ChatBlock>,
@@ -72,7 +72,7 @@ fn spoken(
         3 => texts().prop_map(ChatBlock::text),
         1 => texts().prop_map(|text| ChatBlock::Text { text, text_signature: Some("QUJD".into()) }),
         2 => (texts(), select(&[None, Some(""), Some("QUJDRA=="), Some("no base64")][..]))
-            .prop_map(|(text, signature)| thinks(&text, signature)),
+            .prop_map(|(text, signature)| thinking_block(&text, signature)),
         1 => Just(ChatBlock::Thinking {
             thinking: String::new(),
             thinking_signature: Some("hidden".into()),

@@ -1,4 +1,4 @@
-//! What one model may see of another's words, and what no provider would take.
+//! Foreign content, and content that no provider accepts.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ fn messages(written: Value) -> Vec<ChatMessage> {
     serde_json::from_value(written).unwrap()
 }
 
-/// What `openai-completions` at `here` with model `m` sees.
+/// The messages adapted to model `m` of `here` in `openai-completions`.
 fn seen(written: Value) -> Value {
     let messages = messages(written);
     serde_json::to_value(adapt_messages(&messages, "openai-completions", "here", "m")).unwrap()
@@ -103,7 +103,7 @@ fn an_id_that_comes_again_is_another_call() {
         result("x"),
         calls(&["x"]),
         result("x"),
-        result("nobody"),
+        result("unknown"),
     ]));
     let ids: Vec<_> =
         seen.as_array().unwrap().iter().filter_map(|m| m["toolCallId"].as_str()).collect();

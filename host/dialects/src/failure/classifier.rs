@@ -1,38 +1,41 @@
-//! From a refusal to a reason: which table of phrases is asked when.
+//! Maps refusals to reasons by tables of phrases, codes and statuses.
 //!
 //! ```text
-//!  over a minute's tokens alone ─► overflow, as a ceiling
+//! tokens per minute exceeded by one request ─► overflow, as a ceiling
 //!  vetoes ─► codes that are vetoes ─► 429 ─► malformed history, output caps ─► overflow codes
 //!         ─► status gate ─► overflow phrases ─► other codes ─► other phrases ─► overflow hints
-//!         ─► status ─► vague words
+//!         ─► status ─► fallback phrases
 //! ```
 //!
-//! A veto comes first because throttling speaks of tokens too, and a compaction that nobody needs
-//! costs more than one that comes a turn later. Phrases are looked for in the provider's message alone;
-//! codes and types are compared as a whole, because their words are in every refusal.
+//! Vetoes come first because throttling messages mention tokens, too: a needless compaction costs
+//! more than one that comes a turn late. Phrases are searched only in the provider's message. Codes
+//! and types are compared as a whole, because their words occur in every refusal.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::counts::{RequestSizes, SizePatterns};
+use super::error::ProviderError;
+use super::patterns::{PhraseError, compile_pattern};
 use super::phrases::{self, PhraseRows};
-use super::{FailureReason, ProviderError, ProviderRefusal};
+use super::reason::FailureReason;
+use super::refusal::ProviderRefusal;
 
-/// A phrase of the person's own, from the config.
+/// A phrase of the config.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraPhrase {
-    /// A regular expression, matched without regard to case.
+    /// A regular expression; case is ignored.
     pub pattern: String,
-    /// What a refusal with it means. Any reason but overflow is also a veto against overflow.
+    /// The reason of refusals that match. Any reason but overflow is also a veto against overflow.
     pub reason: FailureReason,
 }
 
 impl ExtraPhrase {
-    /// Whether it can be matched.
+    /// Checks that the phrase compiles.
     ///
     /// # Errors
     ///
@@ -42,29 +45,19 @@ impl ExtraPhrase {
     }
 }
 
-/// A phrase that cannot be matched.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no regular expression: {problem}; escape ( ) [ ] . * + ? with a backslash")]
-pub struct PhraseError {
-    /// The phrase.
-    pub pattern: String,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification {
-    /// Why there was no answer.
+    /// The reason.
     pub reason: FailureReason,
-    /// The size of the request as the provider counted it, with the answer where that was counted in.
+    /// The size of the request by the provider's count, including the answer if that was counted.
     pub observed_tokens: Option<u64>,
-    /// The prompt alone as the provider counted it.
+    /// The size of the prompt alone by the provider's count.
     pub prompt_tokens: Option<u64>,
-    /// The limit that the provider named: of the window, of the output, or of tokens in a while.
+    /// The limit that the provider named: of the window, the output, or tokens per time.
     pub limit_tokens: Option<u64>,
-    /// Whether the limit is what this key may use in a minute: the request alone is larger, so waiting
-    /// does not help, and the model's window is another one.
+    /// Whether the limit is that of the key's tokens per minute. The request alone exceeds it, so
+    /// waiting does not help, and the model's window is another number.
     pub is_ceiling: bool,
 }
 
@@ -84,7 +77,7 @@ impl Classification {
         Classification { observed_tokens, prompt_tokens, limit_tokens, ..self }
     }
 
-    /// The error of a request that this refusal ended.
+    /// The error of the refused request.
     pub fn into_error(
         self,
         provider: &str,
@@ -94,23 +87,19 @@ impl Classification {
     ) -> ProviderError {
         let wait_ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         ProviderError {
-            reason: self.reason,
-            provider: provider.to_owned(),
-            model: model.to_owned(),
             status: refusal.status,
             code: refusal.code,
-            message: refusal.message,
             retry_after_ms: retry_after.map(wait_ms),
             observed_tokens: self.observed_tokens,
             prompt_tokens: self.prompt_tokens,
             limit_tokens: self.limit_tokens,
             is_ceiling: self.is_ceiling,
-            has_started: false,
+            ..ProviderError::new(self.reason, provider, model, refusal.message)
         }
     }
 }
 
-/// All phrases, ready to be matched. Built once.
+/// All phrases, compiled.
 #[derive(Debug)]
 pub struct Classifier {
     vetoes: PhraseTable,
@@ -133,11 +122,11 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The phrases that ctxhost knows, and some of the person's own.
+    /// A classifier with the built-in phrases and those of the config.
     ///
     /// # Errors
     ///
-    /// [`PhraseError`], of the first one that is no regular expression.
+    /// [`PhraseError`] for the first phrase that is not a regular expression.
     pub fn with_extra_phrases(extra: &[ExtraPhrase]) -> Result<Classifier, PhraseError> {
         let (own_overflows, own_vetoes): (Vec<_>, Vec<_>) =
             extra.iter().partition(|phrase| phrase.reason == FailureReason::ContextOverflow);
@@ -164,11 +153,12 @@ impl Classifier {
         })
     }
 
-    /// The classifier of a provider, built once for all that have no phrases of their own.
+    /// A classifier for a provider; those without extra phrases share one.
     ///
     /// # Errors
     ///
-    /// As [`with_extra_phrases`](Self::with_extra).
+    /// As [`with_extra_phrases`](Self::with_extra_phrases).
+    // Compiling all phrases takes longer than any number of matches.
     pub fn for_phrases(extra: &[ExtraPhrase]) -> Result<Arc<Classifier>, PhraseError> {
         static KNOWN: LazyLock<Result<Arc<Classifier>, PhraseError>> =
             LazyLock::new(|| Classifier::with_extra_phrases(&[]).map(Arc::new));
@@ -178,107 +168,111 @@ impl Classifier {
         }
     }
 
-    /// What a refusal of some provider means.
+    /// Classifies a refusal of any provider.
     pub fn classify(&self, refusal: &ProviderRefusal) -> Classification {
         self.classify_for("", refusal)
     }
 
-    /// What a refusal of this provider means; a few of them have habits of their own.
+    /// Classifies a refusal of this provider. A few providers have rules of their own.
     pub fn classify_for(&self, provider: &str, refusal: &ProviderRefusal) -> Classification {
-        let said = RefusalText::new(refusal);
-        if let Some(sizes) = self.ceiling(&said) {
+        let refusal = RefusalText::new(refusal);
+        if let Some(sizes) = self.ceiling(&refusal) {
             let overflow = Classification::new(FailureReason::ContextOverflow).with_sizes(sizes);
             return Classification { is_ceiling: true, ..overflow };
         }
-        let classified = Classification::new(self.reason(provider, &said));
+        let classified = Classification::new(self.reason(provider, &refusal));
         match classified.reason {
-            // What was asked for as output is no size of a request.
+            // The numbers are sizes of the answer, not of the request.
             FailureReason::OutputLimit => Classification {
-                limit_tokens: self.counts.find_output_cap(said.message),
+                limit_tokens: self.counts.find_output_cap(refusal.message),
                 ..classified
             },
-            _ => classified.with_sizes(self.counts.find_sizes(said.message)),
+            _ => classified.with_sizes(self.counts.find_sizes(refusal.message)),
         }
     }
 
-    /// The sizes of a request that alone takes more than a minute allows.
-    fn ceiling(&self, said: &RefusalText<'_>) -> Option<RequestSizes> {
-        let may_be = said.status.is_none_or(|status| matches!(status, 400 | 413 | 429));
-        may_be.then(|| self.counts.find_ceiling(said.message)).flatten()
+    /// The sizes of a request that alone exceeds the tokens per minute.
+    fn ceiling(&self, refusal: &RefusalText<'_>) -> Option<RequestSizes> {
+        // Groq sends these limits with 413, OpenAI with 429.
+        let may_be = refusal.status.is_none_or(|status| matches!(status, 400 | 413 | 429));
+        may_be.then(|| self.counts.find_ceiling(refusal.message)).flatten()
     }
 
-    /// Whether a text speaks of an overflow, whatever its status.
-    pub(super) fn mentions_overflow(&self, text: &str) -> bool {
-        let refusal = ProviderRefusal { message: text.to_owned(), ..ProviderRefusal::default() };
-        self.classify(&refusal).reason == FailureReason::ContextOverflow
-    }
-
-    fn reason(&self, provider: &str, said: &RefusalText<'_>) -> FailureReason {
-        let text = said.message;
-        said.code_in(phrases::PRIORITY_CODES)
+    fn reason(&self, provider: &str, refusal: &RefusalText<'_>) -> FailureReason {
+        let text = refusal.message;
+        refusal
+            // Gemini's code is right where its message claims an exhausted plan.
+            .code_in(phrases::PRIORITY_CODES)
             .or_else(|| self.vetoes.find(text))
-            .or_else(|| said.code_in(phrases::VETO_CODES))
-            .or_else(|| (said.status == Some(429)).then_some(FailureReason::RateLimit))
+            .or_else(|| refusal.code_in(phrases::VETO_CODES))
+            // A 429 that no veto explains is throttling, never an overflow: throttling mentions
+            // tokens.
+            .or_else(|| (refusal.status == Some(429)).then_some(FailureReason::RateLimit))
+            // Before the overflow: texts about fields and output limits match its phrases as well.
             .or_else(|| self.malformed.find(text))
             .or_else(|| self.output_cap(text))
-            .or_else(|| self.overflow(provider, said))
-            .or_else(|| said.code_in(phrases::CODES))
+            .or_else(|| self.overflow(provider, refusal))
+            // After the overflow: providers send overflows with generic codes.
+            .or_else(|| refusal.code_in(phrases::CODES))
             .or_else(|| self.phrases.find(text))
-            .or_else(|| self.hint(said))
-            .or_else(|| said.clear_status())
+            // After all specific texts, since hints match many of them.
+            .or_else(|| self.hint(refusal))
+            // After the texts: proxies answer with statuses of their own.
+            .or_else(|| refusal.clear_status())
             .or_else(|| self.fallback_phrases.find(text))
-            .or_else(|| said.vague_status())
+            .or_else(|| refusal.vague_status())
             .unwrap_or(FailureReason::Unclassified)
     }
 
-    /// A longer answer was asked for than the model gives. A text that speaks of the context as well is of
-    /// an overflow, which may be mended by a shorter answer.
+    /// Whether only the requested answer is too large. If the text mentions the context as well, it
+    /// is an overflow, which a shorter answer may also solve.
     fn output_cap(&self, text: &str) -> Option<FailureReason> {
         let is_of_context =
             || self.context_words.is_match(text) || self.prompt_plus_output.is_match(text);
         self.output_caps.find(text).filter(|_| !is_of_context())
     }
 
-    fn overflow(&self, provider: &str, said: &RefusalText<'_>) -> Option<FailureReason> {
-        // The person knows their provider: their own phrases need no fitting status.
-        let is_overflow = self.own_overflows.find(said.message).is_some()
-            || said.has_overflow_code()
-            || self.is_bodyless_overflow(provider, said)
-            || said.has_status_of(phrases::OVERFLOW_STATUSES)
-                && (self.overflows.find(said.message).is_some() || self.counts_too_much(said));
+    fn overflow(&self, provider: &str, refusal: &RefusalText<'_>) -> Option<FailureReason> {
+        // Users know their provider, so their phrases apply to any status.
+        let is_overflow = self.own_overflows.find(refusal.message).is_some()
+            || refusal.has_overflow_code()
+            || self.is_bodyless_overflow(provider, refusal)
+            || refusal.has_status_of(phrases::OVERFLOW_STATUSES)
+                && (self.overflows.find(refusal.message).is_some()
+                    || self.counts_too_much(refusal));
         is_overflow.then_some(FailureReason::ContextOverflow)
     }
 
-    /// Whether it counts more tokens than it allows, whatever its words are: no phrase of any provider need
-    /// be known for that.
-    fn counts_too_much(&self, said: &RefusalText<'_>) -> bool {
-        let text = self.boilerplate.replace_all(said.message, "");
+    /// Whether the text states a size above a limit of tokens. This recognises overflows of
+    /// providers whose phrases are unknown.
+    fn counts_too_much(&self, refusal: &RefusalText<'_>) -> bool {
+        let text = self.boilerplate.replace_all(refusal.message, "");
         self.counts.find_sizes(&text).is_over()
             && self.token_words.is_match(&text)
             && self.limit_words.is_match(&text)
             && !self.hint_exclusions.is_match(&text)
     }
 
-    /// Whether one sentence of it sounds like an overflow.
-    fn hint(&self, said: &RefusalText<'_>) -> Option<FailureReason> {
-        if !said.has_status_of(phrases::HINT_STATUSES) {
+    /// Whether one sentence hints at an overflow.
+    fn hint(&self, refusal: &RefusalText<'_>) -> Option<FailureReason> {
+        if !refusal.has_status_of(phrases::HINT_STATUSES) {
             return None;
         }
-        let text = self.boilerplate.replace_all(said.message, "");
+        let text = self.boilerplate.replace_all(refusal.message, "");
         let sentences = self.sentence_end.split(&text);
         let sentences = sentences.filter(|sentence| !self.hint_exclusions.is_match(sentence));
         sentences.into_iter().find_map(|sentence| self.hints.find(sentence))
     }
 
-    fn is_bodyless_overflow(&self, provider: &str, said: &RefusalText<'_>) -> bool {
+    fn is_bodyless_overflow(&self, provider: &str, refusal: &RefusalText<'_>) -> bool {
         let has_habit = |name: &&str| provider.eq_ignore_ascii_case(name);
-        said.status == Some(400)
+        refusal.status == Some(400)
             && phrases::BODYLESS_OVERFLOW_PROVIDERS.iter().any(has_habit)
-            && self.bodyless.is_match(said.message)
+            && self.bodyless.is_match(refusal.message)
     }
 }
 
-/// What was said, as the tables want it.
+/// The parts of a refusal that the tables match.
 struct RefusalText<'a> {
     status: Option<u16>,
     code: &'a str,
@@ -324,7 +318,7 @@ impl<'a> RefusalText<'a> {
     }
 }
 
-/// The status with which SDKs begin a message: `400 context_length_exceeded`.
+/// The status at the start of a message, where SDKs put it: `400 context_length_exceeded`.
 fn leading_status(message: &str) -> Option<u16> {
     let rest = message.trim_start().trim_start_matches("HTTP ").trim_start_matches("Error: ");
     let (digits, after) = rest.split_at_checked(3)?;
@@ -333,7 +327,7 @@ fn leading_status(message: &str) -> Option<u16> {
     status.filter(|_| stands_alone)
 }
 
-/// Rows of patterns with their reasons.
+/// Patterns with their reasons.
 #[derive(Debug)]
 struct PhraseTable {
     rows: Vec<(Regex, FailureReason)>,
@@ -361,10 +355,4 @@ impl PhraseTable {
     fn find(&self, text: &str) -> Option<FailureReason> {
         self.rows.iter().find(|(pattern, _)| pattern.is_match(text)).map(|(_, reason)| *reason)
     }
-}
-
-/// A pattern, matched without regard to case, over line breaks.
-pub(super) fn compile_pattern(of: &str) -> Result<Regex, PhraseError> {
-    let built = RegexBuilder::new(of).case_insensitive(true).dot_matches_new_line(true).build();
-    built.map_err(|problem| PhraseError { pattern: of.to_owned(), problem: problem.to_string() })
 }

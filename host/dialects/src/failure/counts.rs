@@ -1,11 +1,12 @@
-//! The numbers in a refusal: how large the request was and how large it may be, in provider tokens.
+//! Extracts sizes from refusals: of the request and its limit, in provider tokens.
 
 use regex::{Captures, Regex};
 
-use super::classifier::{PhraseError, compile_pattern};
+use super::patterns::{PhraseError, compile_pattern};
 
-/// Patterns with the groups `prompt` (without the answer), `answer` (what was asked for), `whole` (both)
-/// `limit` and `excess` (what is above it). `N` stands for a number. The first that names one gives it.
+/// Patterns with the groups `prompt` (without the answer), `answer` (requested), `whole` (both),
+/// `limit`, and `excess` (above the limit). `N` is replaced by a number. The first match of each
+/// group counts.
 const COUNTED: &[&str] = &[
     // Anthropic.
     r"too long:? (?<prompt>N) tokens? > (?<limit>N)",
@@ -21,7 +22,7 @@ const COUNTED: &[&str] = &[
     r"max_completion_tokens. is too large: (?<answer>N)",
     r"will take (?<whole>N) tokens",
     r"length (?<prompt>N)\) is (?:longer than|too long).{0,60}(?:length (?:of )?|length of )(?<limit>N)",
-    // Tokens in a while.
+    // Tokens per time.
     r"limit:? (?<limit>N),? .{0,40}requested:? (?<whole>N)",
     // Azure.
     r"configured limit of (?<limit>N)",
@@ -47,16 +48,16 @@ const COUNTED: &[&str] = &[
     r"length \(?(?<prompt>N)\)? exceeds maximum (?:input|sequence) length \(?(?<limit>N)",
     r"context length[a-z ]{0,40}\((?<limit>N)\)",
     r"exceeded by (?<excess>N) tokens",
-    // ctxhost and its like.
+    // ctxhost and similar hosts.
     r"window too small \((?<limit>N) tokens",
-    // Of no provider's own: a limit with its name before it.
+    // Unspecific: a limit with its name before it.
     r"(?:limit|length|size|window|allowed|supports?)(?: for this model)?:? (?:is|of|up to|only|of only):? \(?(?<limit>N)",
     r"input length (?<prompt>N) tokens",
     r"max(?:imum)? (?<limit>N) tokens",
     r"max(?:imum)?(?: input| context| message)?(?: tokens| size| length)?(?: of|:) \(?(?<limit>N)",
 ];
 
-/// Patterns of refusals of a longer answer than the model gives, with the group `limit`.
+/// Patterns of refused output limits, with the group `limit`.
 const OUTPUT_CAPS: &[&str] = &[
     r"max_?(?:completion_|output_|new_)?tokens\W{0,4}N > (?<limit>N)",
     r"range (?:of|for) max_?[a-z_]*tokens (?:is|should be) \[N, ?(?<limit>N)\]",
@@ -66,32 +67,32 @@ const OUTPUT_CAPS: &[&str] = &[
     r"(?:less than or equal to|cannot exceed|<=|supports at most|model limit of|lower than)\W{0,3}(?<limit>N)",
 ];
 
-/// A number as providers write it, with separators or without.
+/// A number, with or without separators.
 const NUMBER: &str = "[0-9][0-9,_]*";
 
-/// Texts whose numbers count bytes and not tokens.
+/// Texts with these words state bytes and not tokens.
 const BYTE_WORDS: &str = "bytes|body size|payload|message larger than max";
 
-/// The smallest pair of numbers that is taken for a size and its limit where no pattern knows the text.
-/// Smaller ones are indices, parts and codes.
+/// The smallest number of a pair that counts as size and limit without a known pattern. Smaller
+/// ones are indices, parts and codes.
 const PAIR_MIN_TOKENS: u64 = 100;
 
-/// The largest number of such a pair. Larger ones are ids and times; no window comes near.
+/// The largest number of such a pair. Larger ones are ids and times.
 const PAIR_MAX_TOKENS: u64 = 100_000_000;
 
-/// The sizes that a refusal names, in provider tokens.
+/// The sizes in a refusal, in provider tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestSizes {
     /// The prompt without the answer.
     pub(super) prompt_tokens: Option<u64>,
-    /// The request with all that was counted.
+    /// Everything that was counted.
     pub(super) observed_tokens: Option<u64>,
     /// The limit.
     pub(super) limit_tokens: Option<u64>,
 }
 
 impl RequestSizes {
-    /// These, with what they lack from others.
+    /// These sizes, completed by others.
     pub(super) fn or(self, other: RequestSizes) -> RequestSizes {
         RequestSizes {
             prompt_tokens: self.prompt_tokens.or(other.prompt_tokens),
@@ -100,13 +101,13 @@ impl RequestSizes {
         }
     }
 
-    /// Whether both numbers are there and the request is the larger one.
+    /// Whether the request exceeds the limit.
     pub(super) fn is_over(self) -> bool {
         self.observed_tokens.zip(self.limit_tokens).is_some_and(|(size, limit)| size > limit)
     }
 }
 
-/// The patterns, ready to be matched.
+/// The compiled patterns.
 #[derive(Debug)]
 pub(super) struct SizePatterns {
     patterns: Vec<Regex>,
@@ -116,7 +117,7 @@ pub(super) struct SizePatterns {
 }
 
 impl SizePatterns {
-    /// `find_ceiling` is the pattern of a request that is over what a minute allows.
+    /// `ceiling` is the pattern of a request above the tokens per minute.
     pub(super) fn new(ceiling: &str) -> Result<SizePatterns, PhraseError> {
         let numbered = |row: &str| compile_pattern(&row.replace('N', NUMBER));
         let all = |rows: &[&str]| rows.iter().map(|row| numbered(row)).collect::<Result<_, _>>();
@@ -128,8 +129,9 @@ impl SizePatterns {
         })
     }
 
-    /// The sizes that a text names.
+    /// The sizes in a text.
     pub(super) fn find_sizes(&self, text: &str) -> RequestSizes {
+        // Byte counts would be taken for tokens.
         if self.byte_words.is_match(text) {
             return RequestSizes::default();
         }
@@ -152,18 +154,19 @@ impl SizePatterns {
         if named.observed_tokens.is_some() || excess.is_some() {
             return named;
         }
+        // Only if no pattern found a size: the numbers of a known text are unambiguous.
         let pair = pair_in(text);
         let fits = limit.is_none_or(|limit| pair.limit_tokens == Some(limit));
         if fits { named.or(pair) } else { named }
     }
 
-    /// The longest answer that a text allows.
+    /// The largest answer that a text allows.
     pub(super) fn find_output_cap(&self, text: &str) -> Option<u64> {
         let found = self.output_caps.iter().filter_map(|pattern| pattern.captures(text));
         found.into_iter().find_map(|found| number(&found, "limit"))
     }
 
-    /// The sizes of a request that alone takes more than a minute allows.
+    /// The sizes of a request that alone exceeds the tokens per minute.
     pub(super) fn find_ceiling(&self, text: &str) -> Option<RequestSizes> {
         let found = self.ceiling.captures(text)?;
         let sizes = RequestSizes {
@@ -175,13 +178,14 @@ impl SizePatterns {
     }
 }
 
-/// The two numbers of a text, or three where a sum is among them: the largest was too large for the
-/// smallest. Whether the answer is counted in is not known.
+/// The two numbers of a text, or three if one is a sum: the largest is the size, the smallest the
+/// limit. Whether the size includes the answer is unknown.
 fn pair_in(text: &str) -> RequestSizes {
     let range = PAIR_MIN_TOKENS..=PAIR_MAX_TOKENS;
     let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
     numbers.sort_unstable();
     match numbers.as_slice() {
+        // Of three numbers the middle one is a part of the sum.
         [limit, size] | [limit, _, size] if limit < size => RequestSizes {
             prompt_tokens: None,
             observed_tokens: Some(*size),
@@ -191,7 +195,7 @@ fn pair_in(text: &str) -> RequestSizes {
     }
 }
 
-/// The numbers that stand for themselves: not in names, versions, dates and fractions.
+/// The numbers that are words of their own, not parts of names, versions, dates or fractions.
 fn numbers_in(text: &str) -> impl Iterator<Item = u64> {
     let words = text.split(|c: char| c.is_whitespace() || "()[]{}'\"`<>=+".contains(c));
     words.filter_map(|word| {

@@ -1,20 +1,20 @@
-//! Overflows that no provider calls an error: they show in the usage alone.
+//! Detects overflows that a provider accepts: they show only in the token counts.
 
 use super::phrases::OVERFLOW_CODES;
 use crate::message::{StopReason, TokenUsage};
 
-/// Percent of a window from which a length stop without any output means that there was no room.
-/// 99, because servers that cut a prompt keep a few tokens for their template.
+/// Share of the window, in percent, above which a prompt without output shows a full window. Not
+/// 100, because servers that cut a prompt keep a few tokens for their template.
 const FULL_WINDOW_PERCENT: u128 = 99;
 
 /// How an answer shows that its request was too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentOverflow {
-    /// The provider's stop reason says so.
+    /// By the provider's stop reason.
     ByStopReason,
-    /// More prompt was counted than the window holds, and it was accepted.
+    /// The prompt's count exceeds the window.
     BeyondWindow,
-    /// The prompt was cut until it just fitted, and nothing could be answered.
+    /// The prompt was cut to fit and left no room for output.
     NoAnswerBudget,
 }
 
@@ -22,18 +22,18 @@ impl std::fmt::Display for SilentOverflow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             SilentOverflow::ByStopReason => "the model stopped because its window was full",
-            SilentOverflow::BeyondWindow => "more was counted than the window holds",
+            SilentOverflow::BeyondWindow => "the prompt exceeded the window",
             SilentOverflow::NoAnswerBudget => {
-                "the prompt filled the window and nothing could be answered"
+                "the prompt filled the window and left no room for an answer"
             }
         })
     }
 }
 
-/// Whether an answer that came without an error belongs to a request that was too large.
+/// Detects that the request of an answer was too large.
 ///
-/// `window_tokens` is the context window in provider tokens; with 0, an unknown one, only the stop
-/// reason can tell.
+/// `window_tokens` is the window in provider tokens. If it is 0 (unknown), only the stop reason is
+/// checked.
 pub fn detect_silent_overflow(
     usage: &TokenUsage,
     stop: StopReason,
@@ -54,9 +54,9 @@ pub fn detect_silent_overflow(
         .then_some(SilentOverflow::NoAnswerBudget)
 }
 
-/// Whether an answer was cut off before the limit of output that was asked for: the window was full.
+/// Whether the answer ended before its requested limit, because the window was full.
 ///
-/// One compaction and one repetition may help; a second such answer is the model's own way.
+/// A compaction and one retry may help. A second answer like this is the model's own behaviour.
 pub fn is_cut_short(usage: &TokenUsage, stop: StopReason, asked_output_tokens: u64) -> bool {
     stop == StopReason::Length && usage.output > 0 && usage.output < asked_output_tokens
 }

@@ -1,17 +1,17 @@
-//! What providers write when they refuse, as data: regular expressions, matched without regard to case.
+//! The texts of refusals as data: case-insensitive regular expressions.
 //!
-//! Each table is read from above, and the first row that matches decides. Which table comes when is
-//! told in `classify.rs`. `.{0,80}` stands for "something short between".
+//! The first matching row of a table decides. `classifier.rs` defines the order of the tables.
+//! `.{0,80}` allows a short gap.
 
-use super::FailureReason::{self, *};
+use super::reason::FailureReason::{self, *};
 
-/// Rows of one reason.
+/// Patterns of one reason.
 pub(super) type PhraseRows = (FailureReason, &'static [&'static str]);
 
-/// What says that it is no overflow, whatever else the message says. Codes and types are not looked at:
-/// `invalid_request_error` would lend its words to every refusal.
+/// Texts that rule out an overflow, whatever else the message says. They are not searched in codes
+/// and types: `invalid_request_error` would match in every refusal.
 pub(super) const VETOES: &[PhraseRows] = &[
-    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account,
+    // Billing errors with the status of rate limits: Anthropic's long-context tier, OpenAI's quota,
     // OpenRouter's balance, Z.ai's packages.
     (
         Billing,
@@ -40,7 +40,7 @@ pub(super) const VETOES: &[PhraseRows] = &[
             "rate increased too quickly",
             "tokens? (?:count )?(?:per|/) ?min",
             "usage limit",
-            // Bedrock throttles with the words of an overflow.
+            // Bedrock uses words of an overflow for throttling.
             "too many tokens,? please wait",
             r"^[^a-z0-9]*(?:error:? )?429(?-u:\b)",
             "status(?: code)?:? ?429",
@@ -64,14 +64,14 @@ pub(super) const VETOES: &[PhraseRows] = &[
         Format,
         &[
             "string_above_max_length",
-            // Fields have lengths of their own: names, ids, descriptions, lists.
+            // Length limits of single fields: names, ids, descriptions, lists.
             "(?:string|array) too long",
             r"must be .{0,40}with a length of [0-9]",
             "expected max_?length",
             "string value length",
-            // Images are counted in pixels and bytes of their own.
+            // Limits of images, in pixels and bytes.
             r"image.{0,60}(?:dimension|pixel|[0-9] ?mb|bytes|may be provided)",
-            // An answer that a limit cut off wants a higher limit.
+            // The answer reached its limit and needs a higher one.
             "higher max_tokens",
             "greater than .?thinking",
             "minimum token count to start caching",
@@ -79,21 +79,21 @@ pub(super) const VETOES: &[PhraseRows] = &[
             "reasoning (?:is )?(?:mandatory|required)",
         ],
     ),
-    // The words of ctxhost and its like about their own configuration.
+    // Messages of ctxhost and similar hosts about their own configuration.
     (
         WindowTooSmall,
         &["context window.{0,80}(?:too small|minimum is)", "window (?:is )?too small"],
     ),
-    // Such advice has sent agents into compacting again and again.
+    // Taken for an overflow, this advice has sent agents into endless compactions.
     (EmptyResponse, &["empty response", "very low max_tokens"]),
 ];
 
-/// More output was asked for than a model gives: no smaller history helps. Such a text must not speak of
-/// a context as well ([`CONTEXT_WORDS`], [`PROMPT_PLUS_OUTPUT`]).
+/// The requested answer exceeds the model's limit. Such a text must not mention the context as well
+/// ([`CONTEXT_WORDS`], [`PROMPT_PLUS_OUTPUT`]).
 pub(super) const OUTPUT_CAPS: &[PhraseRows] = &[(
     OutputLimit,
     &[
-        // The field, and what is wrong with its value. It may have the value in brackets behind it.
+        // The field and the problem with its value, which may follow in parentheses.
         r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:value )?(?:of )?(?:\(?[0-9,]+\)?)? ?(?:is |are )?(?:too (?:large|high|big)|above|cannot exceed|can ?not exceed|exceeds?|> ?[0-9])",
         r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}[0-9]+ ?>",
         r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:or .{0,30})?is too large",
@@ -107,14 +107,14 @@ pub(super) const OUTPUT_CAPS: &[PhraseRows] = &[(
     ],
 )];
 
-/// Words by which a text about `max_tokens` speaks of the window after all. Names of fields, which have
-/// underscores, are none.
+/// Words that make a text about `max_tokens` one about the window. Field names have underscores and
+/// do not match.
 pub(super) const CONTEXT_WORDS: &str = "context (?:length|window|size|limit)";
 
-/// What was asked, together with the answer, as one sum.
+/// Prompt and answer as one sum.
 pub(super) const PROMPT_PLUS_OUTPUT: &str = r"(?:input|prompt|message).{0,40}(?:\+|(?-u:\b)and(?-u:\b)|(?-u:\b)plus(?-u:\b)).{0,30}max(?:imum output |_(?:new_|completion_|output_)?)tokens";
 
-/// The history is not what the dialect demands: it wants repair, not shrinking.
+/// The history violates the dialect's rules: repair helps, compaction does not.
 pub(super) const MALFORMED: &[PhraseRows] = &[(
     MalformedHistory,
     &[
@@ -136,7 +136,7 @@ pub(super) const MALFORMED: &[PhraseRows] = &[(
     ],
 )];
 
-/// Codes and types that say overflow; what stop reasons say as well.
+/// Codes, types and stop reasons of an overflow.
 pub(super) const OVERFLOW_CODES: &[&str] = &[
     "context_length_exceeded",
     "context_window_exceeded",
@@ -146,28 +146,28 @@ pub(super) const OVERFLOW_CODES: &[&str] = &[
     "context_overflow",
     // llama.cpp.
     "exceed_context_size_error",
-    // z.ai: too long; and a wrong parameter, which is what it says of too long a prompt too.
+    // z.ai: "too long", and "wrong parameter", which it also sends for a prompt that is too long.
     "1261",
     "1210",
 ];
 
-/// Of these, codes of every wrong parameter: alone they show nothing.
+/// Those of them that are codes for any wrong parameter, and prove nothing alone.
 pub(super) const VAGUE_OVERFLOW_CODES: &[&str] = &["1210"];
 
-/// Statuses with which a text may say overflow. With any other it is about something else. Servers of
-/// one's own and proxies answer 500, 502 and 503 as well, Together documents a 403, MiniMax sends 200.
+/// Statuses with which a text may mean overflow. Local servers and proxies also send 500, 502 and
+/// 503, Together documents 403, MiniMax sends 200.
 pub(super) const OVERFLOW_STATUSES: &[u16] = &[200, 400, 403, 413, 422, 500, 502, 503];
 
-/// Statuses with which a text that only sounds like an overflow may be one.
+/// Statuses with which a hint may mean overflow.
 pub(super) const HINT_STATUSES: &[u16] = &[200, 400, 413, 422];
 
-/// Providers whose 400 without a body means overflow; others send such for any reason.
+/// Providers whose 400 without a body means overflow. Others send such responses for any reason.
 pub(super) const BODYLESS_OVERFLOW_PROVIDERS: &[&str] = &["cerebras"];
 
-/// A text that SDKs write where there was no body.
+/// The text of SDKs for a response without a body.
 pub(super) const BODYLESS: &str = r"^\s*(?:[0-9]{3} )?(?:\(?status code\)? )?(?:\(no body\))?\s*$";
 
-/// Texts that say overflow.
+/// Texts of an overflow.
 pub(super) const OVERFLOWS: &[PhraseRows] = &[(
     ContextOverflow,
     &[
@@ -180,11 +180,11 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "input length and .?max_tokens.? exceed context limit",
         "exceed context limit",
         "max_tokens.{0,80}exceed.{0,80}context",
-        // Sizes in bytes: gRPC, and servers in front of a model.
+        // Byte limits of gRPC and of proxies.
         "sent message larger than max|payload size exceeds the limit",
-        // Together, and all who count input and answer together.
+        // Together and others that count input and answer together.
         "must be less than the (?:model'?s )?context length",
-        // vLLM, where the input alone fills the window: what is left is less than nothing.
+        // vLLM, if the input alone exceeds the window: the remaining answer is negative.
         "max_tokens must be at least 1, got -[0-9]",
         // Bedrock, Gemini, llama.cpp.
         "input is too long for",
@@ -192,7 +192,7 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "too many input tokens",
         "max input token",
         "exceeds? the maximum number of (?:input )?tokens",
-        // OpenAI, and all who speak like it: xAI, OpenRouter, DeepSeek, vLLM.
+        // OpenAI and compatible APIs: xAI, OpenRouter, DeepSeek, vLLM.
         "maximum context",
         "context length exceeded",
         "exceeded (?:max )?context length",
@@ -247,7 +247,7 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
         "slot context|n_ctx_slot",
         // LM Studio.
         "greater than the context length",
-        // Of several.
+        // Several providers.
         "context window.{0,80}ran out of (?:room|space)",
         "ran out of (?:room|space).{0,80}context window",
         "request size exceeds.{0,80}context window",
@@ -263,8 +263,8 @@ pub(super) const OVERFLOWS: &[PhraseRows] = &[(
     ],
 )];
 
-/// Texts that probably say overflow, as far as one sentence has it; asked after everything that says
-/// something surer. What they say is believed only where our own count makes it plausible.
+/// Texts that hint at an overflow within one sentence, checked after all specific tables. The host
+/// acts on them only if its own count makes an overflow plausible.
 pub(super) const HINTS: &[PhraseRows] = &[(
     ContextOverflow,
     &[
@@ -283,28 +283,29 @@ pub(super) const HINTS: &[PhraseRows] = &[(
     ],
 )];
 
-/// Words by which two numbers are a size in tokens and its limit: both kinds must be there.
+/// Words that mark two numbers as token size and limit; one of each list is required.
 pub(super) const TOKEN_WORDS: &str = "token|context|prompt|n_ctx|max_seq_len";
 pub(super) const LIMIT_WORDS: &str =
     "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
 
-/// What such a sentence may not speak of: fields with limits of their own.
+/// Words that rule out a hint: fields with limits of their own.
 pub(super) const HINT_EXCLUSIONS: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";
 
-/// Words of a type or of a server's habit, which say nothing and are left out of what is searched for hints.
+/// Type names and phrases that some servers put into every message; removed before hints are
+/// searched.
 pub(super) const BOILERPLATE: &str =
     r"(?-u:\b)[a-z]+(?:_[a-z]+)*_error(?-u:\b)|(?:input|request) validation (?:error|failed)";
 
-/// Where a sentence ends: not inside a number.
+/// Ends of sentences, but not the point in a number.
 pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
 
-/// One request that takes more tokens than may be used in a minute. Neither waiting nor another try helps.
+/// One request above the tokens per minute. Neither waiting nor a retry helps.
 pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
 
-/// Codes that say more than the message with them: Gemini words every limit of a minute as a plan's.
+/// Codes that say more than their message: Gemini words every per-minute limit as one of the plan.
 pub(super) const PRIORITY_CODES: &[PhraseRows] = &[(RateLimit, &["RESOURCE_EXHAUSTED"])];
 
-/// Codes and types that say that it is no overflow, each as a whole.
+/// Codes and types that rule out an overflow.
 pub(super) const VETO_CODES: &[PhraseRows] = &[
     (
         Billing,
@@ -324,7 +325,7 @@ pub(super) const VETO_CODES: &[PhraseRows] = &[
     ),
 ];
 
-/// Codes and types of everything else, each as a whole.
+/// Codes and types of other reasons.
 pub(super) const CODES: &[PhraseRows] = &[
     (Auth, &["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "token_expired"]),
     (
@@ -344,7 +345,7 @@ pub(super) const CODES: &[PhraseRows] = &[
     ),
 ];
 
-/// Texts of everything else that say more than a status does.
+/// Texts that say more than the status.
 pub(super) const PHRASES: &[PhraseRows] = &[
     (
         Auth,
@@ -385,7 +386,7 @@ pub(super) const PHRASES: &[PhraseRows] = &[
     (SessionExpired, &["previous response.{0,80}not found", "session (?:has expired|not found)"]),
 ];
 
-/// Statuses that leave no doubt.
+/// Unambiguous statuses.
 pub(super) const CLEAR_STATUSES: &[(u16, FailureReason)] = &[
     (401, Auth),
     (402, Billing),
@@ -397,14 +398,14 @@ pub(super) const CLEAR_STATUSES: &[(u16, FailureReason)] = &[
     (429, RateLimit),
     (503, Overloaded),
     (504, Timeout),
-    // Cloudflare: the server behind it gave no answer in time, or has a wrong certificate.
+    // Cloudflare: timeout of the server behind it, or its invalid certificate.
     (524, Timeout),
     (526, TlsCertificate),
     // Anthropic.
     (529, Overloaded),
 ];
 
-/// Texts that say something where neither code nor status does.
+/// Texts that decide if neither code nor status does.
 pub(super) const FALLBACK_PHRASES: &[PhraseRows] = &[
     (TlsCertificate, &["certificate"]),
     (Connection, &["connection (?:refused|reset|error)|econnrefused|enotfound|dns error"]),

@@ -1,22 +1,20 @@
-//! The innermost code and message of an error body, whatever it is wrapped in.
+//! Extracts the innermost code and message of an error body.
 //!
-//! Proxies put errors into errors: as objects, in arrays, and as JSON inside a string. What the
-//! provider itself said is the innermost; the wrapping says "Provider returned error".
+//! Proxies nest errors: in objects, in arrays, and as JSON inside a string. The innermost is the
+//! provider's own; the outer ones say "Provider returned error".
 
 use serde_json::{Deserializer, Map, Value};
 
-use super::ProviderRefusal;
-
-/// How many wrappings are opened. Eight, as in Cline; no real body had more than four.
+/// Nesting levels that are opened. Eight, as in Cline; observed bodies have at most four.
 const DEPTH: u32 = 8;
 
-/// Characters of a message that are kept: some providers repeat the whole request in it.
+/// Characters of a message that are kept. Some providers repeat the whole request in it.
 const MESSAGE_CHARS: usize = 4_000;
 
-/// Places in a text where JSON is looked for: each costs a parse.
+/// Positions in a text that are tried as JSON; each one costs a parse.
 const JSON_STARTS: usize = 4;
 
-/// Where objects keep an error inside them, the innermost first.
+/// Fields with a nested error, innermost first.
 const WRAPPINGS: &[&str] = &[
     "error",
     "errors",
@@ -31,31 +29,43 @@ const WRAPPINGS: &[&str] = &[
     "innererror",
 ];
 
-/// Where objects keep a message of their own.
+/// Fields with a message.
 const MESSAGES: &[&str] =
     &["message", "Message", "msg", "status_msg", "error_msg", "error_message", "errorMessage"];
 
-/// Where objects keep a code, the most telling first.
+/// Fields with a code, most specific first.
 const CODES: &[&str] =
     &["code", "status", "error_type", "type", "__type", "error_code", "errorCode", "status_code"];
 
-/// Where llama.cpp counts what its message does not: the prompt and the window, in tokens.
+/// llama.cpp's fields for prompt and window, in tokens; its message omits them.
 const COUNTED: [&str; 2] = ["n_prompt_tokens", "n_ctx"];
 
-/// Types that say no more than that it is an error.
+/// Types that say nothing but "error".
 const EMPTY_WORDS: &[&str] = &["error", "response.failed", "object"];
 
-/// What a provider said, out of an error body in any dialect: JSON, JSON in JSON, HTML, text or
-/// nothing.
+/// A provider's refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderRefusal {
+    /// The HTTP status; `None` for an error inside a stream.
+    pub status: Option<u16>,
+    /// The provider's code or type, such as `context_length_exceeded`.
+    pub code: String,
+    /// The innermost message.
+    pub message: String,
+}
+
+/// Parses an error body of any dialect: JSON, JSON in JSON, HTML, plain text or nothing.
 ///
-/// `status` is the HTTP status; `None` for a frame of a stream, where a status in the body counts.
+/// `status` is the HTTP status. Without one, for frames of a stream, a status in the body is used.
 pub fn parse_refusal(status: Option<u16>, body: &str) -> ProviderRefusal {
     let text = body.trim();
     let found = find_json_error(text, DEPTH).unwrap_or_default();
-    let message = match found.message.is_empty() {
-        true if !found.code.is_empty() => found.code.clone(),
-        true => python_message(text).unwrap_or_else(|| readable(text)),
-        false => found.message,
+    let message = if !found.message.is_empty() {
+        found.message
+    } else if !found.code.is_empty() {
+        found.code.clone()
+    } else {
+        python_message(text).unwrap_or_else(|| readable(text))
     };
     ProviderRefusal {
         status: status.or(found.status),
@@ -64,11 +74,12 @@ pub fn parse_refusal(status: Option<u16>, body: &str) -> ProviderRefusal {
     }
 }
 
-/// Whether a document or an event of a stream is a refusal, whatever the HTTP status of it is: an error, or
-/// the codes of those who answer 200 (MiniMax's `base_resp`, Baidu's `error_code`, Spark's `code`).
+/// Whether a document or an event is a refusal, whatever its HTTP status.
 pub fn is_refusal(value: &Value) -> bool {
-    let has = |name: &str| value.get(name).is_some_and(|it| !it.is_null());
+    let has = |name: &str| value.get(name).is_some_and(|field| !field.is_null());
     let code = |value: &Value| value.as_i64().is_some_and(|code| code != 0);
+    // Some providers send errors with status 200: MiniMax in `base_resp`, Baidu in `error_code`,
+    // Spark in `code`.
     let base = value.get("base_resp").and_then(|base| base.get("status_code"));
     let is_answer = has("choices") || has("content") || has("candidates") || has("output");
     has("error")
@@ -81,7 +92,7 @@ pub fn is_refusal(value: &Value) -> bool {
 #[derive(Debug, Default)]
 struct ErrorDetail {
     is_json: bool,
-    /// Whether the message was taken out of JSON inside a text.
+    /// Whether the message was extracted from JSON inside a text.
     is_unpacked: bool,
     status: Option<u16>,
     code: String,
@@ -89,7 +100,7 @@ struct ErrorDetail {
 }
 
 impl ErrorDetail {
-    /// This one, with what it lacks from the error around it.
+    /// This error, completed by the one around it.
     fn with_outer(self, outer: ErrorDetail) -> ErrorDetail {
         ErrorDetail {
             is_json: true,
@@ -103,6 +114,7 @@ impl ErrorDetail {
 
 /// The error in the first JSON object or array of a text.
 fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
+    // SDKs put text before the JSON: `400 {"error": ...}`.
     let starts = text.match_indices(['{', '[']).take(JSON_STARTS);
     let values = starts.filter_map(|(at, _)| first_value(text.get(at..)?));
     values
@@ -111,8 +123,9 @@ fn find_json_error(text: &str, depth: u32) -> Option<ErrorDetail> {
 }
 
 fn first_value(text: &str) -> Option<Value> {
+    // As a stream, since text may follow the JSON.
     let value = Deserializer::from_str(text).into_iter::<Value>().next()?.ok()?;
-    // A list of numbers in a sentence is no error.
+    // A list of numbers in a sentence is not an error.
     let is_wrapping = match &value {
         Value::Object(object) => !object.is_empty(),
         Value::Array(items) => items.iter().any(|item| item.is_object() || item.is_string()),
@@ -143,32 +156,31 @@ fn extract_from_object(object: &Map<String, Value>, depth: u32) -> ErrorDetail {
         code: code_of(object),
         message: String::new(),
     };
-    let said =
+    let message =
         MESSAGES.iter().filter_map(|name| object.get(*name)).map(|value| extract(value, depth));
-    let said = said.into_iter().find(|found| !found.message.is_empty()).unwrap_or_default();
-    let own = with_counts(said.with_outer(own), object);
+    let message = message.into_iter().find(|found| !found.message.is_empty()).unwrap_or_default();
+    let own = with_counts(message.with_outer(own), object);
     let inner =
         WRAPPINGS.iter().filter_map(|name| object.get(*name)).map(|value| extract(value, depth));
     match inner.into_iter().find(|found| !found.message.is_empty() || !found.code.is_empty()) {
-        // What a message quotes whole is nearer to its provider than what another field says of it.
+        // A body that the message quotes whole is closer to the provider than other fields.
         Some(inner) if own.is_unpacked && !inner.is_unpacked => own.with_outer(inner),
         Some(inner) => inner.with_outer(own),
         None => own,
     }
 }
 
-/// The message, with the sizes that stand beside it.
+/// The error with the sizes in fields beside the message.
 fn with_counts(found: ErrorDetail, object: &Map<String, Value>) -> ErrorDetail {
     let [Some(prompt), Some(window)] = COUNTED.map(|name| object.get(name)?.as_u64()) else {
         return found;
     };
-    match found.message.contains(|c: char| c.is_ascii_digit()) {
-        true => found,
-        false => {
-            let message = format!("{} (prompt {prompt} > window {window} tokens)", found.message);
-            ErrorDetail { message, ..found }
-        }
+    // A message with numbers has its own sizes.
+    if found.message.contains(|c: char| c.is_ascii_digit()) {
+        return found;
     }
+    let message = format!("{} (prompt {prompt} > window {window} tokens)", found.message);
+    ErrorDetail { message, ..found }
 }
 
 /// The error inside a text, or the text itself.
@@ -179,7 +191,7 @@ fn extract_from_text(text: &str, depth: u32) -> ErrorDetail {
     inner.unwrap_or_else(|| ErrorDetail { message: plain(), ..ErrorDetail::default() })
 }
 
-/// The message of a dictionary as Python prints it, which proxies quote in place of JSON.
+/// The message of a printed Python dictionary, which proxies quote in place of JSON.
 fn python_message(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("'message': ")?;
     let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
@@ -195,7 +207,7 @@ fn python_message(text: &str) -> Option<String> {
     Some(message).filter(|message| !message.trim().is_empty())
 }
 
-/// The status that an object names as a number.
+/// The HTTP status in an object.
 fn status_of(object: &Map<String, Value>) -> Option<u16> {
     let numbers = ["status", "status_code", "code"].into_iter().filter_map(|name| object.get(name));
     numbers.filter_map(Value::as_u64).find_map(http_status)
@@ -205,7 +217,7 @@ fn http_status(number: u64) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
-/// The code that an object names: a word, or a number that is no HTTP status.
+/// The code of an object: a word, or a number that is not an HTTP status.
 fn code_of(object: &Map<String, Value>) -> String {
     let words = CODES.iter().filter_map(|name| match object.get(*name)? {
         Value::String(word) => Some(word.trim().to_owned()),
@@ -220,7 +232,7 @@ fn is_specific_code(word: &str) -> bool {
     !word.is_empty() && !is_status && !EMPTY_WORDS.contains(&word)
 }
 
-/// A page as its title, and any other text as it is.
+/// The title of an HTML page; any other text unchanged.
 fn readable(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     if !text.starts_with('<') && !lower.contains("<html") {
@@ -232,6 +244,7 @@ fn readable(text: &str) -> String {
         let inside = from + rest.find('>')? + 1;
         text.get(inside..inside + lower.get(inside..)?.find(close)?)
     };
+    // Pages of proxies name the status in their title.
     let title = between("<title", "</title").or_else(|| between("<h1", "</h1"));
     strip_tags(title.filter(|title| !title.trim().is_empty()).unwrap_or(text))
 }

@@ -1,4 +1,4 @@
-//! What providers really write, and what is made of it.
+//! Recorded refusals and their classification.
 
 mod bodies;
 mod corpus;

@@ -1,11 +1,11 @@
-//! Errors of Gemini's API: those of a stream, and ours as its clients read them.
+//! Errors of Gemini's API: those in its streams, and those of the gateway in its form.
 
 use serde_json::{Value, json};
 
 use crate::failure::ProviderRefusal;
 use crate::json::text;
 
-/// A refusal in the middle of a stream: an error, or a prompt that was blocked.
+/// The refusal in a response: an error, or a blocked prompt.
 pub(super) fn refusal(response: &Value) -> Option<ProviderRefusal> {
     if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
         let code = match text(error, "status") {
@@ -25,9 +25,9 @@ pub(super) fn refusal(response: &Value) -> Option<ProviderRefusal> {
         .filter(|_| !code.is_empty())
 }
 
-/// An error of ours with this HTTP status, as clients of the API read it.
+/// The body of an error with this HTTP status.
 pub(crate) fn error_body(status: u16, message: &str) -> Value {
-    let word = match status {
+    let name = match status {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
@@ -37,5 +37,5 @@ pub(crate) fn error_body(status: u16, message: &str) -> Value {
         400..=499 => "INVALID_ARGUMENT",
         _ => "INTERNAL",
     };
-    json!({ "error": { "code": status, "message": message, "status": word } })
+    json!({ "error": { "code": status, "message": message, "status": name } })
 }

@@ -13,7 +13,7 @@ use crate::blocks::decimal;
 use crate::pairing::{is_blank, tool_name};
 use crate::request::ModelRequest;
 
-/// A request; whether it streams stands in its path.
+/// The body of a request; the path says whether it streams.
 pub(super) fn request_body(request: &ModelRequest) -> Value {
     let mut body = prompt_fields(request);
     let generation = generation(request);
@@ -41,7 +41,7 @@ pub(super) fn prompt_fields(request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-/// A tool. One without arguments has no parameters: an object without properties is refused.
+/// The declaration of a tool, without `parameters` if it has none: an empty object is refused.
 fn declaration(tool: &ToolSpec) -> Value {
     let mut declaration = Map::new();
     declaration.insert("name".into(), tool_name(&tool.name).into());

@@ -1,4 +1,4 @@
-//! Gemini's stream, put together: each frame is a whole response with the next parts in it.
+//! Decodes Gemini's stream: each frame is a whole response with the next parts.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -7,16 +7,16 @@ use super::errors::refusal;
 use super::usage::GeminiCounts;
 use super::{API, GENERATED_ID_PREFIX};
 use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
-use crate::json::text;
+use crate::json::{string, text, update_text};
 use crate::message::{ChatBlock, StopReason, ToolCallBlock, arguments_object};
 use crate::request::StreamPart;
 
-/// Reads one answer.
+/// Decodes one answer.
 #[derive(Default)]
 pub(super) struct GeminiDecoder {
     answer: ModelResponse,
     counts: GeminiCounts,
-    /// Of all that has come: what ids are made of where the model gives none.
+    /// A hash of all frames so far, from which ids are derived for calls without one.
     frames_hash: Sha256,
 }
 
@@ -26,15 +26,10 @@ impl Decoder for GeminiDecoder {
         frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        if frame.data.trim().is_empty() || frame.data.trim() == "[DONE]" {
-            return Ok(());
-        }
-        let data: Value = serde_json::from_str(frame.data).map_err(|error| {
-            StreamError::InvalidFrame { reason: format!("a response is no JSON: {error}") }
-        })?;
+        let Some(data) = frame.json()? else { return Ok(()) };
         self.frames_hash.update(frame.data);
-        // Errors, and streams of gateways, may come as a list.
         match data {
+            // Errors may come as a list, and so may the streams of proxies.
             Value::Array(responses) => {
                 responses.iter().try_for_each(|response| self.read_response(response, parts))
             }
@@ -44,11 +39,11 @@ impl Decoder for GeminiDecoder {
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
         let mut answer = self.answer;
+        // Gemini has no end marker: only the finish reason shows that the answer is complete.
         if answer.raw_stop_reason.is_empty() {
             return Err(StreamError::Cut);
         }
-        let calls = answer.content.iter().any(|block| matches!(block, ChatBlock::ToolCall(_)));
-        answer.stop_reason = stop_reason(&answer.raw_stop_reason, calls);
+        answer.stop_reason = stop_reason(&answer.raw_stop_reason, answer.has_tool_calls());
         answer.usage = self.counts.usage();
         Ok(answer)
     }
@@ -60,28 +55,31 @@ impl GeminiDecoder {
         response: &Value,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        refusal(response).map_or(Ok(()), |refusal| Err(StreamError::Refused(refusal)))?;
-        self.counts.update(response.get("usageMetadata"));
-        set(&mut self.answer.response_id, text(response, "responseId"));
-        set(&mut self.answer.model, text(response, "modelVersion"));
+        if let Some(refusal) = refusal(response) {
+            return Err(StreamError::Refused(refusal));
+        }
+        if let Some(usage) = response.get("usageMetadata") {
+            self.counts.update(usage);
+        }
+        update_text(&mut self.answer.response_id, text(response, "responseId"));
+        update_text(&mut self.answer.model, text(response, "modelVersion"));
         let Some(candidate) = response.pointer("/candidates/0") else { return Ok(()) };
-        let pieces = candidate.pointer("/content/parts").and_then(Value::as_array);
-        for part in pieces.into_iter().flatten() {
+        let new_parts = candidate.pointer("/content/parts").and_then(Value::as_array);
+        for part in new_parts.into_iter().flatten() {
             self.read_part(part, parts);
         }
         let reason = text(candidate, "finishReason");
         if reason != "FINISH_REASON_UNSPECIFIED" {
-            set(&mut self.answer.raw_stop_reason, reason);
+            update_text(&mut self.answer.raw_stop_reason, reason);
         }
         Ok(())
     }
 
     fn read_part(&mut self, part: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
-        let signature = Some(text(part, "thoughtSignature")).filter(|text| !text.is_empty());
-        let signature = signature.map(str::to_owned);
+        let signature = Some(string(part, "thoughtSignature")).filter(|text| !text.is_empty());
         if let Some(call) = part.get("functionCall") {
             parts(StreamPart::ToolCall { name: text(call, "name") });
-            let call = self.call(call, signature);
+            let call = self.read_call(call, signature);
             self.answer.content.push(ChatBlock::ToolCall(call));
         } else if let Some(piece) = part.get("text").and_then(Value::as_str) {
             let is_thought = part.get("thought") == Some(&Value::Bool(true));
@@ -92,24 +90,23 @@ impl GeminiDecoder {
         }
     }
 
-    fn call(&self, call: &Value, thought_signature: Option<String>) -> ToolCallBlock {
+    fn read_call(&self, call: &Value, thought_signature: Option<String>) -> ToolCallBlock {
         let id = match text(call, "id") {
             "" => self.derive_call_id(),
             id => id.to_owned(),
         };
-        let arguments = Value::Object(arguments_object(call.get("args").unwrap_or(&Value::Null)));
-        ToolCallBlock { id, name: text(call, "name").to_owned(), arguments, thought_signature }
+        let arguments = arguments_object(call.get("args").unwrap_or(&Value::Null)).into();
+        ToolCallBlock { id, name: string(call, "name"), arguments, thought_signature }
     }
 
-    /// An id for a call without one: the same for the same stream, another in every other answer, and
-    /// another for every block of it.
+    /// An id for a call without one: equal for equal streams, and unique over answers and blocks.
     fn derive_call_id(&self) -> String {
         let hash = self.frames_hash.clone().finalize();
         let hex: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{GENERATED_ID_PREFIX}{hex}_{}", self.answer.content.len())
     }
 
-    /// More text, of an answer or of thoughts. A part with a signature is a block of its own (G-8).
+    /// Appends text to the last block, or starts a block.
     fn append_text(
         &mut self,
         piece: &str,
@@ -118,9 +115,10 @@ impl GeminiDecoder {
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) {
         if !piece.is_empty() {
-            let of = if is_thought { StreamPart::Thinking } else { StreamPart::Text };
-            parts(of(piece));
+            let part = if is_thought { StreamPart::Thinking } else { StreamPart::Text };
+            parts(part(piece));
         }
+        // A part with a signature is a block of its own (G-8).
         match self.answer.content.last_mut() {
             Some(ChatBlock::Text { text, text_signature: None })
                 if !is_thought && signature.is_none() =>
@@ -133,32 +131,21 @@ impl GeminiDecoder {
                 thinking.push_str(piece);
             }
             _ if piece.is_empty() && signature.is_none() => {}
-            _ => self.answer.content.push(block(piece, is_thought, signature)),
+            _ if is_thought => self.answer.content.push(ChatBlock::thinking(piece, signature)),
+            _ => {
+                let text = piece.to_owned();
+                self.answer.content.push(ChatBlock::Text { text, text_signature: signature });
+            }
         }
     }
 }
 
-fn block(piece: &str, is_thought: bool, signature: Option<String>) -> ChatBlock {
-    let text = piece.to_owned();
-    if is_thought {
-        ChatBlock::Thinking { thinking: text, thinking_signature: signature, redacted: false }
-    } else {
-        ChatBlock::Text { text, text_signature: signature }
-    }
-}
-
-fn stop_reason(raw: &str, calls: bool) -> StopReason {
+fn stop_reason(raw: &str, has_calls: bool) -> StopReason {
     match raw {
-        "STOP" if calls => StopReason::ToolUse,
+        "STOP" if has_calls => StopReason::ToolUse,
         "STOP" => StopReason::Stop,
         "MAX_TOKENS" => StopReason::Length,
-        // Safety, recitation, malformed calls, and what else ends an answer before it is one.
+        // Safety, recitation, malformed calls and others end an answer without completing it.
         _ => StopReason::Error,
-    }
-}
-
-fn set(field: &mut String, said: &str) {
-    if !said.is_empty() {
-        said.clone_into(field);
     }
 }

@@ -1,17 +1,18 @@
-//! What a usage object of Gemini's says.
+//! Token counts in Gemini's usage objects.
 
 use serde_json::Value;
 
+use crate::json::update_count;
 use crate::message::TokenUsage;
 
 /// The counts of one usage object.
-pub(crate) fn read_usage(said: &Value) -> TokenUsage {
+pub(crate) fn read_usage(usage: &Value) -> TokenUsage {
     let mut counts = GeminiCounts::default();
-    counts.update(Some(said));
+    counts.update(usage);
     counts.usage()
 }
 
-/// What the provider counted, in its own sums.
+/// Counts as the provider sums them up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GeminiCounts {
     prompt: u64,
@@ -22,22 +23,17 @@ pub(super) struct GeminiCounts {
 }
 
 impl GeminiCounts {
-    /// Each count replaces the earlier one; what is not said stays.
-    pub(super) fn update(&mut self, said: Option<&Value>) {
-        let take = |name: &str, into: &mut u64| {
-            if let Some(tokens) = said.and_then(|said| said.get(name)).and_then(Value::as_u64) {
-                *into = tokens;
-            }
-        };
-        take("promptTokenCount", &mut self.prompt);
-        take("toolUsePromptTokenCount", &mut self.tool_use_prompt);
-        take("cachedContentTokenCount", &mut self.cached);
-        take("candidatesTokenCount", &mut self.candidates);
-        take("thoughtsTokenCount", &mut self.thoughts);
+    /// Replaces the counts that a usage object has.
+    pub(super) fn update(&mut self, usage: &Value) {
+        update_count(&mut self.prompt, usage, "promptTokenCount");
+        update_count(&mut self.tool_use_prompt, usage, "toolUsePromptTokenCount");
+        update_count(&mut self.cached, usage, "cachedContentTokenCount");
+        update_count(&mut self.candidates, usage, "candidatesTokenCount");
+        update_count(&mut self.thoughts, usage, "thoughtsTokenCount");
     }
 
-    /// The prompt count includes what came from the cache; ours does not.
     pub(super) fn usage(self) -> TokenUsage {
+        // Gemini's prompt count includes cached tokens, `TokenUsage::input` does not.
         let input = self.prompt.saturating_sub(self.cached).saturating_add(self.tool_use_prompt);
         let output = self.candidates.saturating_add(self.thoughts);
         TokenUsage { input, output, cache_read: self.cached, ..TokenUsage::default() }.with_total()

@@ -1,89 +1,75 @@
-//! Lowers the numbers of a request body that say how long its answer may be. Every other byte stays.
+//! Lowers the limits of the answer in a request body. Every other byte stays.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::byte_offset;
+use super::spans::{replace_spans, span_of};
 
-/// The smallest budget for thinking that Anthropic takes, in provider tokens.
+/// The smallest thinking budget that Anthropic accepts, in provider tokens.
 const MIN_THINKING_TOKENS: u64 = 1_024;
 
-/// A body whose answer was lowered.
+/// A body with a lower limit of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoweredBody {
     /// The body.
     pub body: String,
-    /// The longest answer that it asks for now, in provider tokens.
+    /// Its new limit of the answer, in provider tokens.
     pub max_tokens: u64,
 }
 
-/// A number of a body: where it is, and its value.
+/// A number in a body and its position.
 struct NumberSpan {
     span: Range<usize>,
     value: u64,
 }
 
-/// The body with each number at one of `paths` lowered to `limit`; `None` where none is above it.
+/// Lowers each number at one of `paths` to `limit`; `None` if no number exceeds it.
 pub(crate) fn lower_numbers(json: &str, paths: &[&[&str]], limit: u64) -> Option<LoweredBody> {
     let numbers = paths.iter().filter_map(|path| number_at(json, path));
     let above = numbers.filter(|number| number.value > limit);
-    let changes: Vec<_> = above.map(|number| (number.span, limit)).collect();
+    let changes: Vec<_> = above.map(|number| (number.span, limit.to_string())).collect();
     if changes.is_empty() {
         return None;
     }
-    Some(LoweredBody { body: replace_numbers(json, changes)?, max_tokens: limit })
+    Some(LoweredBody { body: replace_spans(json, changes)?, max_tokens: limit })
 }
 
-/// The same for Anthropic, whose budget for thinking has to be smaller than the whole answer.
-///
-/// The budget is halved until the answer has as much room as the thinking, not fitted exactly: each other
-/// budget costs the provider's cache of the messages.
+/// [`lower_numbers`] for Anthropic, which requires a thinking budget below `max_tokens`.
 pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
     let asked = number_at(json, &["max_tokens"])?;
     let is_enabled = raw_at(json, &["thinking", "type"]) == Some("\"enabled\"");
     let budget = is_enabled.then(|| number_at(json, &["thinking", "budget_tokens"])).flatten();
-    // Thinking between calls of tools may have a budget above the answer; that one stays.
+    // Interleaved thinking may have a budget above `max_tokens`; that one is valid as it is.
     let budget = budget.filter(|budget| (limit..asked.value).contains(&budget.value));
     let Some(budget) = budget else { return lower_numbers(json, &[&["max_tokens"]], limit) };
     let limit = limit.max(2 * MIN_THINKING_TOKENS);
     if limit >= asked.value {
         return None;
     }
+    // Halved and not fitted exactly: every new budget invalidates the provider's cache of the
+    // messages, so consecutive requests should arrive at the same one.
     let mut tokens = budget.value;
     while tokens > limit / 2 {
         tokens /= 2;
     }
     let tokens = tokens.max(MIN_THINKING_TOKENS);
-    let changes = vec![(asked.span, limit), (budget.span, tokens)];
-    Some(LoweredBody { body: replace_numbers(json, changes)?, max_tokens: limit })
+    let changes = vec![(asked.span, limit.to_string()), (budget.span, tokens.to_string())];
+    Some(LoweredBody { body: replace_spans(json, changes)?, max_tokens: limit })
 }
 
 fn number_at(json: &str, path: &[&str]) -> Option<NumberSpan> {
     let raw = raw_at(json, path)?;
-    let start = byte_offset(json, raw);
-    Some(NumberSpan { span: start..start + raw.len(), value: raw.parse().ok()? })
+    Some(NumberSpan { span: span_of(json, raw), value: raw.parse().ok()? })
 }
 
-/// The value at a path, as it is written.
+/// The JSON text of the value at a path.
 fn raw_at<'a>(json: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(json, |object, name| {
         let fields: HashMap<String, &'a RawValue> = serde_json::from_str(object).ok()?;
         fields.get(*name).map(|value| value.get())
     })
-}
-
-fn replace_numbers(json: &str, mut changes: Vec<(Range<usize>, u64)>) -> Option<String> {
-    changes.sort_by_key(|(place, _)| place.start);
-    let (mut written, mut from) = (String::with_capacity(json.len()), 0);
-    for (place, value) in changes {
-        written.push_str(json.get(from..place.start)?);
-        written.push_str(&value.to_string());
-        from = place.end;
-    }
-    written.push_str(json.get(from..)?);
-    Some(written)
 }
 
 #[cfg(test)]
@@ -131,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_that_is_off_has_no_budget() {
+    fn a_budget_counts_only_while_thinking_is_enabled() {
         let json =
             "{\"max_tokens\":32000,\"thinking\":{\"type\":\"adaptive\",\"budget_tokens\":31000}}";
         let expected = json.replace("32000", "500");

@@ -1,4 +1,4 @@
-//! A lawful plan as the bytes of a request: what it keeps is copied, what it changes is written anew.
+//! Renders a checked plan as a request body: kept items are copied, changed ones written anew.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,95 +6,94 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, PlanItem};
 use serde_json::Value;
 
-use super::{InboundDialect, ItemEdit, ParsedBody};
-use crate::ChatMessage;
+use super::{InboundDialect, ItemEdit, ParsedBody, list_span};
+use crate::message::ChatMessage;
 
-/// Where an entry stands in a request.
+/// The position of an entry in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryLocation {
-    /// Its unit.
+    /// The index of its group.
     pub group: usize,
-    /// Which entry of the unit it is.
+    /// Its index in the group.
     pub entry: usize,
 }
 
-/// A request as its client wrote it, and how it is made of units.
+/// A client's request and its groups.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceBody<'a> {
     /// The whole body.
     pub json: &'a str,
-    /// The same, cut.
+    /// The parsed body.
     pub body: &'a ParsedBody<'a>,
-    /// The items of each unit, in order and without gaps, and how many entries they are.
+    /// The items of each group, in order and without gaps, and the number of its entries.
     pub groups: &'a [(Range<usize>, usize)],
-    /// The units whose thinking is left out.
+    /// The groups without their thinking.
     pub groups_without_thinking: &'a [Range<usize>],
 }
 
-/// The bytes of the request that the projection makes of the one that was written.
+/// Renders the projection as a body.
 ///
-/// `place` finds entries in it; what it does not find (summaries of compactions) is said in the
-/// person's place. `message` reads the JSON of a rewritten entry.
+/// `place` finds entries in `source`; entries that it does not find (summaries of compactions) become
+/// user messages. `message` parses the JSON of a rewritten entry.
 pub fn render_body(
     dialect: &dyn InboundDialect,
-    written: SourceBody<'_>,
+    source: SourceBody<'_>,
     projection: &[PlanItem<'_>],
     place: &dyn Fn(&Entry<'_>) -> Option<EntryLocation>,
     message: &dyn Fn(&str) -> Option<ChatMessage>,
 ) -> Vec<u8> {
-    if written.body.items.is_empty() {
-        return written.json.as_bytes().to_vec();
+    if source.body.items.is_empty() {
+        return source.json.as_bytes().to_vec();
     }
-    let mut parts = BodyWriter { dialect, written, parts: Vec::new(), next: 0 };
-    let mut run: Option<GroupEdits<'_>> = None;
-    let calls = index_calls(dialect, projection, &written.body.items);
+    let mut writer = BodyWriter { dialect, source, parts: Vec::new(), next: 0 };
+    let mut group: Option<GroupEdits<'_>> = None;
+    // Dialects with calls as items need the call's kind for a missing result.
+    let calls = index_calls(dialect, projection, &source.body.items);
     for item in projection {
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
-            parts.write_group(run.take());
-            parts.insert(inserted_item(dialect, item, &calls));
+            writer.write_group(group.take());
+            writer.insert(inserted_item(dialect, item, &calls));
             continue;
         };
-        if run.as_ref().is_none_or(|run| !run.continues_at(at)) {
-            parts.write_group(run.take());
-            run = Some(GroupEdits::new(at.group, written.entry_count(at.group)));
+        if group.as_ref().is_none_or(|group| !group.continues_at(at)) {
+            writer.write_group(group.take());
+            group = Some(GroupEdits::new(at.group, source.entry_count(at.group)));
         }
-        if let Some(run) = &mut run {
-            run.set(at.entry, edit_of(item, message));
+        if let Some(group) = &mut group {
+            group.set(at.entry, edit_of(item, message));
         }
     }
-    parts.write_group(run);
-    parts.copy_until(written.groups.len());
-    parts.join_parts().into_bytes(written)
+    writer.write_group(group);
+    writer.copy_until(source.groups.len());
+    writer.join_parts().into_bytes()
 }
 
 impl SourceBody<'_> {
-    fn entry_count(&self, unit: usize) -> usize {
-        self.groups.get(unit).map_or(0, |(_, entries)| *entries)
+    fn entry_count(&self, group: usize) -> usize {
+        self.groups.get(group).map_or(0, |(_, entries)| *entries)
     }
 
-    fn drops_thinking(&self, unit: usize) -> bool {
-        self.groups_without_thinking.iter().any(|units| units.contains(&unit))
+    fn drops_thinking(&self, group: usize) -> bool {
+        self.groups_without_thinking.iter().any(|groups| groups.contains(&group))
     }
 
-    fn group_items(&self, unit: usize) -> &[&str] {
-        let range = self.groups.get(unit).map(|(range, _)| range.clone()).unwrap_or_default();
+    fn group_items(&self, group: usize) -> &[&str] {
+        let range = self.groups.get(group).map(|(range, _)| range.clone()).unwrap_or_default();
         self.body.items.get(range).unwrap_or_default()
     }
 }
 
-/// The items that ask for calls, by the calls' ids; none are looked for where every call has a result.
+/// The items that are calls, by call id; only needed if a call has no result.
 fn index_calls<'a>(
     dialect: &dyn InboundDialect,
     projection: &[PlanItem<'_>],
     items: &[&'a str],
 ) -> HashMap<String, &'a str> {
-    match projection.iter().any(|item| matches!(item, PlanItem::MissingResult { .. })) {
-        true => {
-            items.iter().filter_map(|item| Some((dialect.item_call_id(item)?, *item))).collect()
-        }
-        false => HashMap::new(),
+    if !projection.iter().any(|item| matches!(item, PlanItem::MissingResult { .. })) {
+        return HashMap::new();
     }
+    items.iter().filter_map(|item| Some((dialect.item_call_id(item)?, *item))).collect()
 }
 
 fn inserted_item(
@@ -113,16 +112,15 @@ fn inserted_item(
 
 fn edit_of<'a>(item: &PlanItem<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -> ItemEdit<'a> {
     match item {
-        PlanItem::ReplacedRaw { raw, .. } => match message(raw) {
-            Some(message) => ItemEdit::ReplaceMessage(message),
-            None => ItemEdit::Keep,
-        },
+        PlanItem::ReplacedRaw { raw, .. } => {
+            message(raw).map_or(ItemEdit::Keep, ItemEdit::ReplaceMessage)
+        }
         PlanItem::ReplacedText { .. } => ItemEdit::ReplaceText(item.text()),
         _ => ItemEdit::Keep,
     }
 }
 
-/// Entries of one unit that stand beside each other in the projection.
+/// The edits of the entries of one group that are adjacent in the projection.
 struct GroupEdits<'a> {
     group: usize,
     last: Option<usize>,
@@ -130,8 +128,8 @@ struct GroupEdits<'a> {
 }
 
 impl<'a> GroupEdits<'a> {
-    fn new(unit: usize, entries: usize) -> Self {
-        GroupEdits { group: unit, last: None, edits: vec![ItemEdit::Drop; entries] }
+    fn new(group: usize, entries: usize) -> Self {
+        GroupEdits { group, last: None, edits: vec![ItemEdit::Drop; entries] }
     }
 
     fn continues_at(&self, at: EntryLocation) -> bool {
@@ -147,17 +145,17 @@ impl<'a> GroupEdits<'a> {
 }
 
 enum BodyPart {
-    /// A unit, as it was written.
+    /// The original items of a group.
     Original(usize),
-    /// An item of ours.
+    /// A new item.
     Inserted(Value),
 }
 
 struct BodyWriter<'a> {
     dialect: &'a dyn InboundDialect,
-    written: SourceBody<'a>,
+    source: SourceBody<'a>,
     parts: Vec<BodyPart>,
-    /// The first unit that was not passed yet.
+    /// The first group that was not written or dropped yet.
     next: usize,
 }
 
@@ -166,52 +164,56 @@ impl BodyWriter<'_> {
         self.parts.extend(item.map(BodyPart::Inserted));
     }
 
-    fn write_group(&mut self, run: Option<GroupEdits<'_>>) {
-        let Some(run) = run else { return };
-        self.copy_until(run.group);
-        self.next = self.next.max(run.group + 1);
-        let lacks_thinking = self.written.drops_thinking(run.group);
-        let items = match run.edits.iter().all(|edit| *edit == ItemEdit::Keep) {
-            true => lacks_thinking.then(|| self.strip_group_thinking(run.group)).flatten(),
-            false => Some(self.dialect.edit_items(self.written.group_items(run.group), &run.edits)),
+    fn write_group(&mut self, group: Option<GroupEdits<'_>>) {
+        let Some(GroupEdits { group, edits, .. }) = group else { return };
+        self.copy_until(group);
+        self.next = self.next.max(group + 1);
+        let drops_thinking = self.source.drops_thinking(group);
+        let items = if edits.iter().any(|edit| *edit != ItemEdit::Keep) {
+            Some(self.dialect.edit_items(self.source.group_items(group), &edits))
+        } else if drops_thinking {
+            self.items_with_thinking(group)
+        } else {
+            None
         };
         let Some(items) = items else {
-            self.parts.push(BodyPart::Original(run.group));
+            self.parts.push(BodyPart::Original(group));
             return;
         };
-        let dialect = self.dialect;
-        let left = items.into_iter().filter_map(|item| match lacks_thinking {
-            true => dialect.strip_thinking(item),
-            false => Some(item),
-        });
-        self.parts.extend(left.map(BodyPart::Inserted));
+        for item in items {
+            self.insert(if drops_thinking {
+                self.dialect.strip_thinking(item)
+            } else {
+                Some(item)
+            });
+        }
     }
 
-    /// A unit whose thinking is left out; `None` where it has none.
-    fn strip_group_thinking(&self, unit: usize) -> Option<Vec<Value>> {
-        let items = self.written.group_items(unit);
+    /// The parsed items of a group with thinking; `None` if it has none and can be copied.
+    fn items_with_thinking(&self, group: usize) -> Option<Vec<Value>> {
+        let items = self.source.group_items(group);
+        // Most groups have none, and this is cheaper than to parse them.
         if !items.iter().any(|item| item.contains("thinking")) {
             return None;
         }
-        let read = |item: &&str| serde_json::from_str::<Value>(item).ok();
-        let values: Vec<Value> = items.iter().map(read).collect::<Option<_>>()?;
-        let has_any =
+        let parse = |item: &&str| serde_json::from_str::<Value>(item).ok();
+        let values: Vec<Value> = items.iter().map(parse).collect::<Option<_>>()?;
+        let has_thinking =
             |value: &Value| self.dialect.strip_thinking(value.clone()).as_ref() != Some(value);
-        values.iter().any(has_any).then_some(values)
+        values.iter().any(has_thinking).then_some(values)
     }
 
-    /// Units without entries are no engine's business: they stay where they are.
-    fn copy_until(&mut self, unit: usize) {
-        for passed in self.next..unit {
-            if self.written.entry_count(passed) == 0 {
+    fn copy_until(&mut self, group: usize) {
+        for passed in self.next..group {
+            // Groups without entries are invisible to engines, so no plan can keep or drop them.
+            if self.source.entry_count(passed) == 0 {
                 self.parts.push(BodyPart::Original(passed));
             }
         }
-        self.next = self.next.max(unit);
+        self.next = self.next.max(group);
     }
 
-    /// Items of ours become one with their neighbours where the dialect wants that. Two units that
-    /// the client wrote beside each other stay two.
+    /// Joins new items with their neighbours where the dialect requires one item.
     fn join_parts(mut self) -> Self {
         let mut joined: Vec<BodyPart> = Vec::with_capacity(self.parts.len());
         for part in std::mem::take(&mut self.parts) {
@@ -219,6 +221,7 @@ impl BodyWriter<'_> {
                 joined.push(part);
                 continue;
             };
+            // What the client sent as two items stays two: its provider has accepted them.
             if matches!((&last, &part), (BodyPart::Original(one), BodyPart::Original(next)) if one + 1 == *next)
             {
                 joined.extend([last, part]);
@@ -235,45 +238,44 @@ impl BodyWriter<'_> {
             joined.extend([last, part]);
             return;
         }
-        let units = [&last, &part].map(|part| match part {
-            BodyPart::Original(unit) => Some(*unit),
+        let groups = [&last, &part].map(|part| match part {
+            BodyPart::Original(group) => Some(*group),
             BodyPart::Inserted(_) => None,
         });
-        // What grew by many joins is not copied for the next one.
+        // Values are moved: an item that grew by many joins is not cloned for the next one.
         let (mut first, second) = (self.part_value(last), self.part_value(part));
         let Some(second) = self.dialect.join_items(&mut first, second) else {
             joined.push(BodyPart::Inserted(first));
             return;
         };
-        let as_it_was = |(unit, value)| match unit {
-            Some(unit) => BodyPart::Original(unit),
-            None => BodyPart::Inserted(value),
+        let unchanged = |(group, value): (Option<usize>, Value)| {
+            group.map_or_else(|| BodyPart::Inserted(value), BodyPart::Original)
         };
-        joined.extend(units.into_iter().zip([first, second]).map(as_it_was));
+        joined.extend(groups.into_iter().zip([first, second]).map(unchanged));
     }
 
-    /// Whether a part is one item.
     fn is_one_item(&self, part: &BodyPart) -> bool {
         match part {
             BodyPart::Inserted(_) => true,
-            BodyPart::Original(unit) => matches!(self.written.group_items(*unit), [_]),
+            BodyPart::Original(group) => matches!(self.source.group_items(*group), [_]),
         }
     }
 
-    /// One item as a value. A unit that is one has been read before.
+    /// The value of a part that is one item.
     fn part_value(&self, part: BodyPart) -> Value {
         match part {
             BodyPart::Inserted(value) => value,
-            BodyPart::Original(unit) => {
-                let item = self.written.group_items(unit).first().copied().unwrap_or_default();
+            BodyPart::Original(group) => {
+                let item = self.source.group_items(group).first().copied().unwrap_or_default();
                 serde_json::from_str(item).unwrap_or_default()
             }
         }
     }
 
-    fn into_bytes(&self, written: SourceBody<'_>) -> Vec<u8> {
-        let (before, after) = written.body.split_at_messages(written.json, self.parts.is_empty());
-        let mut bytes = Vec::with_capacity(written.json.len());
+    fn into_bytes(self) -> Vec<u8> {
+        let json = self.source.json;
+        let (before, after) = self.source.body.split_at_messages(json, self.parts.is_empty());
+        let mut bytes = Vec::with_capacity(json.len());
         bytes.extend_from_slice(before.as_bytes());
         let mut at = 0;
         while let Some(part) = self.parts.get(at) {
@@ -281,11 +283,13 @@ impl BodyWriter<'_> {
                 bytes.push(b',');
             }
             match part {
-                BodyPart::Inserted(value) => bytes.extend_from_slice(value.to_string().as_bytes()),
+                BodyPart::Inserted(value) => {
+                    bytes.extend_from_slice(value.to_string().as_bytes());
+                }
                 BodyPart::Original(first) => {
-                    let units = self.adjacent_groups(at);
-                    bytes.extend_from_slice(self.original_bytes(*first, units).as_bytes());
-                    at += units - 1;
+                    let groups = self.adjacent_groups(at);
+                    bytes.extend_from_slice(self.original_text(*first, groups).as_bytes());
+                    at += groups - 1;
                 }
             }
             at += 1;
@@ -294,38 +298,30 @@ impl BodyWriter<'_> {
         bytes
     }
 
-    /// How many parts from `at` are units that followed each other in the request, too.
+    /// How many parts from `at` on are groups that also follow each other in the source.
     fn adjacent_groups(&self, at: usize) -> usize {
-        let units = self.parts.iter().skip(at).map_while(|part| match part {
-            BodyPart::Original(unit) => Some(*unit),
+        let groups = self.parts.iter().skip(at).map_while(|part| match part {
+            BodyPart::Original(group) => Some(*group),
             BodyPart::Inserted(_) => None,
         });
         let mut length = 0;
         let mut expected = None;
-        for unit in units {
-            if expected.is_some_and(|expected| expected != unit) {
+        for group in groups {
+            if expected.is_some_and(|expected| expected != group) {
                 break;
             }
-            expected = Some(unit + 1);
+            expected = Some(group + 1);
             length += 1;
         }
         length.max(1)
     }
 
-    /// The bytes of `groups` units, with what stands between them.
-    fn original_bytes(&self, first: usize, units: usize) -> &str {
-        let json = self.written.json;
-        let (begin, end) = (
-            self.written.group_items(first).first(),
-            self.written.group_items(first + units - 1).last(),
-        );
-        match (begin, end) {
-            (Some(begin), Some(end)) => {
-                let from = super::byte_offset(json, begin);
-                let to = super::byte_offset(json, end) + end.len();
-                json.get(from..to).unwrap_or_default()
-            }
-            _ => "",
-        }
+    /// The text of `groups` groups, with the white space between their items.
+    fn original_text(&self, first: usize, groups: usize) -> &str {
+        let last = first + groups - 1;
+        let ends = (self.source.group_items(first).first(), self.source.group_items(last).last());
+        let (Some(begin), Some(end)) = ends else { return "" };
+        let json = self.source.json;
+        json.get(list_span(json, &[*begin, *end])).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a request, and messages as Ollama has them.
+//! The body of a request in Ollama's dialect.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,18 @@ use ctxhost_engine_api::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use super::API;
-use crate::blocks::{decimal, images_of, text_of};
+use crate::blocks::{decimal, images_of};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
-    arguments_object,
+    arguments_object, text_of,
 };
 use crate::pairing::BOOTSTRAP;
-use crate::request::{ModelRequest, ThinkingLevel};
+use crate::request::ModelRequest;
 
-/// The models that take a level of thinking. All others take yes or no and refuse a word.
+/// The model family that takes thinking levels. All others take a boolean and refuse a level.
 const LEVELLED_FAMILY: &str = "gpt-oss";
 
-/// What stands in the place of a result that has images and no text.
+/// The text of a result that has only images.
 const ONLY_IMAGES: &str = "(the images follow below)";
 
 /// The body of a streaming request.
@@ -26,7 +26,7 @@ pub(super) fn request_body(request: &ModelRequest) -> Value {
     body.insert("model".into(), request.model.as_str().into());
     body.insert("messages".into(), messages(request).into());
     body.insert("stream".into(), true.into());
-    // Better refused than answered by a model that never saw the beginning.
+    // A refusal is better than an answer by a model that never saw the beginning of the prompt.
     body.insert("truncate".into(), false.into());
     body.insert("think".into(), think(request));
     if !request.tools.is_empty() {
@@ -42,6 +42,7 @@ pub(super) fn request_body(request: &ModelRequest) -> Value {
 fn options(request: &ModelRequest) -> Map<String, Value> {
     let known = |tokens: u64| (tokens > 0).then(|| Value::from(tokens));
     let options = [
+        // Without `num_ctx` the server uses a small default window, whatever the model supports.
         ("num_ctx", known(request.window_tokens)),
         ("num_predict", known(request.max_output_tokens)),
         ("temperature", request.temperature.map(decimal)),
@@ -50,13 +51,10 @@ fn options(request: &ModelRequest) -> Map<String, Value> {
 }
 
 fn think(request: &ModelRequest) -> Value {
-    let has_levels = request.model.contains(LEVELLED_FAMILY);
-    match request.thinking {
-        ThinkingLevel::Off => false.into(),
-        ThinkingLevel::Low if has_levels => "low".into(),
-        ThinkingLevel::Medium if has_levels => "medium".into(),
-        ThinkingLevel::High if has_levels => "high".into(),
-        ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High => true.into(),
+    match request.thinking.effort() {
+        None => false.into(),
+        Some(effort) if request.model.contains(LEVELLED_FAMILY) => effort.into(),
+        Some(_) => true.into(),
     }
 }
 
@@ -75,8 +73,8 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
         written.push(json!({ "role": "system", "content": request.system }));
     }
     let mut names = HashMap::new();
-    // Images of results wait until all results of their round are said: templates show images of the
-    // person alone.
+    // Images of results follow after all results: chat templates render images only in user
+    // messages.
     let mut shown = Vec::new();
     for message in &request.messages {
         if !matches!(message, ChatMessage::ToolResult(_)) {
@@ -142,7 +140,7 @@ fn thinking_of(answer: &AssistantMessage) -> String {
     thoughts.collect::<Vec<_>>().join("\n")
 }
 
-/// The id means something to Ollama's newer versions and nothing to the older.
+/// A tool call. Older versions ignore the id.
 fn call(call: &ToolCallBlock) -> Value {
     let arguments = Value::Object(arguments_object(&call.arguments));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })

@@ -1,4 +1,4 @@
-//! The lines of a streamed answer.
+//! Decodes the lines of a streamed answer.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::failure::ProviderRefusal;
 use crate::message::{ChatBlock, StopReason, ToolCallBlock};
 use crate::request::StreamPart;
 
-/// Puts an answer together. It is whole with the line that says `done`.
+/// Decodes one answer. Its last line has `done`.
 #[derive(Debug, Default)]
 pub(super) struct OllamaDecoder {
     text: String,
@@ -20,7 +20,7 @@ pub(super) struct OllamaDecoder {
     response: Option<ModelResponse>,
 }
 
-/// One line. Every field may be missing, and newer versions may have more.
+/// One line. Any field may be missing, and newer versions may add more.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OllamaChunk {
@@ -69,9 +69,11 @@ impl Decoder for OllamaDecoder {
             return Ok(());
         }
         let mut line: OllamaChunk = serde_json::from_str(data).map_err(|error| {
-            let reason = format!("a line of the stream is not what Ollama writes: {error}");
-            StreamError::InvalidFrame { reason }
+            StreamError::invalid(format!(
+                "a line of the stream does not match Ollama's API: {error}"
+            ))
         })?;
+        // Errors after the first line come with status 200.
         if let Some(error) = &line.error {
             return Err(StreamError::Refused(refusal(error, line.code.unwrap_or_default())));
         }
@@ -87,15 +89,12 @@ impl Decoder for OllamaDecoder {
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
         let mut answer = self.response.ok_or(StreamError::Cut)?;
         if !self.thinking.is_empty() {
-            answer.content.push(ChatBlock::Thinking {
-                thinking: self.thinking,
-                thinking_signature: None,
-                redacted: false,
-            });
+            answer.content.push(ChatBlock::thinking(self.thinking, None));
         }
         if !self.text.is_empty() {
             answer.content.push(ChatBlock::text(self.text));
         }
+        // Ollama has no stop reason for calls.
         if !self.calls.is_empty() && answer.stop_reason == StopReason::Stop {
             answer.stop_reason = StopReason::ToolUse;
         }
@@ -131,33 +130,35 @@ impl OllamaDecoder {
                     &arguments.to_string(),
                 ])
             });
+            // `null` would mark an interrupted call (see `cross_model`).
             let arguments = if arguments.is_null() { json!({}) } else { arguments };
-            self.calls.push(ToolCallBlock { id, name, arguments, thought_signature: None });
+            self.calls.push(ToolCallBlock::new(id, name, arguments));
         }
     }
 }
 
-/// An id for a call that has none: the same for the same line, and different for every other,
-/// because the line's time is in it.
-fn derive_call_id(of: &[&str]) -> String {
+/// An id for a call without one: equal for equal lines, and unique because the line's time is part
+/// of the hash.
+fn derive_call_id(fields: &[&str]) -> String {
     let mut hash = Sha256::new();
-    for part in of {
-        hash.update(part.len().to_le_bytes());
-        hash.update(part.as_bytes());
+    for field in fields {
+        hash.update(field.len().to_le_bytes());
+        hash.update(field.as_bytes());
     }
     let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("call_{hex}")
 }
 
-/// The last line: what was counted, and why the model stopped.
+/// Reads the last line: token counts and stop reason.
 fn finish_response(line: OllamaChunk) -> Result<ModelResponse, StreamError> {
     let reason = line.done_reason.unwrap_or_else(|| "stop".to_owned());
     let stop_reason = match reason.as_str() {
         "stop" => StopReason::Stop,
         "length" => StopReason::Length,
         "load" | "unload" => {
-            let message =
-                format!("the model was {reason}ed and asked nothing: the request had no messages");
+            let message = format!(
+                "the server only {reason}ed the model, because the request had no messages"
+            );
             return Err(StreamError::Refused(ProviderRefusal {
                 status: None,
                 code: reason,

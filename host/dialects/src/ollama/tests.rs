@@ -22,18 +22,18 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
 
 fn decoded(lines: &[&str]) -> (Result<ModelResponse, StreamError>, String) {
     let mut decoder = Ollama.new_decoder();
-    let mut heard = String::new();
+    let mut received = String::new();
     let mut parts = |part: StreamPart<'_>| match part {
-        StreamPart::Text(text) => heard.push_str(text),
-        StreamPart::Thinking(text) => heard.push_str(&format!("<{text}>")),
-        StreamPart::ToolCall { name } => heard.push_str(&format!("[{name}]")),
+        StreamPart::Text(text) => received.push_str(text),
+        StreamPart::Thinking(text) => received.push_str(&format!("<{text}>")),
+        StreamPart::ToolCall { name } => received.push_str(&format!("[{name}]")),
     };
     for data in lines {
         if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut parts) {
-            return (Err(fault), heard);
+            return (Err(fault), received);
         }
     }
-    (decoder.finish(), heard)
+    (decoder.finish(), received)
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn results_name_their_tool_and_their_images_follow_them() {
 
 #[test]
 fn a_stream_becomes_an_answer() {
-    let (answer, heard) = decoded(&[
+    let (answer, received) = decoded(&[
         r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.1Z","message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}"#,
         r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.2Z","message":{"role":"assistant","content":"Hel"},"done":false}"#,
         "",
@@ -162,7 +162,7 @@ fn a_stream_becomes_an_answer() {
         r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.4Z","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"total_duration":5,"load_duration":1,"prompt_eval_count":26,"prompt_eval_cached_count":20,"prompt_eval_duration":1,"eval_count":9,"eval_duration":2}"#,
     ]);
     let answer = answer.unwrap();
-    assert_eq!(heard, "<Hm>Hello");
+    assert_eq!(received, "<Hm>Hello");
     assert_eq!(
         answer.content,
         [
@@ -188,10 +188,10 @@ fn calls_without_ids_get_the_same_ones_at_every_reading() {
         r#"{"model":"m","created_at":"t3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":4}"#,
     ];
     let read = |lines: &[&str]| {
-        let (answer, heard) = decoded(lines);
+        let (answer, received) = decoded(lines);
         let answer = answer.unwrap();
         assert_eq!(
-            (answer.stop_reason, heard.as_str()),
+            (answer.stop_reason, received.as_str()),
             (StopReason::ToolUse, "[read][read][list]")
         );
         let id = |block| match block {
@@ -209,7 +209,7 @@ fn calls_without_ids_get_the_same_ones_at_every_reading() {
 }
 
 #[test]
-fn the_last_line_says_how_it_ended() {
+fn the_last_line_has_the_stop_reason() {
     let end = |reason: &str| {
         decoded(&[&format!(r#"{{"model":"m","done":true,"done_reason":"{reason}"}}"#)]).0
     };
@@ -223,32 +223,32 @@ fn the_last_line_says_how_it_ended() {
 }
 
 #[test]
-fn faults_are_told_apart() {
+fn faults_are_distinguished() {
     let begun = r#"{"model":"m","message":{"role":"assistant","content":"x"},"done":false}"#;
     assert_eq!(decoded(&[begun]).0, Err(StreamError::Cut));
     assert_eq!(decoded(&[]).0, Err(StreamError::Cut));
     let error = r#"{"error":"model runner has unexpectedly stopped"}"#;
-    let said = |code: &str, message: &str| {
+    let refused = |code: &str, message: &str| {
         Err(StreamError::Refused(ProviderRefusal {
             status: None,
             code: code.into(),
             message: message.into(),
         }))
     };
-    assert_eq!(decoded(&[begun, error]).0, said("", "model runner has unexpectedly stopped"));
+    assert_eq!(decoded(&[begun, error]).0, refused("", "model runner has unexpectedly stopped"));
     let error = r#"{"error":{"message":"too long","type":"invalid_request_error","code":null}}"#;
-    assert_eq!(decoded(&[error]).0, said("invalid_request_error", "too long"));
+    assert_eq!(decoded(&[error]).0, refused("invalid_request_error", "too long"));
     let html = decoded(&["<html>502</html>"]).0;
     assert!(matches!(html, Err(StreamError::InvalidFrame { .. })));
 }
 
-/// What Ollama refuses, or answers nonsense to: found without the encoder's help.
+/// Checks a body for what Ollama refuses or misunderstands, independently of the encoder.
 fn check(body: &Value, asked: &[ChatMessage]) -> Result<(), String> {
     let messages = body["messages"].as_array().ok_or("no messages")?;
     let mut waiting = Vec::new();
     for message in messages {
         let role = message["role"].as_str().ok_or("no role")?;
-        let content = message["content"].as_str().ok_or("content is no string")?;
+        let content = message["content"].as_str().ok_or("content is not a string")?;
         if role == "tool" {
             let at = waiting.iter().position(|id| *id == message["tool_call_id"]);
             waiting.remove(at.ok_or("a result without a call")?);
@@ -257,13 +257,13 @@ fn check(body: &Value, asked: &[ChatMessage]) -> Result<(), String> {
             continue;
         }
         if !waiting.is_empty() {
-            return Err(format!("{role} stands between calls and results: {waiting:?}"));
+            return Err(format!("{role} between calls and results: {waiting:?}"));
         }
         let images = message.get("images").map(|images| images.as_array().ok_or("images"));
         let images = images.transpose()?.map_or(0, Vec::len);
         let calls = message.get("tool_calls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
-            call["function"]["arguments"].as_object().ok_or("arguments are no object")?;
+            call["function"]["arguments"].as_object().ok_or("arguments are not an object")?;
             waiting.push(call["id"].clone());
         }
         if content.is_empty() && images == 0 && calls.is_none_or(Vec::is_empty) {
@@ -291,7 +291,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn whatever_the_law_lets_through_is_written_well(asked in conversations(API)) {
+    fn valid_conversations_are_encoded_correctly(asked in conversations(API)) {
         let body = Ollama.encode(&request(asked.clone()));
         prop_assert_eq!(check(&body, &asked), Ok(()), "{:#}", body);
     }

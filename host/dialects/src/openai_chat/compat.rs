@@ -1,41 +1,41 @@
-//! Where compatible servers differ: what is set, else what is known of the host, else what most take.
+//! Options of compatible servers: the configured value, else that of the known host, else the usual
+//! one.
 
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// What is written of a server in the config. What is not set follows from its address.
+    /// Options of a server in the config. Unset options follow from its address.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct CompatSettings {
-        /// The field that limits an answer; unset, what is known of the host, else by_model: models
-        /// that reason refuse max_tokens.
+        /// The field that limits an answer; unset, that of the known host, else by_model: reasoning
+        /// models refuse max_tokens.
         pub max_tokens_field: Option<MaxTokensField> = None,
             Word(&["by_model", "max_tokens", "max_completion_tokens"]);
-        /// Whether the system prompt goes as `developer`; unset, it does not: every server knows
+        /// Whether the system prompt has the role `developer`; unset, no: every server accepts
         /// `system`.
         pub developer_role: Option<bool> = None, Flag;
-        /// Whether `store: false` is sent; unset, to OpenAI only.
+        /// Whether `store: false` is sent; unset, only to OpenAI.
         pub store: Option<bool> = None, Flag;
-        /// Whether usage is asked for with `stream_options`; unset, of all but Mistral, which sends
-        /// it unasked.
+        /// Whether usage is requested with `stream_options`; unset, yes, except from Mistral, which
+        /// always sends it.
         pub stream_usage: Option<bool> = None, Flag;
-        /// Whether `reasoning_effort` is sent where thinking is asked for; unset, to all but
-        /// Mistral, which refuses it.
+        /// Whether `reasoning_effort` is sent with a thinking level; unset, yes, except to Mistral,
+        /// which refuses it.
         pub reasoning_effort: Option<bool> = None, Flag;
-        /// Whether a model's thinking is sent back to it; unset, to DeepSeek, which refuses calls
-        /// without it.
+        /// Whether a model's thinking is sent back to it; unset, only to DeepSeek, which refuses
+        /// calls without it.
         pub reasoning_content: Option<bool> = None, Flag;
-        /// Whether a session's key for the prompt cache is sent; unset, to OpenAI only.
+        /// Whether a session's prompt cache key is sent; unset, only to OpenAI.
         pub prompt_cache_key: Option<bool> = None, Flag;
-        /// Whether results carry the name of their tool; unset, to Mistral only.
+        /// Whether results carry their tool's name; unset, only for Mistral.
         pub tool_result_name: Option<bool> = None, Flag;
-        /// Whether a short assistant message is put between results and the next user message;
-        /// unset, for Mistral only.
+        /// Whether a short assistant message separates results from the next user message; unset,
+        /// only for Mistral.
         pub assistant_after_results: Option<bool> = None, Flag;
-        /// Whether tools are declared, and forbidden, where only the history holds calls; unset,
-        /// they are not.
+        /// Whether tools that occur only in the history are declared and forbidden; unset, no.
         pub tools_with_history: Option<bool> = None, Flag;
-        /// Whether call ids are nine letters and digits; unset, for Mistral only.
+        /// Whether call ids have nine letters and digits; unset, only for Mistral.
         pub nine_char_ids: Option<bool> = None, Flag;
     }
 }
@@ -44,16 +44,16 @@ ctxhost_engine_api::settings! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
-    /// `max_completion_tokens` for models that are known to reason, `max_tokens` for all others.
+    /// `max_completion_tokens` for known reasoning models, `max_tokens` for all others.
     #[default]
     ByModel,
-    /// `max_tokens`, which most servers know.
+    /// `max_tokens`, supported by most servers.
     MaxTokens,
-    /// `max_completion_tokens`, which OpenAI wants.
+    /// `max_completion_tokens`, required by OpenAI.
     MaxCompletionTokens,
 }
 
-/// What holds for a server.
+/// The options of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compat {
     pub(super) max_tokens_field: MaxTokensField,
@@ -70,7 +70,7 @@ pub struct Compat {
 }
 
 impl Default for Compat {
-    /// What most servers take.
+    /// What most servers accept.
     fn default() -> Compat {
         Compat {
             max_tokens_field: MaxTokensField::ByModel,
@@ -89,7 +89,7 @@ impl Default for Compat {
 }
 
 impl Compat {
-    /// The settings, filled up with what is known of the server at an address.
+    /// The configured options, completed by those of the known host.
     pub fn new(settings: &CompatSettings, base_url: &str) -> Compat {
         let known = Compat::for_host(base_url);
         let or = |set: Option<bool>, known: bool| set.unwrap_or(known);
@@ -118,6 +118,7 @@ impl Compat {
         match host {
             "api.openai.com" => Compat {
                 max_tokens_field: MaxTokensField::MaxCompletionTokens,
+                // `true` sends `store: false`, which keeps OpenAI from storing the conversation.
                 store: true,
                 prompt_cache_key: true,
                 ..compat
@@ -132,6 +133,7 @@ impl Compat {
                 nine_char_ids: true,
                 ..compat
             },
+            // DeepSeek refuses calls in the history without their thinking.
             "api.deepseek.com" => Compat { reasoning_content: true, ..compat },
             _ => compat,
         }

@@ -1,8 +1,8 @@
-//! Errors of ours, as clients of OpenAI's API read them.
+//! Errors of the gateway in the form of OpenAI's API.
 
 use serde_json::{Value, json};
 
-/// An error of ours with this HTTP status, as clients of the API read it.
+/// The body of an error with this HTTP status.
 pub(crate) fn error_body(status: u16, message: &str) -> Value {
     let (kind, code) = match status {
         401 => ("invalid_request_error", json!("invalid_api_key")),

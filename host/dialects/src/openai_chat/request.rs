@@ -1,17 +1,15 @@
-//! The body of a request, all but its messages.
+//! The body of a request, except its messages.
 
 mod messages;
 
 use serde_json::{Map, Value, json};
 
 use super::compat::{Compat, MaxTokensField};
+use crate::blocks::decimal;
 use crate::message::ChatMessage;
 use crate::request::{ModelRequest, ThinkingLevel};
 
-/// The longest cache key that OpenAI takes, in characters.
-const CACHE_KEY_MAX_CHARS: usize = 64;
-
-/// A streaming request.
+/// The body of a streaming request.
 pub(super) fn request_body(request: &ModelRequest, compat: &Compat) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
@@ -19,9 +17,11 @@ pub(super) fn request_body(request: &ModelRequest, compat: &Compat) -> Value {
     put("messages", messages::request_messages(request, compat).into());
     put("stream", true.into());
     if compat.stream_usage {
+        // Without it the stream has no usage.
         put("stream_options", json!({ "include_usage": true }));
     }
     if compat.store {
+        // Keeps OpenAI from storing the completion, whatever its default.
         put("store", false.into());
     }
     let limit_tokens = limit_tokens(request);
@@ -31,18 +31,17 @@ pub(super) fn request_body(request: &ModelRequest, compat: &Compat) -> Value {
     if let Some(temperature) = temperature(request) {
         put("temperature", temperature);
     }
-    if let Some(effort) = effort(request.thinking).filter(|_| compat.reasoning_effort) {
+    if let Some(effort) = request.thinking.effort().filter(|_| compat.reasoning_effort) {
         put("reasoning_effort", effort.into());
     }
-    if compat.prompt_cache_key && !request.cache_key.is_empty() {
-        let key: String = request.cache_key.chars().take(CACHE_KEY_MAX_CHARS).collect();
+    if let Some(key) = request.wire_cache_key().filter(|_| compat.prompt_cache_key) {
         put("prompt_cache_key", key.into());
     }
     put_tools(&mut body, request, compat);
     Value::Object(body)
 }
 
-/// O-6: tools are a list with something in it, or no list at all.
+/// O-6: an empty list of tools is refused.
 fn put_tools(body: &mut Map<String, Value>, request: &ModelRequest, compat: &Compat) {
     let tool = |name: &str, description: &str, parameters: &Value| {
         let function =
@@ -51,7 +50,7 @@ fn put_tools(body: &mut Map<String, Value>, request: &ModelRequest, compat: &Com
     };
     let tools = request.tools.iter();
     let mut tools: Vec<_> =
-        tools.map(|it| tool(&it.name, &it.description, &it.input_schema)).collect();
+        tools.map(|spec| tool(&spec.name, &spec.description, &spec.input_schema)).collect();
     if tools.is_empty() && compat.tools_with_history {
         let nothing = json!({ "type": "object", "properties": {} });
         let names = names_in_history(request);
@@ -65,7 +64,7 @@ fn put_tools(body: &mut Map<String, Value>, request: &ModelRequest, compat: &Com
     }
 }
 
-/// The tools that were called, each once, in the order of their first call.
+/// The called tools, each once, in the order of their first call.
 fn names_in_history(request: &ModelRequest) -> Vec<&str> {
     let mut names = Vec::new();
     for message in &request.messages {
@@ -79,7 +78,7 @@ fn names_in_history(request: &ModelRequest) -> Vec<&str> {
     names
 }
 
-/// O-11, as far as it can be known here: more output than the window is never asked for.
+/// O-11: never more output than the window; the prompt's size is unknown here.
 fn limit_tokens(request: &ModelRequest) -> u64 {
     match request.window_tokens {
         0 => request.max_output_tokens,
@@ -87,7 +86,7 @@ fn limit_tokens(request: &ModelRequest) -> u64 {
     }
 }
 
-/// O-10: models that reason refuse `max_tokens`.
+/// O-10: reasoning models refuse `max_tokens`.
 fn limit_field(request: &ModelRequest, compat: &Compat) -> &'static str {
     match compat.max_tokens_field {
         MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
@@ -96,25 +95,14 @@ fn limit_field(request: &ModelRequest, compat: &Compat) -> &'static str {
     }
 }
 
-/// O-10: models that reason refuse a temperature.
+/// O-10: reasoning models refuse a temperature.
 fn temperature(request: &ModelRequest) -> Option<Value> {
     let may = request.thinking == ThinkingLevel::Off && !reasons(&request.model);
-    // By way of text: 0.2 as f32 is 0.20000000298 as JSON.
-    let number = request.temperature.filter(|_| may)?.to_string().parse::<f64>().ok()?;
-    Some(number.into())
+    request.temperature.filter(|_| may).map(decimal)
 }
 
-/// Whether a model is known to reason by its name, with or without a maker before it.
+/// Whether the name is that of a reasoning model, with or without a vendor prefix.
 fn reasons(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     ["o1", "o3", "o4", "gpt-5"].iter().any(|family| name.starts_with(family))
-}
-
-fn effort(thinking: ThinkingLevel) -> Option<&'static str> {
-    match thinking {
-        ThinkingLevel::Off => None,
-        ThinkingLevel::Low => Some("low"),
-        ThinkingLevel::Medium => Some("medium"),
-        ThinkingLevel::High => Some("high"),
-    }
 }

@@ -1,18 +1,19 @@
-//! The answer, put together from its chunks.
+//! Decodes the chunks of a streamed answer.
 
 use serde_json::Value;
 
 use super::usage::read_usage;
 use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
 use crate::failure::{excerpt, is_refusal, parse_refusal};
+use crate::json::{text, update_text};
 use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
-/// What servers call the field of a model's thinking; the first that is not empty counts, because
-/// some send the same under two names.
+/// Names of the field with the model's thinking. Only the first that is not empty counts, because
+/// some servers send the same text under two names.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
-/// Reads chunks, and whole answers of servers that do not stream.
+/// Decodes one answer: chunks, or the single document of a server that does not stream.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
     blocks: Vec<PartialBlock>,
@@ -23,7 +24,7 @@ pub(super) struct ChatDecoder {
     is_done: bool,
 }
 
-/// One block that may still grow.
+/// A block that may still grow.
 #[derive(Debug)]
 enum PartialBlock {
     Text(String),
@@ -42,54 +43,51 @@ impl Decoder for ChatDecoder {
             self.is_done = true;
             return Ok(());
         }
-        let chunk: Value = serde_json::from_str(data).map_err(|_| nonsense(data))?;
+        let chunk: Value = serde_json::from_str(data).map_err(|_| invalid_chunk(data))?;
         if is_refusal(&chunk) {
             return Err(StreamError::Refused(parse_refusal(None, data)));
         }
         if !chunk.is_object() {
-            return Err(nonsense(data));
+            return Err(invalid_chunk(data));
         }
         self.read_head(&chunk);
-        if let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) {
+        if let Some(choice) = chunk.pointer("/choices/0") {
             self.read_choice(choice, parts);
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
+        // Some servers omit the finish reason, others `[DONE]`. Either one completes the answer.
         if self.finish_reason.is_empty() && !self.is_done {
             return Err(StreamError::Cut);
         }
-        let calls = self.blocks.iter().any(|piece| matches!(piece, PartialBlock::Call { .. }));
-        Ok(ModelResponse {
-            stop_reason: stop_reason(&self.finish_reason, calls),
+        let mut answer = ModelResponse {
             content: self.blocks.into_iter().map(PartialBlock::finish).collect(),
             usage: self.usage,
-            raw_stop_reason: self.finish_reason,
             response_id: self.response_id,
             model: self.model,
-        })
+            ..ModelResponse::default()
+        };
+        answer.stop_reason = stop_reason(&self.finish_reason, answer.has_tool_calls());
+        answer.raw_stop_reason = self.finish_reason;
+        Ok(answer)
     }
 }
 
 impl ChatDecoder {
     fn read_head(&mut self, chunk: &Value) {
-        let keep = |field: &str, place: &mut String| {
-            if let Some(text) = chunk.get(field).and_then(Value::as_str).filter(|it| !it.is_empty())
-            {
-                text.clone_into(place);
-            }
-        };
-        keep("id", &mut self.response_id);
-        keep("model", &mut self.model);
-        let choice = || chunk.get("choices")?.get(0)?.get("usage");
-        if let Some(usage) = chunk.get("usage").or_else(choice).filter(|usage| usage.is_object()) {
+        update_text(&mut self.response_id, text(chunk, "id"));
+        update_text(&mut self.model, text(chunk, "model"));
+        // Some servers put the usage into the choice.
+        let usage = chunk.get("usage").or_else(|| chunk.pointer("/choices/0/usage"));
+        if let Some(usage) = usage.filter(|usage| usage.is_object()) {
             self.usage = read_usage(usage);
         }
     }
 
     fn read_choice(&mut self, choice: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
-        // A server that does not stream says `message` where others say `delta`.
+        // A server that does not stream sends `message` in place of `delta`.
         if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
             self.read_thinking(delta, parts);
             self.read_content(delta.get("content"), parts);
@@ -105,19 +103,16 @@ impl ChatDecoder {
     }
 
     fn read_thinking(&mut self, delta: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
-        let field = THINKING_FIELDS.into_iter().find_map(|field| {
-            let text = delta.get(field)?.as_str().filter(|text| !text.is_empty())?;
-            Some((field, text))
-        });
-        if let Some((field, text)) = field {
-            self.add_thinking(text, field, parts);
+        let field = THINKING_FIELDS.into_iter().find(|field| !text(delta, field).is_empty());
+        if let Some(field) = field {
+            self.add_thinking(text(delta, field), field, parts);
         }
     }
 
-    /// Content is text, or a list of parts (Mistral's thinking comes as such).
     fn read_content(&mut self, content: Option<&Value>, parts: &mut dyn FnMut(StreamPart<'_>)) {
         match content {
             Some(Value::String(text)) => self.add_text(text, parts),
+            // Mistral sends thinking as parts of the content.
             Some(Value::Array(items)) => {
                 for item in items {
                     match item.get("thinking") {
@@ -162,9 +157,9 @@ impl ChatDecoder {
 
     fn read_call(&mut self, call: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
         let index = call.get("index").and_then(Value::as_u64);
-        let id = text_of(call.get("id"));
+        let id = text(call, "id");
         let function = call.get("function").unwrap_or(&Value::Null);
-        let new_name = text_of(function.get("name"));
+        let new_name = text(function, "name");
         let at = self.find_call(index, id).unwrap_or_else(|| {
             let (id, name, arguments) = (id.to_owned(), String::new(), String::new());
             self.blocks.push(PartialBlock::Call { index, id, name, arguments });
@@ -179,21 +174,23 @@ impl ChatDecoder {
         }
         match function.get("arguments") {
             Some(Value::String(piece)) => arguments.push_str(piece),
+            // Some servers send the whole arguments as an object.
             Some(whole @ Value::Object(_)) => *arguments = whole.to_string(),
             _ => {}
         }
     }
 
-    /// The call that a delta goes on with: the same index and no other id; without an index, the
-    /// same id, or the last call.
-    fn find_call(&self, of_index: Option<u64>, of_id: &str) -> Option<usize> {
-        let is_it = |piece: &PartialBlock| match piece {
+    /// The call that a delta continues.
+    fn find_call(&self, delta_index: Option<u64>, delta_id: &str) -> Option<usize> {
+        // Some servers omit indexes, some repeat the id, and some start a new call under the index
+        // of the last one with another id.
+        let is_same = |block: &PartialBlock| match block {
             PartialBlock::Call { index, id, .. } => {
-                *index == of_index && (of_id.is_empty() || id == of_id)
+                *index == delta_index && (delta_id.is_empty() || id == delta_id)
             }
             _ => false,
         };
-        self.blocks.iter().rposition(is_it)
+        self.blocks.iter().rposition(is_same)
     }
 }
 
@@ -201,26 +198,21 @@ impl PartialBlock {
     fn finish(self) -> ChatBlock {
         match self {
             PartialBlock::Text(text) => ChatBlock::text(text),
-            PartialBlock::Thinking { text, field } => ChatBlock::Thinking {
-                thinking: text,
-                // As Pi writes it: the name of the field that it came in.
-                thinking_signature: Some(field.to_owned()),
-                redacted: false,
-            },
-            PartialBlock::Call { id, name, arguments, .. } => ChatBlock::ToolCall(ToolCallBlock {
-                id,
-                name,
-                arguments: read_arguments(arguments),
-                thought_signature: None,
-            }),
+            // Pi's signature of such thinking is the name of its field.
+            PartialBlock::Thinking { text, field } => {
+                ChatBlock::thinking(text, Some(field.to_owned()))
+            }
+            PartialBlock::Call { id, name, arguments, .. } => {
+                ChatBlock::ToolCall(ToolCallBlock::new(id, name, parse_arguments(arguments)))
+            }
         }
     }
 }
 
-/// Arguments that are no JSON stay as the text they are, so that the tool can say so.
-fn read_arguments(text: String) -> Value {
+fn parse_arguments(text: String) -> Value {
     match text.trim() {
         "" => Value::Object(serde_json::Map::new()),
+        // Arguments that are not JSON stay a string: the tool's error then shows them to the model.
         json => serde_json::from_str(json).unwrap_or(Value::String(text)),
     }
 }
@@ -229,25 +221,21 @@ fn stop_reason(finish_reason: &str, has_calls: bool) -> StopReason {
     match finish_reason {
         "length" | "model_length" | "model_context_window_exceeded" => StopReason::Length,
         "content_filter" | "error" | "network_error" => StopReason::Error,
-        // Some servers say `stop` and mean their calls.
+        // Some servers send `stop` with their calls.
         _ if has_calls => StopReason::ToolUse,
         _ => StopReason::Stop,
     }
 }
 
-fn text_of(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The text in a part, or in the parts of a part.
+/// The text of a part, or of the parts inside it.
 fn inner_text(part: &Value) -> String {
     match part {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(inner_text).collect(),
-        other => text_of(other.get("text")).to_owned(),
+        other => text(other, "text").to_owned(),
     }
 }
 
-fn nonsense(data: &str) -> StreamError {
-    StreamError::InvalidFrame { reason: format!("no chunk of an answer: {}", excerpt(data)) }
+fn invalid_chunk(data: &str) -> StreamError {
+    StreamError::invalid(format!("the data is not a chunk of an answer: {}", excerpt(data)))
 }

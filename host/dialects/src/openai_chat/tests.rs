@@ -55,7 +55,8 @@ fn o_1_images_of_results_wait_until_all_results_stand() {
         result("b", json!([pixel()])),
         {"role": "assistant", "content": "two pictures"},
     ]));
-    let roles: Vec<_> = sent.as_array().unwrap().iter().map(|it| it["role"].clone()).collect();
+    let roles: Vec<_> =
+        sent.as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "tool", "user", "assistant"]);
     assert_eq!(sent[2]["content"], "seen");
     assert_eq!(sent[3]["content"], "(see the image below)");
@@ -120,10 +121,10 @@ fn o_6_tools_are_a_list_with_something_in_it_or_none() {
     let none = body_of(&request, CompatSettings::default());
     assert_eq!((none.get("tools"), none.get("tool_choice")), (None, None));
     let settings = CompatSettings { tools_with_history: Some(true), ..Default::default() };
-    let told = body_of(&request, settings.clone());
-    assert_eq!(told["tools"][0]["function"]["name"], "read");
+    let body = body_of(&request, settings.clone());
+    assert_eq!(body["tools"][0]["function"]["name"], "read");
     assert_eq!(
-        (told["tools"].as_array().unwrap().len(), &told["tool_choice"]),
+        (body["tools"].as_array().unwrap().len(), &body["tool_choice"]),
         (1, &json!("none"))
     );
     let schema = json!({"type": "object", "properties": {}});
@@ -183,9 +184,10 @@ fn o_10_models_that_reason_get_no_max_tokens_and_no_temperature() {
         request.thinking = thinking;
         request.temperature = Some(0.2);
         let body = body_of(&request, settings);
-        let limits = ["max_tokens", "max_completion_tokens"].map(|it| (it, body.get(it).is_some()));
+        let limits =
+            ["max_tokens", "max_completion_tokens"].map(|name| (name, body.get(name).is_some()));
         assert_eq!(
-            limits.map(|(it, stands)| stands == (it == field)),
+            limits.map(|(name, is_present)| is_present == (name == field)),
             [true, true],
             "{model}: {body}"
         );
@@ -231,8 +233,12 @@ fn mistral_gets_what_it_wants() {
     for field in ["stream_options", "store", "reasoning_effort", "prompt_cache_key"] {
         assert_eq!(body.get(field), None, "{field}");
     }
-    let roles: Vec<_> =
-        body["messages"].as_array().unwrap().iter().map(|it| it["role"].clone()).collect();
+    let roles: Vec<_> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].clone())
+        .collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
     let tool = &body["messages"][2];
     assert_eq!((&tool["name"], tool["tool_call_id"].as_str().unwrap().len()), (&json!("read"), 9));

@@ -1,8 +1,7 @@
-//! Compaction at the server: what is sent to `/responses/compact`, and what its answer becomes.
+//! Compaction by the server: the request to `/responses/compact` and its response.
 //!
-//! The answer replaces the history as a whole: the person's messages that the server kept and
-//! an encrypted item for the rest. All of it is stored in one message of the model, item by item and
-//! word for word, and goes back in its place.
+//! The response replaces the whole history: the user messages that the server kept and an
+//! encrypted item for the rest. It is stored unchanged in one assistant message.
 
 use serde_json::{Map, Value};
 
@@ -11,10 +10,11 @@ use super::errors::refusal;
 use super::request::add_cache_key;
 use super::request::input_items;
 use crate::dialect::StreamError;
+use crate::json::{string, text};
 use crate::message::{AssistantMessage, ChatBlock, ChatMessage};
 use crate::request::ModelRequest;
 
-/// Where a history is compacted, and the body of the request.
+/// Path and body of the request.
 pub(super) fn compact_request(request: &ModelRequest) -> (String, Value) {
     let mut body = Map::new();
     body.insert("model".into(), request.model.as_str().into());
@@ -26,39 +26,34 @@ pub(super) fn compact_request(request: &ModelRequest) -> (String, Value) {
     ("/responses/compact".to_owned(), Value::Object(body))
 }
 
-/// The history in the place of the one that was sent.
-///
-/// Its usage is left at zeros: what the compaction cost is not the size of what it left. Provider and
-/// model are left to whoever asked: only the model of that very name may read the items again.
+/// The history in the response. The caller sets provider and model: only that model may read the
+/// items.
 pub(super) fn parse_compaction(answer: &Value) -> Result<Vec<ChatMessage>, StreamError> {
     if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
         return Err(StreamError::Refused(refusal(error)));
     }
-    let output = answer.get("output").and_then(Value::as_array);
-    let items = output.ok_or_else(|| nonsense("it has no output"))?;
+    let items = answer.get("output").and_then(Value::as_array);
+    let items = items.ok_or_else(|| invalid("it has no output"))?;
+    // Without one the history would be lost, since the response replaces it.
     if !items.iter().any(is_compaction) {
-        return Err(nonsense("no item of its output is a compaction"));
+        return Err(invalid("its output has no compaction item"));
     }
     if !items.iter().all(Value::is_object) {
-        return Err(nonsense("something in its output is no item"));
+        return Err(invalid("an item of its output is not an object"));
     }
     let item = |item: &Value| ChatBlock::ProviderItem { api: API.to_owned(), item: item.clone() };
-    let id = answer.get("id").and_then(Value::as_str).unwrap_or_default();
     Ok(vec![ChatMessage::Assistant(AssistantMessage {
-        content: items.iter().map(item).collect(),
-        api: API.to_owned(),
-        response_id: id.to_owned(),
-        ..AssistantMessage::default()
+        response_id: string(answer, "id"),
+        // The usage stays zero: the cost of a compaction is not the size of its result.
+        ..AssistantMessage::new(API, items.iter().map(item).collect())
     })])
 }
 
-/// Codex's servers have called the item `compaction_summary` as well.
 fn is_compaction(item: &Value) -> bool {
-    let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
-    let content = item.get("encrypted_content").and_then(Value::as_str).unwrap_or_default();
-    kind.starts_with("compaction") && !content.is_empty()
+    // Codex's servers have also named the item `compaction_summary`.
+    text(item, "type").starts_with("compaction") && !text(item, "encrypted_content").is_empty()
 }
 
-fn nonsense(what: &str) -> StreamError {
-    StreamError::InvalidFrame { reason: format!("the answer to a compaction is none: {what}") }
+fn invalid(problem: &str) -> StreamError {
+    StreamError::invalid(format!("the response is not a compaction: {problem}"))
 }

@@ -5,22 +5,22 @@ use serde_json::Value;
 use crate::failure::ProviderRefusal;
 use crate::json::text;
 
-/// Why a response failed.
+/// The refusal in a `response.failed` event.
 pub(super) fn failure(event: &Value, name: &str) -> ProviderRefusal {
     let error = event.pointer("/response/error").filter(|error| !error.is_null());
-    let mut said = refusal(error.unwrap_or(&Value::Null));
-    if said.code.is_empty() {
-        name.trim_start_matches("response.").clone_into(&mut said.code);
+    let mut refusal = refusal(error.unwrap_or(&Value::Null));
+    if refusal.code.is_empty() {
+        name.trim_start_matches("response.").clone_into(&mut refusal.code);
     }
-    said
+    refusal
 }
 
-/// The error itself: OpenAI writes it flat, gateways wrap it.
+/// The error object of an `error` event: OpenAI sends it flat, proxies wrap it.
 pub(super) fn inner_error(event: &Value) -> &Value {
     event.get("error").filter(|error| error.is_object()).unwrap_or(event)
 }
 
-/// What an error object says.
+/// The refusal in an error object.
 pub(super) fn refusal(error: &Value) -> ProviderRefusal {
     let code = match error.get("code") {
         Some(Value::String(code)) if !code.is_empty() => code.clone(),

@@ -1,4 +1,4 @@
-//! The events of a streamed answer.
+//! Decodes the events of a streamed answer.
 
 mod blocks;
 
@@ -10,12 +10,12 @@ use self::blocks::OutputItem;
 use super::errors::{failure, inner_error, refusal};
 use super::usage::read_usage;
 use crate::dialect::{Decoder, ModelResponse, StreamError, StreamFrame};
-use crate::json::text;
-use crate::message::{ChatBlock, StopReason};
+use crate::json::{text, update_text};
+use crate::message::StopReason;
 use crate::request::StreamPart;
 
-/// Puts an answer together. It is whole with `response.completed` or `response.incomplete`; a stream
-/// that ends before is cut, because this dialect has no `[DONE]`.
+/// Decodes one answer. Its last event is `response.completed` or `response.incomplete`; this dialect
+/// has no `[DONE]`.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
     items: BTreeMap<u64, OutputItem>,
@@ -29,14 +29,10 @@ impl Decoder for ResponsesDecoder {
         frame: StreamFrame<'_>,
         parts: &mut dyn FnMut(StreamPart<'_>),
     ) -> Result<(), StreamError> {
-        let data = frame.data.trim();
-        if self.has_ended || data.is_empty() || data == "[DONE]" {
+        if self.has_ended {
             return Ok(());
         }
-        let event: Value =
-            serde_json::from_str(data).map_err(|error| StreamError::InvalidFrame {
-                reason: format!("an event of the stream is no JSON: {error}"),
-            })?;
+        let Some(event) = frame.json()? else { return Ok(()) };
         let name = event.get("type").and_then(Value::as_str).unwrap_or(frame.event);
         let delta = text(&event, "delta");
         match name {
@@ -66,32 +62,31 @@ impl Decoder for ResponsesDecoder {
             _ if event.get("error").is_some_and(Value::is_object) => {
                 return Err(StreamError::Refused(refusal(inner_error(&event))));
             }
-            // Done events repeat what the item says, progress of the server's tools is not ours, and
-            // what is new will come as an item as well.
+            // Other `done` events repeat the item, and progress of the server's tools is not used.
             _ => {}
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, StreamError> {
-        let ResponsesDecoder { items: slots, response: mut head, has_ended } = *self;
+        let ResponsesDecoder { items, mut response, has_ended } = *self;
         if !has_ended {
             return Err(StreamError::Cut);
         }
-        let is_cut_short = head.stop_reason != StopReason::Stop;
-        let blocks = slots.into_values().filter_map(|slot| slot.into_content(is_cut_short));
-        head.content = blocks.collect();
-        let calls = head.content.iter().any(|block| matches!(block, ChatBlock::ToolCall(_)));
-        if calls && head.stop_reason == StopReason::Stop {
-            head.stop_reason = StopReason::ToolUse;
+        let is_cut_short = response.stop_reason != StopReason::Stop;
+        let blocks = items.into_values().filter_map(|item| item.into_content(is_cut_short));
+        response.content = blocks.collect();
+        if response.has_tool_calls() && response.stop_reason == StopReason::Stop {
+            response.stop_reason = StopReason::ToolUse;
         }
-        Ok(head)
+        Ok(response)
     }
 }
 
 impl ResponsesDecoder {
-    /// The item that an event is about; where a lesser server does not say, the newest.
+    /// The item of an event.
     fn item_at(&mut self, event: &Value) -> &mut OutputItem {
+        // Some compatible servers send no index; their deltas belong to the newest item.
         let newest = self.items.last_key_value().map_or(0, |(index, _)| *index);
         let index = event.get("output_index").and_then(Value::as_u64).unwrap_or(newest);
         self.items.entry(index).or_default()
@@ -99,14 +94,8 @@ impl ResponsesDecoder {
 
     fn read_response_head(&mut self, event: &Value) {
         let Some(response) = event.get("response") else { return };
-        for (heard, field) in
-            [(&mut self.response.response_id, "id"), (&mut self.response.model, "model")]
-        {
-            let said = text(response, field);
-            if !said.is_empty() {
-                said.clone_into(heard);
-            }
-        }
+        update_text(&mut self.response.response_id, text(response, "id"));
+        update_text(&mut self.response.model, text(response, "model"));
     }
 
     fn start_item(&mut self, event: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
@@ -120,10 +109,10 @@ impl ResponsesDecoder {
     }
 
     fn complete_item(&mut self, event: &Value) {
-        let Some(item) = event.get("item") else { return };
-        let slot = self.item_at(event);
-        slot.item = item.clone();
-        slot.is_done = true;
+        let Some(whole) = event.get("item") else { return };
+        let item = self.item_at(event);
+        item.item = whole.clone();
+        item.is_done = true;
     }
 
     fn append_thinking(
@@ -141,27 +130,27 @@ impl ResponsesDecoder {
         self.read_response_head(event);
         let Some(response) = event.get("response") else { return };
         self.response.usage = read_usage(response.get("usage").unwrap_or(&Value::Null));
-        let incomplete = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
-        let by_name = text(event, "type") == "response.incomplete";
-        let unsaid = if by_name { "incomplete" } else { "completed" };
-        let reason = incomplete.unwrap_or(unsaid);
+        let details = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+        let is_incomplete = text(event, "type") == "response.incomplete";
+        let reason = details.unwrap_or(if is_incomplete { "incomplete" } else { "completed" });
         reason.clone_into(&mut self.response.raw_stop_reason);
         self.response.stop_reason = stop_reason(reason);
+        // Some compatible servers send items only here.
         let output = response.get("output").and_then(Value::as_array);
-        for (index, item) in (0..).zip(output.into_iter().flatten()) {
-            let slot = self.items.entry(index).or_default();
-            if !slot.is_done {
-                *slot = OutputItem { item: item.clone(), is_done: true, ..OutputItem::default() };
+        for (index, whole) in (0..).zip(output.into_iter().flatten()) {
+            let item = self.items.entry(index).or_default();
+            if !item.is_done {
+                *item = OutputItem { item: whole.clone(), is_done: true, ..OutputItem::default() };
             }
         }
     }
 }
 
-/// Whatever leaves an answer incomplete is a limit, unless it was forbidden.
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "completed" => StopReason::Stop,
         "content_filter" => StopReason::Error,
+        // Any other reason for an incomplete answer is a limit.
         _ => StopReason::Length,
     }
 }

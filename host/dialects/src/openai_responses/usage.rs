@@ -1,12 +1,13 @@
-//! What a usage object of Responses says.
+//! Token counts in usage objects of the Responses API.
 
 use serde_json::Value;
 
 use crate::message::TokenUsage;
 
-/// OpenAI counts cached tokens as input, and thinking as output.
-pub(crate) fn read_usage(said: &Value) -> TokenUsage {
-    let number = |path| said.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+/// The counts of a usage object.
+pub(crate) fn read_usage(usage: &Value) -> TokenUsage {
+    let number = |path| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    // `input_tokens` includes cached tokens, and `output_tokens` includes thinking.
     let prompt = number("/input_tokens");
     let cache_read = number("/input_tokens_details/cached_tokens").min(prompt);
     let output = number("/output_tokens");

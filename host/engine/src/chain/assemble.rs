@@ -1,12 +1,14 @@
-//! One request through all engines of a chain: each plan passes the law, becomes what the next engine
-//! reads, and ends in one plan over the session.
+//! One request through a chain: each plan is checked and projected for the next engine, and all
+//! become one plan over the session.
 
 use std::ops::Range;
 use std::time::Instant;
 
 use ctxhost_engine_api::border::EngineReply;
 use ctxhost_engine_api::*;
-use ctxhost_invariants::{self as invariants, InvariantSettings, PinnedEntries, Repair};
+use ctxhost_invariants::{
+    InvariantSettings, PinnedEntries, PlanViolation, Repair, enforce, enforce_with,
+};
 
 use super::calls::ingest_new_entries;
 use super::compose::{PlanProjection, compose};
@@ -17,7 +19,8 @@ use crate::error::{SlotError, is_caller_error};
 use crate::service::{AssembleContext, EngineContext, OnRefusal};
 
 impl EngineChain {
-    /// What the model sees. Every engine has the whole budget; only what the last one shows must fit.
+    /// Assembles a prompt. Every engine has the whole budget; only the plan of the last one must
+    /// fit.
     pub(super) async fn assemble(
         &self,
         context: EngineContext<'_>,
@@ -26,11 +29,12 @@ impl EngineChain {
         if let Some(checks) = context.assemble {
             return self.assemble_within(context.transcript, request, checks).await;
         }
-        let (anchors, law) =
-            (PinnedEntries::from_transcript(context.transcript), InvariantSettings::default());
-        let (budget_tokens, on_refusal) = (request.budget, OnRefusal::Quarantine);
-        let checks =
-            AssembleContext { pinned: &anchors, budget_tokens, invariants: &law, on_refusal };
+        let checks = AssembleContext {
+            pinned: &PinnedEntries::from_transcript(context.transcript),
+            budget_tokens: request.budget,
+            invariants: &InvariantSettings::default(),
+            on_refusal: OnRefusal::Quarantine,
+        };
         self.assemble_within(context.transcript, request, checks).await
     }
 
@@ -44,25 +48,25 @@ impl EngineChain {
         let session = Some(&request.session);
         let mut views = self.views.take(session, self.links.len());
         let mut run = ChainRun::new(transcript, checks);
-        let working: Vec<ServingLink<'_>> = self.serving_links().collect();
-        let last = working.last().map(|working| working.link.number);
+        let serving: Vec<ServingLink<'_>> = self.serving_links().collect();
+        let last = serving.last().map(|serving| serving.link.number);
         let mut refused = 0;
-        for working in working {
-            let Some(view) = views.get_mut(working.link.number) else { continue };
-            let is_last = Some(working.link.number) == last;
-            match self.assemble_link(working, view, &mut run, request, is_last).await? {
+        for serving in serving {
+            let Some(view) = views.get_mut(serving.link.number) else { continue };
+            let is_last = Some(serving.link.number) == last;
+            match self.assemble_link(serving, view, &mut run, request, is_last).await? {
                 LinkOutcome::Shaped | LinkOutcome::Skipped => {}
                 LinkOutcome::Failed(operation, error) => {
-                    self.handle_failure(working.link, operation, error)?;
+                    self.handle_failure(serving.link, operation, error)?;
                 }
                 LinkOutcome::Refused(violation) if checks.on_refusal == OnRefusal::Report => {
                     self.views.store(session, views);
-                    let (id, reason) = (working.link.id.clone(), violation.to_string());
+                    let (id, reason) = (serving.link.id.clone(), violation.to_string());
                     return Err(SlotError::Refused { id, reason });
                 }
                 LinkOutcome::Refused(violation) => {
                     refused += 1;
-                    self.quarantine_invalid(working.link, "assemble", &violation.to_string())?;
+                    self.quarantine_invalid(serving.link, "assemble", &violation.to_string())?;
                 }
             }
         }
@@ -74,67 +78,66 @@ impl EngineChain {
             }));
         }
         let plan = EngineReply::Assemble(run.plan);
-        let served = self.attribute(&run.by, plan, began.elapsed());
+        let answer = self.attribute(&run.by, plan, began.elapsed());
         Ok(ChainOutcome::Answered(Box::new(EngineAnswer {
             repairs: run.repairs,
             refused_plans: refused,
-            ..served
+            ..answer
         })))
     }
 
-    /// One engine of the chain.
+    /// Assembles with one engine.
     async fn assemble_link<'s>(
         &'s self,
-        working: ServingLink<'s>,
+        serving: ServingLink<'s>,
         view: &mut LinkView,
         run: &mut ChainRun<'s, '_>,
         request: &AssembleRequest,
         is_last: bool,
     ) -> Result<LinkOutcome, SlotError> {
-        let own = match working.link.number {
-            0 => run.transcript.clone(),
-            _ => {
-                let own = self.views.project(view, run.plan.clone(), run.transcript);
-                let told = ingest_new_entries(working, view, &own, Some(&request.session)).await;
-                if let Err(error) = told {
-                    return Ok(LinkOutcome::Failed("ingest", error));
-                }
-                own
+        let projected = if serving.link.number == 0 {
+            run.transcript.clone()
+        } else {
+            let projected = self.views.project(view, run.plan.clone(), run.transcript);
+            let session = Some(&request.session);
+            if let Err(error) = ingest_new_entries(serving, view, &projected, session).await {
+                return Ok(LinkOutcome::Failed("ingest", error));
             }
+            projected
         };
-        let plan = match working.engine.ask(&own, request.clone()).await {
+        let plan = match serving.engine.ask(&projected, request.clone()).await {
             Ok(plan) => plan,
-            // What does not fit here may fit behind the next engine.
+            // A later engine may still make it fit.
             Err(error) if error.kind == ErrorKind::CannotFit && !is_last => {
                 return Ok(LinkOutcome::Skipped);
             }
             Err(error) if is_caller_error(error.kind) => return Err(SlotError::from_answer(error)),
             Err(error) => return Ok(LinkOutcome::Failed("assemble", error)),
         };
-        Ok(match run.apply_plan(working, &own, plan, is_last) {
+        Ok(match run.apply_plan(serving, &projected, plan, is_last) {
             Ok(()) => LinkOutcome::Shaped,
             Err(violation) => LinkOutcome::Refused(violation),
         })
     }
 }
 
-/// What came of one engine.
+/// The outcome of one engine.
 enum LinkOutcome {
     /// It shaped the request.
     Shaped,
-    /// It had nothing to say to it.
+    /// It declined; a later engine may shape the request.
     Skipped,
-    /// It failed, in this operation.
+    /// It failed in an operation.
     Failed(&'static str, EngineError),
-    /// The law refused its plan.
-    Refused(invariants::PlanViolation),
+    /// Its plan violates an invariant.
+    Refused(PlanViolation),
 }
 
-/// How far a request has come.
+/// The state of a request on its way through the chain.
 struct ChainRun<'s, 'v> {
     transcript: &'v Transcript,
     checks: AssembleContext<'v>,
-    /// What the engines so far show of the session.
+    /// The plan of the engines so far, over the session.
     plan: Plan,
     repairs: Vec<Repair>,
     by: Vec<ServingLink<'s>>,
@@ -146,45 +149,48 @@ impl<'s, 'v> ChainRun<'s, 'v> {
         ChainRun { transcript, checks, plan, repairs: Vec::new(), by: Vec::new() }
     }
 
-    /// Goes on with the plan of an engine for what it read.
+    /// Checks the plan of an engine and composes it with the plan so far.
     fn apply_plan(
         &mut self,
-        working: ServingLink<'s>,
-        own: &Transcript,
+        serving: ServingLink<'s>,
+        projected: &Transcript,
         plan: Plan,
         is_last: bool,
-    ) -> Result<(), invariants::PlanViolation> {
-        let AssembleContext { pinned: anchors, budget_tokens, invariants: law, .. } = self.checks;
-        let lawful = invariants::enforce(own, plan, budget_tokens, law)?;
-        let shown = PlanProjection::new(&self.plan);
+    ) -> Result<(), PlanViolation> {
+        let AssembleContext { pinned, budget_tokens, invariants, .. } = self.checks;
+        let enforced = enforce(projected, plan, budget_tokens, invariants)?;
+        let projection = PlanProjection::new(&self.plan);
+        let repairs = enforced.repairs.iter();
         let mut repairs: Vec<Repair> =
-            lawful.repairs.iter().map(|repair| to_session_positions(repair, &shown)).collect();
-        let signed = annotate(lawful.plan, &working.link.id, own.len() as u64);
-        let mut composed = compose(&self.plan, signed);
+            repairs.map(|repair| to_session_positions(repair, &projection)).collect();
+        let annotated = annotate(enforced.plan, &serving.link.id, projected.len() as u64);
+        // Composed at once, so that the next engine's plan is always over one projection of the
+        // session.
+        let mut composed = compose(&self.plan, annotated);
+        // The caller checks the plan of the last engine over the session itself.
         if !is_last {
-            let whole =
-                invariants::enforce_with(anchors, self.transcript, composed, budget_tokens, law)?;
+            let whole = enforce_with(pinned, self.transcript, composed, budget_tokens, invariants)?;
             composed = whole.plan;
             repairs.extend(whole.repairs);
         }
         self.plan = composed;
         self.repairs.extend(repairs);
-        self.by.push(working);
+        self.by.push(serving);
         Ok(())
     }
 }
 
-/// A repair in positions of the session.
-fn to_session_positions(repair: &Repair, shown: &PlanProjection<'_>) -> Repair {
-    let range = |entries: &Range<u64>| shown.origin_range(entries);
-    let one = |seq: u64| shown.origin_range(&(seq..seq.saturating_add(1))).start;
+/// Translates a repair into positions of the session.
+fn to_session_positions(repair: &Repair, projection: &PlanProjection<'_>) -> Repair {
+    let range = |entries: &Range<u64>| projection.origin_range(entries);
+    let one = |seq: u64| projection.origin_range(&(seq..seq.saturating_add(1))).start;
     match repair {
         Repair::WidenedCut { entries } => Repair::WidenedCut { entries: range(entries) },
-        Repair::Reinserted { entries, because } => {
-            Repair::Reinserted { entries: range(entries), because: *because }
+        Repair::Reinserted { entries, reason } => {
+            Repair::Reinserted { entries: range(entries), reason: *reason }
         }
-        Repair::RestoredText { seq, because } => {
-            Repair::RestoredText { seq: one(*seq), because: *because }
+        Repair::RestoredText { seq, reason } => {
+            Repair::RestoredText { seq: one(*seq), reason: *reason }
         }
         Repair::DroppedOrphan { seq } => Repair::DroppedOrphan { seq: one(*seq) },
         Repair::DroppedAborted { seq } => Repair::DroppedAborted { seq: one(*seq) },
@@ -195,8 +201,7 @@ fn to_session_positions(repair: &Repair, shown: &PlanProjection<'_>) -> Repair {
     }
 }
 
-/// The plan with its engine's name at all that it did without a word, so that a report can tell whose
-/// work it was.
+/// Adds the engine's name to every operation without a note, so that a report attributes it.
 fn annotate(plan: Plan, engine: &str, len: u64) -> Plan {
     let note = |detail: &str| Some(PlanNote::new(engine, detail));
     let mut ops = Vec::with_capacity(plan.ops.len());

@@ -1,4 +1,5 @@
-//! The calls of a chain: who is asked, in which order, and what becomes of several answers.
+//! The calls of a chain: which engines are called, in which order, and how several replies are
+//! merged.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,12 +13,13 @@ use crate::error::{SlotError, is_caller_error};
 use crate::service::EngineContext;
 
 impl EngineChain {
-    /// Has the engines of the chain answer a call. Where they are let go meanwhile, none has answered.
+    /// Calls the engines of the chain. A call is unanswered where they are closed meanwhile.
     pub(in super::super) async fn call(
         &self,
         context: EngineContext<'_>,
         call: &EngineCall,
     ) -> Result<ChainOutcome, SlotError> {
+        // Calls that only report their errors are served by the remaining engines even then.
         if call.on_failure() != FailurePolicy::Report {
             self.refuse_while_quarantined(call.name())?;
         }
@@ -38,9 +40,9 @@ impl EngineChain {
         answer.unwrap_or_else(|| Ok(ChainOutcome::Unanswered(UnansweredCall::default())))
     }
 
-    /// Asks every engine that serves, in the positions of what it reads. New entries are told to the first
-    /// one alone: what the others read of them depends on those before, so they hear of them before they
-    /// are asked next.
+    /// Calls every serving engine, with positions of its own view. New entries go to the first
+    /// engine alone: the views of the others follow from its next plan, so they ingest before their
+    /// next call.
     async fn call_each(
         &self,
         context: EngineContext<'_>,
@@ -51,56 +53,57 @@ impl EngineChain {
         if matches!(call, EngineCall::Bootstrap(_)) {
             self.views.forget(session);
         }
+        // Taken out of the cache, so that an aborted call leaves no half-updated view behind.
         let mut views = self.views.take(session, self.links.len());
         let (mut reply, mut by, mut lost) = (None, Vec::new(), None);
-        let is_news = matches!(call, EngineCall::Ingest(_));
-        let asked: Vec<ServingLink<'_>> =
-            self.serving_links().filter(|working| !is_news || working.link.number == 0).collect();
-        for working in asked {
+        let is_ingest = matches!(call, EngineCall::Ingest(_));
+        let called: Vec<ServingLink<'_>> =
+            self.serving_links().filter(|serving| !is_ingest || serving.link.number == 0).collect();
+        for serving in called {
             let mut call = call.clone();
-            let own = match views.get_mut(working.link.number) {
-                Some(view) if working.link.number > 0 => {
-                    let own = self.views.project_last_plan(view, context.transcript);
+            let projected = match views.get_mut(serving.link.number) {
+                Some(view) if serving.link.number > 0 => {
+                    let projected = self.views.project_last_plan(view, context.transcript);
                     if let Some(entries) = call.entries_mut() {
                         *entries = view.projected_range(entries);
                     }
                     if needs_ingest_first(&call)
                         && let Err(error) =
-                            ingest_new_entries(working, view, &own, call.session()).await
+                            ingest_new_entries(serving, view, &projected, call.session()).await
                     {
-                        lost = self.handle_failure(working.link, "ingest", error)?.or(lost);
+                        lost = self.handle_failure(serving.link, "ingest", error)?.or(lost);
                         continue;
                     }
-                    own
+                    projected
                 }
                 _ => context.transcript.clone(),
             };
             let name = call.name();
             let on_failure = call.on_failure();
-            match (working.engine.call(&own, call).await, on_failure) {
+            match (serving.engine.call(&projected, call).await, on_failure) {
                 (Ok(answer), _) => {
-                    by.push(working);
+                    by.push(serving);
                     reply = Some(match reply {
                         Some(before) => merge_replies(before, answer),
                         None => answer,
                     });
                 }
                 (Err(error), FailurePolicy::Report) => {
-                    return Err(SlotError::from_engine(&working.link.id, name, error));
+                    return Err(SlotError::from_engine(&serving.link.id, name, error));
                 }
                 (Err(error), FailurePolicy::Caller) => {
-                    return Err(self.handle_caller_failure(working.link, name, error));
+                    return Err(self.handle_caller_failure(serving.link, name, error));
                 }
                 (Err(error), FailurePolicy::Fallback) if is_caller_error(error.kind) => {
                     return Err(SlotError::from_answer(error));
                 }
                 (Err(error), FailurePolicy::Fallback) => {
-                    lost = self.handle_failure(working.link, name, error)?.or(lost);
+                    lost = self.handle_failure(serving.link, name, error)?.or(lost);
                 }
             }
         }
         self.views.store(session, views);
-        if is_news && reply.is_none() {
+        if is_ingest && reply.is_none() {
             by.extend(self.serving_links().next());
             reply = Some(EngineReply::Ingest(IngestReply::default()));
         }
@@ -110,11 +113,10 @@ impl EngineChain {
         })
     }
 
-    /// A smaller transcript, of the last engine that has a compaction of its own. It is worked out over the
-    /// session itself.
+    /// Compacts with the last engine that compacts itself, over the session and not a projection.
     ///
-    /// Every error goes to the caller: a second, silent compaction would hide it. An engine that broke,
-    /// rather than declined, is left out from then on.
+    /// Every error goes to the caller: a second, silent compaction would hide it. An engine that
+    /// broke, rather than declined, is quarantined.
     async fn compact(
         &self,
         transcript: &Transcript,
@@ -123,28 +125,29 @@ impl EngineChain {
         let began = Instant::now();
         let session = Some(&request.session);
         let mut views = self.views.take(session, self.links.len());
-        let working: Vec<ServingLink<'_>> = self.serving_links().collect();
-        for working in working.into_iter().rev() {
-            let own = match views.get_mut(working.link.number) {
-                Some(view) if working.link.number > 0 => {
-                    // The same positions as in the session, in an epoch of the engine's own.
+        let serving: Vec<ServingLink<'_>> = self.serving_links().collect();
+        for serving in serving.into_iter().rev() {
+            let projected = match views.get_mut(serving.link.number) {
+                Some(view) if serving.link.number > 0 => {
+                    // Positions equal those of the session, in an epoch of this view.
                     let whole = Plan::keep_all(transcript.len());
-                    let own = self.views.project(view, whole, transcript);
-                    if let Err(error) = ingest_new_entries(working, view, &own, session).await {
-                        return Err(self.handle_caller_failure(working.link, "ingest", error));
+                    let projected = self.views.project(view, whole, transcript);
+                    if let Err(error) = ingest_new_entries(serving, view, &projected, session).await
+                    {
+                        return Err(self.handle_caller_failure(serving.link, "ingest", error));
                     }
-                    own
+                    projected
                 }
                 _ => transcript.clone(),
             };
-            match working.engine.ask(&own, request.clone()).await {
+            match serving.engine.ask(&projected, request.clone()).await {
                 Ok(Compaction::Delegate) => {}
                 Ok(compaction) => {
                     self.views.store(session, views);
-                    return Ok(self.answered(&[working], EngineReply::Compact(compaction), began));
+                    return Ok(self.answered(&[serving], EngineReply::Compact(compaction), began));
                 }
                 Err(error) => {
-                    return Err(self.handle_caller_failure(working.link, "compact", error));
+                    return Err(self.handle_caller_failure(serving.link, "compact", error));
                 }
             }
         }
@@ -152,7 +155,7 @@ impl EngineChain {
         Ok(ChainOutcome::Unanswered(UnansweredCall::default()))
     }
 
-    /// The model called a tool: of the first engine that offers it.
+    /// Calls a tool of the first engine that offers it.
     async fn call_tool(
         &self,
         context: EngineContext<'_>,
@@ -160,21 +163,23 @@ impl EngineChain {
         request: &ToolCallRequest,
     ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
-        for working in self.serving_links() {
-            let offered = working.engine.tools(request.session.clone()).await.unwrap_or_default();
+        for serving in self.serving_links() {
+            // An engine that fails to list its tools offers none here; the `tools` call handles
+            // that failure.
+            let offered = serving.engine.tools(request.session.clone()).await.unwrap_or_default();
             if !offered.iter().any(|tool| tool.name == request.name) {
                 continue;
             }
-            let own = self.link_view(working, &request.session, context.transcript);
-            let answer = working.engine.call(&own, call.clone()).await;
-            let failed = |error| SlotError::from_engine(&working.link.id, call.name(), error);
-            return Ok(self.answered(&[working], answer.map_err(failed)?, began));
+            let projected = self.link_view(serving, &request.session, context.transcript);
+            let answer = serving.engine.call(&projected, call.clone()).await;
+            let failed = |error| SlotError::from_engine(&serving.link.id, call.name(), error);
+            return Ok(self.answered(&[serving], answer.map_err(failed)?, began));
         }
         Ok(ChainOutcome::Unanswered(UnansweredCall::default()))
     }
 
-    /// A sub-agent is about to start. An error of any engine stops the spawn; those that had prepared are
-    /// asked to take it back.
+    /// Prepares the start of a sub-agent. An error of any engine stops the spawn, and the engines
+    /// that had prepared roll back.
     async fn prepare_spawn(
         &self,
         context: EngineContext<'_>,
@@ -182,19 +187,20 @@ impl EngineChain {
     ) -> Result<ChainOutcome, SlotError> {
         let began = Instant::now();
         let (mut tokens, mut by) = (BTreeMap::new(), Vec::new());
-        for working in self.serving_links() {
-            let own = self.link_view(working, &request.parent, context.transcript);
-            match working.engine.ask(&own, request.clone()).await {
+        for serving in self.serving_links() {
+            let projected = self.link_view(serving, &request.parent, context.transcript);
+            match serving.engine.ask(&projected, request.clone()).await {
                 Ok(prepared) => {
-                    by.push(working);
+                    by.push(serving);
+                    // An engine without a token prepared nothing that needs a rollback.
                     if !prepared.token.is_empty() {
-                        tokens.insert(working.link.id.clone(), prepared.token);
+                        tokens.insert(serving.link.id.clone(), prepared.token);
                     }
                 }
                 Err(error) => {
                     self.rollback_prepared(tokens).await;
                     return Err(self.handle_caller_failure(
-                        working.link,
+                        serving.link,
                         "prepare_subagent_spawn",
                         error,
                     ));
@@ -204,66 +210,67 @@ impl EngineChain {
         if by.is_empty() {
             return Ok(ChainOutcome::Unanswered(UnansweredCall::default()));
         }
-        let token = match tokens.is_empty() {
-            true => String::new(),
-            false => serde_json::to_string(&tokens).unwrap_or_default(),
+        let token = if tokens.is_empty() {
+            String::new()
+        } else {
+            serde_json::to_string(&tokens).unwrap_or_default()
         };
         let reply = EngineReply::PrepareSubagentSpawn(SubagentSpawnReply { token });
         Ok(self.answered(&by, reply, began))
     }
 
-    /// A spawn that was prepared failed. The first error of an engine is that of the call.
+    /// Rolls back a prepared spawn. The first error of an engine is the result.
     async fn rollback_spawn(
         &self,
         request: &SubagentRollbackRequest,
     ) -> Result<ChainOutcome, SlotError> {
         let (began, name) = (Instant::now(), "rollback_subagent_spawn");
         let tokens = serde_json::from_str(&request.token).map_err(|error| {
-            let error = EngineError::failed(format!("no token of this chain: {error}"));
+            let error = EngineError::failed(format!("the token is not from this chain: {error}"));
             SlotError::from_engine(&self.configured_id().unwrap_or_default(), name, error)
         })?;
         match self.rollback_prepared(tokens).await {
             Some((id, error)) => Err(SlotError::from_engine(&id, name, error)),
             None => {
-                let working: Vec<ServingLink<'_>> = self.serving_links().collect();
-                Ok(self.answered(&working, EngineReply::RollbackSubagentSpawn(()), began))
+                let serving: Vec<ServingLink<'_>> = self.serving_links().collect();
+                Ok(self.answered(&serving, EngineReply::RollbackSubagentSpawn(()), began))
             }
         }
     }
 
-    /// Asks engines to take back what they prepared; the first error.
+    /// Rolls back what engines prepared; returns the first error.
     async fn rollback_prepared(
         &self,
         tokens: BTreeMap<String, String>,
     ) -> Option<(String, EngineError)> {
         let mut first = None;
         for (id, token) in tokens {
-            let Some(working) = self.serving_links().find(|working| working.link.id == id) else {
+            let Some(serving) = self.serving_links().find(|serving| serving.link.id == id) else {
                 continue;
             };
             let request = SubagentRollbackRequest { token, ..SubagentRollbackRequest::default() };
-            if let Err(error) = working.engine.rollback_subagent_spawn(request).await {
-                tracing::warn!(engine = id, %error, "a preparation was not taken back");
+            if let Err(error) = serving.engine.rollback_subagent_spawn(request).await {
+                tracing::warn!(engine = id, %error, "an engine did not roll back its preparation");
                 first = first.or(Some((id, error)));
             }
         }
         first
     }
 
-    /// What an engine reads of a session, as of the last request.
+    /// The view of an engine on a session, as of the last request.
     fn link_view(
         &self,
-        working: ServingLink<'_>,
+        serving: ServingLink<'_>,
         session: &SessionRef,
         transcript: &Transcript,
     ) -> Transcript {
         let mut views = self.views.take(Some(session), self.links.len());
-        let own = match views.get_mut(working.link.number) {
-            Some(view) if working.link.number > 0 => self.views.project_last_plan(view, transcript),
+        let projected = match views.get_mut(serving.link.number) {
+            Some(view) if serving.link.number > 0 => self.views.project_last_plan(view, transcript),
             _ => transcript.clone(),
         };
         self.views.store(Some(session), views);
-        own
+        projected
     }
 
     pub(super) fn answered(
@@ -276,26 +283,27 @@ impl EngineChain {
     }
 }
 
-/// Whether an engine behind others is told of new entries before this call, which is about them.
+/// Whether a later engine of a chain must ingest new entries before this call, which refers to
+/// them.
 fn needs_ingest_first(call: &EngineCall) -> bool {
     matches!(call, EngineCall::AfterTurn(_) | EngineCall::CommitTurn(_) | EngineCall::Maintain(_))
 }
 
-/// Tells an engine behind others of what is new in what it reads.
+/// Ingests the entries of a view that its engine has not seen.
 pub(super) async fn ingest_new_entries(
-    working: ServingLink<'_>,
+    serving: ServingLink<'_>,
     view: &mut LinkView,
-    own: &Transcript,
+    projected: &Transcript,
     session: Option<&SessionRef>,
 ) -> Result<()> {
-    let entries = view.take_new_entries(own);
+    let entries = view.take_new_entries(projected);
     let Some(session) = session.filter(|_| !entries.is_empty()) else { return Ok(()) };
-    let news = IngestRequest { session: session.clone(), entries, ..IngestRequest::default() };
-    working.engine.ask(own, news).await.map(drop)
+    let request = IngestRequest { session: session.clone(), entries, ..IngestRequest::default() };
+    serving.engine.ask(projected, request).await.map(drop)
 }
 
-/// Two answers of engines to one call as one: a turn is new where it was to either, and of two tools with
-/// one name that of the earlier engine is offered.
+/// Merges the replies of two engines to one call. A turn is new if it was new to either; of two
+/// tools with one name the first is offered.
 fn merge_replies(first: EngineReply, second: EngineReply) -> EngineReply {
     match (first, second) {
         (EngineReply::CommitTurn(CommitTurnReply::Duplicate), second) => second,

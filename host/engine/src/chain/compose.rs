@@ -1,4 +1,5 @@
-//! Two plans in a row as one: what the second makes of what the first shows, told of the original.
+//! Composes two plans: a plan over the projection of another becomes one over the original
+//! transcript.
 //!
 //! ```text
 //!  original   0 1 2 3 4 5 6 7 8
@@ -8,8 +9,8 @@
 //!  composed   keep 0..1 · insert(B, covers 1..5) · keep 6..9
 //! ```
 //!
-//! Positions and ranges of the composed plan are those of the original, so that the law, the reports
-//! and the session never hear of what stood in between. It knows plans alone: no transcript is read.
+//! Positions and ranges of the composed plan are those of the original, so that invariants, reports
+//! and the session need not know the projection. Works on plans alone and reads no transcript.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -19,41 +20,45 @@ use ctxhost_engine_api::{Action, Message, Op, Plan, PlanExtras, PlanNote, Prompt
 
 use ctxhost_session::replace_text_in_raw;
 
-/// The plan that shows of the original what `second` shows of what `first` shows. Both are lawful, each
-/// for its own transcript.
+/// Composes `second`, a plan over the projection of `first`, with `first`. Both satisfy the
+/// invariants over their transcripts.
 pub(super) fn compose(first: &Plan, second: Plan) -> Plan {
-    let shown = PlanProjection::new(first);
-    let mut seam =
-        PlanComposer { shown: &shown, dropped: shown.drops(), reached: 0, ops: Vec::new() };
+    let projection = PlanProjection::new(first);
+    let mut composer = PlanComposer {
+        dropped: projection.drops(),
+        projection: &projection,
+        reached: 0,
+        ops: Vec::new(),
+    };
     for op in second.ops {
-        seam.push_op(op);
+        composer.push_op(op);
     }
-    seam.push_drops_before(u64::MAX);
+    composer.push_drops_before(u64::MAX);
     let known = |tokens: u64| (tokens > 0).then_some(tokens);
     Plan {
-        ops: seam.ops,
+        ops: composer.ops,
         estimated_tokens: known(second.estimated_tokens).unwrap_or(first.estimated_tokens),
         extras: merge_extras(first.extras.clone(), second.extras),
     }
 }
 
-/// What a plan shows, run by run.
+/// The projection of a plan as a list of runs.
 #[derive(Clone, Debug)]
 pub(super) struct PlanProjection<'p> {
     runs: Vec<ProjectedRun<'p>>,
-    /// Ranges that it says it leaves out, each with the position before which it does.
+    /// Explicitly dropped ranges, each with its position in the projection.
     drops: Vec<(u64, Op)>,
     len: u64,
 }
 
-/// One run of what is shown: kept entries, or one that was changed or put in.
+/// A run of a projection: kept entries, or one entry that was changed or inserted.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectedRun<'p> {
-    /// Positions in what is shown.
+    /// Positions in the projection.
     pub(super) positions: Range<u64>,
-    /// Positions in the original that it is or stands for.
+    /// Positions in the original that the run contains or replaces.
     pub(super) origin: Range<u64>,
-    /// The operation that shows it.
+    /// The operation behind the run.
     pub(super) op: &'p Op,
 }
 
@@ -62,50 +67,50 @@ impl ProjectedRun<'_> {
         matches!(self.op.action, Action::Keep(_))
     }
 
-    /// The part of it at these positions.
+    /// The part of the run at these positions.
     fn slice(&self, at: &Range<u64>) -> Self {
         let at = self.positions.start.max(at.start)..self.positions.end.min(at.end);
-        let origin = match self.is_kept() {
-            true => {
-                let from = self.origin.start + (at.start - self.positions.start);
-                from..from + (at.end - at.start)
-            }
-            false => self.origin.clone(),
+        let origin = if self.is_kept() {
+            let from = self.origin.start + (at.start - self.positions.start);
+            from..from + (at.end - at.start)
+        } else {
+            self.origin.clone()
         };
         ProjectedRun { positions: at, origin, op: self.op }
     }
 }
 
 impl<'p> PlanProjection<'p> {
-    /// What a plan shows.
+    /// The projection of a plan.
     pub(super) fn new(plan: &'p Plan) -> PlanProjection<'p> {
-        let mut shown = PlanProjection { runs: Vec::new(), drops: Vec::new(), len: 0 };
+        let mut projection = PlanProjection { runs: Vec::new(), drops: Vec::new(), len: 0 };
         let mut reached = 0;
         for op in &plan.ops {
             let range = op.action.range();
-            let origin = match range.is_empty() {
-                // What stands for nothing stands where it is written.
-                true => reached.max(range.start)..reached.max(range.start),
-                false => range,
+            let origin = if range.is_empty() {
+                // An operation that covers no entry stays at its place in the plan.
+                reached.max(range.start)..reached.max(range.start)
+            } else {
+                range
             };
             reached = reached.max(origin.end);
             let len = match &op.action {
                 Action::Keep(range) => range.end.saturating_sub(range.start),
                 Action::Drop(_) => {
-                    shown.drops.push((shown.len, op.clone()));
+                    projection.drops.push((projection.len, op.clone()));
                     0
                 }
                 Action::ReplaceText { .. } | Action::ReplaceRaw { .. } | Action::Insert { .. } => 1,
-                // The law lets none through that it does not know.
+                // Unknown operations do not pass the checks.
                 _ => 0,
             };
             if len > 0 {
-                let at = shown.len..shown.len + len;
-                shown.len += len;
-                shown.runs.push(ProjectedRun { positions: at, origin, op });
+                let at = projection.len..projection.len + len;
+                projection.len += len;
+                projection.runs.push(ProjectedRun { positions: at, origin, op });
             }
         }
-        shown
+        projection
     }
 
     /// The runs, in order.
@@ -113,15 +118,14 @@ impl<'p> PlanProjection<'p> {
         &self.runs
     }
 
-    /// What of it stands at these positions, in pieces.
+    /// The parts of runs at these positions.
     fn runs_in(&self, at: &Range<u64>) -> Vec<ProjectedRun<'p>> {
         let first = self.runs.partition_point(|run| run.positions.end <= at.start);
         let runs = self.runs.iter().skip(first).take_while(|run| run.positions.start < at.end);
         runs.map(|run| run.slice(at)).collect()
     }
 
-    /// The positions of the original that a range of what is shown stands for; empty where it stands
-    /// for none.
+    /// The range of the original behind a range of the projection; empty where there is none.
     pub(super) fn origin_range(&self, at: &Range<u64>) -> Range<u64> {
         let pieces = self.runs_in(at);
         match (pieces.first(), pieces.last()) {
@@ -135,13 +139,13 @@ impl<'p> PlanProjection<'p> {
         }
     }
 
-    /// The positions at which a range of the original is shown.
+    /// The range of the projection that shows a range of the original.
     pub(super) fn projected_range(&self, origin: &Range<u64>) -> Range<u64> {
         let start = self.projected_position(origin.start);
         start..self.projected_position(origin.end).max(start)
     }
 
-    /// Where in the original a position of what is shown stands.
+    /// The position in the original of a position in the projection.
     fn origin_position(&self, at: u64) -> u64 {
         match self.runs_in(&(at..at.saturating_add(1))).first() {
             Some(piece) => piece.origin.start,
@@ -149,7 +153,7 @@ impl<'p> PlanProjection<'p> {
         }
     }
 
-    /// The first position that shows the original from `seq` on.
+    /// The first position of the projection at or after `seq` of the original.
     fn projected_position(&self, seq: u64) -> u64 {
         let after = self.runs.partition_point(|run| run.origin.end <= seq);
         match self.runs.get(after) {
@@ -166,11 +170,11 @@ impl<'p> PlanProjection<'p> {
     }
 }
 
-/// The composed plan in the making.
+/// Builds the composed plan.
 struct PlanComposer<'s, 'p> {
-    shown: &'s PlanProjection<'p>,
+    projection: &'s PlanProjection<'p>,
     dropped: Peekable<vec::IntoIter<(u64, Op)>>,
-    /// How far the operations so far have come in the original.
+    /// The end of the operations so far, in the original.
     reached: u64,
     ops: Vec<Op>,
 }
@@ -180,14 +184,14 @@ impl PlanComposer<'_, '_> {
         let range = op.action.range();
         match op.action {
             Action::Insert { role, text, covers } => {
-                let origin = self.shown.origin_range(&covers);
+                let origin = self.projection.origin_range(&covers);
                 self.push_drops_before(covers.start);
                 let start = self.reached.max(origin.start);
                 let covers = start..start.max(origin.end);
                 self.push(Op { action: Action::Insert { role, text, covers }, note: op.note });
             }
             Action::Drop(_) => {
-                for piece in self.shown.runs_in(&range) {
+                for piece in self.projection.runs_in(&range) {
                     self.push_drops_before(piece.positions.start);
                     let start = self.reached.max(piece.origin.start);
                     if start < piece.origin.end {
@@ -197,7 +201,7 @@ impl PlanComposer<'_, '_> {
                 }
             }
             action => {
-                for piece in self.shown.runs_in(&range) {
+                for piece in self.projection.runs_in(&range) {
                     self.push_drops_before(piece.positions.start);
                     self.push(compose_op(&piece, &action, op.note.as_ref()));
                 }
@@ -205,8 +209,8 @@ impl PlanComposer<'_, '_> {
         }
     }
 
-    /// Says of what the first plan leaves out before a position that it does, unless something stands
-    /// for it by now.
+    /// Adds the drops of the first plan before a position, except for ranges that the second plan
+    /// covers.
     fn push_drops_before(&mut self, position: u64) {
         while let Some((_, op)) = self.dropped.next_if(|(before, _)| *before <= position) {
             if op.action.range().start >= self.reached {
@@ -221,13 +225,14 @@ impl PlanComposer<'_, '_> {
     }
 }
 
-/// One piece of what the first plan shows, as the second has it.
+/// An operation of the second plan on one run of the first.
 fn compose_op(piece: &ProjectedRun<'_>, action: &Action, note: Option<&PlanNote>) -> Op {
     let seq = piece.origin.start;
     let note = note.cloned();
     let covers = piece.origin.clone();
     let action = match (&piece.op.action, action) {
-        // Kept by both: the part of the range; kept by the second alone: what the first made of it.
+        // Kept by both plans: the part of the range. Kept by the second alone: the first plan's
+        // change.
         (Action::Keep(_), Action::Keep(_)) => {
             return Op { action: Action::Keep(covers), note: note.or(piece.op.note.clone()) };
         }
@@ -240,7 +245,7 @@ fn compose_op(piece: &ProjectedRun<'_>, action: &Action, note: Option<&PlanNote>
         (Action::Insert { role, .. }, Action::ReplaceRaw { raw, .. }) => {
             Action::Insert { role: *role, text: Message::parse(raw, "").text(), covers }
         }
-        // The calls that stay are those of the rewrite, not those of the original.
+        // Keeps the tool calls of the rewrite, not those of the original.
         (Action::ReplaceRaw { raw, .. }, Action::ReplaceText { text, .. }) => {
             Action::ReplaceRaw { seq, raw: replace_text_in_raw(raw, text) }
         }
@@ -251,7 +256,7 @@ fn compose_op(piece: &ProjectedRun<'_>, action: &Action, note: Option<&PlanNote>
     Op { action, note }
 }
 
-/// What two plans say beside their operations.
+/// Merges the extras of two plans.
 fn merge_extras(first: PlanExtras, second: PlanExtras) -> PlanExtras {
     let additions = [first.system_prompt_addition, second.system_prompt_addition];
     let additions: Vec<String> = additions.into_iter().flatten().collect();
@@ -260,11 +265,12 @@ fn merge_extras(first: PlanExtras, second: PlanExtras) -> PlanExtras {
         .contains(&PromptAuthority::PreassemblyMayOverflow);
     PlanExtras {
         system_prompt_addition: (!additions.is_empty()).then(|| additions.join("\n\n")),
-        prompt_authority: match may_overflow {
-            true => PromptAuthority::PreassemblyMayOverflow,
-            false => PromptAuthority::Assembled,
+        prompt_authority: if may_overflow {
+            PromptAuthority::PreassemblyMayOverflow
+        } else {
+            PromptAuthority::Assembled
         },
-        // It rises when either of them does.
+        // The sum rises whenever either epoch does.
         projection_epoch: epochs.into_iter().flatten().reduce(u64::saturating_add),
         compaction_wanted: second.compaction_wanted.or(first.compaction_wanted),
         notes: [first.notes, second.notes].concat(),

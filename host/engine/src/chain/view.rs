@@ -1,10 +1,9 @@
-//! What one engine of a chain reads in one session: what the engines before it show, as a transcript of
-//! its own.
+//! The view of one engine of a chain on one session: the projection of the plans before it.
 //!
-//! Entries keep their ids, so that what an engine remembers of them holds; positions are those of the
-//! view. Where the engines before show something else than they did, the view begins a new epoch, as it
-//! does after a compaction: whatever was kept by position is stale then. Texts that nobody changed are
-//! borrowed from the session's snapshot, and changed ones are worked out once.
+//! Entries keep their ids, so that an engine's values for them stay valid; positions are those of
+//! the view. A view whose earlier part changes begins a new epoch, as after a compaction, since
+//! values stored by position are stale then. Unchanged texts are borrowed from the session's
+//! snapshot, and changed ones are computed once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,95 +19,96 @@ use serde_json::json;
 use super::compose::{PlanProjection, ProjectedRun};
 use ctxhost_session::{replace_raw, replace_text};
 
-/// Sessions whose views a chain remembers. One that is forgotten is read anew at its next request.
+/// The number of sessions with cached views. An evicted view is rebuilt at the next request of its
+/// session.
 const MAX_SESSIONS: usize = 256;
 
-/// Epochs of views begin above those that a session's own transcript ever reaches.
+/// The first epoch of views, above those that transcripts of sessions reach.
 const FIRST_EPOCH: u64 = 1 << 32;
 
-/// What the engines of a chain read, by session.
+/// The views of a chain's engines, by session.
 #[derive(Debug, Default)]
 pub(super) struct LinkViews {
-    known: Mutex<LinkViewCache>,
+    cache: Mutex<LinkViewCache>,
 }
 
 #[derive(Debug, Default)]
 struct LinkViewCache {
-    /// With the number of the call that read it last.
+    /// With the number of the call that used them last.
     sessions: HashMap<String, (u64, Vec<LinkView>)>,
     calls: u64,
     epochs: u64,
 }
 
 impl LinkViews {
-    /// What each of so many engines reads of a session; empty for one engine alone and where there is no
-    /// session. Calls of one session follow each other, so whoever takes it has it alone; a call that is
-    /// broken off forgets it, and the session is read anew.
+    /// Takes the views of a session out of the cache, one for each engine; empty for a single
+    /// engine and for a call without a session. Calls of one session do not overlap, so the caller has
+    /// them exclusively. A call that is aborted loses them, and they are rebuilt.
     pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
         let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };
-        let known = self.cache().sessions.remove(&session.id).map(|(_, views)| views);
-        known.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
+        let cached = self.cache().sessions.remove(&session.id).map(|(_, views)| views);
+        cached.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
     }
 
-    /// Puts back what was taken.
+    /// Puts the views back into the cache.
     pub(super) fn store(&self, session: Option<&SessionRef>, views: Vec<LinkView>) {
         let Some(session) = session.filter(|_| !views.is_empty()) else { return };
-        let mut known = self.cache();
-        known.calls += 1;
-        let now = known.calls;
-        known.sessions.insert(session.id.clone(), (now, views));
-        if known.sessions.len() > MAX_SESSIONS {
-            let oldest = known.sessions.iter().min_by_key(|(_, (call, _))| *call);
+        let mut cache = self.cache();
+        cache.calls += 1;
+        let now = cache.calls;
+        cache.sessions.insert(session.id.clone(), (now, views));
+        if cache.sessions.len() > MAX_SESSIONS {
+            let oldest = cache.sessions.iter().min_by_key(|(_, (call, _))| *call);
             if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
-                known.sessions.remove(&oldest);
+                cache.sessions.remove(&oldest);
             }
         }
     }
 
-    /// The session begins anew.
+    /// Drops the views of a session.
     pub(super) fn forget(&self, session: Option<&SessionRef>) {
         if let Some(session) = session {
             self.cache().sessions.remove(&session.id);
         }
     }
 
-    /// The view through a plan over the session's transcript.
+    /// Projects a plan over the session's transcript.
     pub(super) fn project(&self, view: &mut LinkView, plan: Plan, base: &Transcript) -> Transcript {
-        view.through(plan, base, || {
-            let mut known = self.cache();
-            known.epochs += 1;
-            FIRST_EPOCH + known.epochs - 1
+        view.project(plan, base, || {
+            let mut cache = self.cache();
+            cache.epochs += 1;
+            FIRST_EPOCH + cache.epochs - 1
         })
     }
 
-    /// The view through the plan of the last request, with all that has been said since.
+    /// Projects the plan of the last request, with the entries appended since.
     pub(super) fn project_last_plan(&self, view: &mut LinkView, base: &Transcript) -> Transcript {
         let plan = view.plan_of_last_request(base);
         self.project(view, plan, base)
     }
 
     fn cache(&self) -> MutexGuard<'_, LinkViewCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one engine has read of one session.
+/// The view of one engine on one session.
 #[derive(Debug, Default)]
 pub(super) struct LinkView {
-    /// What the engines before show of the session's transcript.
+    /// The plan of the engines before, over the session's transcript.
     plan: Plan,
     /// Epoch and length of that transcript.
     base: (u64, u64),
     epoch: u64,
-    /// What each entry of the view was, as a number.
-    marks: Vec<u64>,
-    /// Entries of the view that the engine has been told of.
-    told: u64,
-    /// The entries that are shown in other words, by their ids.
+    /// The hash of each entry of the view.
+    hashes: Vec<u64>,
+    /// The number of entries that the engine has ingested.
+    ingested: u64,
+    /// Changed entries by id, cached.
     changed: HashMap<String, ChangedEntry>,
 }
 
-/// An entry in other words, with how it came to them.
+/// A changed entry, with how it was changed.
 #[derive(Clone, Debug)]
 struct ChangedEntry {
     is_raw: bool,
@@ -116,7 +116,7 @@ struct ChangedEntry {
 }
 
 impl LinkView {
-    fn through(
+    fn project(
         &mut self,
         plan: Plan,
         base: &Transcript,
@@ -124,28 +124,30 @@ impl LinkView {
     ) -> Transcript {
         self.base = (base.epoch(), base.len() as u64);
         self.plan = plan;
-        let shown = PlanProjection::new(&self.plan);
-        let marks = marks(&shown, base);
-        if self.epoch == 0 || !marks.starts_with(&self.marks) {
-            (self.epoch, self.told) = (next_epoch(), 0);
+        let projection = PlanProjection::new(&self.plan);
+        let hashes = entry_hashes(&projection, base);
+        // Appending keeps the epoch; any other change makes stored positions stale.
+        if self.epoch == 0 || !hashes.starts_with(&self.hashes) {
+            (self.epoch, self.ingested) = (next_epoch(), 0);
         }
-        self.marks = marks;
+        self.hashes = hashes;
         let mut builder = ViewBuilder {
             base,
-            known: std::mem::take(&mut self.changed),
+            cached: std::mem::take(&mut self.changed),
             used: HashMap::new(),
             after: HashMap::new(),
             view: ProjectionBuilder::new(base, self.epoch),
         };
-        shown.runs().iter().for_each(|run| builder.show(run));
+        projection.runs().iter().for_each(|run| builder.add_run(run));
         self.changed = builder.used;
         builder.view.finish()
     }
 
-    /// The plan of the last request, with all that has been said since.
+    /// The plan of the last request, with the entries appended since.
     fn plan_of_last_request(&mut self, base: &Transcript) -> Plan {
         let (epoch, len) = self.base;
         let now = base.len() as u64;
+        // Another epoch has other positions, so the old plan does not apply.
         if self.epoch == 0 || epoch != base.epoch() || len > now {
             return Plan::keep_all(base.len());
         }
@@ -154,64 +156,70 @@ impl LinkView {
         plan
     }
 
-    /// Entries of a view that the engine has not been told of; it counts as told of them from now on.
+    /// The entries that the engine has not ingested; marks them as ingested.
     pub(super) fn take_new_entries(&mut self, view: &Transcript) -> Range<u64> {
-        let news = self.told..view.len() as u64;
-        self.told = news.end;
-        news
+        let new = self.ingested..view.len() as u64;
+        self.ingested = new.end;
+        new
     }
 
-    /// The positions in the view of a range of the session's transcript.
+    /// The range in the view of a range of the session's transcript.
     pub(super) fn projected_range(&self, range: &Range<u64>) -> Range<u64> {
         PlanProjection::new(&self.plan).projected_range(range)
     }
 }
 
-/// What each entry of a view is: which one, in which words.
-fn marks(shown: &PlanProjection<'_>, base: &Transcript) -> Vec<u64> {
-    let mut marks = Vec::new();
-    for run in shown.runs() {
+/// The hash of each entry of a view: its id and its change.
+fn entry_hashes(projection: &PlanProjection<'_>, base: &Transcript) -> Vec<u64> {
+    let mut hashes = Vec::new();
+    for run in projection.runs() {
         let entries = base.range(run.origin.clone());
         match &run.op.action {
-            Action::Keep(_) => marks.extend(entries.map(|entry| mark(("kept", entry.id())))),
+            Action::Keep(_) => hashes.extend(entries.map(|entry| hash(("kept", entry.id())))),
             Action::ReplaceText { seq, text } => {
-                marks.push(mark(("text", base.get(*seq).map(|entry| entry.id()), text)));
+                hashes.push(hash(("text", base.get(*seq).map(|entry| entry.id()), text)));
             }
             Action::ReplaceRaw { seq, raw } => {
-                marks.push(mark(("raw", base.get(*seq).map(|entry| entry.id()), raw)));
+                hashes.push(hash(("raw", base.get(*seq).map(|entry| entry.id()), raw)));
             }
             Action::Insert { role, text, .. } => {
-                marks.push(mark(("new", before(base, run).map(|entry| entry.id()), role, text)));
+                hashes.push(hash((
+                    "new",
+                    entry_before(base, run).map(|entry| entry.id()),
+                    role,
+                    text,
+                )));
             }
             _ => {}
         }
     }
-    marks
+    hashes
 }
 
-fn mark(of: impl Hash) -> u64 {
+fn hash(value: impl Hash) -> u64 {
+    // Hashes are never stored, so the hasher may differ between Rust versions.
     let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The entry before the place of what was put in.
-fn before<'b>(base: &'b Transcript, run: &ProjectedRun<'_>) -> Option<Entry<'b>> {
+/// The entry before an inserted one.
+fn entry_before<'b>(base: &'b Transcript, run: &ProjectedRun<'_>) -> Option<Entry<'b>> {
     base.get(run.origin.start.checked_sub(1)?)
 }
 
 /// Builds a view.
 struct ViewBuilder<'b> {
     base: &'b Transcript,
-    known: HashMap<String, ChangedEntry>,
+    cached: HashMap<String, ChangedEntry>,
     used: HashMap<String, ChangedEntry>,
-    /// How many entries were put in behind each entry.
+    /// The number of entries inserted after each entry.
     after: HashMap<String, usize>,
     view: ProjectionBuilder,
 }
 
 impl ViewBuilder<'_> {
-    fn show(&mut self, run: &ProjectedRun<'_>) {
+    fn add_run(&mut self, run: &ProjectedRun<'_>) {
         match &run.op.action {
             Action::Keep(_) => run.origin.clone().for_each(|seq| self.view.keep(seq)),
             Action::ReplaceText { seq, text } => self.change(*seq, text, false),
@@ -221,27 +229,24 @@ impl ViewBuilder<'_> {
         }
     }
 
-    fn change(&mut self, seq: u64, words: &str, is_raw: bool) {
+    fn change(&mut self, seq: u64, content: &str, is_raw: bool) {
         let Some(entry) = self.base.get(seq) else { return };
-        let told = |known: &ChangedEntry| match is_raw {
-            true => known.is_raw && known.entry.raw() == words,
-            false => !known.is_raw && known.entry.text() == words,
+        let is_same = |cached: &ChangedEntry| {
+            let old = if is_raw { cached.entry.raw() } else { cached.entry.text() };
+            cached.is_raw == is_raw && old == content
         };
-        let known = self.known.remove(entry.id()).filter(told);
-        let known = known.unwrap_or_else(|| ChangedEntry {
-            is_raw,
-            entry: match is_raw {
-                true => replace_raw(copy(&entry), words).into(),
-                false => replace_text(copy(&entry), words).into(),
-            },
+        let cached = self.cached.remove(entry.id()).filter(is_same);
+        let changed = cached.unwrap_or_else(|| {
+            let replace = if is_raw { replace_raw } else { replace_text };
+            ChangedEntry { is_raw, entry: replace(copy(&entry), content).into() }
         });
-        self.view.replace(seq, &known.entry);
-        self.used.insert(entry.id().to_owned(), known);
+        self.view.replace(seq, &changed.entry);
+        self.used.insert(entry.id().to_owned(), changed);
     }
 
-    /// Named after the entry before it, so that it has the same id as long as it stands there.
+    /// The id derives from the entry before, so that it is stable while that entry is there.
     fn insert(&mut self, run: &ProjectedRun<'_>, role: Role, text: &str) {
-        let before = before(self.base, run);
+        let before = entry_before(self.base, run);
         let parent_id = before.map_or("", |entry| entry.id());
         let number = self.after.entry(parent_id.to_owned()).or_default();
         *number += 1;

@@ -1,11 +1,11 @@
-//! What engines did to the hosts of this machine, on disk, so that the next process knows.
+//! The failures and crashes of engines on this machine, in `quarantine.json`.
 //!
-//! One file, `quarantine.json`, replaced as a whole under a lock. A record belongs to the bytes that
-//! failed: another build of the same engine begins with a clean sheet.
+//! The file is replaced as a whole under a lock. A record belongs to the bytes that failed: another
+//! build of the same engine starts without one.
 //!
 //! ```text
-//!  failure    held for hold_ms, twice as long after each further one, at most max_hold_ms
-//!  crash      held from the n-th on, until somebody releases it
+//!  failure    quarantined for hold_ms, twice as long after each further one, at most max_hold_ms
+//!  crash      from the n-th on quarantined until it is released
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,25 +13,25 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::{FileAccess, replace_file};
 use serde::{Deserialize, Serialize};
 
-use super::QuarantineRecord;
-use crate::crash_marker;
-use crate::environment::HostClock;
+use super::record::QuarantineRecord;
+use crate::clock::HostClock;
+use crate::crash_marker::{self, CrashMarker};
 use crate::library::private_folder;
-use ctxhost_files::{FileAccess, replace_file};
 
-/// The newest form of the file that is understood.
+/// The newest version of the file format that this host reads.
 const VERSION: u32 = 1;
 
-/// How long an engine is held. Made of the settings of `[plugins]`.
+/// How long engines are quarantined, from the settings of `[plugins]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineRules {
-    /// After the first failure, in milliseconds; each further failure doubles it.
+    /// Milliseconds after the first failure; each further failure doubles it.
     pub hold_ms: u64,
-    /// The longest, in milliseconds. A failure this old is forgotten.
+    /// The longest quarantine in milliseconds. A failure older than this is forgotten.
     pub max_hold_ms: u64,
-    /// So many crashes of a host hold an engine until it is released.
+    /// The number of crashes after which an engine is quarantined until it is released.
     pub crashes: u32,
 }
 
@@ -41,31 +41,31 @@ impl Default for QuarantineRules {
     }
 }
 
-/// What is known against one build of an engine.
+/// The failures of one build of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureRecord {
-    /// The engine.
+    /// The engine's id.
     pub id: String,
     /// SHA-256 of its file in hex, or `bundled <version>`.
     pub bytes: String,
     /// The call that failed last.
     pub operation: String,
-    /// What it said, or how it took the host down.
+    /// The error message, or the signal of the crash.
     pub reason: String,
-    /// When, in milliseconds since 1970.
+    /// The last failure, in milliseconds since 1970.
     pub failed_at_ms: i64,
-    /// Failures that were caught.
+    /// Failed calls.
     pub failures: u32,
-    /// Crashes of a host.
+    /// Crashes of the host process.
     pub crashes: u32,
-    /// It does not serve before this, in milliseconds since 1970.
+    /// Quarantined until this time, in milliseconds since 1970.
     pub held_until_ms: i64,
-    /// It does not serve until it is released.
+    /// Quarantined until it is released.
     pub held: bool,
 }
 
 impl FailureRecord {
-    /// What happened, as one clause: `2 crashes, last in create: signal 6`.
+    /// What happened, as one clause: `2 crashes of a host, last in create: signal 6`.
     pub fn summary(&self) -> String {
         let counted = |count: u32, one: &str, many: &str| match count {
             0 => None,
@@ -80,13 +80,13 @@ impl FailureRecord {
         format!("{}, last in {}: {}", counts.join(" and "), self.operation, self.reason)
     }
 
-    /// Whether it may not serve at a time.
+    /// Whether the engine is quarantined at a time.
     pub fn is_held_at(&self, now_ms: i64) -> bool {
         self.held || now_ms < self.held_until_ms
     }
 }
 
-/// The book of failures in a folder.
+/// The failure log in a state folder.
 #[derive(Debug)]
 pub struct FailureLog {
     folder: PathBuf,
@@ -94,80 +94,77 @@ pub struct FailureLog {
     clock: HostClock,
 }
 
-/// The file.
+/// The contents of `quarantine.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct FailureLogFile {
     version: u32,
     records: Vec<FailureRecord>,
-    /// When an engine was released last, in milliseconds since 1970: the word to processes that run and
-    /// hold it. That a record is gone says less: an engine in other bytes may have taken its place.
+    /// The last release of each engine, in milliseconds since 1970. Running processes compare it with
+    /// the time of their own failure; a missing record would not do, since another build of the
+    /// engine may have replaced it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     releases: BTreeMap<String, i64>,
 }
 
 impl FailureLogFile {
-    fn remove_records(&mut self, goes: impl Fn(&FailureRecord) -> bool) -> Vec<FailureRecord> {
-        let records = std::mem::take(&mut self.records);
-        let (gone, stay) = records.into_iter().partition(goes);
-        self.records = stay;
-        gone
+    fn remove_records(&mut self, matches: impl Fn(&FailureRecord) -> bool) -> Vec<FailureRecord> {
+        self.records.extract_if(.., |record| matches(record)).collect()
     }
 }
 
 impl FailureLog {
-    /// The book in the folder `engines` of a state folder. Nothing is made before there is something
-    /// to write.
+    /// The log in the folder `engines` of a state folder. Creates no file before the first record.
     pub fn new(state: &Path, rules: QuarantineRules, clock: HostClock) -> Self {
         FailureLog { folder: state.join("engines"), rules, clock }
     }
 
-    /// Everything that is known. Crashes that nobody has written down yet are.
+    /// All records, including crashes of processes that ended since.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or is no book.
+    /// When the file cannot be read or parsed.
     pub fn records(&self) -> io::Result<Vec<FailureRecord>> {
-        crash_marker::collect_crashes(self);
+        self.collect_crashes();
         Ok(self.read()?.records)
     }
 
-    /// What is known of one build.
+    /// The record of one build.
     ///
     /// # Errors
     ///
     /// See [`FailureLog::records`].
     pub fn find(&self, id: &str, bytes: &str) -> io::Result<Option<FailureRecord>> {
-        let pages = self.read()?;
-        Ok(pages.records.into_iter().find(|record| record.id == id && record.bytes == bytes))
+        let mut records = self.read()?.records.into_iter();
+        Ok(records.find(|record| record.id == id && record.bytes == bytes))
     }
 
-    /// Why a build may not serve now. A book that cannot be read holds nobody, and says so in the log.
+    /// The record that quarantines a build now. An unreadable log quarantines no engine.
     pub fn active_hold(&self, id: &str, bytes: &str) -> Option<FailureRecord> {
-        crash_marker::collect_crashes(self);
+        self.collect_crashes();
         let record = self.find(id, bytes).unwrap_or_else(|error| {
-            tracing::error!(%error, "quarantine cannot be read, so it holds nobody");
+            tracing::error!(%error, "cannot read the quarantine file; no engine is quarantined");
             None
         });
         record.filter(|record| self.is_held(record))
     }
 
-    /// Whether a record keeps its engine from serving now.
+    /// Whether a record quarantines its engine now.
     pub fn is_held(&self, record: &FailureRecord) -> bool {
         record.is_held_at(self.clock.now_ms())
     }
 
-    /// When an engine was released last, in milliseconds since 1970; `None` for never.
+    /// The last release of an engine in milliseconds since 1970; `None` where there was none.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or is no book.
+    /// When the file cannot be read or parsed.
     pub fn released_at(&self, id: &str) -> io::Result<Option<i64>> {
         Ok(self.read()?.releases.get(id).copied())
     }
 
-    /// A call of an engine failed. Answers when it had been released last, see
-    /// [`FailureLog::released_at`]: who holds it from now on waits for a later word.
+    /// Records a failed call. Answers the last release before it (see [`FailureLog::released_at`]): a
+    /// process that quarantines the engine now waits for a later one.
     ///
     /// # Errors
     ///
@@ -177,107 +174,117 @@ impl FailureLog {
         self.update_record(record, |kept, now_ms| {
             kept.failures += 1;
             let doubled = rules.hold_ms.checked_shl(kept.failures - 1).unwrap_or(u64::MAX);
+            // A shift can also lose all bits, hence the lower bound.
             let hold_ms = doubled.max(rules.hold_ms).min(rules.max_hold_ms.max(rules.hold_ms));
             kept.held_until_ms = now_ms.saturating_add_unsigned(hold_ms);
         })
     }
 
-    /// An engine took its host down.
+    /// Records that an engine crashed its host.
     ///
     /// # Errors
     ///
     /// When the file cannot be replaced.
     pub fn record_crash(&self, record: &QuarantineRecord) -> io::Result<()> {
         let crashes = self.rules.crashes;
-        let noted = self.update_record(record, |kept, _| {
+        let updated = self.update_record(record, |kept, _| {
             kept.crashes += 1;
             kept.held |= kept.crashes >= crashes;
         });
-        noted.map(drop)
+        updated.map(drop)
     }
 
-    /// Strikes an engine out, in all builds, and answers what was known. Processes that run and hold it
-    /// ask it again.
+    /// Releases an engine in all builds and answers its records. Running processes call it again.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or replaced.
     pub fn release(&self, id: &str) -> io::Result<Vec<FailureRecord>> {
-        crash_marker::collect_crashes(self);
-        // Without a book nobody was ever held by one.
+        self.collect_crashes();
+        // Without a file no engine was ever quarantined on disk, so no process waits for a release.
         if !self.path().exists() {
             return Ok(Vec::new());
         }
         let _lock = self.lock()?;
-        let mut pages = self.read()?;
-        let gone = pages.remove_records(|record| record.id == id);
-        let before = pages.releases.get(id).copied();
-        // Later than the last one, whatever became of the clock since.
+        let mut file = self.read()?;
+        let removed = file.remove_records(|record| record.id == id);
+        let before = file.releases.get(id).copied();
+        // Later than the last release even where the clock was set back.
         let now_ms = self.clock.now_ms().max(before.map_or(i64::MIN, |at| at.saturating_add(1)));
-        pages.releases.insert(id.to_owned(), now_ms);
-        self.write(&mut pages)?;
-        Ok(gone)
+        file.releases.insert(id.to_owned(), now_ms);
+        self.write(&mut file)?;
+        Ok(removed)
     }
 
-    /// Lets an engine be opened again that failed, but not one that took hosts down: somebody swaps it in
-    /// and knows what they do. Processes in which it broke go without it as before.
+    /// Removes the records of an engine that only failed, so that it can be opened again. An engine
+    /// with crashes stays quarantined, and so does it in processes in which it failed.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or replaced.
     pub fn clear_failures(&self, id: &str) -> io::Result<Vec<FailureRecord>> {
-        crash_marker::collect_crashes(self);
+        self.collect_crashes();
         self.remove_records(|record| record.id == id && record.crashes == 0)
     }
 
-    /// Strikes out what is known of other builds of an engine than this one. Processes in which one of
-    /// those broke go without it as before: they run the old bytes.
+    /// Removes the records of other builds of an engine. Processes in which one of those failed still
+    /// run the old bytes and keep their quarantine.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or replaced.
     pub fn forget_other_builds(&self, id: &str, bytes: &str) -> io::Result<Vec<FailureRecord>> {
-        crash_marker::collect_crashes(self);
+        self.collect_crashes();
         self.remove_records(|record| record.id == id && record.bytes != bytes)
     }
 
-    /// Where processes note which engines they run.
-    pub(crate) fn marker_folder(&self) -> PathBuf {
+    /// Creates the marker of an engine that this process is about to load.
+    ///
+    /// # Errors
+    ///
+    /// When the marker cannot be written.
+    pub(crate) fn create_marker(&self, id: &str, sha256: &str) -> io::Result<CrashMarker> {
+        CrashMarker::create(&self.marker_folder(), id, sha256, self.clock.now_ms())
+    }
+
+    fn marker_folder(&self) -> PathBuf {
         self.folder.join("running")
     }
 
-    /// The time, as this book has it.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.clock.now_ms()
+    /// Records the crashes of processes that have ended.
+    fn collect_crashes(&self) {
+        let record = |record: &QuarantineRecord| self.record_crash(record);
+        crash_marker::collect_crashes(&self.marker_folder(), self.clock.now_ms(), record);
     }
 
     fn remove_records(
         &self,
-        goes: impl Fn(&FailureRecord) -> bool,
+        matches: impl Fn(&FailureRecord) -> bool,
     ) -> io::Result<Vec<FailureRecord>> {
-        if self.read()?.records.iter().all(|record| !goes(record)) {
+        // Most calls find nothing, so they neither lock nor write.
+        if !self.read()?.records.iter().any(&matches) {
             return Ok(Vec::new());
         }
         let _lock = self.lock()?;
-        let mut pages = self.read()?;
-        let gone = pages.remove_records(goes);
-        self.write(&mut pages)?;
-        Ok(gone)
+        let mut file = self.read()?;
+        let removed = file.remove_records(matches);
+        self.write(&mut file)?;
+        Ok(removed)
     }
 
     fn update_record(
         &self,
-        what: &QuarantineRecord,
+        failure: &QuarantineRecord,
         count: impl FnOnce(&mut FailureRecord, i64),
     ) -> io::Result<Option<i64>> {
-        let Some(bytes) = &what.bytes else { return Ok(None) };
+        let Some(bytes) = &failure.bytes else { return Ok(None) };
         let _lock = self.lock()?;
-        let mut pages = self.read_or_reset()?;
-        let records = &mut pages.records;
-        let found = records.iter().position(|it| it.id == what.id && &it.bytes == bytes);
-        let before = found.map(|at| records.remove(at)).filter(|it| !self.is_expired(it));
+        let mut file = self.read_or_reset()?;
+        let records = &mut file.records;
+        let found = records.iter().position(|kept| kept.id == failure.id && &kept.bytes == bytes);
+        let before = found.map(|at| records.remove(at)).filter(|kept| !self.is_expired(kept));
         let mut kept = before.unwrap_or_else(|| FailureRecord {
-            id: what.id.clone(),
+            id: failure.id.clone(),
             bytes: bytes.clone(),
             operation: String::new(),
             reason: String::new(),
@@ -287,16 +294,16 @@ impl FailureLog {
             held_until_ms: 0,
             held: false,
         });
-        kept.operation.clone_from(&what.operation);
-        kept.reason.clone_from(&what.reason);
-        kept.failed_at_ms = what.failed_at_ms;
-        count(&mut kept, what.failed_at_ms);
+        kept.operation.clone_from(&failure.operation);
+        kept.reason.clone_from(&failure.reason);
+        kept.failed_at_ms = failure.failed_at_ms;
+        count(&mut kept, failure.failed_at_ms);
         records.push(kept);
-        self.write(&mut pages)?;
-        Ok(pages.releases.get(&what.id).copied())
+        self.write(&mut file)?;
+        Ok(file.releases.get(&failure.id).copied())
     }
 
-    /// Old sins count no more, unless they hold.
+    /// Whether a record is too old to count and does not quarantine its engine.
     fn is_expired(&self, record: &FailureRecord) -> bool {
         let now_ms = self.clock.now_ms();
         let age_ms = now_ms.saturating_sub(record.failed_at_ms);
@@ -317,37 +324,37 @@ impl FailureLog {
             }
             Err(error) => return Err(file_error(&path, &error.to_string())),
         };
-        let pages: FailureLogFile =
+        let file: FailureLogFile =
             serde_json::from_slice(&text).map_err(|error| file_error(&path, &error.to_string()))?;
-        if pages.version > VERSION {
+        if file.version > VERSION {
             return Err(file_error(&path, "was written by a newer ctxhost"));
         }
-        Ok(pages)
+        Ok(file)
     }
 
-    /// A file that is no book must not keep failures from being written down: it is put aside.
+    /// Renames a damaged file and starts a new one: it must not prevent new failures from being
+    /// recorded.
     fn read_or_reset(&self) -> io::Result<FailureLogFile> {
         match self.read() {
-            Ok(pages) => Ok(pages),
+            Ok(file) => Ok(file),
             Err(error) if error.to_string().contains("newer ctxhost") => Err(error),
             Err(error) => {
-                let aside = self.path().with_extension("json.broken");
-                tracing::error!(%error, aside = %aside.display(), "put aside");
-                fs::rename(self.path(), aside)?;
+                let renamed = self.path().with_extension("json.broken");
+                tracing::error!(%error, renamed_to = %renamed.display(), "damaged quarantine file renamed");
+                fs::rename(self.path(), renamed)?;
                 Ok(FailureLogFile::default())
             }
         }
     }
 
-    fn write(&self, pages: &mut FailureLogFile) -> io::Result<()> {
-        pages.version = VERSION;
-        Ok(replace_file(&self.path(), &serde_json::to_vec_pretty(pages)?, FileAccess::Private)?)
+    fn write(&self, file: &mut FailureLogFile) -> io::Result<()> {
+        file.version = VERSION;
+        Ok(replace_file(&self.path(), &serde_json::to_vec_pretty(file)?, FileAccess::Private)?)
     }
 
-    /// The kernel's lock, which ends with whoever holds it. It is on a file of its own, because the
-    /// book itself is replaced.
     fn lock(&self) -> io::Result<File> {
         private_folder(&self.folder)?;
+        // A file of its own, because the log itself is replaced, and a lock belongs to the inode.
         let path = self.folder.join("quarantine.lock");
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         file.lock()?;
@@ -355,8 +362,8 @@ impl FailureLog {
     }
 }
 
-fn file_error(path: &Path, what: &str) -> io::Error {
-    io::Error::other(format!("{}: {what}", path.display()))
+fn file_error(path: &Path, reason: &str) -> io::Error {
+    io::Error::other(format!("{}: {reason}", path.display()))
 }
 
 #[cfg(test)]

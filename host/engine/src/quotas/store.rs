@@ -1,4 +1,4 @@
-//! How much an engine may keep: a store in front of its store that refuses what does not fit.
+//! The store quota: a store that refuses what does not fit.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use ctxhost_blobs::hash;
 use super::Quotas;
 use crate::store::{EngineStore, StoreError, StoreSize};
 
-/// What each value and each blob counts beside its bytes: a file takes no less on a disk.
+/// The cost of each value and blob beside its bytes: the smallest file takes as much on a disk.
 const ENTRY_BYTES: u64 = 4096;
 
-/// How long a blob counts, at most.
+/// The time for which a blob counts.
 const WINDOW: Duration = Duration::from_secs(3600);
 
-/// A store with a limit.
+/// A store with a size limit.
 #[derive(Debug)]
 pub(crate) struct StoreQuota {
     store: Arc<dyn EngineStore>,
@@ -23,21 +23,22 @@ pub(crate) struct StoreQuota {
     used: Mutex<StoreUsage>,
 }
 
-/// What counts.
+/// What counts against the limit.
 #[derive(Debug, Default)]
 struct StoreUsage {
-    /// What the values take, at most: one that replaces another counts for both until they are counted
-    /// anew. `None` before that was done once.
+    /// The upper bound of the cost of all values: a replaced value counts twice until they are
+    /// counted again. `None` before the first count.
     values: Option<u64>,
-    /// What the blobs take that this store was given since a moment. They lie with sessions, whose host may
-    /// run for weeks, and go with them; what is held back is an engine that fills a disk.
+    /// The cost of the blobs stored since `since`. They belong to sessions and are deleted with
+    /// them, while a host may run for weeks; the limit only has to stop an engine that fills a
+    /// disk.
     blobs: u64,
     handles: HashSet<String>,
     since: Option<Instant>,
 }
 
 impl StoreUsage {
-    /// Blobs of an hour ago do not count any more.
+    /// Forgets blobs older than an hour.
     fn forget_old_blobs(&mut self, now: Instant) {
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             (self.blobs, self.since) = (0, Some(now));
@@ -58,8 +59,8 @@ impl StoreQuota {
         used
     }
 
-    /// Room for so many bytes more, or the refusal. Values are counted, and what `replaced` says goes away,
-    /// only where there seems to be none.
+    /// Checks that so many bytes fit. Counts the values, and subtracts what `replaced` says is
+    /// overwritten, only where they seem not to: counting is slow.
     fn reserve(
         &self,
         used: &mut StoreUsage,
@@ -73,9 +74,10 @@ impl StoreQuota {
         let values = cost_of(self.store.size()?);
         used.values = Some(values);
         let all = values.saturating_add(used.blobs);
-        match fits(all) || fits(all.saturating_sub(replaced()?)) {
-            true => Ok(()),
-            false => Err(StoreError::Full { more, used: all, limit: self.limit }),
+        if fits(all) || fits(all.saturating_sub(replaced()?)) {
+            Ok(())
+        } else {
+            Err(StoreError::Full { more, used: all, limit: self.limit })
         }
     }
 }
@@ -95,7 +97,7 @@ impl EngineStore for StoreQuota {
 
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
         let cost = cost_of_value(key, value);
-        // Held while it is written: two at once could not both know that they fit.
+        // Held during the write: two concurrent writes could both seem to fit.
         let mut used = self.used();
         let replaced = || {
             let before = self.store.get(key)?;
@@ -118,7 +120,7 @@ impl EngineStore for StoreQuota {
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
         let cost = cost_of(StoreSize { entries: 1, bytes: bytes.len() as u64 });
         let mut used = self.used();
-        // The same bytes are kept once.
+        // The same bytes are stored once.
         if !used.handles.contains(&hash(bytes)) {
             self.reserve(&mut used, cost, || Ok(0))?;
         }
@@ -152,8 +154,11 @@ mod tests {
     fn check(store: &StoreQuota) {
         store.put("a", &"x".repeat(MIB / 2)).unwrap();
         let error = store.put("b", &"x".repeat(MIB / 2)).unwrap_err();
-        let says = error.to_string();
-        assert!(says.contains("plugins.quotas.store_mib") && says.contains("1,048,576"), "{says}");
+        let message = error.to_string();
+        assert!(
+            message.contains("plugins.quotas.store_mib") && message.contains("1,048,576"),
+            "{message}"
+        );
         assert_eq!(store.get("b").unwrap(), None, "nothing of it was written");
         for _ in 0..10 {
             store.put("a", &"y".repeat(MIB / 2)).unwrap();

@@ -1,5 +1,5 @@
-//! What holds a worker: limits of the system, a view of the disk that can only be read, calls of the
-//! kernel that fail. A worker puts it on itself before anything of an engine runs, and never off.
+//! Confines a sandbox: resource limits, read-only access to few files, an allowlist of system calls. The
+//! process confines itself before any code of an engine runs; the restrictions cannot be lifted.
 
 mod capabilities;
 mod disk;
@@ -12,78 +12,81 @@ use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// What a worker may use.
+/// The resources of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConfinementLimits {
-    /// Address space.
+    /// The address space.
     pub(super) memory_bytes: u64,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub(super) open_files: u64,
-    /// What may be read beside the system's libraries.
+    /// Readable paths beside the system's libraries.
     pub(super) readable: Vec<PathBuf>,
 }
 
-/// What holds a worker, and what this machine's kernel does not have.
+/// The restrictions of a sandbox, and those that this machine's kernel lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// In force.
     pub applied: Vec<String>,
-    /// Not in force, with the reason.
+    /// Not in force, each with the reason.
     pub missing: Vec<String>,
 }
 
-/// Lets go of what came from the host: its descriptors, and a life longer than its own.
+/// Closes the descriptors of the host, and ties the life of this process to that of the host.
 ///
 /// # Errors
 ///
-/// When the host is gone already.
+/// When the host has ended.
 pub(super) fn detach_from_host(host: i32) -> Result<(), String> {
     close_inherited();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|error| format!("no signal at the host's end: {error}"))?;
-    // It may have ended just before.
+        .map_err(|error| format!("no signal when the host ends: {error}"))?;
+    // The signal does not come if the host ended before it was requested.
     if nix::unistd::getppid() == Pid::from_raw(host) {
         Ok(())
     } else {
-        Err("the host is gone".into())
+        Err("the host has ended".into())
     }
 }
 
-/// Only the wire, which stands in for standard input, and the two outputs stay open.
+/// Closes all descriptors but standard input, which is the socket, and the two outputs.
 fn close_inherited() {
     let listed = std::fs::read_dir("/proc/self/fd").map(|entries| {
         let names = entries.flatten().map(|entry| entry.file_name());
         names.filter_map(|name| name.to_str()?.parse::<i32>().ok()).collect::<Vec<_>>()
     });
+    // Without `/proc`: the usual limit of descriptors.
     let open = listed.unwrap_or_else(|_| (3..1024).collect());
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        // One that is not open any more is the folder that was just read.
+        // Fails for the descriptor of the folder that was just listed.
         let _ = nix::unistd::close(descriptor);
     }
 }
 
-/// What may fail, with the reason.
+/// A step that may fail, with the reason.
 type ProtectionStep<'a> = Box<dyn Fn() -> Result<(), String> + 'a>;
 
-/// One thing that holds a worker.
+/// One restriction.
 struct Protection<'a> {
-    /// What it is, for people.
-    what: String,
-    /// Puts it on.
-    put_on: ProtectionStep<'a>,
-    /// Tries whether it holds, once all are on: what a kernel says it has done is not what it does.
-    try_out: ProtectionStep<'a>,
+    /// Its description for people.
+    description: String,
+    /// Applies it.
+    apply: ProtectionStep<'a>,
+    /// Tests it once all are applied: a kernel may accept a restriction and not enforce it.
+    test: ProtectionStep<'a>,
 }
 
-/// Puts everything on that this kernel has, and tries it.
+/// Applies and tests all restrictions.
 pub(super) fn confine(limits: &ConfinementLimits) -> Confinement {
     let protections = protections(limits);
-    let put_on: Vec<_> = protections.iter().map(|protection| (protection.put_on)()).collect();
+    let applied: Vec<_> = protections.iter().map(|protection| (protection.apply)()).collect();
     let mut confinement = Confinement::default();
-    for (protection, put_on) in protections.into_iter().zip(put_on) {
-        match put_on.and_then(|()| (protection.try_out)()) {
-            Ok(()) => confinement.applied.push(protection.what),
-            Err(reason) => confinement.missing.push(format!("{} ({reason})", protection.what)),
+    for (protection, applied) in protections.into_iter().zip(applied) {
+        match applied.and_then(|()| (protection.test)()) {
+            Ok(()) => confinement.applied.push(protection.description),
+            Err(reason) => {
+                confinement.missing.push(format!("{} ({reason})", protection.description))
+            }
         }
     }
     confinement
@@ -91,29 +94,29 @@ pub(super) fn confine(limits: &ConfinementLimits) -> Confinement {
 
 impl<'a> Protection<'a> {
     fn new(
-        what: impl Into<String>,
-        put_on: impl Fn() -> Result<(), String> + 'a,
-        try_out: impl Fn() -> Result<(), String> + 'a,
+        description: impl Into<String>,
+        apply: impl Fn() -> Result<(), String> + 'a,
+        test: impl Fn() -> Result<(), String> + 'a,
     ) -> Protection<'a> {
-        Protection { what: what.into(), put_on: Box::new(put_on), try_out: Box::new(try_out) }
+        Protection { description: description.into(), apply: Box::new(apply), test: Box::new(test) }
     }
 
-    fn limit(what: impl Into<String>, resource: Resource, most: u64) -> Protection<'a> {
+    fn limit(description: impl Into<String>, resource: Resource, limit: u64) -> Protection<'a> {
         Protection::new(
-            what,
-            move || limit(resource, most),
-            move || self_test::limit(resource, most),
+            description,
+            move || set_limit(resource, limit),
+            move || self_test::limit(resource, limit),
         )
     }
 }
 
-/// All of them, in their order.
+/// All restrictions, in the order in which they are applied.
 fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
     let memory = limits.memory_bytes;
     vec![
         Protection::new(
             format!("{} MiB of memory", memory / (1024 * 1024)),
-            move || limit(Resource::As, memory),
+            move || set_limit(Resource::As, memory),
             move || self_test::memory(memory),
         ),
         Protection::limit(
@@ -122,24 +125,24 @@ fn protections(limits: &ConfinementLimits) -> Vec<Protection<'_>> {
             limits.open_files,
         ),
         Protection::limit("no core files", Resource::Core, 0),
-        Protection::limit("files of no size", Resource::Fsize, 0),
+        Protection::limit("no file writes", Resource::Fsize, 0),
         Protection::new(
-            "landlock: nothing but the system's libraries is read",
+            "landlock: reads only the system's libraries",
             || disk::restrict_access(limits),
             self_test::disk,
         ),
         Protection::new("no capabilities", capabilities::drop_all, capabilities::check_none),
-        Protection::new("an account that is not root's", || Ok(()), self_test::account),
-        // Last: it refuses the calls that the others are put on with.
+        Protection::new("a non-root account", || Ok(()), self_test::account),
+        // Last: it refuses the calls that apply the others.
         Protection::new(
-            "seccomp: a reviewed list of system calls, no network, process, program or writing",
+            "seccomp: an allowlist of system calls, without network, processes, programs and writing",
             syscalls::install_filter,
             self_test::calls,
         ),
     ]
 }
 
-fn limit(resource: Resource, most: u64) -> Result<(), String> {
-    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+fn set_limit(resource: Resource, limit: u64) -> Result<(), String> {
+    let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
     setrlimit(resource, limit).map_err(|error| error.to_string())
 }

@@ -1,13 +1,13 @@
-//! The host's end of one worker: calls in flight, services on their way, from its first word to its death.
+//! The host's end of one sandbox: pending calls and running host calls, from the handshake to the exit.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use ctxhost_engine_api::border::HostServices as _;
+use ctxhost_engine_api::border::{EngineCall, EngineReply, HostServices as _};
 use ctxhost_engine_api::*;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -17,16 +17,16 @@ use tokio::task::AbortHandle;
 use super::host_calls::serve_host_call;
 use super::process::SandboxProcess;
 use super::sender::{SendJob, TranscriptSender};
+use super::settings::SandboxSettings;
 use super::usage::{self, CallActivity};
-use super::wire::{self, CallFrame, FromSandbox};
+use super::wire::{self, CallFrame, FromSandbox, HostCall};
 use crate::calls::{CallGuard, scope_session};
 use crate::services::EngineServices;
-use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
-/// Services that one worker may want at the same time; more is a loop that asks and does not wait.
+/// The most host calls of one sandbox at a time; more is a loop that does not await them.
 const MAX_HOST_CALLS: usize = 1024;
 
-/// One worker, from the host's side. Clones are the same one.
+/// The connection to one sandbox. Clones share it.
 #[derive(Clone)]
 pub(super) struct SandboxConnection {
     shared: Arc<ConnectionState>,
@@ -34,68 +34,64 @@ pub(super) struct SandboxConnection {
 }
 
 struct ConnectionState {
-    /// Which of the engine's workers it is, from 0.
+    /// The number of the sandbox among those of its engine, from 0.
     number: u64,
     process: Arc<SandboxProcess>,
     services: Arc<EngineServices>,
     runtime: Handle,
-    flights: Mutex<PendingCalls>,
-    /// Calls that ever were.
+    pending: Mutex<PendingCalls>,
+    /// The number of calls so far.
     begun: AtomicU64,
-    asks: Mutex<HashMap<u64, AbortHandle>>,
+    host_calls: Mutex<HashMap<u64, AbortHandle>>,
 }
 
-/// Calls that wait for an answer, or why none will come.
+/// The calls that wait for a reply, or why no reply will come.
 enum PendingCalls {
     Open(HashMap<u64, oneshot::Sender<Result<EngineReply>>>),
     Closed(String),
 }
 
 impl SandboxConnection {
-    /// Takes up the talk with a worker that has loaded its engine.
+    /// Starts the threads of a connection to a sandbox that has loaded its engine.
     ///
     /// # Errors
     ///
-    /// When the system gives no threads.
+    /// When the system starts no threads.
     pub(super) fn open(
         number: u64,
         process: Arc<SandboxProcess>,
         wire: UnixStream,
         services: Arc<EngineServices>,
         runtime: Handle,
-        limits: &super::SandboxSettings,
-    ) -> std::io::Result<SandboxConnection> {
-        let flights = Mutex::new(PendingCalls::Open(HashMap::new()));
-        let asks = Mutex::default();
-        let begun = AtomicU64::new(0);
-        let process_of = process.clone();
-        let shared = ConnectionState {
+        settings: &SandboxSettings,
+    ) -> io::Result<SandboxConnection> {
+        let shared = Arc::new(ConnectionState {
             number,
-            process: process_of,
+            process: process.clone(),
             services,
             runtime,
-            flights,
-            begun,
-            asks,
-        };
-        let shared = Arc::new(shared);
+            pending: Mutex::new(PendingCalls::Open(HashMap::new())),
+            begun: AtomicU64::new(0),
+            host_calls: Mutex::default(),
+        });
         let (jobs, queue) = mpsc::channel();
-        let sender = TranscriptSender::new(wire.try_clone()?, limits.sessions);
-        let ending = process.clone();
-        thread("to-worker", move || sender.run(&queue, &ending))?;
-        let link = SandboxConnection { shared: shared.clone(), jobs };
-        let (reader, most_bytes) = (link.reader(), limits.answer_bytes());
-        thread("from-worker", move || reader.run(&wire, most_bytes))?;
-        let (watched, settings) = (shared.clone(), limits.clone());
-        let (tell, ended) = mpsc::channel();
+        let sender = TranscriptSender::new(wire.try_clone()?, settings.sessions);
+        let sender_process = process.clone();
+        spawn_thread("to-sandbox", move || sender.run(&queue, &sender_process))?;
+        let reader = ReplyReader { shared: shared.clone(), jobs: jobs.clone() };
+        let max_bytes = settings.answer_bytes();
+        spawn_thread("from-sandbox", move || reader.run(&wire, max_bytes))?;
+        let (watched, settings) = (shared.clone(), settings.clone());
+        let connection = SandboxConnection { shared: shared.clone(), jobs };
+        let (running, exited) = mpsc::channel();
         process.on_exit(move |reason| {
             shared.close(&reason);
-            drop(tell);
+            drop(running);
         });
-        thread("worker-usage", move || {
-            usage::enforce_limits(&watched.process, &settings, || watched.call_activity(), &ended);
+        spawn_thread("sandbox-usage", move || {
+            usage::enforce_limits(&watched.process, &settings, || watched.call_activity(), &exited);
         })?;
-        Ok(link)
+        Ok(connection)
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -106,159 +102,157 @@ impl SandboxConnection {
         self.shared.process.pid
     }
 
-    /// Why it is dead; `None` while it lives.
+    /// Why the process ended; `None` while it runs.
     pub(super) fn exit_reason(&self) -> Option<String> {
-        match &*self.shared.pending_calls() {
+        match &*self.shared.pending() {
             PendingCalls::Open(_) => None,
             PendingCalls::Closed(reason) => Some(reason.clone()),
         }
     }
 
-    /// Kills it. The reason is what callers are told.
+    /// Kills the process. Callers see the reason.
     pub(super) fn kill(&self, reason: Option<&str>) {
         self.shared.process.kill(reason);
     }
 
-    /// Has the engine built; the answer comes like that of a call.
-    pub(super) fn create(&self, call: &CallGuard, config: Value) -> PendingCall {
-        let limit_ms = millis(call.remaining().cap);
-        self.send_job(call, SendJob::Create { call: call.id.0, limit_ms, config })
+    /// Creates the engine; the reply is that of a call.
+    pub(super) fn create(&self, guard: &CallGuard, config: Value) -> PendingCall {
+        let limit_ms = to_millis(guard.remaining().cap);
+        self.send_job(guard, SendJob::Create { call: guard.id.0, limit_ms, config })
     }
 
-    /// Puts a question.
+    /// Sends a call.
     pub(super) fn send_call(
         &self,
-        call: &CallGuard,
+        guard: &CallGuard,
         view: &Transcript,
-        question: EngineCall,
+        request: EngineCall,
     ) -> PendingCall {
-        let limit = call.remaining();
-        let frame = CallFrame {
-            call: call.id.0,
-            session: call.session().map(|session| session.as_ref().to_owned()),
-            epoch: question.session().map(|_| view.epoch()),
-            timeout_ms: millis(limit.timeout),
-            cap_ms: millis(limit.cap),
-            request: question,
+        let limit = guard.remaining();
+        let call = CallFrame {
+            call: guard.id.0,
+            session: guard.session().map(|session| session.as_ref().to_owned()),
+            epoch: request.session().map(|_| view.epoch()),
+            timeout_ms: to_millis(limit.timeout),
+            cap_ms: to_millis(limit.cap),
+            request,
         };
-        self.send_job(call, SendJob::Call { call: frame, view: view.clone() })
+        self.send_job(guard, SendJob::Call { call, view: view.clone() })
     }
 
-    fn send_job(&self, call: &CallGuard, job: SendJob) -> PendingCall {
-        let (land, landed) = oneshot::channel();
-        if let PendingCalls::Open(flights) = &mut *self.shared.pending_calls() {
-            flights.insert(call.id.0, land);
+    fn send_job(&self, guard: &CallGuard, job: SendJob) -> PendingCall {
+        let (reply, receiver) = oneshot::channel();
+        if let PendingCalls::Open(pending) = &mut *self.shared.pending() {
+            pending.insert(guard.id.0, reply);
             self.shared.begun.fetch_add(1, Ordering::Relaxed);
         }
-        // Without anybody to send it the worker is dead, and `landed` says so.
+        // Fails only after the process died; the receiver reports that.
         let _ = self.jobs.send(job);
+        let remaining = guard.remaining().cap;
         PendingCall {
-            call: call.id.0,
-            left: call.remaining().cap,
-            landed: Some(landed),
-            link: self.clone(),
+            call: guard.id.0,
+            remaining,
+            receiver: Some(receiver),
+            connection: self.clone(),
         }
-    }
-
-    fn reader(&self) -> ReplyReader {
-        ReplyReader { shared: self.shared.clone(), jobs: self.jobs.clone() }
     }
 }
 
 impl ConnectionState {
-    fn pending_calls(&self) -> MutexGuard<'_, PendingCalls> {
-        self.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn pending(&self) -> MutexGuard<'_, PendingCalls> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which calls it has.
     fn call_activity(&self) -> CallActivity {
-        let is_under_way =
-            matches!(&*self.pending_calls(), PendingCalls::Open(flights) if !flights.is_empty());
-        CallActivity { begun: self.begun.load(Ordering::Relaxed), is_running: is_under_way }
+        let is_running =
+            matches!(&*self.pending(), PendingCalls::Open(pending) if !pending.is_empty());
+        CallActivity { begun: self.begun.load(Ordering::Relaxed), is_running }
     }
 
     fn host_calls(&self) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
-        self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.host_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is dead: whoever waits for it learns it, whatever it waited for is called off.
+    /// Fails all pending calls and aborts all host calls of a process that ended.
     fn close(&self, reason: &str) {
-        *self.pending_calls() = PendingCalls::Closed(reason.to_owned());
-        self.host_calls().drain().for_each(|(_, ask)| ask.abort());
+        *self.pending() = PendingCalls::Closed(reason.to_owned());
+        self.host_calls().drain().for_each(|(_, task)| task.abort());
     }
 
     fn complete_call(&self, call: u64, result: Result<EngineReply>) {
-        let PendingCalls::Open(flights) = &mut *self.pending_calls() else { return };
-        if let Some(land) = flights.remove(&call) {
-            // Whoever gave the call up does not listen.
-            let _ = land.send(result);
+        let PendingCalls::Open(pending) = &mut *self.pending() else { return };
+        if let Some(reply) = pending.remove(&call) {
+            // Fails where the caller has gone.
+            let _ = reply.send(result);
         }
     }
 }
 
-/// A call that is under way. Dropping it gives the call up.
+/// A call that waits for its reply. Dropping it cancels the call.
 pub(super) struct PendingCall {
     call: u64,
-    /// What it might still have taken when it began.
-    left: Duration,
-    landed: Option<oneshot::Receiver<Result<EngineReply>>>,
-    link: SandboxConnection,
+    /// The time that the call had left when it was sent.
+    remaining: Duration,
+    receiver: Option<oneshot::Receiver<Result<EngineReply>>>,
+    connection: SandboxConnection,
 }
 
 impl PendingCall {
-    /// The answer; `None` where the worker died over it.
+    /// The reply; `None` where the sandbox died.
     pub(super) async fn answer(&mut self) -> Option<Result<EngineReply>> {
-        let answer = self.landed.as_mut()?.await.ok();
-        self.landed = None;
-        answer
+        let reply = self.receiver.as_mut()?.await.ok();
+        self.receiver = None;
+        reply
     }
 
-    /// Calls the engine off and gives it `timeout` to let go; else its worker is killed. Answers
-    /// whether it had to be.
-    pub(super) async fn cancel(mut self, patience: Duration) -> bool {
-        match self.landed.take() {
-            Some(landed) => cancel_call(self.link.clone(), self.call, landed, patience).await,
+    /// Cancels the call and kills the sandbox where the call has not returned after `grace`. Returns
+    /// whether it was killed.
+    pub(super) async fn cancel(mut self, grace: Duration) -> bool {
+        match self.receiver.take() {
+            Some(reply) => cancel_call(self.connection.clone(), self.call, reply, grace).await,
             None => false,
         }
     }
 }
 
 impl Drop for PendingCall {
-    /// A caller went away. The engine has what was left of the call's time to let go.
     fn drop(&mut self) {
-        if let Some(landed) = self.landed.take().filter(|_| self.link.exit_reason().is_none()) {
-            let link = self.link.clone();
-            self.link.shared.runtime.spawn(cancel_call(link, self.call, landed, self.left));
+        let is_running = self.connection.exit_reason().is_none();
+        if let Some(reply) = self.receiver.take().filter(|_| is_running) {
+            let connection = self.connection.clone();
+            // The call is not late yet, so it has the rest of its time to return.
+            let cancel = cancel_call(connection, self.call, reply, self.remaining);
+            self.connection.shared.runtime.spawn(cancel);
         }
     }
 }
 
 async fn cancel_call(
-    link: SandboxConnection,
+    connection: SandboxConnection,
     call: u64,
-    landed: oneshot::Receiver<Result<EngineReply>>,
-    patience: Duration,
+    reply: oneshot::Receiver<Result<EngineReply>>,
+    grace: Duration,
 ) -> bool {
-    let _ = link.jobs.send(SendJob::Cancel { call });
-    let hangs = tokio::time::timeout(patience, landed).await.is_err();
+    let _ = connection.jobs.send(SendJob::Cancel { call });
+    let hangs = tokio::time::timeout(grace, reply).await.is_err();
     if hangs {
-        link.kill(Some("was killed, because it did not let go of a call that was given up"));
+        connection.kill(Some("was killed: it did not return from a cancelled call"));
     }
     hangs
 }
 
-/// The half that listens.
+/// The receiving thread.
 struct ReplyReader {
     shared: Arc<ConnectionState>,
     jobs: mpsc::Sender<SendJob>,
 }
 
 impl ReplyReader {
-    /// Hears the worker out. Whatever ends the talk ends the worker.
-    fn run(self, wire: &UnixStream, most_bytes: usize) {
+    /// Handles frames until the stream ends or is invalid, then kills the process.
+    fn run(self, wire: &UnixStream, max_bytes: usize) {
         let mut buffer = Vec::new();
         let end = loop {
-            match wire::receive(wire, most_bytes, &mut buffer) {
+            match wire::receive(wire, max_bytes, &mut buffer) {
                 Ok(true) => {}
                 Ok(false) => break None,
                 Err(error) => break Some(error),
@@ -267,20 +261,21 @@ impl ReplyReader {
                 break Some(error);
             }
         };
-        let broke = end.filter(|error| error.kind() == std::io::ErrorKind::InvalidData);
-        let reason = broke.map(|error| format!("was killed, because it sent {error}"));
+        // Other errors follow from the death of the process, whose exit status is the better reason.
+        let invalid = end.filter(|error| error.kind() == io::ErrorKind::InvalidData);
+        let reason = invalid.map(|error| format!("was killed: it sent {error}"));
         self.shared.process.kill(reason.as_deref());
     }
 
-    fn receive(&self, message: FromSandbox) -> std::io::Result<()> {
+    fn receive(&self, message: FromSandbox) -> io::Result<()> {
         match message {
-            FromSandbox::Ended { call, result } => self.shared.complete_call(call, result),
-            FromSandbox::Ask { ask, session, wanted } => {
-                return self.serve_host_call(ask, session, wanted);
+            FromSandbox::Reply { call, result } => self.shared.complete_call(call, result),
+            FromSandbox::HostCall { host_call, session, request } => {
+                return self.start_host_call(host_call, session, request);
             }
-            FromSandbox::Drop { ask } => {
-                if let Some(ask) = self.shared.host_calls().remove(&ask) {
-                    ask.abort();
+            FromSandbox::CancelHostCall { host_call } => {
+                if let Some(task) = self.shared.host_calls().remove(&host_call) {
+                    task.abort();
                 }
             }
             FromSandbox::Progress { call, permille, note } => {
@@ -290,42 +285,45 @@ impl ReplyReader {
                 self.shared.services.log(wire::level(level), &target, &message, &fields);
             }
             FromSandbox::Loaded { .. } | FromSandbox::Refused { .. } => {
-                let message = "its first words a second time";
-                return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, message));
+                return Err(protocol_error("a second handshake"));
             }
         }
         Ok(())
     }
 
-    fn serve_host_call(
+    fn start_host_call(
         &self,
-        ask: u64,
+        id: u64,
         session: Option<String>,
-        wanted: wire::HostCall,
-    ) -> std::io::Result<()> {
-        let mut asks = self.shared.host_calls();
-        if asks.len() >= MAX_HOST_CALLS {
-            let message = format!("more than {MAX_HOST_CALLS} wishes at once");
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, message));
+        request: HostCall,
+    ) -> io::Result<()> {
+        let mut host_calls = self.shared.host_calls();
+        if host_calls.len() >= MAX_HOST_CALLS {
+            let message = format!("more than {MAX_HOST_CALLS} concurrent host calls");
+            return Err(protocol_error(&message));
         }
         let (shared, jobs) = (self.shared.clone(), self.jobs.clone());
         let work = async move {
             let services = shared.services.clone();
             let session = session.map(Into::into);
-            let result = scope_session(session, serve_host_call(services.as_ref(), wanted)).await;
-            let _ = jobs.send(SendJob::Served { ask, result });
-            shared.host_calls().remove(&ask);
+            let result = scope_session(session, serve_host_call(services.as_ref(), request)).await;
+            let _ = jobs.send(SendJob::HostReply { host_call: id, result });
+            shared.host_calls().remove(&id);
         };
-        // However quick it is, it is not forgotten before it is known: the list is locked here.
-        asks.insert(ask, self.shared.runtime.spawn(work).abort_handle());
+        // The list is locked, so a task that ends at once still removes its entry after this line.
+        host_calls.insert(id, self.shared.runtime.spawn(work).abort_handle());
         Ok(())
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn protocol_error(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }

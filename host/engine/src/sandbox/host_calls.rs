@@ -1,16 +1,16 @@
-//! Services of the host for an engine that is elsewhere: each does what it does for one that is here.
+//! Serves the host calls of a sandboxed engine with the services of an engine in this process.
 
 use ctxhost_engine_api::border::HostServices;
 use ctxhost_engine_api::{CallId, Result};
 
 use super::wire::{Base64Bytes, HostCall, HostReply};
 
-/// Does what a worker's engine wants.
+/// Answers a host call.
 pub(super) async fn serve_host_call(
     services: &dyn HostServices,
-    wanted: HostCall,
+    request: HostCall,
 ) -> Result<HostReply> {
-    Ok(match wanted {
+    Ok(match request {
         HostCall::NowMs => HostReply::Time(services.now_ms()),
         HostCall::PromptCache(session) => HostReply::Cache(services.prompt_cache(&session)),
         HostCall::Complete { call, request } => {

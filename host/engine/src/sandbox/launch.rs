@@ -1,6 +1,7 @@
-//! Starting a worker: a private copy of the library, a process, its first words, the engine built.
+//! Starts a sandbox: copies the library, starts the process, performs the handshake, creates the engine.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -13,15 +14,17 @@ use tokio::runtime::Handle;
 
 use super::confinement::{Confinement, ConfinementLimits};
 use super::connection::SandboxConnection;
+use super::error::SandboxError;
 use super::process::SandboxProcess;
+use super::program::find_program;
+use super::settings::SandboxSettings;
 use super::wire::{self, FromSandbox, Hello, ToSandbox};
-use super::{SandboxError, SandboxSettings, program};
 use crate::calls::{CallLimit, CallTable};
 use crate::library::{EngineFile, LoadError, private_folder};
 use crate::services::EngineServices;
-use crate::threads::timeout_error;
+use crate::timeouts::group_thousands;
 
-/// All that every worker of one engine is started with: the same bytes, whatever becomes of the file.
+/// What every sandbox of an engine is started with: the same bytes, even if the file changes.
 pub(super) struct SandboxLauncher {
     pub(super) file: EngineFile,
     pub(super) copies_folder: PathBuf,
@@ -29,75 +32,77 @@ pub(super) struct SandboxLauncher {
     pub(super) config: Value,
     pub(super) services: Arc<EngineServices>,
     pub(super) calls: Arc<CallTable>,
-    pub(super) create_timeout: Duration,
+    pub(super) create_ms: u64,
     pub(super) recorded_clock: bool,
     pub(super) runtime: Handle,
 }
 
-/// A worker with its engine.
+/// A sandbox with its engine.
 pub(super) struct SandboxLaunch {
     pub(super) connection: SandboxConnection,
     pub(super) info: EngineInfo,
     pub(super) confinement: Confinement,
-    /// Kills it, unless somebody takes it over.
+    /// Kills the sandbox, unless it is disarmed.
     pub(super) kill_guard: KillOnDrop,
 }
 
-/// Why it did not come to be.
+/// Why a sandbox with its engine did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
     #[error(transparent)]
-    Worker(#[from] SandboxError),
+    Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("it needs the host to have {}", .0.join(", "))]
+    #[error("the engine requires {}, which this host does not offer", .0.join(", "))]
     Missing(Vec<String>),
-    #[error("it could not be created: {0}")]
+    #[error("the engine could not be created: {0}")]
     Create(EngineError),
 }
 
 impl SandboxLauncher {
-    /// Starts worker `number`. Takes its time: not for a thread that others wait for.
+    /// Starts sandbox `number`. Blocks.
     pub(super) fn launch(&self, number: u64) -> Result<SandboxLaunch, LaunchError> {
-        let program =
-            program::find_program(self.settings.program.as_deref()).map_err(SandboxError::from)?;
+        let program = find_program(self.settings.program.as_deref()).map_err(SandboxError::from)?;
         let id = &self.file.meta.id;
+        // Deleted when this function returns; the sandbox has loaded it by then.
         let copy = self.file.copy(&self.copies_folder)?;
         let failed = |source| SandboxError::Start { program: display_path(&program), source };
         let folder = empty_folder(&self.copies_folder).map_err(failed)?;
+        // From here on every error has to kill the process, hence the guard.
         let (process, socket) = SandboxProcess::spawn(&program, &folder, id).map_err(failed)?;
-        let fallen = KillOnDrop(Some(process.clone()));
+        let kill_guard = KillOnDrop(Some(process.clone()));
         let (info, confinement) = self.handshake(&program, &process, &socket, copy.path())?;
         self.check_id(&info)?;
         let (services, runtime) = (self.services.clone(), self.runtime.clone());
-        let link =
-            SandboxConnection::open(number, process, socket, services, runtime, &self.settings);
-        let link = link.map_err(failed)?;
+        let connection =
+            SandboxConnection::open(number, process, socket, services, runtime, &self.settings)
+                .map_err(failed)?;
         let offered = self.services.info().capabilities;
-        let missing = info.requires.iter().filter(|need| !offered.contains(need));
+        let missing = info.requires.iter().filter(|name| !offered.contains(name));
         let missing: Vec<String> = missing.cloned().collect();
         if !missing.is_empty() {
             return Err(LaunchError::Missing(missing));
         }
-        self.create(&link).map_err(LaunchError::Create)?;
-        Ok(SandboxLaunch { connection: link, info, confinement, kill_guard: fallen })
+        self.create(&connection).map_err(LaunchError::Create)?;
+        Ok(SandboxLaunch { connection, info, confinement, kill_guard })
     }
 
-    /// A worker that has loaded an engine runs code that nobody vouches for, and could say anything.
     fn check_id(&self, info: &EngineInfo) -> Result<(), LoadError> {
+        // The loader checked the id already, but in a process that runs untrusted code by now.
         let (written, running) = (self.file.meta.id.clone(), info.id.clone());
-        match written == running {
-            true => Ok(()),
-            false => Err(LoadError::IdMismatch { path: self.file.path.clone(), written, running }),
+        if written == running {
+            Ok(())
+        } else {
+            Err(LoadError::IdMismatch { path: self.file.path.clone(), written, running })
         }
     }
 
-    /// Says what to be, and hears what became of it.
+    /// Sends the first frame and receives the result of loading the library.
     fn handshake(
         &self,
         program: &Path,
         process: &Arc<SandboxProcess>,
-        mut socket: &std::os::unix::net::UnixStream,
+        mut socket: &UnixStream,
         library: &Path,
     ) -> Result<(EngineInfo, Confinement), SandboxError> {
         let hello = Hello {
@@ -112,23 +117,22 @@ impl SandboxLauncher {
             limits: self.limits(library),
         };
         let mut buffer = Vec::new();
-        let talk = || -> io::Result<Option<FromSandbox>> {
-            let _in_time = kill_after(self.settings.start_timeout(), process)?;
+        let exchange = || -> io::Result<Option<FromSandbox>> {
+            let _in_time = kill_after(self.settings.start_ms, process)?;
             wire::send(&mut socket, &ToSandbox::Hello(hello))?;
-            let heard = wire::receive(socket, self.settings.answer_bytes(), &mut buffer)?;
-            heard.then(|| wire::decode(&buffer)).transpose()
+            let received = wire::receive(socket, self.settings.answer_bytes(), &mut buffer)?;
+            received.then(|| wire::decode(&buffer)).transpose()
         };
-        let no_worker =
+        let not_a_sandbox =
             |reason| SandboxError::NotASandbox { program: display_path(program), reason };
-        match talk() {
+        match exchange() {
             Ok(Some(FromSandbox::Loaded { info, confinement })) => Ok((info, confinement)),
             Ok(Some(FromSandbox::Refused { reason })) => Err(SandboxError::Refused { reason }),
-            Ok(Some(_)) => Err(no_worker("spoke before it was asked".into())),
-            Ok(None) => Err(no_worker(early_exit_reason(process))),
+            Ok(Some(_)) => Err(not_a_sandbox("sent an unexpected first frame".into())),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(no_worker(format!("sent {error}")))
+                Err(not_a_sandbox(format!("sent {error}")))
             }
-            Err(_) => Err(no_worker(early_exit_reason(process))),
+            Ok(None) | Err(_) => Err(not_a_sandbox(early_exit_reason(process))),
         }
     }
 
@@ -142,35 +146,37 @@ impl SandboxLauncher {
         }
     }
 
-    fn create(&self, link: &SandboxConnection) -> Result<()> {
-        let call = self.calls.begin(CallLimit::fixed(self.create_timeout), None);
-        let mut flight = link.create(&call, self.config.clone());
-        let (tell, told) = mpsc::channel();
+    fn create(&self, connection: &SandboxConnection) -> Result<()> {
+        let limit = Duration::from_millis(self.create_ms);
+        let guard = self.calls.begin(CallLimit::fixed(limit), None);
+        let mut pending = connection.create(&guard, self.config.clone());
+        let (send, receive) = mpsc::channel();
         self.runtime.spawn(async move {
-            let _ = tell.send(flight.answer().await);
+            let _ = send.send(pending.answer().await);
         });
-        match told.recv_timeout(self.create_timeout) {
-            Ok(Some(answer)) => answer.map(drop),
-            Ok(None) => Err(dead_error(&link.exit_reason().unwrap_or_default())),
+        match receive.recv_timeout(limit) {
+            Ok(Some(reply)) => reply.map(drop),
+            Ok(None) => Err(dead_error(&connection.exit_reason().unwrap_or_default())),
             Err(_) => {
-                link.kill(None);
-                let message = format!("it took longer than {} ms", self.create_timeout.as_millis());
-                Err(EngineError { message, ..timeout_error() })
+                connection.kill(None);
+                let limit_ms = group_thousands(self.create_ms);
+                let message = format!("exceeded {limit_ms} ms (timeouts.create_ms)");
+                Err(EngineError::new(ErrorKind::Deadline, message))
             }
         }
     }
 }
 
-/// The worker is dead.
+/// The error of a call whose sandbox died.
 pub(super) fn dead_error(reason: &str) -> EngineError {
-    EngineError::new(ErrorKind::Dead, format!("its worker {reason}"))
+    EngineError::new(ErrorKind::Dead, format!("its sandbox {reason}"))
 }
 
-/// A worker that did not get far enough is killed.
+/// Kills a sandbox whose start fails half-way.
 pub(super) struct KillOnDrop(Option<Arc<SandboxProcess>>);
 
 impl KillOnDrop {
-    /// It goes on.
+    /// Lets the sandbox run.
     pub(super) fn disarm(mut self) {
         self.0 = None;
     }
@@ -184,33 +190,35 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Kills a process at its time limit, unless what is answered here is dropped before. A limit of the
-/// socket would hold for each read, and a worker that says a byte now and then would never be late.
-fn kill_after(limit: Duration, process: &Arc<SandboxProcess>) -> io::Result<mpsc::Sender<()>> {
+/// Kills a process at its time limit, unless the sender is dropped before.
+fn kill_after(limit_ms: u64, process: &Arc<SandboxProcess>) -> io::Result<mpsc::Sender<()>> {
+    // A read timeout of the socket would restart with every byte that a slow process sends.
     let (in_time, late) = mpsc::channel();
     let process = process.clone();
-    std::thread::Builder::new().name("worker-limit".into()).spawn(move || {
+    std::thread::Builder::new().name("sandbox-limit".into()).spawn(move || {
+        let limit = Duration::from_millis(limit_ms);
         if late.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            let limit = limit.as_millis();
-            process.kill(Some(&format!("used up its {limit} ms (plugins.worker.start_ms)")));
+            let limit_ms = group_thousands(limit_ms);
+            process.kill(Some(&format!("exceeded {limit_ms} ms (plugins.worker.start_ms)")));
         }
     })?;
     Ok(in_time)
 }
 
-/// Of what a worker ended that said nothing.
+/// Why a process ended before it sent a frame.
 fn early_exit_reason(process: &SandboxProcess) -> String {
-    let (tell, told) = mpsc::channel();
-    process.on_exit(move |reason| drop(tell.send(reason)));
-    let reason = told.recv_timeout(Duration::from_secs(1));
-    format!("{} before it was ready", reason.unwrap_or_else(|_| "closed its wire".into()))
+    let (send, receive) = mpsc::channel();
+    process.on_exit(move |reason| drop(send.send(reason)));
+    // It may also have closed its socket and still run.
+    let reason = receive.recv_timeout(Duration::from_secs(1));
+    format!("{} before it was ready", reason.unwrap_or_else(|_| "closed its connection".into()))
 }
 
 fn display_path(program: &Path) -> String {
     program.display().to_string()
 }
 
-/// The folder that all workers stand in. Nothing is ever in it.
+/// The working directory of all sandboxes, which stays empty.
 fn empty_folder(copies: &Path) -> io::Result<PathBuf> {
     let folder = copies.join("empty");
     private_folder(&folder)?;

@@ -1,4 +1,4 @@
-//! The child process itself: started with one socket and nothing else, waited for, killed.
+//! The child process of a sandbox: its start with a single socket, its exit, its kill.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};
@@ -15,35 +15,32 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::program::COMMAND;
 
-/// What of the host's environment a worker may see: how texts and times are written.
-const SEEN: [&str; 3] = ["LANG", "LC_ALL", "TZ"];
+/// The variables of the host's environment that the child inherits: language and time zone.
+const INHERITED: [&str; 3] = ["LANG", "LC_ALL", "TZ"];
 
-/// Last words of a worker that are kept: a sentence of the runtime or of the C library.
-const LAST_WORDS_BYTES: usize = 2048;
+/// How much of the end of standard error is kept: a message of the Rust runtime or the C library.
+const STDERR_TAIL_BYTES: usize = 2048;
 
-/// Who wants to know that it ended, and of what.
+/// Called with the reason when the process has ended.
 type ExitCallback = Box<dyn FnOnce(String) + Send>;
 
-/// A worker's process. Kill it: dropping it does nothing.
+/// The process of a sandbox. Dropping it does not kill the process.
 pub(super) struct SandboxProcess {
     pub(super) pid: u32,
     state: Mutex<ProcessState>,
 }
 
 enum ProcessState {
-    /// Not collected yet, so its number is its own.
+    /// Not reaped yet, so that its pid is still its own.
     Running {
-        because: Option<String>,
-        on_end: Option<ExitCallback>,
+        kill_reason: Option<String>,
+        on_exit: Option<ExitCallback>,
     },
     Exited(String),
 }
 
 impl SandboxProcess {
-    /// Starts `program` in a folder and answers the host's end of its wire.
-    ///
-    /// The kernel kills a worker when the *thread* that started it ends. So that thread is one of its
-    /// own, which waits for it.
+    /// Starts `program` in a folder; returns the process and the host's end of its socket.
     pub(super) fn spawn(
         program: &Path,
         folder: &Path,
@@ -51,43 +48,45 @@ impl SandboxProcess {
     ) -> io::Result<(Arc<SandboxProcess>, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = command(program, folder, theirs)?;
-        let (tell, told) = mpsc::channel();
-        let keeper = std::thread::Builder::new().name(format!("worker-{id}"));
-        keeper.spawn(move || {
+        let (send, receive) = mpsc::channel();
+        // PR_SET_PDEATHSIG kills the child when the *thread* that started it ends, so that thread is
+        // one that waits for the child.
+        let waiter = std::thread::Builder::new().name(format!("sandbox-{id}"));
+        waiter.spawn(move || {
             let spawned = command.spawn();
-            // It holds the worker's end of the wire.
+            // It holds the child's end of the socket, which would keep the stream open.
             drop(command);
             match spawned {
-                Err(error) => drop(tell.send(Err(error))),
+                Err(error) => drop(send.send(Err(error))),
                 Ok(mut child) => {
                     let process = Arc::new(SandboxProcess::new(&child));
-                    let _ = tell.send(Ok(process.clone()));
+                    let _ = send.send(Ok(process.clone()));
                     process.wait(&mut child);
                 }
             }
         })?;
-        let process = told.recv().map_err(io::Error::other)??;
+        let process = receive.recv().map_err(io::Error::other)??;
         Ok((process, ours))
     }
 
     fn new(child: &Child) -> SandboxProcess {
-        let state = ProcessState::Running { because: None, on_end: None };
+        let state = ProcessState::Running { kill_reason: None, on_exit: None };
         SandboxProcess { pid: child.id(), state: Mutex::new(state) }
     }
 
-    /// Calls `tell` with the reason once the process has ended, at once where it has.
-    pub(super) fn on_exit(&self, tell: impl FnOnce(String) + Send + 'static) {
+    /// Calls `callback` with the reason once the process has ended; at once where it has.
+    pub(super) fn on_exit(&self, callback: impl FnOnce(String) + Send + 'static) {
         let ended = match &mut *self.state() {
             ProcessState::Exited(reason) => reason.clone(),
-            ProcessState::Running { on_end, .. } => {
-                *on_end = Some(Box::new(tell));
+            ProcessState::Running { on_exit, .. } => {
+                *on_exit = Some(Box::new(callback));
                 return;
             }
         };
-        tell(ended);
+        callback(ended);
     }
 
-    /// Looks at it by its number, which is its own as long as this takes; `None` where it has ended.
+    /// Calls `look` with the pid, which cannot be reused meanwhile; `None` where the process has ended.
     pub(super) fn with_running_pid<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
         match &*self.state() {
             ProcessState::Running { .. } => Some(look(self.pid)),
@@ -95,42 +94,44 @@ impl SandboxProcess {
         }
     }
 
-    /// Kills it. The first reason that is given is the one that is told.
+    /// Kills the process. The first reason given is the one that is reported.
     pub(super) fn kill(&self, reason: Option<&str>) {
-        if let ProcessState::Running { because, .. } = &mut *self.state() {
-            if because.is_none() {
-                *because = reason.map(str::to_owned);
+        if let ProcessState::Running { kill_reason, .. } = &mut *self.state() {
+            if kill_reason.is_none() {
+                *kill_reason = reason.map(str::to_owned);
             }
             if let Ok(pid) = i32::try_from(self.pid).map(Pid::from_raw) {
-                // That it is gone already is no error; nobody else can have its number before it is
-                // collected. By itself as well: where no filter holds it, it may have left its group.
+                // Errors mean that it has ended; its pid is not reused before it is reaped. The pid as
+                // well as the group: without a filter the process may have left its group.
                 let _ = killpg(pid, Signal::SIGKILL);
                 let _ = kill(pid, Signal::SIGKILL);
             }
         }
     }
 
-    /// Stays with the child to its end.
+    /// Waits for the child and reports its end.
     fn wait(&self, child: &mut Child) {
-        let last_words = child.stderr.take().map(last_words).unwrap_or_default();
+        let stderr_tail = child.stderr.take().map(read_tail).unwrap_or_default();
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
-            // Waits without collecting it, whatever signals this process hears meanwhile.
+            // Waits without reaping it: `kill` needs the pid until the state has changed.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
         }
-        let (reason, on_end) = {
+        let (reason, on_exit) = {
             let mut state = self.state();
             let status = child.wait();
-            let (because, on_end) = match &mut *state {
-                ProcessState::Running { because, on_end } => (because.take(), on_end.take()),
+            let (kill_reason, on_exit) = match &mut *state {
+                ProcessState::Running { kill_reason, on_exit } => {
+                    (kill_reason.take(), on_exit.take())
+                }
                 ProcessState::Exited(_) => (None, None),
             };
-            let reason = because.unwrap_or_else(|| describe(status.ok(), &last_words));
+            let reason = kill_reason.unwrap_or_else(|| describe(status.ok(), &stderr_tail));
             *state = ProcessState::Exited(reason.clone());
-            (reason, on_end)
+            (reason, on_exit)
         };
-        if let Some(tell) = on_end {
-            tell(reason);
+        if let Some(callback) = on_exit {
+            callback(reason);
         }
     }
 
@@ -140,40 +141,44 @@ impl SandboxProcess {
 }
 
 fn command(program: &Path, folder: &Path, wire: UnixStream) -> io::Result<Command> {
-    let seen = SEEN.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let inherited = INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(std::path::absolute(program)?);
     command
+        // The program may be `/proc/self/exe`, which would be listed as `exe`.
         .arg0("ctxhost")
         .arg(COMMAND)
         .arg(std::process::id().to_string())
         .env_clear()
-        .envs(seen)
-        // Each arena of the C library reserves 64 MiB of the address space that is limited.
+        .envs(inherited)
+        // Each malloc arena of glibc reserves 64 MiB of the limited address space.
         .env("MALLOC_ARENA_MAX", "2")
         .current_dir(folder)
+        // As standard input, because all other descriptors are closed at exec.
         .stdin(OwnedFd::from(wire))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // A group of its own: Ctrl-C in a terminal reaches the host alone, which then disposes of
+        // its engines.
         .process_group(0);
     Ok(command)
 }
 
-/// Reads all that it says on standard error and keeps the end of it.
-fn last_words(mut stderr: ChildStderr) -> String {
+/// Reads standard error to its end and returns the last part.
+fn read_tail(mut stderr: ChildStderr) -> String {
     let mut kept = VecDeque::new();
     let mut buffer = [0; 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {
         kept.extend(buffer.get(..read).unwrap_or_default());
-        let surplus = kept.len().saturating_sub(LAST_WORDS_BYTES);
+        let surplus = kept.len().saturating_sub(STDERR_TAIL_BYTES);
         kept.drain(..surplus);
     }
-    let said = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
-    tracing::debug!(said, "worker's standard error");
-    said
+    let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
+    tracing::debug!(text, "standard error of a sandbox");
+    text
 }
 
-/// How it ended, with the last line that it said.
-fn describe(status: Option<ExitStatus>, last_words: &str) -> String {
+/// How the process ended, with the last line of its standard error.
+fn describe(status: Option<ExitStatus>, stderr_tail: &str) -> String {
     let how = match status.map(|status| (status.signal(), status.code())) {
         Some((Some(number), _)) => {
             let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
@@ -182,8 +187,8 @@ fn describe(status: Option<ExitStatus>, last_words: &str) -> String {
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".into(),
     };
-    let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
-    match last_words.lines().rev().find(is_said) {
+    let is_message = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
+    match stderr_tail.lines().rev().find(is_message) {
         Some(line) => format!("{how}: {}", line.trim()),
         None => how,
     }

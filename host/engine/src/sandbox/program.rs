@@ -1,51 +1,50 @@
-//! Which program a worker is: a ctxhost, since an engine needs somebody to load it.
+//! Finds the program that runs as a sandbox: a ctxhost, or a program that embeds it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Names the program of workers, where the config does not.
+/// The environment variable with the program, where the config names none.
 pub(super) const PROGRAM_VARIABLE: &str = "CTXHOST_WORKER";
 
-/// The hidden command that makes a worker of the program.
+/// The hidden command that runs the program as a sandbox.
 pub(super) const COMMAND: &str = "engine-worker";
 
-/// The running program itself, even where its file was replaced since it began.
+/// The running program, even if its file was replaced since the start.
 const ITSELF: &str = "/proc/self/exe";
 
-/// Whether the running program becomes a worker when it is started with [`COMMAND`].
+/// Whether the running program acts as a sandbox when it is started with [`COMMAND`].
 static CAN_BE_A_SANDBOX: AtomicBool = AtomicBool::new(false);
 
-/// No program is there that could be a worker.
+/// Why no program was found.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// A name that leads to no file.
-    #[error("{origin} names {} for engine workers, which is no file", path.display())]
+    /// The named file does not exist.
+    #[error("{origin} names {} as the sandbox program, which is not a file", path.display())]
     Missing {
-        /// Who names it.
+        /// The setting or variable that names it.
         origin: &'static str,
         /// The path.
         path: PathBuf,
     },
-    /// Nothing names one.
+    /// No program is named and none was found.
     #[error(
         "isolation = \"process\" needs the program `ctxhost`, which is neither beside this program nor in PATH; \
-         set plugins.worker.program or {PROGRAM_VARIABLE}, or call ctxhost::worker_main() first in main"
+         set plugins.worker.program or {PROGRAM_VARIABLE}, or call ctxhost::sandbox_main() first in main"
     )]
     NotFound,
 }
 
-/// The running program answers to [`COMMAND`].
+/// Records that the running program handles [`COMMAND`].
 pub(super) fn allow_self_launch() {
     CAN_BE_A_SANDBOX.store(true, Ordering::Relaxed);
 }
 
-/// The program to start: the configured one, else the variable's, else this one, else a `ctxhost`
+/// The program to start: that of the config, else of the variable, else this one, else a `ctxhost`
 /// beside this one or in `PATH`.
 pub(super) fn find_program(configured: Option<&Path>) -> Result<PathBuf, ProgramError> {
-    let named = |origin, path: PathBuf| match path.is_file() {
-        true => Ok(path),
-        false => Err(ProgramError::Missing { origin, path }),
+    let named = |origin, path: PathBuf| {
+        if path.is_file() { Ok(path) } else { Err(ProgramError::Missing { origin, path }) }
     };
     if let Some(path) = configured {
         return named("plugins.worker.program", path.to_owned());
@@ -65,7 +64,7 @@ pub(super) fn find_program(configured: Option<&Path>) -> Result<PathBuf, Program
 fn installed(beside: Option<PathBuf>, path: Option<OsString>) -> Option<PathBuf> {
     let path = path.unwrap_or_default();
     let folders = beside.into_iter().chain(std::env::split_paths(&path));
-    // A folder of `PATH` that depends on where the program was started is anybody's.
+    // A relative folder in `PATH` depends on the working directory, which another user may control.
     let files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join("ctxhost"));
     files.into_iter().find(|file| file.is_file())
 }
@@ -75,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_configured_and_not_there_is_an_error_and_no_search() {
+    fn a_missing_configured_program_is_an_error_without_a_search() {
         let error = find_program(Some(Path::new("/nowhere/ctxhost"))).unwrap_err().to_string();
         assert!(error.starts_with("plugins.worker.program names /nowhere/ctxhost"), "{error}");
     }
 
     #[test]
-    fn a_ctxhost_beside_comes_before_one_in_path_and_relative_folders_are_passed_over() {
+    fn a_ctxhost_beside_precedes_path_and_relative_folders_are_skipped() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for folder in [&one, &two] {
             std::fs::write(folder.path().join("ctxhost"), "").unwrap();

@@ -1,5 +1,4 @@
-//! The host's half of the wire that speaks: one thread, which knows what each worker has seen of which
-//! transcript, and so sends only what is new.
+//! The sending thread of a connection. It knows which transcript the sandbox has and sends differences.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,44 +13,44 @@ use serde_json::Value;
 use super::process::SandboxProcess;
 use super::wire::{self, CallFrame, HostReply, ToSandbox, TranscriptDelta};
 
-/// Texts in one frame, in bytes: a long session goes over in pieces, and nobody holds it twice.
+/// The most text in one frame, in bytes: a long session is sent in chunks instead of being copied whole.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// What is to be said.
+/// What to send.
 pub(super) enum SendJob {
     Create { call: u64, limit_ms: u64, config: Value },
     Call { call: CallFrame, view: Transcript },
     Cancel { call: u64 },
-    Served { ask: u64, result: Result<HostReply> },
+    HostReply { host_call: u64, result: Result<HostReply> },
 }
 
-/// What a worker has of a session.
+/// The transcript of a session that the sandbox has.
 struct SentTranscript {
-    /// Held, so that what comes later can be told apart from it by address.
+    // Kept alive: `diff` compares entries by address, which a freed entry would make ambiguous.
     view: Transcript,
     used: u64,
 }
 
 pub(super) struct TranscriptSender {
     wire: UnixStream,
-    seen: HashMap<String, SentTranscript>,
-    /// Sessions whose transcripts are kept.
-    most: usize,
+    sent: HashMap<String, SentTranscript>,
+    /// The number of sessions whose transcripts the sandbox keeps.
+    max_sessions: usize,
     now: u64,
 }
 
 impl TranscriptSender {
-    pub(super) fn new(wire: UnixStream, most: u64) -> Self {
-        let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
-        TranscriptSender { wire, seen: HashMap::new(), most, now: 0 }
+    pub(super) fn new(wire: UnixStream, max_sessions: u64) -> Self {
+        let max_sessions = usize::try_from(max_sessions).unwrap_or(usize::MAX).max(1);
+        TranscriptSender { wire, sent: HashMap::new(), max_sessions, now: 0 }
     }
 
-    /// Says what comes until nobody is left who could say something.
+    /// Sends jobs until all senders of the queue are gone.
     pub(super) fn run(mut self, jobs: &Receiver<SendJob>, process: &Arc<SandboxProcess>) {
         for job in jobs {
             if let Err(error) = self.send(job) {
-                // Mostly it is dead already; its own end is the better reason then.
-                tracing::debug!(%error, "a worker does not listen");
+                // Without a reason: mostly the process died before, and its exit status says why.
+                tracing::debug!(%error, "cannot send to a sandbox");
                 process.kill(None);
             }
         }
@@ -69,49 +68,49 @@ impl TranscriptSender {
                 ToSandbox::Call(call)
             }
             SendJob::Cancel { call } => ToSandbox::Cancel { call },
-            SendJob::Served { ask, result } => ToSandbox::Served { ask, result },
+            SendJob::HostReply { host_call, result } => ToSandbox::HostReply { host_call, result },
         };
         wire::send(&self.wire, &message)
     }
 
-    /// Brings what the worker has of a session up to `view`.
+    /// Updates the transcript that the sandbox has of a session to `view`.
     fn send_transcript(&mut self, session: &str, view: Transcript) -> io::Result<()> {
         self.now += 1;
-        let seen = self.seen.get(session);
-        let TranscriptDiff { kept, patches: marks } =
-            seen.map(|seen| diff(&seen.view, &view)).unwrap_or_default();
-        let had = seen.map_or(0, |seen| seen.view.len() as u64);
-        let mut change =
-            TranscriptDelta { session: session.into(), kept, marks, added: Vec::new() };
-        let mut piece_bytes = 0;
+        let old = self.sent.get(session);
+        let TranscriptDiff { kept, patches } =
+            old.map(|old| diff(&old.view, &view)).unwrap_or_default();
+        let old_len = old.map_or(0, |old| old.view.len() as u64);
+        let mut delta =
+            TranscriptDelta { session: session.into(), kept, patches, added: Vec::new() };
+        let mut chunk_bytes = 0;
         for (sent, entry) in (kept + 1..).zip(view.range(kept..view.len() as u64)) {
-            change.added.push(ReplicaEntry::from(entry));
-            piece_bytes += entry.text().len() + entry.raw().len();
-            if piece_bytes >= CHUNK_BYTES {
-                wire::send(&self.wire, &ToSandbox::Change(change))?;
-                change = TranscriptDelta {
+            delta.added.push(ReplicaEntry::from(entry));
+            chunk_bytes += entry.text().len() + entry.raw().len();
+            if chunk_bytes >= CHUNK_BYTES {
+                wire::send(&self.wire, &ToSandbox::Transcript(delta))?;
+                delta = TranscriptDelta {
                     session: session.into(),
                     kept: sent,
                     ..TranscriptDelta::default()
                 };
-                piece_bytes = 0;
+                chunk_bytes = 0;
             }
         }
-        if kept < had || !change.marks.is_empty() || !change.added.is_empty() {
-            wire::send(&self.wire, &ToSandbox::Change(change))?;
+        if kept < old_len || !delta.patches.is_empty() || !delta.added.is_empty() {
+            wire::send(&self.wire, &ToSandbox::Transcript(delta))?;
         }
-        self.seen.insert(session.to_owned(), SentTranscript { view, used: self.now });
+        self.sent.insert(session.to_owned(), SentTranscript { view, used: self.now });
         self.forget_oldest()
     }
 
-    /// A worker keeps so many transcripts, the ones that were asked about last.
+    /// Drops the least recently used transcript above the limit.
     fn forget_oldest(&mut self) -> io::Result<()> {
-        if self.seen.len() <= self.most {
+        if self.sent.len() <= self.max_sessions {
             return Ok(());
         }
-        let oldest = self.seen.iter().min_by_key(|(_, seen)| seen.used);
+        let oldest = self.sent.iter().min_by_key(|(_, sent)| sent.used);
         let Some(session) = oldest.map(|(session, _)| session.clone()) else { return Ok(()) };
-        self.seen.remove(&session);
+        self.sent.remove(&session);
         wire::send(&self.wire, &ToSandbox::Forget { session })
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker process may use, and how often there is another one.
+//! The limits of sandboxes, and how often they are restarted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,60 +6,54 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 ctxhost_engine_api::settings! {
-    /// `[plugins.sandbox]`: limits of every worker process.
+    /// `[plugins.worker]`: the limits of every sandbox.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct SandboxSettings {
-        /// The ctxhost that engine processes are, relative to this file; unset, the variable
+        /// The program that runs as a sandbox, relative to this file; unset, the variable
         /// CTXHOST_WORKER, then this program, then a ctxhost beside it or in PATH.
         pub program: Option<PathBuf> = None, Text;
-        /// The address space of an engine's process; a long session and the engine's own index take
-        /// a tenth of it, a leak is stopped before the machine feels it.
+        /// The address space of a sandbox; a long session and the engine's own index take a tenth
+        /// of it, and a leak is stopped before it affects the machine.
         pub memory_mib: u64 = 1024, Whole(128), "mebibytes";
         /// An engine keeps its values in the host's store, so it needs next to none.
         pub open_files: u64 = 64, Whole(16), "descriptors";
-        /// Files and folders that engines in processes may read, relative to this file, beside the
-        /// system's libraries; none, because what an engine needs comes with its calls.
+        /// Files and folders that sandboxed engines may read, relative to this file, beside the
+        /// system's libraries; none, because an engine gets its data with its calls.
         pub readable: Vec<PathBuf> = Vec::new(), List;
-        /// For a process to start and load its engine; milliseconds as a rule, seconds on a machine
-        /// that swaps.
+        /// The time to start a sandbox and load its engine; usually milliseconds, seconds on a
+        /// machine that swaps.
         pub start_ms: u64 = 10_000, Whole(1), "ms";
-        /// For a call that took too long to let go, before its process is killed; whoever waits
-        /// somewhere lets go at once.
+        /// The time that a cancelled call has to return before its sandbox is killed; a call that
+        /// awaits something returns at once.
         pub letting_go_ms: u64 = 100, Whole(1), "ms";
-        /// Started in place of dead ones within respawn_window_ms; after that the engine is in
-        /// quarantine, since what dies so often dies again.
+        /// Restarts of a dead sandbox within respawn_window_ms; after that the engine is
+        /// quarantined, since it would die again.
         pub respawns: u64 = 3, Whole(0), "processes";
-        /// Ten minutes: deaths that are further apart are accidents.
+        /// The period of respawns; deaths further apart than ten minutes are unrelated.
         pub respawn_window_ms: u64 = 600_000, Whole(1), "ms";
-        /// Whose transcripts a process keeps, the newest; another one is sent whole when it is
-        /// talked in again.
+        /// The number of sessions whose transcripts a sandbox keeps, the most recently used; that
+        /// of another session is sent again at its next call.
         pub sessions: u64 = 64, Whole(1), "sessions";
-        /// The most that a process may say at once; a plan is kilobytes, and what is longer is no
-        /// plan.
+        /// The largest frame that a sandbox may send; a plan has kilobytes.
         pub answer_mib: u64 = 64, Whole(1), "mebibytes";
-        /// Of an engine's process, which is killed above it; one for each processor of a large
-        /// machine, and far from what a machine feels.
+        /// The most threads of a sandbox, which is killed above it; one for each processor of a
+        /// large machine.
         pub threads: u64 = 256, Whole(16), "threads";
-        /// Processor time within a minute that an engine's process may use while no call is under
-        /// way, before it is killed; what an engine does behind its answers takes milliseconds, and
-        /// nobody waits for what takes more.
+        /// Processor time in a minute that a sandbox may use between calls before it is killed;
+        /// background work of an engine takes milliseconds.
         pub background_cpu_ms: u64 = 10_000, Whole(1), "ms";
     }
 }
 
 impl SandboxSettings {
-    /// The same settings with every path taken from `folder`.
+    /// The settings with all paths resolved against `folder`.
     #[must_use]
     pub fn with_paths_from(mut self, folder: &Path) -> Self {
         for path in self.program.iter_mut().chain(&mut self.readable) {
             *path = folder.join(&*path);
         }
         self
-    }
-
-    pub(super) fn start_timeout(&self) -> Duration {
-        Duration::from_millis(self.start_ms)
     }
 
     pub(super) fn cancel_grace(&self) -> Duration {
@@ -70,7 +64,7 @@ impl SandboxSettings {
         Duration::from_millis(self.respawn_window_ms)
     }
 
-    /// The largest frame that is taken from a worker, in bytes.
+    /// The largest frame that is accepted from a sandbox, in bytes.
     pub(super) fn answer_bytes(&self) -> usize {
         usize::try_from(self.answer_mib).unwrap_or(usize::MAX).saturating_mul(1024 * 1024)
     }

@@ -1,9 +1,10 @@
-//! An engine that sits in a worker: the worker of the moment, and another one when that died.
+//! An engine in a sandbox: calls the current process, and starts the next one when it dies.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ctxhost_engine_api::border::{EngineCall, EngineReply};
 use ctxhost_engine_api::*;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -12,81 +13,91 @@ use super::confinement::Confinement;
 use super::connection::SandboxConnection;
 use super::launch::{LaunchError, SandboxLaunch, SandboxLauncher, dead_error};
 use super::replay_log::ReplayLog;
-use super::{SandboxInfo, SandboxSettings};
+use super::settings::SandboxSettings;
 use crate::build_guard::BuildGuard;
 use crate::calls::{CallGuard, CallLimit, CallTable};
 use crate::environment::EngineEnvironment;
+use crate::error::EngineOpenError;
 use crate::library::EngineFile;
-use crate::load::EngineOpenError;
 use crate::services::EngineServices;
 use crate::spec::EngineSpec;
-use crate::threads::{build_runtime, timeout_error, until_deadline};
-use crate::timeouts::EngineTimeouts;
-use ctxhost_engine_api::border::{EngineCall, EngineReply};
+use crate::threads::{build_runtime, until_deadline};
+use crate::timeouts::{EngineTimeouts, timeout_error};
 
-/// What became of a worker whose engine was let go.
+/// Why a sandbox ended whose engine was closed.
 const CLOSED_REASON: &str = "was ended with its engine";
 
-/// An engine in a worker process.
+/// The state of an engine's sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxInfo {
+    /// The process id; `None` after the process died and before the next call.
+    pub pid: Option<u32>,
+    /// The number of restarts.
+    pub respawns: u64,
+    /// The restrictions in force.
+    pub confinement: Confinement,
+}
+
+/// An engine in a sandbox.
 pub(crate) struct SandboxSupervisor {
-    start: Arc<SandboxLauncher>,
+    launcher: Arc<SandboxLauncher>,
     timeouts: EngineTimeouts,
-    /// Whoever waits for the next worker holds it; the others wait for that one.
+    // Held while a call waits for a restart, so that concurrent calls wait for the same one.
     current: tokio::sync::Mutex<CurrentSandbox>,
-    known: Mutex<SupervisorState>,
-    told: Mutex<ReplayLog>,
-    /// For services of the host, which the engine asks for from elsewhere.
+    state: Mutex<SupervisorState>,
+    replay_log: Mutex<ReplayLog>,
+    /// Threads for host calls.
     _helpers: HelperThreads,
 }
 
-/// Threads that nobody waits for when they are not needed any more: one may block in a store.
 struct HelperThreads(Option<Runtime>);
 
 impl Drop for HelperThreads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
+            // Without waiting: one of them may block in a store.
             runtime.shutdown_background();
         }
     }
 }
 
-/// The worker of the moment.
+/// The current sandbox.
 struct CurrentSandbox {
-    link: SandboxConnection,
-    /// The next one. It stays here when whoever asked for it goes away.
-    coming: Option<PendingLaunch>,
+    connection: SandboxConnection,
+    /// The next one, while it starts. It survives the call that started it.
+    next: Option<PendingLaunch>,
 }
 
-/// A worker that is being started.
+/// A sandbox that is being started.
 type PendingLaunch = oneshot::Receiver<Result<SandboxLaunch, LaunchError>>;
 
-/// What can be told of the workers without asking them.
+/// The state of the sandboxes that is readable while a call waits for a restart.
 struct SupervisorState {
-    link: SandboxConnection,
+    connection: SandboxConnection,
     confinement: Confinement,
-    respawned: VecDeque<Instant>,
-    respawns: u64,
-    closed: bool,
+    restarted_at: VecDeque<Instant>,
+    restarts: u64,
+    is_closed: bool,
 }
 
 impl SupervisorState {
     fn can_restart(&mut self, settings: &SandboxSettings) -> bool {
         let window = settings.respawn_window();
-        self.respawned.retain(|at| at.elapsed() < window);
-        !self.closed && (self.respawned.len() as u64) < settings.respawns
+        self.restarted_at.retain(|at| at.elapsed() < window);
+        !self.is_closed && (self.restarted_at.len() as u64) < settings.respawns
     }
 }
 
 /// Why a call has no answer.
 enum CallFailure {
-    /// The engine said so, or took too long.
+    /// The engine failed or took too long.
     Engine(EngineError),
-    /// The worker died over it.
+    /// The sandbox died during the call.
     Sandbox(String),
 }
 
 impl SandboxSupervisor {
-    /// Starts the first worker of an engine.
+    /// Starts the first sandbox of an engine.
     pub(crate) fn open(
         spec: &EngineSpec,
         file: EngineFile,
@@ -94,66 +105,72 @@ impl SandboxSupervisor {
         calls: &Arc<CallTable>,
     ) -> Result<(EngineInfo, SandboxSupervisor), EngineOpenError> {
         let id = file.meta.id.clone();
-        // Nothing of the engine runs on them.
+        // No code of the engine runs on these threads, so crashes on them are not attributed to it.
         let runtime = build_runtime(&id, &BuildGuard::default())
             .map_err(|source| EngineOpenError::Threads { id: id.clone(), source })?;
         let handle = runtime.handle().clone();
         let helpers = HelperThreads(Some(runtime));
-        let start = Arc::new(SandboxLauncher {
+        let launcher = Arc::new(SandboxLauncher {
             services: Arc::new(EngineServices::new(&id, environment, &spec.quotas, calls.clone())),
             file,
             copies_folder: environment.copies_folder.clone(),
             settings: spec.sandbox.clone(),
             config: spec.config.clone(),
             calls: calls.clone(),
-            create_timeout: Duration::from_millis(environment.timeouts.create_ms),
+            create_ms: environment.timeouts.create_ms,
             recorded_clock: environment.clock.is_recorded(),
             runtime: handle,
         });
-        let started = start.launch(0).map_err(|error| open_error(id.clone(), error))?;
-        let SandboxLaunch { connection: link, info, confinement, kill_guard: unclaimed } = started;
+        let launch = launcher.launch(0).map_err(|error| open_error(id.clone(), error))?;
+        let SandboxLaunch { connection, info, confinement, kill_guard } = launch;
         for missing in &confinement.missing {
-            tracing::warn!(engine = id, missing, "a worker is not held by");
+            tracing::warn!(engine = id, missing, "a restriction of the sandbox is not in force");
         }
-        tracing::info!(engine = id, pid = link.pid(), applied = ?confinement.applied, "worker");
-        let known = SupervisorState {
-            link: link.clone(),
+        tracing::info!(
+            engine = id,
+            pid = connection.pid(),
+            applied = ?confinement.applied,
+            "sandbox started"
+        );
+        let state = SupervisorState {
+            connection: connection.clone(),
             confinement,
-            respawned: VecDeque::new(),
-            respawns: 0,
-            closed: false,
+            restarted_at: VecDeque::new(),
+            restarts: 0,
+            is_closed: false,
         };
-        let far = SandboxSupervisor {
-            start,
+        let supervisor = SandboxSupervisor {
+            launcher,
             timeouts: environment.timeouts.clone(),
-            current: tokio::sync::Mutex::new(CurrentSandbox { link, coming: None }),
-            known: Mutex::new(known),
-            told: Mutex::default(),
+            current: tokio::sync::Mutex::new(CurrentSandbox { connection, next: None }),
+            state: Mutex::new(state),
+            replay_log: Mutex::default(),
             _helpers: helpers,
         };
-        unclaimed.disarm();
-        Ok((info, far))
+        kill_guard.disarm();
+        Ok((info, supervisor))
     }
 
-    /// Asks the engine. Where its worker died, another one is asked, once, if that is harmless.
+    /// Calls the engine. Where its sandbox dies, repeats the call once, if that is harmless.
     pub(crate) async fn call(
         &self,
-        call: &CallGuard,
+        guard: &CallGuard,
         view: Transcript,
-        question: EngineCall,
+        call: EngineCall,
     ) -> Result<EngineReply> {
-        if matches!(question, EngineCall::Dispose(_)) && self.state().link.exit_reason().is_some() {
-            // Nothing is left of it that could be let go.
+        let is_dispose = matches!(call, EngineCall::Dispose(_));
+        if is_dispose && self.state().connection.exit_reason().is_some() {
+            // The engine died with its process; a restart just for `dispose` is pointless.
             return Ok(EngineReply::Dispose(()));
         }
-        let mut may_repeat = question.may_repeat();
+        let mut may_repeat = call.may_repeat();
         loop {
-            let link = self.connection(call).await?;
-            match self.replay_and_call(&link, call, &view, &question).await {
-                Ok(answer) => return Ok(answer),
+            let connection = self.connection(guard).await?;
+            match self.replay_and_call(&connection, guard, &view, &call).await {
+                Ok(reply) => return Ok(reply),
                 Err(CallFailure::Engine(error)) => return Err(error),
                 Err(CallFailure::Sandbox(reason)) if may_repeat => {
-                    tracing::warn!(engine = self.id(), reason, "its worker died; asked again");
+                    tracing::warn!(engine = self.id(), reason, "sandbox died; repeating the call");
                     may_repeat = false;
                 }
                 Err(CallFailure::Sandbox(reason)) => return Err(dead_error(&reason)),
@@ -161,182 +178,186 @@ impl SandboxSupervisor {
         }
     }
 
-    /// What is known of its process.
+    /// The state of the sandbox.
     pub(crate) fn info(&self) -> SandboxInfo {
-        let known = self.state();
+        let state = self.state();
+        let is_running = state.connection.exit_reason().is_none();
         SandboxInfo {
-            pid: known.link.exit_reason().is_none().then(|| known.link.pid()),
-            respawns: known.respawns,
-            confinement: known.confinement.clone(),
+            pid: is_running.then(|| state.connection.pid()),
+            respawns: state.restarts,
+            confinement: state.confinement.clone(),
         }
     }
 
-    /// Whether there may be another worker, should this one die.
+    /// Whether the sandbox may be restarted, should it die.
     pub(crate) fn can_restart(&self) -> bool {
         self.state().can_restart(self.settings())
     }
 
-    /// Ends the worker. There will be no other.
+    /// Kills the sandbox for good.
     pub(crate) fn close(&self) {
         {
-            let mut known = self.state();
-            known.closed = true;
-            known.link.kill(Some(CLOSED_REASON));
+            let mut state = self.state();
+            state.is_closed = true;
+            state.connection.kill(Some(CLOSED_REASON));
         }
-        // Where somebody waits for the next one, that one sees that it is too late.
+        // Without the lock a call waits for a restart, and checks `is_closed` after it.
         if let Ok(mut current) = self.current.try_lock() {
-            current.coming = None;
+            current.next = None;
         }
     }
 
     async fn replay_and_call(
         &self,
-        link: &SandboxConnection,
-        call: &CallGuard,
+        connection: &SandboxConnection,
+        guard: &CallGuard,
         view: &Transcript,
-        question: &EngineCall,
+        call: &EngineCall,
     ) -> Result<EngineReply, CallFailure> {
-        let missing = self.replay_log().missing_calls(link.number(), question, view);
+        let missing = self.replay_log().missing_calls(connection.number(), call, view);
         if !missing.is_empty() {
             let began = Instant::now();
-            for told in missing {
-                self.replay(link, view, told).await?;
+            for earlier in missing {
+                self.replay(connection, view, earlier).await?;
             }
-            self.start.calls.extend(call.id, began.elapsed());
+            self.launcher.calls.extend(guard.id, began.elapsed());
         }
-        let answer = self.call_within_limit(link, call, view, question.clone()).await?;
-        self.replay_log().record(link.number(), question, view.epoch());
-        Ok(answer)
+        let reply = self.call_within_limit(connection, guard, view, call.clone()).await?;
+        self.replay_log().record(connection.number(), call, view.epoch());
+        Ok(reply)
     }
 
-    /// Tells a new worker what an old one knew, within that call's own time.
+    /// Repeats a call of an earlier sandbox, within the limit of that call.
     async fn replay(
         &self,
-        link: &SandboxConnection,
+        connection: &SandboxConnection,
         view: &Transcript,
-        mut told: EngineCall,
+        mut call: EngineCall,
     ) -> Result<(), CallFailure> {
-        let Some(session) = told.session().cloned() else { return Ok(()) };
-        let (limit_ms, _) = self.timeouts.of(&told);
+        let Some(session) = call.session().cloned() else { return Ok(()) };
+        let (limit_ms, _) = self.timeouts.limit_of(&call);
         let limit = CallLimit::fixed(Duration::from_millis(limit_ms));
-        let call = self.start.calls.begin(limit, Some(view.clone())).with_session(&session);
-        told.set_id(call.id);
-        self.call_within_limit(link, &call, view, told).await.map(drop)
+        let guard = self.launcher.calls.begin(limit, Some(view.clone())).with_session(&session);
+        call.set_id(guard.id);
+        self.call_within_limit(connection, &guard, view, call).await.map(drop)
     }
 
     async fn call_within_limit(
         &self,
-        link: &SandboxConnection,
-        call: &CallGuard,
+        connection: &SandboxConnection,
+        guard: &CallGuard,
         view: &Transcript,
-        question: EngineCall,
+        call: EngineCall,
     ) -> Result<EngineReply, CallFailure> {
-        let mut flight = link.send_call(call, view, question);
-        match until_deadline(call, flight.answer()).await {
-            Some(Some(answer)) => answer.map_err(CallFailure::Engine),
+        let mut pending = connection.send_call(guard, view, call);
+        match until_deadline(guard, pending.answer()).await {
+            Some(Some(reply)) => reply.map_err(CallFailure::Engine),
             Some(None) => {
-                let reason = link.exit_reason().unwrap_or_else(|| "closed its wire".into());
+                let reason = connection.exit_reason();
+                let reason = reason.unwrap_or_else(|| "closed its connection".into());
                 Err(CallFailure::Sandbox(reason))
             }
             None => {
                 let mut error = timeout_error();
-                if flight.cancel(self.settings().cancel_grace()).await {
-                    error.message += "; its worker was killed";
+                if pending.cancel(self.settings().cancel_grace()).await {
+                    error.message += "; its sandbox was killed";
                 }
                 Err(CallFailure::Engine(error))
             }
         }
     }
 
-    /// The worker that lives, started now if need be. Whoever starts it, all wait through no fault of
-    /// the engine.
-    async fn connection(&self, call: &CallGuard) -> Result<SandboxConnection> {
+    /// A connection to a running sandbox, which is restarted if need be.
+    async fn connection(&self, guard: &CallGuard) -> Result<SandboxConnection> {
         let began = Instant::now();
-        let link = self.live_connection().await;
-        self.start.calls.extend(call.id, began.elapsed());
-        link
+        let connection = self.live_connection().await;
+        // The wait is not the engine's fault, so it does not count against the call.
+        self.launcher.calls.extend(guard.id, began.elapsed());
+        connection
     }
 
     async fn live_connection(&self) -> Result<SandboxConnection> {
         let mut current = self.current.lock().await;
-        let Some(reason) = current.link.exit_reason() else { return Ok(current.link.clone()) };
-        let coming = match current.coming.take() {
-            Some(coming) => coming,
-            None => self.restart(current.link.number(), &reason)?,
+        let Some(reason) = current.connection.exit_reason() else {
+            return Ok(current.connection.clone());
         };
-        let started = current.coming.insert(coming).await;
-        current.coming = None;
-        let started = started.map_err(|_| dead_error("died, and the next one did not start"))?;
-        let SandboxLaunch { connection: link, confinement, kill_guard: unclaimed, .. } = started
-            .map_err(|error| {
+        let next = match current.next.take() {
+            Some(next) => next,
+            None => self.restart(current.connection.number(), &reason)?,
+        };
+        // Stored before the await: a caller that is dropped here leaves it to the next one.
+        let launch = current.next.insert(next).await;
+        current.next = None;
+        let launch = launch.map_err(|_| dead_error("died, and the next one did not start"))?;
+        let SandboxLaunch { connection, confinement, kill_guard, .. } =
+            launch.map_err(|error| {
                 dead_error(&format!("died, and the next one did not start: {error}"))
             })?;
-        let mut known = self.state();
-        if known.closed {
+        let mut state = self.state();
+        if state.is_closed {
             return Err(dead_error(CLOSED_REASON));
         }
-        current.link = link.clone();
-        known.link = link.clone();
-        known.confinement = confinement;
-        unclaimed.disarm();
-        Ok(link)
+        current.connection = connection.clone();
+        state.connection = connection.clone();
+        state.confinement = confinement;
+        kill_guard.disarm();
+        Ok(connection)
     }
 
-    /// Starts the worker after number `last`, where there may be one. Starting blocks, so a thread of
-    /// its own does it.
+    /// Starts the sandbox after number `last`, if the limit of restarts allows it.
     fn restart(&self, last: u64, reason: &str) -> Result<PendingLaunch> {
-        let number = self.next_number(last, reason)?;
-        tracing::warn!(engine = self.id(), reason, number, "worker died; another one starts");
+        self.count_restart(reason)?;
+        let number = last + 1;
+        tracing::warn!(engine = self.id(), reason, number, "sandbox died; restarting it");
         let (deliver, delivered) = oneshot::channel();
-        let start = self.start.clone();
-        let thread = std::thread::Builder::new().name("worker-start".into());
-        // What nobody takes over ends with the message that it came in.
-        let begun = thread.spawn(move || drop(deliver.send(start.launch(number))));
-        begun.map_err(|error| dead_error(&format!("died, and there is no thread: {error}")))?;
+        let launcher = self.launcher.clone();
+        // Launching blocks. A launch that no call takes over is killed with its undelivered message.
+        let thread = std::thread::Builder::new().name("sandbox-launch".into());
+        let spawned = thread.spawn(move || drop(deliver.send(launcher.launch(number))));
+        spawned.map_err(|error| dead_error(&format!("died, and no thread starts: {error}")))?;
         Ok(delivered)
     }
 
-    /// The number of the next worker, where there may be one.
-    fn next_number(&self, last: u64, reason: &str) -> Result<u64> {
+    fn count_restart(&self, reason: &str) -> Result<()> {
         let settings = self.settings();
-        let mut known = self.state();
-        if known.closed {
+        let mut state = self.state();
+        if state.is_closed {
             return Err(dead_error(CLOSED_REASON));
         }
-        if !known.can_restart(settings) {
+        if !state.can_restart(settings) {
             let times = settings.respawns.saturating_add(1);
             let seconds = settings.respawn_window().as_secs();
             return Err(dead_error(&format!(
-                "{reason}; it died {times} times within {seconds} s and is not started again"
+                "{reason}; it died {times} times within {seconds} s (plugins.worker.respawns) and is not restarted"
             )));
         }
-        known.respawned.push_back(Instant::now());
-        known.respawns += 1;
-        Ok(last + 1)
+        state.restarted_at.push_back(Instant::now());
+        state.restarts += 1;
+        Ok(())
     }
 
     fn id(&self) -> &str {
-        &self.start.file.meta.id
+        &self.launcher.file.meta.id
     }
 
     fn settings(&self) -> &SandboxSettings {
-        &self.start.settings
+        &self.launcher.settings
     }
 
     fn state(&self) -> MutexGuard<'_, SupervisorState> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn replay_log(&self) -> MutexGuard<'_, ReplayLog> {
-        self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.replay_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for SandboxSupervisor {
     fn drop(&mut self) {
         self.close();
-        // Threads that still hold the services may outlive the last line of this process.
-        self.start.services.log_dropped_lines();
+        // Now, because threads that still hold the services may outlive the process's last log line.
+        self.launcher.services.log_dropped_lines();
     }
 }
 
@@ -345,6 +366,6 @@ fn open_error(id: String, error: LaunchError) -> EngineOpenError {
         LaunchError::Load(error) => EngineOpenError::Load(error),
         LaunchError::Missing(missing) => EngineOpenError::MissingCapabilities { id, missing },
         LaunchError::Create(error) => EngineOpenError::Create { id, error: Box::new(error) },
-        LaunchError::Worker(source) => EngineOpenError::Sandbox { id, source },
+        LaunchError::Sandbox(source) => EngineOpenError::Sandbox { id, source },
     }
 }

@@ -1,60 +1,60 @@
-//! Watches what a worker uses while it runs: its threads, and processor time outside of calls.
+//! Enforces the limits of a running sandbox: its threads, and its processor time between calls.
 //!
-//! No limit of the kernel does this for one process: those of threads count all of an account, those of
-//! processor time count calls as well.
+//! The kernel has no such limits for one process: RLIMIT_NPROC counts all processes of an account, and
+//! RLIMIT_CPU counts calls as well.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::SandboxSettings;
 use super::process::SandboxProcess;
+use super::settings::SandboxSettings;
 
-/// How often it is looked: a few reads of one file, unseen by anybody.
+/// The interval of the checks. A check reads one file of `/proc`, which costs microseconds.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// The time for which `background_cpu_ms` is a limit.
+/// The period of `background_cpu_ms`.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The unit in which the kernel tells processor time: `USER_HZ`, the same on all our platforms.
+/// The unit of processor time in `/proc`: `USER_HZ`, which is 100 on all supported platforms.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a process uses at one moment.
+/// The resource usage of a process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessUsage {
     threads: u64,
-    /// Processor time since it began, of all its threads.
+    /// Processor time since its start, of all threads.
     cpu: Duration,
 }
 
-/// Which calls a worker has: how many began, and whether one is under way.
+/// The calls of a sandbox: how many began, and whether one is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallActivity {
     pub(super) begun: u64,
     pub(super) is_running: bool,
 }
 
-/// Kills the worker when it uses too much, until `ended` says that it is gone.
+/// Kills the process when it exceeds a limit. Returns when the process has exited.
 pub(super) fn enforce_limits(
     process: &SandboxProcess,
     settings: &SandboxSettings,
-    calling: impl Fn() -> CallActivity,
-    ended: &Receiver<()>,
+    activity: impl Fn() -> CallActivity,
+    exited: &Receiver<()>,
 ) {
     let mut background = BackgroundCpu::new(Duration::from_millis(settings.background_cpu_ms));
-    while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        // Asked before it is looked: a call that begins meanwhile is none of the time before.
-        let calls = calling();
+    while exited.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        // Before the usage: time before a call must not be excused by a call that begins in between.
+        let calls = activity();
         let Some(usage) = process.with_running_pid(read_usage).flatten() else { continue };
         if usage.threads > settings.threads {
-            let (threads, most) = (usage.threads, settings.threads);
+            let (threads, limit) = (usage.threads, settings.threads);
             process.kill(Some(&format!(
-                "was killed, because it had {threads} threads, {most} are allowed (plugins.worker.threads)"
+                "was killed: it had {threads} threads, the limit is {limit} (plugins.worker.threads)"
             )));
         } else if let Some(spent) = background.record(usage.cpu, calls, Instant::now()) {
-            let (spent, most) = (spent.as_millis(), settings.background_cpu_ms);
+            let (spent_ms, limit_ms) = (spent.as_millis(), settings.background_cpu_ms);
             process.kill(Some(&format!(
-                "was killed, because it used {spent} ms of processor time within a minute while no call \
-                 was under way, {most} are allowed (plugins.worker.background_cpu_ms)"
+                "was killed: it used {spent_ms} ms of processor time in a minute between calls, \
+                 the limit is {limit_ms} ms (plugins.worker.background_cpu_ms)"
             )));
         }
     }
@@ -62,40 +62,40 @@ pub(super) fn enforce_limits(
 
 /// Processor time between calls.
 struct BackgroundCpu {
-    most: Duration,
+    limit: Duration,
     last: Option<(Duration, CallActivity)>,
     began: Option<Instant>,
     spent: Duration,
 }
 
 impl BackgroundCpu {
-    fn new(most: Duration) -> BackgroundCpu {
-        BackgroundCpu { most, last: None, began: None, spent: Duration::ZERO }
+    fn new(limit: Duration) -> BackgroundCpu {
+        BackgroundCpu { limit, last: None, began: None, spent: Duration::ZERO }
     }
 
-    /// Takes note of the time used so far; answers what was spent where it is too much.
+    /// Records the processor time so far; returns the time spent between calls where it exceeds the limit.
     fn record(&mut self, cpu: Duration, calls: CallActivity, now: Instant) -> Option<Duration> {
         if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             (self.began, self.spent) = (Some(now), Duration::ZERO);
         }
         if let Some((before, calls_before)) = self.last.replace((cpu, calls)) {
-            let nobody_asked = !calls.is_running && calls == calls_before;
-            if nobody_asked {
+            let is_idle = !calls.is_running && calls == calls_before;
+            if is_idle {
                 self.spent += cpu.saturating_sub(before);
             }
         }
-        (self.spent > self.most).then_some(self.spent)
+        (self.spent > self.limit).then_some(self.spent)
     }
 }
 
-/// Reads it of a process that runs; `None` where the kernel does not tell.
+/// The usage of a running process; `None` where `/proc` has none.
 fn read_usage(pid: u32) -> Option<ProcessUsage> {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&line)
 }
 
 fn parse(line: &str) -> Option<ProcessUsage> {
-    // The name of the program stands in brackets and may hold anything.
+    // The program name is in parentheses and may contain any character, parentheses included.
     let (_, rest) = line.rsplit_once(')')?;
     let numbers: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |at: usize| numbers.get(at)?.parse::<u64>().ok();

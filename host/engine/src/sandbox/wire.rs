@@ -1,4 +1,4 @@
-//! The frames between a host and its worker: a length, then JSON.
+//! The frames between host and sandbox: a length, then JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -15,75 +15,75 @@ use serde_json::Value;
 use super::confinement::{Confinement, ConfinementLimits};
 use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
-/// Rises with every change of a frame. Both sides are of one version anyway; this says so early.
-pub(super) const WIRE_VERSION: u32 = 2;
+/// The version of the frames. Host and sandbox are the same program; a mismatch is reported early.
+pub(super) const WIRE_VERSION: u32 = 3;
 
-/// The largest frame that a worker takes from its host, in bytes: what a length can say.
+/// The largest frame that a sandbox accepts from its host, in bytes: the largest length.
 pub(super) const ANY_LENGTH: usize = u32::MAX as usize;
 
-/// What a host says to its worker.
+/// A frame from the host to the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToSandbox<'a> {
-    /// First of all: what to be.
+    /// The first frame.
     Hello(Hello),
-    /// Build the engine. Answered by `Ended`, like a call.
+    /// Creates the engine. Answered by `Reply`, like a call.
     Create {
         call: u64,
         limit_ms: u64,
         config: Value,
     },
-    /// What is new in the transcript of a session.
-    Change(#[serde(borrow)] TranscriptDelta<'a>),
-    /// A session will not be asked about for a while.
+    /// Updates the transcript of a session.
+    Transcript(#[serde(borrow)] TranscriptDelta<'a>),
+    /// Drops the transcript of a session.
     Forget {
         session: String,
     },
     Call(CallFrame),
-    /// A call was given up.
+    /// Cancels a call.
     Cancel {
         call: u64,
     },
-    /// A service of the host, done.
-    Served {
-        ask: u64,
+    /// Answers a host call.
+    HostReply {
+        host_call: u64,
         result: Result<HostReply>,
     },
 }
 
-/// What a worker needs to begin.
+/// The parameters of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) wire: u32,
     pub(super) version: String,
-    /// The id of the engine.
+    /// The engine's id.
     pub(super) id: String,
-    /// Whether it speaks through the C header.
+    /// Whether the library uses the C interface.
     pub(super) in_c: bool,
     /// The private copy of its library.
     pub(super) library: PathBuf,
-    /// Where that came from, for messages.
+    /// The path of the original, for messages.
     pub(super) origin: PathBuf,
-    /// What the host is.
+    /// The host's name, version and capabilities.
     pub(super) host: HostInfo,
-    /// Whether the host's clock is another than the system's.
+    /// Whether the host uses a recorded clock instead of the system's.
     pub(super) recorded_clock: bool,
     pub(super) limits: ConfinementLimits,
 }
 
 impl Hello {
-    /// The way into the library.
-    pub(super) fn door(&self) -> EntryPoint {
+    /// The entry point of the library.
+    pub(super) fn entry_point(&self) -> EntryPoint {
         if self.in_c { EntryPoint::C } else { EntryPoint::Rust }
     }
 }
 
-/// A step of a transcript: what stays, what changed of it, what comes behind it.
+/// The difference between two versions of a transcript: kept, patched and appended entries.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TranscriptDelta<'a> {
     #[serde(borrow)]
     pub(super) session: Cow<'a, str>,
     pub(super) kept: u64,
-    pub(super) marks: Vec<EntryPatch>,
+    pub(super) patches: Vec<EntryPatch>,
     #[serde(borrow)]
     pub(super) added: Vec<ReplicaEntry<'a>>,
 }
@@ -92,44 +92,44 @@ pub(super) struct TranscriptDelta<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CallFrame {
     pub(super) call: u64,
-    /// The session it is for; services that name none mean this one.
+    /// Its session, also for host calls that name none.
     pub(super) session: Option<String>,
-    /// The epoch of the session's transcript; `None` where the question needs no transcript.
+    /// The epoch of the session's transcript; `None` where the call needs no transcript.
     pub(super) epoch: Option<u64>,
-    /// How long it may take without a sign of life, in milliseconds.
+    /// The limit without a progress report, in milliseconds.
     pub(super) timeout_ms: u64,
-    /// How long it may take in all, in milliseconds.
+    /// The limit in all, in milliseconds.
     pub(super) cap_ms: u64,
     pub(super) request: EngineCall,
 }
 
-/// What a worker says to its host.
+/// A frame from the sandbox to the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromSandbox {
-    /// The library is loaded, nothing is created yet.
+    /// The library is loaded; the engine is not created yet.
     Loaded {
         info: EngineInfo,
         confinement: Confinement,
     },
-    /// It could not be loaded.
+    /// The library was not loaded.
     Refused {
         reason: String,
     },
-    /// A call has ended, well or not. After `Cancel` too: only then has its code let go.
-    Ended {
+    /// A call has ended. Also sent after `Cancel`, once the engine's code has returned.
+    Reply {
         call: u64,
         result: Result<EngineReply>,
     },
-    /// The engine wants something of the host.
-    Ask {
-        ask: u64,
-        /// The session of the call that asks.
+    /// The engine calls the host.
+    HostCall {
+        host_call: u64,
+        /// The session of the calling call.
         session: Option<String>,
-        wanted: HostCall,
+        request: HostCall,
     },
-    /// The engine does not wait for it any more.
-    Drop {
-        ask: u64,
+    /// The engine dropped the future of a host call.
+    CancelHostCall {
+        host_call: u64,
     },
     Progress {
         call: u64,
@@ -144,7 +144,7 @@ pub(super) enum FromSandbox {
     },
 }
 
-/// A service of the host. Those that need no host are done where the engine is.
+/// The request of a host call. Services that need no host run in the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum HostCall {
     NowMs,
@@ -160,7 +160,7 @@ pub(super) enum HostCall {
     DelegateCompact { call: u64, request: CompactRequest },
 }
 
-/// What a service gave.
+/// The result of a host call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum HostReply {
     Nothing,
@@ -175,7 +175,7 @@ pub(super) enum HostReply {
     Compaction(Compaction),
 }
 
-/// Bytes in a frame: base64, since an array of numbers would be three times as long.
+/// Bytes as base64; JSON's array of numbers would be three times as long.
 #[derive(Debug)]
 pub(super) struct Base64Bytes(pub(super) Vec<u8>);
 
@@ -187,12 +187,13 @@ impl Serialize for Base64Bytes {
 
 impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Borrowed: base64 needs no escapes, so the frame contains it as it is.
         let text = <&str>::deserialize(deserializer)?;
         STANDARD.decode(text).map(Base64Bytes).map_err(de::Error::custom)
     }
 }
 
-/// The level of a number.
+/// The log level of a number.
 pub(super) fn level(number: u8) -> LogLevel {
     match number {
         1 => LogLevel::Error,
@@ -203,8 +204,9 @@ pub(super) fn level(number: u8) -> LogLevel {
     }
 }
 
-/// A message as one frame.
+/// Encodes a message as one frame.
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    // Space for the length, which is known after encoding.
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4)
@@ -219,12 +221,13 @@ pub(super) fn send(mut wire: impl Write, message: &impl Serialize) -> io::Result
     wire.write_all(&frame(message)?)
 }
 
-/// Reads the bytes of the next message into `buffer`; false at the end of the wire.
+/// Reads the next frame into `buffer`; false at the end of the stream.
 pub(super) fn receive(
     mut wire: impl Read,
     most_bytes: usize,
     buffer: &mut Vec<u8>,
 ) -> io::Result<bool> {
+    // The end of the stream is expected between two frames only.
     let mut length = [0; 4];
     match wire.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
@@ -232,10 +235,10 @@ pub(super) fn receive(
     }
     let length = u32::from_be_bytes(length) as usize;
     if length > most_bytes {
-        let message = format!("a frame of {length} bytes, where {most_bytes} are allowed");
+        let message = format!("a frame of {length} bytes; the limit is {most_bytes}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    // Grown as bytes come, so that a length alone costs nothing.
+    // Grows with the bytes that arrive: a length alone must not allocate 4 GiB.
     buffer.clear();
     let read = wire.take(length as u64).read_to_end(buffer)?;
     if read < length {
@@ -244,14 +247,14 @@ pub(super) fn receive(
     Ok(true)
 }
 
-/// The message of a frame, which is UTF-8 and nested at most 128 levels deep.
+/// Decodes a frame. serde_json refuses more than 128 levels of nesting.
 pub(super) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<M> {
     serde_json::from_slice(bytes).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("an invalid frame: {error}"))
     })
 }
 
-/// The call that a frame of the host begins, read even where the rest of it is nested too deep.
+/// The number of the call that a frame starts, even where the rest is nested too deep to decode.
 pub(super) fn call_of(bytes: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     enum CallHeader {

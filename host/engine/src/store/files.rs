@@ -1,4 +1,4 @@
-//! A store of files: one for each value, written beside and renamed, and a folder of bytes by hash.
+//! A store of files: one for each value, and a folder of blobs.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use super::{EngineStore, StoreError, StoreSize, check_key};
 use ctxhost_blobs::{BlobError, BlobFolder, disk_error};
 use ctxhost_files::{FileAccess, replace_file};
 
-/// A store of one file for each value, written beside and renamed.
+/// A store of one file for each value, replaced atomically.
 #[derive(Debug)]
 pub struct FileStore {
     folder: PathBuf,
@@ -16,8 +16,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store of the engine `id` below `state`. An id by the rule is its own file name; one that a
-    /// program made up becomes one.
+    /// The store of the engine `id` below `state`.
     pub fn new(state: &Path, id: &str) -> Self {
         let folder = state.join("engines").join("data").join(encode_name(id));
         FileStore { blobs: BlobFolder::new(folder.join("blobs")), folder }
@@ -70,7 +69,7 @@ impl EngineStore for FileStore {
         let folder = self.folder.join("kv");
         let mut kept = StoreSize::default();
         for name in names_in(&folder)? {
-            // What was removed meanwhile takes nothing.
+            // Removed since it was listed.
             let Ok(file) = fs::symlink_metadata(folder.join(&name)) else { continue };
             let key = decode_name(&name).unwrap_or_default();
             kept.entries += 1;
@@ -80,7 +79,7 @@ impl EngineStore for FileStore {
     }
 }
 
-/// The names of what is in a folder; none where the folder is not there.
+/// The file names in a folder; empty where it does not exist.
 fn names_in(folder: &Path) -> Result<Vec<String>, BlobError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -89,8 +88,9 @@ fn names_in(folder: &Path) -> Result<Vec<String>, BlobError> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-/// A key may hold anything, a file name may not: all but letters, digits, `-` and `_` becomes `%xx`.
+/// Encodes a key as a file name: all but alphanumerics, `-` and `_` becomes `%xx`.
 fn encode_name(key: &str) -> String {
+    // No dot, so that keys cannot collide with temporary files or leave the folder.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let encode = |byte| {
         if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }
@@ -98,7 +98,7 @@ fn encode_name(key: &str) -> String {
     key.bytes().map(encode).collect()
 }
 
-/// `None` for a file that is no value: the temporary file of a write that was cut short.
+/// The key of a file name; `None` for the temporary file of an interrupted write.
 fn decode_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();

@@ -1,4 +1,4 @@
-//! A store that is gone with the process.
+//! A store in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{EngineStore, EngineStores, StoreError, StoreSize, check_key};
 use ctxhost_blobs::hash;
 
-/// A store that forgets at the end of the process: for replays and tests.
+/// A store in memory, for replays and tests.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     values: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -62,7 +62,7 @@ impl EngineStore for MemoryStore {
     }
 }
 
-/// Such stores for engines by their ids: one that follows another under the same id finds what that kept.
+/// Stores in memory by engine id: a reopened engine finds the values of its predecessor.
 #[derive(Debug, Default)]
 pub struct MemoryStores {
     stores: Mutex<HashMap<String, Arc<MemoryStore>>>,

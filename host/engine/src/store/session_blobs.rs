@@ -1,21 +1,21 @@
-//! A store whose bytes go where the session of the call keeps its own.
+//! A store that keeps blobs with the session of the call.
 
 use std::sync::Arc;
 
 use super::{EngineStore, StoreError, StoreSize};
 use crate::calls;
-use crate::environment::SessionQueries;
+use crate::session_queries::SessionQueries;
 use ctxhost_blobs::SessionBlobs;
 
-/// Values in one store for all sessions, bytes with the session that they belong to.
+/// Values in one store for all sessions, blobs with their session.
 pub(crate) struct SessionBlobStore {
     pub(crate) values: Arc<dyn EngineStore>,
     pub(crate) sessions: Arc<dyn SessionQueries>,
 }
 
 impl SessionBlobStore {
-    /// The bytes of the session that a call is under way for. An engine that asks on a thread of its own
-    /// does so for no session, and neither does one whose session is on no disk.
+    /// The blobs of the session of the running call; `None` on a thread that the engine started
+    /// itself, and for a session that is not on disk.
     fn blobs(&self) -> Option<SessionBlobs> {
         self.sessions.blobs(&calls::current_session()?)
     }
@@ -46,6 +46,7 @@ impl EngineStore for SessionBlobStore {
     }
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        // Blobs that were put without a session are in the shared store.
         let found = self.blobs().map_or(Ok(None), |blobs| blobs.get(handle))?;
         found.map_or_else(|| self.values.get_blob(handle), |bytes| Ok(Some(bytes)))
     }

@@ -1,4 +1,4 @@
-//! What somebody wants made smaller: `{messages, model, target_tokens, window_tokens}`.
+//! The body of `POST /v1/compress`: `{messages, model, target_tokens, window_tokens}`.
 
 use std::num::NonZeroU64;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::proxy::CompressionLimits;
 
-/// A body that was read as far as it matters here; its other fields are the exchange's.
+/// The fields that the API itself reads; the proxy parses the rest.
 #[derive(Debug, Deserialize)]
 pub(super) struct CompressRequest<'a> {
     #[serde(borrow)]
@@ -22,52 +22,53 @@ pub(super) struct CompressRequest<'a> {
 }
 
 impl<'a> CompressRequest<'a> {
-    /// Of a body; what is wrong with it otherwise, and what it should be.
+    /// Parses a body. The error says what is wrong and what is expected.
     pub(super) fn parse(body: &'a [u8]) -> Result<CompressRequest<'a>, String> {
-        const WANTED: &str = "send an object with `messages`, a list of at least one message of OpenAI chat completions";
+        const EXPECTED: &str = "send a JSON object with `messages`, a non-empty list of OpenAI chat completion messages";
         if !body.trim_ascii_start().starts_with(b"{") {
-            return Err(format!("the body is no JSON object; {WANTED}"));
+            return Err(format!("the body is not a JSON object; {EXPECTED}"));
         }
-        let wanted: CompressRequest<'a> = serde_json::from_slice(body)
-            .map_err(|error| format!("the body cannot be read ({error}); {WANTED}"))?;
-        let messages: Vec<&RawValue> = serde_json::from_str(wanted.messages.get())
-            .map_err(|_| format!("`messages` is no list; {WANTED}"))?;
+        let request: CompressRequest<'a> = serde_json::from_slice(body)
+            .map_err(|error| format!("cannot parse the body ({error}); {EXPECTED}"))?;
+        let messages: Vec<&RawValue> = serde_json::from_str(request.messages.get())
+            .map_err(|_| format!("`messages` is not a list; {EXPECTED}"))?;
         if messages.is_empty() {
-            return Err(format!("`messages` is empty; {WANTED}"));
+            return Err(format!("`messages` is empty; {EXPECTED}"));
         }
         if let Some(number) = messages.iter().position(|it| !it.get().starts_with('{')) {
-            return Err(format!("message {number} is no object; {WANTED}"));
+            return Err(format!("message {number} is not an object; {EXPECTED}"));
         }
-        if let Some(tokens) = wanted.window_tokens.filter(|it| it.get() > MAX_WINDOW_TOKENS) {
+        if let Some(tokens) = request.window_tokens.filter(|value| value.get() > MAX_WINDOW_TOKENS)
+        {
             return Err(format!(
-                "`window_tokens` is {tokens}, and no window is larger than {MAX_WINDOW_TOKENS}; {WANTED}"
+                "`window_tokens` is {tokens}, above the maximum of {MAX_WINDOW_TOKENS}; {EXPECTED}"
             ));
         }
         match messages.iter().position(|message| is_gemini(message)) {
             Some(number) => {
-                Err(format!("message {number} has `parts`, as Gemini writes it; {WANTED}"))
+                Err(format!("message {number} is a Gemini content (`parts`); {EXPECTED}"))
             }
-            None => Ok(wanted),
+            None => Ok(request),
         }
     }
 
-    /// The messages, as they were written.
+    /// The messages as JSON text.
     pub(super) fn messages(&self) -> &'a str {
         self.messages.get()
     }
 
-    /// How small they are wanted.
+    /// The limits for compression.
     pub(super) fn limits(&self) -> CompressionLimits {
         CompressionLimits { target_tokens: self.target_tokens, window_tokens: self.window_tokens }
     }
 
-    /// About what they take, where nobody took them apart.
+    /// Estimated tokens of the messages.
     pub(super) fn tokens(&self) -> u64 {
         tokens::estimate(self.messages())
     }
 }
 
-/// Whether a message is a content of Gemini's: nothing in it would be counted or made smaller.
+/// Whether a message is a Gemini content. The chat parser would find no text in it to compress.
 fn is_gemini(message: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct WireMessageShape {
@@ -76,10 +77,10 @@ fn is_gemini(message: &RawValue) -> bool {
         #[serde(default)]
         content: Option<IgnoredAny>,
     }
-    // Few messages have the word in them, so few are read.
+    // The substring check avoids parsing most messages.
     message.get().contains("\"parts\"")
         && serde_json::from_str::<WireMessageShape>(message.get())
-            .is_ok_and(|it| it.parts.is_some() && it.content.is_none())
+            .is_ok_and(|message| message.parts.is_some() && message.content.is_none())
 }
 
 #[cfg(test)]
@@ -87,27 +88,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_of_messages_is_refused_by_name() {
+    fn invalid_bodies_are_rejected_with_the_reason() {
         let check = |body: &str, expected: &str| {
             let error = CompressRequest::parse(body.as_bytes()).unwrap_err();
             assert!(error.starts_with(expected), "{body}: {error}");
         };
         for body in ["", "[]", "null", "[[{}]]", "\"messages\""] {
-            check(body, "the body is no JSON object");
+            check(body, "the body is not a JSON object");
         }
-        check("{}", "the body cannot be read (missing field `messages`");
-        check(r#"{"messages":[{}],"target_tokens":0}"#, "the body cannot be read");
-        check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "the body cannot be read");
+        check("{}", "cannot parse the body (missing field `messages`");
+        check(r#"{"messages":[{}],"target_tokens":0}"#, "cannot parse the body");
+        check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "cannot parse the body");
         check(r#"{"messages":[{}],"window_tokens":1000000001}"#, "`window_tokens` is 1000000001");
-        check(r#"{"messages":[{}]"#, "the body cannot be read");
-        check(r#"{"messages":{}}"#, "`messages` is no list");
+        check(r#"{"messages":[{}]"#, "cannot parse the body");
+        check(r#"{"messages":{}}"#, "`messages` is not a list");
         check(r#"{"messages":[]}"#, "`messages` is empty");
-        check(r#"{"messages":[{},"x"]}"#, "message 1 is no object");
-        check(r#"{"messages":[{"role":"user","parts":[{"text":"a"}]}]}"#, "message 0 has `parts`");
+        check(r#"{"messages":[{},"x"]}"#, "message 1 is not an object");
         check(
-            r#"{"contents":[{"parts":[{"text":"a"}]}]}"#,
-            "the body cannot be read (missing field",
+            r#"{"messages":[{"role":"user","parts":[{"text":"a"}]}]}"#,
+            "message 0 is a Gemini content",
         );
+        check(r#"{"contents":[{"parts":[{"text":"a"}]}]}"#, "cannot parse the body (missing field");
         let quoted = br#"{"messages":[{"role":"user","content":"its \"parts\" are here"}]}"#;
         assert!(CompressRequest::parse(quoted).is_ok());
     }
@@ -115,9 +116,9 @@ mod tests {
     #[test]
     fn messages_keep_their_bytes() {
         let body = br#" {"target_tokens":9, "messages" : [ {"role":"user"} ,{}],"model":1.0}"#;
-        let wanted = CompressRequest::parse(body).unwrap();
-        assert_eq!(wanted.messages(), r#"[ {"role":"user"} ,{}]"#);
-        let wish = CompressionLimits { target_tokens: NonZeroU64::new(9), window_tokens: None };
-        assert_eq!(wanted.limits(), wish);
+        let request = CompressRequest::parse(body).unwrap();
+        assert_eq!(request.messages(), r#"[ {"role":"user"} ,{}]"#);
+        let limits = CompressionLimits { target_tokens: NonZeroU64::new(9), window_tokens: None };
+        assert_eq!(request.limits(), limits);
     }
 }

@@ -1,22 +1,21 @@
-//! What clients say of their sessions: a header of ours, or what they send anyway.
+//! The session identity in a request: our header, or what clients send anyway.
 
 use axum::http::HeaderMap;
 
-/// The header by which a client names its session.
-pub const SESSION_HEADER: &str = "x-ctxhost-session";
+/// The header with which a client names its session.
+pub(crate) const SESSION_HEADER: &str = "x-ctxhost-session";
 
-/// How a scope begins that a client has named.
+/// The scope prefix of such a name.
 const NAMED_PREFIX: &str = "named ";
 
-/// The longest id of a session, in characters.
+/// The longest session id, in characters.
 const MAX_ID_CHARS: usize = 128;
 
-/// The headers in which clients name their sessions; all those of a row that a request has count
-/// together. (facts: clients, "session identity in the request")
+/// The headers in which clients identify their sessions. The values of one row are combined.
 const CLIENT_HEADERS: [&[&str]; 4] = [
     // Claude Code.
     &["x-claude-code-session-id"],
-    // Codex. Its window id grows when it compacts by itself, so that one says nothing here.
+    // Codex. Its window id is not used: it changes when Codex compacts.
     &["session-id", "thread-id"],
     // opencode.
     &["x-session-id", "x-session-affinity"],
@@ -24,20 +23,20 @@ const CLIENT_HEADERS: [&[&str]; 4] = [
     &["session_id"],
 ];
 
-/// A session id that a client must not use.
+/// An invalid session id in our header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the header {SESSION_HEADER} must be 1 to {MAX_ID_CHARS} characters of A-Z a-z 0-9 . _ : -"
+    "invalid {SESSION_HEADER} header: expected 1 to {MAX_ID_CHARS} characters of A-Z a-z 0-9 . _ : -"
 )]
 pub struct BadSessionId;
 
-/// Whose conversations may be the one of a request: of a named session, of a client's own, or of
-/// nobody in particular. `in_body` is what the body says of it.
+/// The scope in which the conversation of a request is searched: a name, or a client's own session id; `None`
+/// without either. `in_body` is the session id of the body.
 ///
 /// # Errors
 ///
-/// [`BadSessionId`] where a client names a session and the name is none.
-pub fn session_scope(
+/// [`BadSessionId`] for an invalid name in our header.
+pub(crate) fn session_scope(
     headers: &HeaderMap,
     in_body: Option<&str>,
 ) -> Result<Option<String>, BadSessionId> {
@@ -47,16 +46,16 @@ pub fn session_scope(
     }
     let of_client = |names: &&[&str]| {
         let values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
-        let said: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
-        let first = names.first().filter(|_| !said.is_empty())?;
-        Some(format!("{first} {}", said.join(" ")))
+        let ids: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+        let first = names.first().filter(|_| !ids.is_empty())?;
+        Some(format!("{first} {}", ids.join(" ")))
     };
-    let in_body = || in_body.filter(|said| !said.is_empty()).map(|said| format!("body {said}"));
+    let in_body = || in_body.filter(|ids| !ids.is_empty()).map(|ids| format!("body {ids}"));
     Ok(CLIENT_HEADERS.iter().find_map(of_client).or_else(in_body))
 }
 
-/// Whether a scope is a name that a client has given, and not what it sends anyway.
-pub fn is_named(scope: &str) -> bool {
+/// Whether a scope is a name from our header.
+pub(crate) fn is_named(scope: &str) -> bool {
     scope.starts_with(NAMED_PREFIX)
 }
 
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_before_what_a_client_sends_anyway() {
+    fn our_header_takes_precedence() {
         let of = |list: &[(&str, &str)], body| session_scope(&headers(list), body).unwrap();
         assert_eq!(of(&[], None), None);
         assert_eq!(of(&[], Some("")), None);
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_refused() {
+    fn invalid_names_are_rejected() {
         let long = "x".repeat(129);
         for wrong in ["", "a b", "../x", "a/b", "ä", &long] {
             assert_eq!(

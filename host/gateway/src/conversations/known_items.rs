@@ -1,4 +1,4 @@
-//! What is known of a conversation's items: their names, and which entries they have become.
+//! The known items of a conversation: their hashes, and the session entries that they became.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,181 +16,188 @@ use ctxhost_dialects::{ChatBlock, ChatMessage};
 use ctxhost_history::ForkPoint;
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, injected_text, parse_context_edit};
 
-/// The custom type of the records that say what is known of items.
-pub const RECORD: &str = "ctxhost.thread";
+/// The custom type of the records that store known items.
+pub(crate) const RECORD: &str = "ctxhost.thread";
 
-/// One item.
+/// A known item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownItem {
-    /// The name of its bytes as they came last; `None` behind a restart.
+pub(crate) struct KnownItem {
+    /// The hash of its bytes as they were sent last; `None` after a restart.
     pub(super) raw: Option<SeededHash>,
-    /// What it says.
+    /// The hash of its canonical form.
     pub(super) canonical: CanonicalItem,
-    /// The name of what it said at first, where its client has replaced it since.
+    /// Its first hash, if its client has replaced it since.
     pub(super) original: Option<SeededHash>,
 }
 
-/// The items of a conversation and the entries of its session.
+/// The items of a conversation and their session entries.
 #[derive(Clone, Debug, Default)]
-pub struct KnownItems {
+pub(crate) struct KnownItems {
     pub(super) items: Vec<KnownItem>,
     pub(super) groups: Vec<(Range<usize>, usize)>,
-    /// The records that the items became, in order.
+    /// The entry ids, in order.
     entries: Vec<String>,
-    places: HashMap<String, EntryLocation>,
-    /// The tools that calls asked for, by the ids of the calls.
+    locations: HashMap<String, EntryLocation>,
+    /// Tool names by call id.
     tools: HashMap<String, String>,
-    /// What the entries take, as entries count.
+    /// Estimated tokens of the entries as the client sent them.
     client_tokens: u64,
-    /// The entry with which the person spoke last.
+    /// The entry of the last user request.
     last_user_entry: Option<String>,
-    /// The item that is a summary of the client's own, from which it goes on.
+    /// The item that is the client's own summary.
     summary: Option<usize>,
-    /// The entries that say something else now because their client does, and a name of what.
+    /// Entries whose text the client has replaced, with the hash of the new text.
     client_edits: HashMap<String, u64>,
 }
 
 #[derive(Deserialize, Serialize)]
 struct WireKnownItems {
-    /// How many items were known before.
+    /// The number of items known before.
     from: usize,
-    /// The meanings of the items behind those.
+    /// The canonical hashes of the new items.
     items: Vec<String>,
-    /// What stays the same of them, one word each; none in records of before December 2026.
+    /// Their traits as words; missing in records from before December 2026.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     traits: Vec<String>,
-    /// Known items that their client has replaced: which, their meaning now, and what stays the same of them.
+    /// Replaced items: index, new canonical hash, new traits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<(usize, String, String)>,
-    /// Of each unit, how many items it is made of, and how many entries it became.
-    units: Vec<(usize, usize)>,
-    /// Which item is a summary of the client's own.
+    /// Per group: the number of items and of entries.
+    #[serde(rename = "units")]
+    groups: Vec<(usize, usize)>,
+    /// The item that is the client's own summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<usize>,
 }
 
 impl KnownItems {
-    /// Whether nothing is known yet.
-    pub fn is_empty(&self) -> bool {
+    /// Whether nothing is known.
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// How many items are known.
-    pub fn len(&self) -> usize {
+    /// The number of items.
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// The items of each unit, and how many entries it became.
-    pub fn groups(&self) -> &[(Range<usize>, usize)] {
+    /// Per group: its range of items and the number of its entries.
+    pub(crate) fn groups(&self) -> &[(Range<usize>, usize)] {
         &self.groups
     }
 
-    /// The ids of the entries, in order.
-    pub fn entries(&self) -> &[String] {
+    /// The entry ids, in order.
+    pub(crate) fn entries(&self) -> &[String] {
         &self.entries
     }
 
-    /// How many entries there are.
-    pub fn entry_count(&self) -> usize {
+    /// The number of entries.
+    pub(crate) fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Where the entry of this id stands in a request.
-    pub fn location(&self, id: &str) -> Option<EntryLocation> {
-        self.places.get(id).copied()
+    /// The location of an entry in a request.
+    pub(crate) fn location(&self, id: &str) -> Option<EntryLocation> {
+        self.locations.get(id).copied()
     }
 
-    /// The tool that a call asked for.
-    pub fn tool_of(&self, call_id: &str) -> Option<String> {
+    /// The tool name of a call.
+    pub(crate) fn tool_of(&self, call_id: &str) -> Option<String> {
         self.tools.get(call_id).cloned()
     }
 
-    /// What the entries take, as they were said.
-    pub fn client_tokens(&self) -> u64 {
+    /// Estimated tokens of the entries as the client sent them.
+    pub(crate) fn client_tokens(&self) -> u64 {
         self.client_tokens
     }
 
-    /// The entry with which the person spoke last.
-    pub fn last_user_entry(&self) -> Option<&str> {
+    /// The entry of the last user request.
+    pub(crate) fn last_user_entry(&self) -> Option<&str> {
         self.last_user_entry.as_deref()
     }
 
-    /// Whether its client goes on from a summary of its own.
-    pub fn has_summary(&self) -> bool {
+    /// Whether its client continues from its own summary.
+    pub(crate) fn has_summary(&self) -> bool {
         self.summary.is_some()
     }
 
-    /// Its client goes on from the summary in this item.
-    pub fn set_summary(&mut self, item: Option<usize>) {
+    /// Sets the item that is the client's own summary.
+    pub(crate) fn set_summary(&mut self, item: Option<usize>) {
         self.summary = item.or(self.summary);
     }
 
-    /// How it begins: how many items there are up to the last answer of the model (all, where there is none), and a
-    /// names of them.
+    /// The number of items up to the last model answer (all if there is none), and their hashes.
     pub(super) fn prefix(&self) -> (usize, PrefixHashes) {
         let items =
             Some(self.answered_items()).filter(|items| *items > 0).unwrap_or(self.items.len());
         (items, self.hashes_of_first(items))
     }
 
-    /// Whether it begins as an entry says.
+    /// Whether its first items match an index entry.
     pub(super) fn has_prefix(&self, entry: &IndexEntry) -> bool {
         entry.items <= self.items.len()
             && self.hashes_of_first(entry.items).stable == entry.prefix.stable
     }
 
-    fn hashes_of_first(&self, items: usize) -> PrefixHashes {
-        let mut beginning = PrefixHasher::default();
-        self.items.iter().take(items).for_each(|known| beginning.add(known.canonical));
-        beginning.hashes()
+    /// The index entry: the items up to the last model answer, since later ones may still change.
+    pub(super) fn index_entry(&self, home_key: SeededHash, id: &str) -> IndexEntry {
+        let (items, prefix) = self.prefix();
+        IndexEntry { items, prefix, home_key, id: id.to_owned() }
     }
 
-    /// Known items came with these bytes now.
-    pub fn update_raw_hashes(&mut self, asked: &RequestItems<'_>) {
+    fn hashes_of_first(&self, items: usize) -> PrefixHashes {
+        let mut prefix = PrefixHasher::default();
+        self.items.iter().take(items).for_each(|known| prefix.add(known.canonical));
+        prefix.hashes()
+    }
+
+    /// Updates the byte hashes of known items.
+    pub(crate) fn update_raw_hashes(&mut self, request: &RequestItems<'_>) {
         for (at, known) in self.items.iter_mut().enumerate() {
-            known.raw = asked.raw_hash(at).or(known.raw);
+            known.raw = request.raw_hash(at).or(known.raw);
         }
     }
 
-    /// Takes in units behind those that are known, whose entries were appended under these ids.
-    pub fn extend(&mut self, asked: &mut RequestItems<'_>, units: &[ItemGroup], ids: &[String]) {
+    /// Adds groups whose entries were appended under these ids.
+    pub(crate) fn extend(
+        &mut self,
+        request: &mut RequestItems<'_>,
+        groups: &[ItemGroup],
+        ids: &[String],
+    ) {
         let mut ids = ids.iter();
-        for unit in units {
+        for group in groups {
             let from = self.items.len();
-            let place = self.groups.len();
-            for at in from..from + unit.item_count {
-                let Some(meaning) = asked.canonical(at) else { return };
-                self.items.push(KnownItem {
-                    raw: asked.raw_hash(at),
-                    canonical: meaning,
-                    original: None,
-                });
+            let location = self.groups.len();
+            for at in from..from + group.item_count {
+                let Some(canonical) = request.canonical(at) else { return };
+                self.items.push(KnownItem { raw: request.raw_hash(at), canonical, original: None });
             }
-            for (entry, (said, id)) in unit.entries.iter().zip(&mut ids).enumerate() {
-                self.index_entry(said, id);
-                self.places.insert(id.clone(), EntryLocation { group: place, entry });
+            for (entry, (parsed, id)) in group.entries.iter().zip(&mut ids).enumerate() {
+                self.track_entry(parsed, id);
+                self.locations.insert(id.clone(), EntryLocation { group: location, entry });
                 self.entries.push(id.clone());
             }
-            self.groups.push((from..self.items.len(), unit.entries.len()));
+            self.groups.push((from..self.items.len(), group.entries.len()));
         }
     }
 
-    /// Counts what the newest entries of a live transcript take.
-    pub fn add_tokens(&mut self, view: &Transcript, entries: usize) {
+    /// Adds the tokens of the newest entries of a live transcript.
+    pub(crate) fn add_tokens(&mut self, view: &Transcript, entries: usize) {
         let end = view.len() as u64;
         self.client_tokens += view.tokens(end.saturating_sub(entries as u64)..end);
     }
 
-    /// Only the first units of it, which have entries, and where they end in the session.
-    pub fn cut(&self, units: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
-        let entries = self.entries_of(units).checked_sub(1)? + 1;
-        let items = self.groups.get(units.checked_sub(1)?)?.0.end;
-        let places = self.places.iter().filter(|(_, place)| place.group < units);
+    /// The first groups only, and the fork point after them; `None` if they have no entries.
+    pub(crate) fn cut(&self, groups: usize, session: &Session) -> Option<(KnownItems, ForkPoint)> {
+        let entries = self.entries_of(groups).checked_sub(1)? + 1;
+        let items = self.groups.get(groups.checked_sub(1)?)?.0.end;
+        let locations = self.locations.iter().filter(|(_, location)| location.group < groups);
         let cut = KnownItems {
             items: self.items.get(..items)?.to_vec(),
-            groups: self.groups.get(..units)?.to_vec(),
+            groups: self.groups.get(..groups)?.to_vec(),
             entries: self.entries.get(..entries)?.to_vec(),
-            places: places.map(|(id, place)| (id.clone(), *place)).collect(),
+            locations: locations.map(|(id, location)| (id.clone(), *location)).collect(),
             tools: self.tools.clone(),
             client_tokens: 0,
             last_user_entry: None,
@@ -200,7 +207,7 @@ impl KnownItems {
         Some((cut, self.end_of_entries(entries, session)?))
     }
 
-    /// Behind so many entries of a session, and behind the compactions that were made before the next.
+    /// The fork point after some entries, and after the compactions before the next one.
     fn end_of_entries(&self, entries: usize, session: &Session) -> Option<ForkPoint> {
         let Some(next) = self.entries.get(entries) else { return Some(ForkPoint::Leaf) };
         let branch = session.branch();
@@ -208,99 +215,100 @@ impl KnownItems {
         Some(ForkPoint::Record(branch.get(at.checked_sub(1)?)?.id().to_owned()))
     }
 
-    /// The same, with what the records of its session say of sizes and speakers.
+    /// Adds token counts and the last user request from the records of the session.
     #[must_use]
-    pub fn with_measurements(mut self, session: &Session) -> KnownItems {
+    pub(crate) fn with_measurements(mut self, session: &Session) -> KnownItems {
         let records = self.entries.iter().filter_map(|id| session.record(id));
         let entries: Vec<_> = records.filter_map(Record::to_entry).collect();
         self.client_tokens = entries.iter().map(|entry| entry.tokens).sum();
         let is_user =
             |role: Role, kind: EntryKind| role == Role::User && kind == EntryKind::Message;
-        let spoke = entries.into_iter().rev().find(|entry| is_user(entry.role, entry.kind));
-        self.last_user_entry = spoke.map(|entry| entry.id);
+        let last_user = entries.into_iter().rev().find(|entry| is_user(entry.role, entry.kind));
+        self.last_user_entry = last_user.map(|entry| entry.id);
         self
     }
 
-    /// The record of all that is known.
-    pub fn record(&self) -> RecordBody {
-        let meanings = self.items.iter().map(|known| known.canonical);
-        let units = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, meanings, units, self.summary, Vec::new())
+    /// The record of all known items.
+    pub(crate) fn record(&self) -> RecordBody {
+        let canonicals = self.items.iter().map(|known| known.canonical);
+        let groups = self.groups.iter().map(|(items, entries)| (items.len(), *entries));
+        record(0, canonicals, groups, self.summary, Vec::new())
     }
 
-    /// The record of units that come behind what is known, and of known items that were replaced.
-    pub fn record_with(
+    /// The record of new groups and replaced items.
+    pub(crate) fn record_with(
         &self,
-        asked: &mut RequestItems<'_>,
-        units: &[ItemGroup],
+        request: &mut RequestItems<'_>,
+        groups: &[ItemGroup],
         replaced: &[usize],
     ) -> RecordBody {
         let from = self.items.len();
-        let items: usize = units.iter().map(|unit| unit.item_count).sum();
-        let meanings: Vec<CanonicalItem> =
-            (from..from + items).filter_map(|at| asked.canonical(at)).collect();
-        let units = units.iter().map(|unit| (unit.item_count, unit.entries.len()));
+        let items: usize = groups.iter().map(|group| group.item_count).sum();
+        let canonicals: Vec<CanonicalItem> =
+            (from..from + items).filter_map(|at| request.canonical(at)).collect();
+        let groups = groups.iter().map(|group| (group.item_count, group.entries.len()));
         let word = |at: &usize| {
-            let meaning = self.items.get(*at)?.canonical;
-            Some((*at, meaning.hash.to_hex(), meaning.traits.map(ItemTraits::to_word)?))
+            let canonical = self.items.get(*at)?.canonical;
+            Some((*at, canonical.hash.to_hex(), canonical.traits.map(ItemTraits::to_word)?))
         };
         let replaced = replaced.iter().filter_map(word).collect();
-        record(from, meanings, units, self.summary, replaced)
+        record(from, canonicals, groups, self.summary, replaced)
     }
 
-    /// The entries of the unit that an item belongs to: the items of it, and their ids.
-    pub fn group_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
-        let unit = self.groups.partition_point(|(items, _)| items.end <= item);
-        let is_before = |id: &String| self.places.get(id).is_some_and(|it| it.group < unit);
+    /// The group of an item: its items and its entry ids.
+    pub(crate) fn group_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
+        let group = self.groups.partition_point(|(items, _)| items.end <= item);
+        let is_before =
+            |id: &String| self.locations.get(id).is_some_and(|location| location.group < group);
         let from = self.entries.partition_point(is_before);
-        let (items, count) = self.groups.get(unit).filter(|(items, _)| items.contains(&item))?;
+        let (items, count) = self.groups.get(group).filter(|(items, _)| items.contains(&item))?;
         Some((items.clone(), self.entries.get(from..from + count)?))
     }
 
-    /// Takes in that a client has replaced items, and what their entries say now.
-    pub fn replace(
+    /// Replaces items, and records the new texts of their entries.
+    pub(crate) fn replace(
         &mut self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         items: &[usize],
-        said: Vec<(String, u64)>,
+        text_hashes: Vec<(String, u64)>,
     ) {
         for at in items {
-            let (Some(known), Some(meaning)) = (self.items.get_mut(*at), asked.canonical(*at))
+            let (Some(known), Some(canonical)) = (self.items.get_mut(*at), request.canonical(*at))
             else {
                 continue;
             };
             known.original = known.original.or(Some(known.canonical.hash));
-            (known.raw, known.canonical) = (asked.raw_hash(*at), meaning);
+            (known.raw, known.canonical) = (request.raw_hash(*at), canonical);
         }
-        self.client_edits.extend(said);
+        self.client_edits.extend(text_hashes);
     }
 
-    /// Leaves only the items before `kept`, where a unit ends; answers the ids of the entries that go.
-    pub fn truncate(&mut self, kept: usize) -> Vec<String> {
+    /// Keeps only the items before `kept`, which must be a group's end. Returns the ids of the removed entries.
+    pub(crate) fn truncate(&mut self, kept: usize) -> Vec<String> {
         self.items.truncate(kept);
         self.groups.retain(|(items, _)| items.end <= kept);
-        let gone =
+        let removed =
             self.entries.split_off(self.entries_of(self.groups.len()).min(self.entries.len()));
-        for id in &gone {
-            self.places.remove(id);
+        for id in &removed {
+            self.locations.remove(id);
         }
         self.summary = self.summary.filter(|item| *item < kept);
-        gone
+        removed
     }
 
-    /// Whether an entry says what its client says now, though that is not what it said at first.
-    pub fn has_client_text(&self, id: &str, text: &str) -> bool {
+    /// Whether an entry has the text that the client has replaced it with.
+    pub(crate) fn has_client_text(&self, id: &str, text: &str) -> bool {
         self.client_edits.get(id) == Some(&text_hash(text))
     }
 
-    /// What the records of a session say, and the last record before such as nobody knows of: those of a
-    /// request that a process died over. `None` for a session that is no conversation of a gateway.
-    pub fn read(session: &Session) -> Option<(KnownItems, String)> {
-        let mut outline = KnownItems::default();
+    /// Reads the known items from the records of a session. Also returns the last record before an incomplete
+    /// request, during which the process was killed. `None` if the session is not a gateway conversation.
+    pub(crate) fn read(session: &Session) -> Option<(KnownItems, String)> {
+        let mut known_items = KnownItems::default();
         let (mut entries, mut written, mut last) = (Vec::<&Record>::new(), 0, None);
-        // What a client took back is only known with the record that follows.
+        // An edit counts only with the record after it, which completes the request.
         let mut is_amended = false;
-        let mut left_out = HashSet::new();
+        let mut removed = HashSet::new();
         for record in session.branch() {
             match record.kind() {
                 RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
@@ -308,20 +316,20 @@ impl KnownItems {
                     is_amended = true;
                     match edit_of(record) {
                         Some((target, Some(text))) => {
-                            outline.client_edits.insert(target, text_hash(&text));
+                            known_items.client_edits.insert(target, text_hash(&text));
                         }
                         Some((target, None)) => {
-                            left_out.insert(target);
+                            removed.insert(target);
                         }
                         None => {}
                     }
                 }
                 RecordKind::Custom => {
                     if let Some(data) = record.custom_data(RECORD) {
-                        outline.apply_record(serde_json::from_value(data).ok()?)?;
-                        // All at once: there may be tens of thousands.
-                        entries.retain(|entry| !left_out.contains(entry.id()));
-                        left_out.clear();
+                        known_items.apply_record(serde_json::from_value(data).ok()?)?;
+                        // Batched: there may be tens of thousands.
+                        entries.retain(|entry| !removed.contains(entry.id()));
+                        removed.clear();
                         written = entries.len();
                         is_amended = false;
                         last = Some(record.id().to_owned());
@@ -334,26 +342,27 @@ impl KnownItems {
             }
         }
         let last = last?;
-        if outline.entries_of(outline.groups.len()) != written {
+        if known_items.entries_of(known_items.groups.len()) != written {
             return None;
         }
         let mut ids = entries.iter().take(written);
-        for (unit, (_, count)) in outline.groups.clone().into_iter().enumerate() {
+        for (group, (_, count)) in known_items.groups.clone().into_iter().enumerate() {
             for (entry, record) in ids.by_ref().take(count).enumerate() {
                 let id = record.id().to_owned();
                 if let Some(message) =
                     record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
                 {
-                    outline.index_entry(&ParsedEntry::Message(message), &id);
+                    known_items.track_entry(&ParsedEntry::Message(message), &id);
                 }
-                outline.places.insert(id.clone(), EntryLocation { group: unit, entry });
-                outline.entries.push(id);
+                known_items.locations.insert(id.clone(), EntryLocation { group, entry });
+                known_items.entries.push(id);
             }
         }
-        Some((outline.with_measurements(session), last))
+        Some((known_items.with_measurements(session), last))
     }
 
     fn apply_record(&mut self, wire: WireKnownItems) -> Option<()> {
+        // A record out of order: the session is damaged or not ours.
         if wire.from > self.items.len() {
             return None;
         }
@@ -362,8 +371,8 @@ impl KnownItems {
         self.groups.retain(|(items, _)| items.end <= wire.from);
         for (at, hex) in wire.items.iter().enumerate() {
             let traits = wire.traits.get(at).and_then(|word| ItemTraits::from_word(word));
-            let meaning = CanonicalItem { hash: SeededHash::from_hex(hex)?, traits };
-            self.items.push(KnownItem { raw: None, canonical: meaning, original: None });
+            let canonical = CanonicalItem { hash: SeededHash::from_hex(hex)?, traits };
+            self.items.push(KnownItem { raw: None, canonical, original: None });
         }
         for (at, hex, word) in &wire.replaced {
             let known = self.items.get_mut(*at)?;
@@ -374,15 +383,15 @@ impl KnownItems {
             };
         }
         let mut from = self.groups.last().map_or(0, |(items, _)| items.end);
-        for (items, entries) in wire.units {
+        for (items, entries) in wire.groups {
             self.groups.push((from..from + items, entries));
             from += items;
         }
         (from == self.items.len()).then_some(())
     }
 
-    fn index_entry(&mut self, said: &ParsedEntry, id: &str) {
-        match said {
+    fn track_entry(&mut self, parsed: &ParsedEntry, id: &str) {
+        match parsed {
             ParsedEntry::Message(ChatMessage::User(user)) if is_user_request(user) => {
                 self.last_user_entry = Some(id.to_owned());
             }
@@ -398,13 +407,13 @@ impl KnownItems {
         }
     }
 
-    pub(super) fn entries_of(&self, units: usize) -> usize {
-        self.groups.iter().take(units).map(|(_, entries)| entries).sum()
+    pub(super) fn entries_of(&self, groups: usize) -> usize {
+        self.groups.iter().take(groups).map(|(_, entries)| entries).sum()
     }
 }
 
-/// Whether a person asks for something in a message of the person's role.
-pub fn is_user_request(user: &UserMessage) -> bool {
+/// Whether a message with role user has any text that no client has injected.
+pub(crate) fn is_user_request(user: &UserMessage) -> bool {
     let is_injected = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } => injected_text::is_injected(text),
         _ => false,
@@ -412,36 +421,36 @@ pub fn is_user_request(user: &UserMessage) -> bool {
     user.content.is_empty() || !user.content.iter().all(is_injected)
 }
 
-/// A name for what an entry says.
-pub fn text_hash(text: &str) -> u64 {
+/// A hash of an entry's text.
+pub(crate) fn text_hash(text: &str) -> u64 {
     xxh3_64(text.as_bytes())
 }
 
-/// The record that a record of an edit names, and what it says now; no text where it is left out.
+/// The target of an edit record and its new text; no text if the target was removed.
 fn edit_of(record: &Record) -> Option<(String, Option<String>)> {
     let (target, content) = parse_context_edit(record)?;
     Some((target, content.map(|content| text_of_content(&content))))
 }
 
-/// The text in the content of a message.
-pub fn text_of_content(content: &str) -> String {
+/// The text in a message's content.
+pub(crate) fn text_of_content(content: &str) -> String {
     let message = format!(r#"{{"role":"user","content":{content}}}"#);
     Message::parse(&message, "").text()
 }
 
 fn record(
     from: usize,
-    meanings: impl IntoIterator<Item = CanonicalItem>,
-    units: impl Iterator<Item = (usize, usize)>,
+    canonicals: impl IntoIterator<Item = CanonicalItem>,
+    groups: impl Iterator<Item = (usize, usize)>,
     summary: Option<usize>,
     replaced: Vec<(usize, String, String)>,
 ) -> RecordBody {
-    let meanings: Vec<CanonicalItem> = meanings.into_iter().collect();
-    let items = meanings.iter().map(|meaning| meaning.hash.to_hex()).collect();
-    // All or none: a word belongs to the item of its number.
-    let traits = meanings.iter().map(|meaning| meaning.traits.map(ItemTraits::to_word));
+    let canonicals: Vec<CanonicalItem> = canonicals.into_iter().collect();
+    let items = canonicals.iter().map(|canonical| canonical.hash.to_hex()).collect();
+    // All or none: words are matched to items by position.
+    let traits = canonicals.iter().map(|canonical| canonical.traits.map(ItemTraits::to_word));
     let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
-    let units = units.collect();
-    let wire = WireKnownItems { from, items, traits, replaced, units, summary };
+    let groups = groups.collect();
+    let wire = WireKnownItems { from, items, traits, replaced, groups, summary };
     RecordBody::custom(RECORD, &wire)
 }

@@ -1,10 +1,9 @@
-//! How a request stands to a conversation: the same history, or one that its client has changed in a way that
-//! leaves it the same conversation.
+//! Matches a request against a conversation: the same history, or one that its client has changed without making it
+//! another conversation.
 //!
-//! What a model has answered decides. Behind its last answer a client may say something else each time (a
-//! reminder, the context of the moment), before it a client may have cleared results or dropped thinking, and
-//! at the beginning it may have put a summary. Two histories in which the model was asked or has answered
-//! otherwise are two conversations.
+//! The model's answers decide. After the last answer a client may send something else each time (reminders, current
+//! context); before it, it may have cleared results or removed thinking; at the start, it may have put a summary.
+//! Histories with different questions or answers are different conversations.
 
 use std::collections::HashSet;
 
@@ -12,211 +11,214 @@ use super::known_items::{KnownItem, KnownItems};
 use super::seeded_hash::{CanonicalItem, RequestItems, SeededHash};
 use super::traits::{ItemAuthor, ItemTraits};
 
-/// Items before the newest ones that a client leaves of a history it has summarised: its surroundings, the
-/// first messages, the summary.
+/// The most items before the newest ones in a history that its client has summarized: context, first messages,
+/// summary.
 const FRONT_ITEMS: usize = 8;
 
-/// Answers of the model that have to be the same where the beginning is not.
+/// Model answers that must match if the start does not.
 const SAME_ANSWERS: usize = 2;
 
-/// How a request stands to a conversation.
+/// The relation of a request to a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestMatch {
-    /// All that is known, and so many items behind it; none for the same request once more.
+pub(crate) enum RequestMatch {
+    /// It has all known items, and these new ones; none if it is a retry.
     Continues {
-        /// How many.
+        /// The number of new items.
         new: usize,
     },
-    /// The same conversation, of which its client says something in another way now.
+    /// It is the same conversation with edited items.
     Rewrites(HistoryRewrite),
-    /// It ends before what is known does, with these units of it.
+    /// It ends before the known items do, after these groups.
     Within {
-        /// How many.
-        units: usize,
+        /// The number of groups.
+        groups: usize,
     },
-    /// It leaves the conversation behind so many units.
+    /// It differs after these groups.
     Forks {
-        /// How many.
-        units: usize,
+        /// The number of groups.
+        groups: usize,
     },
-    /// They have nothing in common.
+    /// It has no item in common.
     Unrelated,
 }
 
-/// What a client has changed of a history.
+/// A client's edits of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryRewrite {
-    /// The items that say something else now.
+pub(crate) struct HistoryRewrite {
+    /// Items with a changed text.
     pub replaced: Vec<usize>,
-    /// How many items stay; those behind them are gone.
+    /// The number of items that remain; the ones after them were removed.
     pub kept: usize,
 }
 
 impl KnownItems {
-    /// How a request stands to it. `is_unanswered` says that the last request got no answer.
-    pub fn match_request(&self, asked: &mut RequestItems<'_>, is_unanswered: bool) -> RequestMatch {
-        let common = self.common_items(asked);
+    /// Matches a request. `is_unanswered` says that the previous request got no answer.
+    pub(crate) fn match_request(
+        &self,
+        request: &mut RequestItems<'_>,
+        is_unanswered: bool,
+    ) -> RequestMatch {
+        let common = self.common_items(request);
         if common == self.items.len() && common > 0 {
-            return RequestMatch::Continues { new: asked.len() - common };
+            return RequestMatch::Continues { new: request.len() - common };
         }
-        if let Some(rewrite) = self.rewrite(asked, common, is_unanswered) {
+        if let Some(rewrite) = self.rewrite(request, common, is_unanswered) {
             return RequestMatch::Rewrites(rewrite);
         }
-        let units = self.groups_before(common);
-        match self.entries_of(units) {
+        let groups = self.groups_before(common);
+        match self.entries_of(groups) {
             0 => RequestMatch::Unrelated,
-            _ if common == asked.len() => RequestMatch::Within { units },
-            _ => RequestMatch::Forks { units },
+            _ if common == request.len() => RequestMatch::Within { groups },
+            _ => RequestMatch::Forks { groups },
         }
     }
 
-    /// How many items a request begins with that it begins with, too.
-    pub fn common_items(&self, asked: &mut RequestItems<'_>) -> usize {
-        (0..self.items.len()).take_while(|at| self.is_same(asked, *at, *at)).count()
+    /// The number of common first items.
+    pub(crate) fn common_items(&self, request: &mut RequestItems<'_>) -> usize {
+        (0..self.items.len()).take_while(|at| self.is_same(request, *at, *at)).count()
     }
 
-    /// Whether a request shows another first answer of the model than it has: programs give one name to all of
-    /// their conversations, and many of those begin with the same greeting.
-    pub fn has_other_first_answer(&self, asked: &mut RequestItems<'_>) -> bool {
-        let common = self.common_items(asked);
+    /// Whether the first model answer of a request differs. Some programs use one name for all of their
+    /// conversations, and many of those start with the same greeting.
+    pub(crate) fn has_other_first_answer(&self, request: &mut RequestItems<'_>) -> bool {
+        let common = self.common_items(request);
         let is_answer =
             |at: usize| self.items.get(at).is_some_and(|it| it.is_from(ItemAuthor::Model));
-        let read = asked.canonical(common).and_then(|meaning| meaning.traits);
+        let read = request.canonical(common).and_then(|canonical| canonical.traits);
         let is_answered = read.is_some_and(|traits| traits.author == ItemAuthor::Model);
         is_answered && is_answer(common) && !(0..common).any(is_answer)
     }
 
-    /// Whether the model has said anything in it.
-    pub fn has_answer(&self) -> bool {
+    /// Whether it has a model answer.
+    pub(crate) fn has_answer(&self) -> bool {
         self.answered_items() > 0
     }
 
-    /// How many items a request has of the newest ones up to the last answer, where its client has put
-    /// something shorter in the place of those before; `None` where that cannot be told.
-    ///
-    /// `has_summary` says that what it begins with is known to be a summary of its client's.
-    pub fn match_after_summary(
+    /// The number of items that a request has in common up to the last answer, after its client has replaced
+    /// the earlier ones by something shorter; `None` if that cannot be decided. `has_summary` says that the
+    /// request starts with a recognized summary.
+    pub(crate) fn match_after_summary(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<usize> {
         let last = self.answered_items().checked_sub(1)?;
-        let end = (0..asked.len()).rev().find(|at| self.is_same(asked, last, *at))?;
+        let end = (0..request.len()).rev().find(|at| self.is_same(request, last, *at))?;
         let longest = last.min(end) + 1;
-        let same = (0..longest).take_while(|back| self.is_same(asked, last - back, end - back));
+        let same = (0..longest).take_while(|back| self.is_same(request, last - back, end - back));
         let same = same.count();
         let (front, before) = (end + 1 - same, last + 1 - same);
         let from = self.items.get(before..=last)?;
         let answers = from.iter().filter(|known| known.is_from(ItemAuthor::Model)).count();
-        let begins_alike = front == 0 || self.common_items(asked) > 0;
-        let is_it = match has_summary {
-            true => answers >= 1,
-            // A client that leaves the oldest out says nothing of it.
-            false => answers >= SAME_ANSWERS && begins_alike,
-        };
+        let begins_alike = front == 0 || self.common_items(request) > 0;
+        // A client that drops the oldest items without a summary leaves no evidence of that, so more answers must match.
+        let is_it =
+            if has_summary { answers >= 1 } else { answers >= SAME_ANSWERS && begins_alike };
         (is_it && before > front && front <= FRONT_ITEMS).then_some(same)
     }
 
-    /// How many items there are up to the model's last answer.
+    /// The number of items up to the last model answer.
     pub(super) fn answered_items(&self) -> usize {
         self.items.iter().rposition(|known| known.is_from(ItemAuthor::Model)).map_or(0, |at| at + 1)
     }
 
-    /// How many units there are before an item, whole.
-    pub fn groups_before(&self, items: usize) -> usize {
-        self.groups.iter().take_while(|(unit, _)| unit.end <= items).count()
+    /// The number of complete groups before an item.
+    pub(crate) fn groups_before(&self, items: usize) -> usize {
+        self.groups.iter().take_while(|(group, _)| group.end <= items).count()
     }
 
-    fn is_same(&self, asked: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
-        let (Some(known), Some(raw)) = (self.items.get(known), asked.raw_hash(at)) else {
+    fn is_same(&self, request: &mut RequestItems<'_>, known: usize, at: usize) -> bool {
+        let (Some(known), Some(raw)) = (self.items.get(known), request.raw_hash(at)) else {
             return false;
         };
-        known.raw == Some(raw) || asked.canonical_hash(at) == Some(known.canonical.hash)
+        // The byte hash decides nearly always, without parsing the item.
+        known.raw == Some(raw) || request.canonical_hash(at) == Some(known.canonical.hash)
     }
 
-    /// What was changed, where it is the same conversation.
+    /// The edits, if it is the same conversation.
     fn rewrite(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         common: usize,
         is_unanswered: bool,
     ) -> Option<HistoryRewrite> {
         let answered = self.answered_items();
-        if common == 0 || asked.len() < answered {
+        if common == 0 || request.len() < answered {
             return None;
         }
         let mut replaced = Vec::new();
         for at in common..answered {
-            if self.is_same(asked, at, at) {
+            if self.is_same(request, at, at) {
                 continue;
             }
-            if !self.items.get(at)?.may_become(asked.canonical(at)?) {
+            if !self.items.get(at)?.may_become(request.canonical(at)?) {
                 return None;
             }
             replaced.push(at);
         }
         let mut kept = common.max(answered);
-        while kept < self.items.len() && self.is_same(asked, kept, kept) {
+        while kept < self.items.len() && self.is_same(request, kept, kept) {
             kept += 1;
         }
-        if kept < self.items.len() && !self.is_tail_replaced(asked, kept, is_unanswered)? {
+        if kept < self.items.len() && !self.is_tail_replaced(request, kept, is_unanswered)? {
             return None;
         }
-        let units = self.groups_before(kept);
-        let kept = self.groups.get(units.checked_sub(1)?)?.0.end;
-        (self.entries_of(units) > 0 && replaced.iter().all(|at| *at < kept))
+        let groups = self.groups_before(kept);
+        let kept = self.groups.get(groups.checked_sub(1)?)?.0.end;
+        (self.entries_of(groups) > 0 && replaced.iter().all(|at| *at < kept))
             .then_some(HistoryRewrite { replaced, kept })
     }
 
-    /// Whether what was said behind the last answer, from an item on, was said otherwise by the same client.
+    /// Whether the items after the last answer were replaced by the same client.
     fn is_tail_replaced(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         from: usize,
         is_unanswered: bool,
     ) -> Option<bool> {
-        let named = |meaning: CanonicalItem| Some((meaning.hash, meaning.traits?));
-        let gone = self.items.get(from..)?.iter().map(|known| named(known.canonical));
-        let gone: Vec<(SeededHash, ItemTraits)> = gone.collect::<Option<_>>()?;
-        let mut said = Vec::new();
+        let named = |canonical: CanonicalItem| Some((canonical.hash, canonical.traits?));
+        let removed = self.items.get(from..)?.iter().map(|known| named(known.canonical));
+        let removed: Vec<(SeededHash, ItemTraits)> = removed.collect::<Option<_>>()?;
+        let mut added = Vec::new();
         let mut is_answered = false;
-        for at in from..asked.len() {
-            let (name, traits) = named(asked.canonical(at)?)?;
+        for at in from..request.len() {
+            let (name, traits) = named(request.canonical(at)?)?;
             if traits.author == ItemAuthor::Model {
                 is_answered = true;
                 break;
             }
-            said.push((name, traits));
+            added.push((name, traits));
         }
-        let words = |list: &[(SeededHash, ItemTraits)]| -> Vec<ItemTraits> {
+        let texts = |list: &[(SeededHash, ItemTraits)]| -> Vec<ItemTraits> {
             let traits = list.iter().map(|(_, traits)| *traits);
             traits.filter(|traits| traits.has_user_text()).collect()
         };
-        let (gone_words, said_words) = (words(&gone), words(&said));
-        // Two agents that do the same differ in what their tools answer, so results stay as they are.
-        let there: HashSet<&(SeededHash, ItemTraits)> = said.iter().collect();
-        let are_results_there = gone
+        let (removed_texts, added_texts) = (texts(&removed), texts(&added));
+        // Tool results must be unchanged: two agents with the same task differ in them only.
+        let added_set: HashSet<&(SeededHash, ItemTraits)> = added.iter().collect();
+        let are_results_kept = removed
             .iter()
             .filter(|(_, traits)| traits.author == ItemAuthor::Tool)
-            .all(|result| there.contains(result));
-        let same_words = |is_same: fn(&ItemTraits, &ItemTraits) -> bool| {
-            gone_words.len() == said_words.len()
-                && gone_words.iter().zip(&said_words).all(|(gone, said)| is_same(gone, said))
+            .all(|result| added_set.contains(result));
+        let have_same_texts = |is_same: fn(&ItemTraits, &ItemTraits) -> bool| {
+            removed_texts.len() == added_texts.len()
+                && removed_texts
+                    .iter()
+                    .zip(&added_texts)
+                    .all(|(removed, added)| is_same(removed, added))
         };
-        let is_alike = |gone: &ItemTraits, said: &ItemTraits| {
-            gone.essence == said.essence || gone.opening == said.opening
+        let is_alike = |removed: &ItemTraits, added: &ItemTraits| {
+            removed.essence == added.essence || removed.opening == added.opening
         };
-        Some(match is_answered {
-            // The answer that it waited for is there. What a client of its own puts behind results and does
-            // not keep may look like a person's words: something before it has to stay.
-            true => {
-                let is_dropped = said_words.is_empty() && from > self.answered_items();
-                are_results_there && (same_words(is_alike) || is_dropped)
-            }
-            false => {
-                is_unanswered
-                    || are_results_there && same_words(|gone, said| gone.essence == said.essence)
-            }
+        Some(if is_answered {
+            // Items that a client adds after results and does not store may look like user text, so at least one item
+            // before them must remain.
+            let is_dropped = added_texts.is_empty() && from > self.answered_items();
+            are_results_kept && (have_same_texts(is_alike) || is_dropped)
+        } else {
+            is_unanswered
+                || are_results_kept
+                    && have_same_texts(|removed, added| removed.essence == added.essence)
         })
     }
 }
@@ -226,14 +228,15 @@ impl KnownItem {
         self.canonical.traits.is_some_and(|traits| traits.author == author)
     }
 
-    /// Whether a client may have made this of it without saying anything else.
+    /// Whether a client may have made this edit without changing the meaning.
     fn may_become(&self, now: CanonicalItem) -> bool {
         let (Some(before), Some(after)) = (self.canonical.traits, now.traits) else { return false };
         if (before.author, before.essence) != (after.author, after.essence) {
             return false;
         }
         match before.author {
-            // Another result of a call that has the same id is another conversation, unless there is less of it.
+            // A different result for the same call id is a different conversation, unless it is shorter
+            // (cleared).
             ItemAuthor::Tool | ItemAuthor::Model => {
                 after.bytes < before.bytes || self.original == Some(now.hash)
             }

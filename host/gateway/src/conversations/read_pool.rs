@@ -1,17 +1,17 @@
-//! Files of conversations are read on threads of their own, a few at a time.
+//! Reads session files on blocking threads, a few at a time.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Files that are read at the same time. Where a thousand clients come back at once, more threads read none of them
-/// sooner, and each has a stack and a share of the heap that it never gives back.
+/// Files read in parallel. When a thousand clients return at once, more threads do not read faster, and each keeps
+/// its stack and a share of the heap.
 const MAX_READS: usize = 4;
 
-/// Who reads files of conversations.
+/// The pool that reads session files.
 #[derive(Debug)]
-pub struct ReadPool(Arc<Semaphore>);
+pub(crate) struct ReadPool(Arc<Semaphore>);
 
 impl Default for ReadPool {
     fn default() -> ReadPool {
@@ -20,20 +20,19 @@ impl Default for ReadPool {
 }
 
 impl ReadPool {
-    /// Reads on a thread of its own, when there is a place. What has begun is read to its end and keeps its place as long,
-    /// whether anybody still waits for it or not.
+    /// Runs a read on a blocking thread. A started read runs to its end, even if the caller is dropped.
     ///
     /// # Errors
     ///
-    /// Where reading panics.
-    pub async fn read<T: Send + 'static>(
+    /// If the read panics.
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         reading: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        // Nobody closes them: there always is a place in the end.
-        let place = self.0.clone().acquire_owned().await;
+        // The semaphore is never closed, so this always succeeds.
+        let location = self.0.clone().acquire_owned().await;
         let done = spawn_blocking(move || {
-            let _place = place;
+            let _place = location;
             reading()
         });
         done.await
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_few_read_at_a_time_though_nobody_waits() {
+    async fn dropped_reads_count_against_the_limit() {
         static NOW: AtomicUsize = AtomicUsize::new(0);
         static MOST: AtomicUsize = AtomicUsize::new(0);
         let read = || {
@@ -61,7 +60,7 @@ mod tests {
         };
         let readings = ReadPool::default();
         for _ in 0..8 {
-            // Given up as soon as it has begun, unless this machine is so busy that it has ended by then.
+            // Dropped right after its start, unless a busy machine has completed it by then.
             let _ = tokio::time::timeout(Duration::ZERO, readings.read(read)).await;
         }
         for done in join_all((0..32).map(|_| readings.read(read))).await {
@@ -71,10 +70,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_free_behind_a_panic() {
+    async fn a_panic_releases_its_permit() {
         let readings = ReadPool::default();
         for _ in 0..2 * MAX_READS {
-            assert!(readings.read(|| panic!("as it was told to")).await.is_err());
+            assert!(readings.read(|| panic!("expected")).await.is_err());
         }
         assert_eq!(readings.read(|| 1).await.unwrap(), 1);
     }

@@ -1,7 +1,6 @@
-//! The conversations that are known: those in memory, and those in the folder of their key.
+//! The table of conversations: those in memory, and an index of those in files.
 //!
-//! Memory is no identity: a conversation leaves it only when it stands in a file and nobody is at work in it, and it is
-//! found again by what its requests begin with.
+//! Memory is a cache: any conversation can be evicted and is found again by its first items.
 
 mod eviction;
 
@@ -20,25 +19,25 @@ use super::read_pool::ReadPool;
 use super::seeded_hash::{ConversationScope, RequestItems, SeededHash};
 use ctxhost_session::SessionFolder;
 
-/// Files that are read to find the conversation of one request, those first that have most in common with it. More
-/// begin alike only where somebody goes back again and again, or a program greets alike.
+/// Files that are read to find the conversation of one request, best candidates first. More than a few share the
+/// same first items only if a user rewinds often or a program always starts with the same greeting.
 const MAX_READ: usize = 128;
 
 /// All conversations.
 #[derive(Debug)]
-pub struct ConversationTable {
+pub(crate) struct ConversationTable {
     folder: PathBuf,
     capacity: usize,
     read_pool: ReadPool,
     table: Mutex<TableState>,
     counts: ConversationCounts,
-    /// Whether it was told that memory is too small.
+    /// Whether the warning about a small capacity was logged already.
     is_capacity_warned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct TableState {
-    /// All in memory, by the ids of their sessions.
+    /// All in memory, by session id.
     conversations: HashMap<String, Arc<Conversation>>,
     keys: HashMap<SeededHash, KeyGroup>,
     evicted: HashMap<String, EvictedConversation>,
@@ -51,42 +50,46 @@ struct TableState {
 struct KeyGroup {
     /// Those in memory, the newest first.
     conversations: Vec<Arc<Conversation>>,
-    /// Where the others are; `None` until it is read.
+    /// The index of those in files; `None` until it is read.
     index: Option<ConversationIndex>,
 }
 
-/// How many conversations there are.
+/// Metrics of the table.
 #[derive(Clone, Debug, Default)]
 pub struct ConversationCounts {
-    /// Conversations that are in memory.
+    /// Conversations in memory.
     pub in_memory: Gauge,
-    /// How often one was read again that had left because there were too many.
+    /// Reloads of conversations that were evicted because there were too many.
     pub read_again: Counter,
 }
 
 impl TableState {
-    fn add(&mut self, thread: Arc<Conversation>) {
-        self.keys.entry(thread.key()).or_default().conversations.insert(0, thread.clone());
-        self.conversations.insert(thread.id().to_owned(), thread);
+    fn add(&mut self, conversation: Arc<Conversation>) {
+        self.keys
+            .entry(conversation.key())
+            .or_default()
+            .conversations
+            .insert(0, conversation.clone());
+        self.conversations.insert(conversation.id().to_owned(), conversation);
     }
 
-    fn remove(&mut self, thread: &Arc<Conversation>) {
-        self.conversations.remove(thread.id());
-        for key in &thread.state().keys {
+    fn remove(&mut self, conversation: &Arc<Conversation>) {
+        self.conversations.remove(conversation.id());
+        for key in &conversation.state().keys {
             let Some(group) = self.keys.get_mut(key) else { continue };
-            group.conversations.retain(|known| !Arc::ptr_eq(known, thread));
-            // Its register is on the disk.
+            group.conversations.retain(|known| !Arc::ptr_eq(known, conversation));
+            // The index is on disk.
             if group.conversations.is_empty() {
                 self.keys.remove(key);
             }
         }
     }
 
-    fn remember(&mut self, id: &str, left: EvictedConversation, most: usize) {
-        if self.evicted.insert(id.to_owned(), left).is_none() {
+    fn remember(&mut self, id: &str, evicted: EvictedConversation, capacity: usize) {
+        if self.evicted.insert(id.to_owned(), evicted).is_none() {
             self.evicted_order.push_back(id.to_owned());
         }
-        while self.evicted_order.len() > most
+        while self.evicted_order.len() > capacity
             && let Some(oldest) = self.evicted_order.pop_front()
         {
             self.evicted.remove(&oldest);
@@ -95,8 +98,8 @@ impl TableState {
 }
 
 impl ConversationTable {
-    /// Those in a folder, of which about `capacity` are kept in memory.
-    pub fn new(folder: &Path, most: usize, counts: ConversationCounts) -> ConversationTable {
+    /// The conversations in a folder, of which about `capacity` are kept in memory.
+    pub(crate) fn new(folder: &Path, most: usize, counts: ConversationCounts) -> ConversationTable {
         ConversationTable {
             folder: folder.to_owned(),
             capacity: most.max(1),
@@ -107,171 +110,176 @@ impl ConversationTable {
         }
     }
 
-    /// Who reads files of conversations.
-    pub fn read_pool(&self) -> &ReadPool {
+    /// The pool that reads session files.
+    pub(crate) fn read_pool(&self) -> &ReadPool {
         &self.read_pool
     }
 
-    /// Where the session of this id is kept, if it is.
-    pub fn path(&self, key: SeededHash, id: &str) -> PathBuf {
+    /// The session file of this id.
+    pub(crate) fn path(&self, key: SeededHash, id: &str) -> PathBuf {
         self.folder(key).join(format!("{id}.jsonl"))
     }
 
-    /// The folder of the sessions of a key.
-    pub fn folder(&self, key: SeededHash) -> PathBuf {
+    /// The folder of a key.
+    pub(crate) fn folder(&self, key: SeededHash) -> PathBuf {
         self.folder.join(key.to_hex())
     }
 
-    /// The conversation that has most in common with a request; `None` where none has anything.
-    pub async fn find(
+    /// The conversation with the most items in common with a request; `None` if none has any.
+    pub(crate) async fn find(
         &self,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         now_ms: i64,
     ) -> Option<Arc<Conversation>> {
         let is_read =
-            |table: &TableState| table.keys.get(&key).is_some_and(|it| it.index.is_some());
+            |table: &TableState| table.keys.get(&key).is_some_and(|group| group.index.is_some());
         let is_known = is_read(&self.table());
         if !is_known {
             self.load(key).await;
         }
-        // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
+        // Matched outside the lock: comparing takes long for large requests.
         let known = self.in_memory(key);
-        let (mut thread, mut is_sure) = best_match(&known, asked);
+        let (mut conversation, mut is_sure) = best_match(&known, request);
         drop(known);
         if !is_sure {
-            let is_named = asked.scope().is_named;
-            let candidates = self.candidates(key, asked, thread.is_none() && is_named);
-            for (home, id) in candidates {
-                let Some(read) = self.read(key, home, id).await else { continue };
-                let mut both: Vec<Arc<Conversation>> = thread.into_iter().collect();
+            let is_named = request.scope().is_named;
+            // A named conversation is loaded even if its first items have changed.
+            let candidates = self.candidates(key, request, conversation.is_none() && is_named);
+            for (home_key, id) in candidates {
+                // Stops at the first certain match: each candidate costs reading a file.
+                let Some(read) = self.read(key, home_key, id).await else { continue };
+                let mut both: Vec<Arc<Conversation>> = conversation.into_iter().collect();
                 both.insert(0, read);
-                (thread, is_sure) = best_match(&both, asked);
+                (conversation, is_sure) = best_match(&both, request);
                 if is_sure {
                     break;
                 }
             }
         }
-        let thread = thread?;
-        thread.mark_used(now_ms);
-        self.record_reload(&thread);
-        // The one that was asked for last stays longest.
+        let conversation = conversation?;
+        conversation.mark_used(now_ms);
+        self.record_reload(&conversation);
+        // Move it to the front: the least recently used one is evicted first.
         if let Some(group) = self.table().keys.get_mut(&key) {
-            let at = group.conversations.iter().position(|known| Arc::ptr_eq(known, &thread));
+            let at = group.conversations.iter().position(|known| Arc::ptr_eq(known, &conversation));
             if let Some(to_first) = at.and_then(|at| group.conversations.get_mut(..=at)) {
                 to_first.rotate_right(1);
             }
         }
-        Some(thread)
+        Some(conversation)
     }
 
-    /// The conversation that a client has put a summary, or nothing, in the place of most of; `None` where
-    /// none is, or several are alike.
-    pub fn find_by_summary(
+    /// The conversation most of whose items a client has replaced by a summary, or dropped; `None` if there is
+    /// none or several match equally.
+    pub(crate) fn find_by_summary(
         &self,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         has_summary: bool,
     ) -> Option<Arc<Conversation>> {
         let mut best: Option<(usize, Arc<Conversation>)> = None;
         let mut is_single = true;
-        for thread in self.in_scope(asked.scope()) {
-            let same = thread.known_items().match_after_summary(asked, has_summary);
-            let Some(same) = same else { continue };
+        for conversation in self.in_scope(request.scope()) {
+            let count = conversation.known_items().match_after_summary(request, has_summary);
+            let Some(count) = count else { continue };
             let most = best.as_ref().map_or(0, |(most, _)| *most);
-            if same > most {
-                (best, is_single) = (Some((same, thread)), true);
-            } else if same == most {
+            if count > most {
+                (best, is_single) = (Some((count, conversation)), true);
+            } else if count == most {
                 is_single = false;
             }
         }
-        best.filter(|_| is_single).map(|(_, thread)| thread)
+        best.filter(|_| is_single).map(|(_, conversation)| conversation)
     }
 
-    /// The conversations of a scope whose client has asked for a summary of them, and has not gone on yet.
-    pub fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
-        let mut threads = self.in_scope(scope);
-        threads.retain(|thread| thread.state().awaits_summary);
-        threads
+    /// The conversations of a scope whose client has asked for a summary and has not continued yet.
+    pub(crate) fn awaiting_summary(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
+        let mut conversations = self.in_scope(scope);
+        conversations.retain(|conversation| conversation.state().awaits_summary);
+        conversations
     }
 
-    /// All conversations in memory of one scope.
+    /// All conversations of a scope in memory.
     fn in_scope(&self, scope: ConversationScope) -> Vec<Arc<Conversation>> {
-        let mut threads: Vec<_> = self.table().conversations.values().cloned().collect();
-        threads.retain(|thread| thread.scope() == scope);
-        threads
+        let mut conversations: Vec<_> = self.table().conversations.values().cloned().collect();
+        conversations.retain(|conversation| conversation.scope() == scope);
+        conversations
     }
 
-    /// A conversation is found under another key as well from now on: its first words have changed.
-    pub fn add_key(&self, key: SeededHash, thread: &Arc<Conversation>, now_ms: i64) {
-        thread.mark_used(now_ms);
+    /// Adds a key under which a conversation is found, after its first items have changed.
+    pub(crate) fn add_key(&self, key: SeededHash, conversation: &Arc<Conversation>, now_ms: i64) {
+        conversation.mark_used(now_ms);
         let mut table = self.table();
         let group = table.keys.entry(key).or_default();
-        if !group.conversations.iter().any(|known| Arc::ptr_eq(known, thread)) {
-            group.conversations.insert(0, thread.clone());
-            thread.state().keys.push(key);
+        if !group.conversations.iter().any(|known| Arc::ptr_eq(known, conversation)) {
+            group.conversations.insert(0, conversation.clone());
+            conversation.state().keys.push(key);
         }
     }
 
-    /// Puts a conversation before all others of its key.
-    pub fn add(&self, thread: Arc<Conversation>, now_ms: i64) {
-        thread.mark_used(now_ms);
+    /// Adds a conversation, the newest of its key.
+    pub(crate) fn add(&self, conversation: Arc<Conversation>, now_ms: i64) {
+        conversation.mark_used(now_ms);
         let mut table = self.table();
-        table.add(thread);
+        table.add(conversation);
         self.update_gauge(&table);
     }
 
-    /// Writes down where a conversation that is in a file is found by requests of a key, where that is not known yet.
-    pub fn index(&self, key: SeededHash, thread: &Conversation) {
-        let Some(entry) = self.new_entry(key, thread) else { return };
+    /// Writes the index entry of a conversation, unless an equal one was written.
+    pub(crate) fn index(&self, key: SeededHash, conversation: &Conversation) {
+        let Some(entry) = self.new_entry(key, conversation) else { return };
         let folder = self.folder(key);
-        // A key under which it is found beside its own may have no folder yet.
-        let made = SessionFolder::from_path(&folder).create().map_err(|error| error.to_string());
-        let written = made
+        // An additional key may have no folder yet.
+        let created = SessionFolder::from_path(&folder).create().map_err(|error| error.to_string());
+        let written = created
             .and_then(|()| index::append_entry(&folder, &entry).map_err(|error| error.to_string()));
         if let Err(error) = written {
             tracing::warn!(
-                session = thread.id(),
+                session = conversation.id(),
                 error,
-                "a conversation is found by its file alone"
+                "cannot write the index entry: the conversation is found by listing the folder"
             );
         }
     }
 
-    /// The entry of a conversation, which is noted; `None` where its requests begin as they are known to begin.
-    fn new_entry(&self, key: SeededHash, thread: &Conversation) -> Option<IndexEntry> {
+    /// The new index entry of a conversation; `None` if the known one is still valid.
+    fn new_entry(&self, key: SeededHash, conversation: &Conversation) -> Option<IndexEntry> {
         let mut table = self.table();
-        let mut register = table.keys.get_mut(&key).and_then(|group| group.index.as_mut());
-        let mut state = thread.state();
-        let noted =
-            state.index_entry.clone().filter(|(noted, _)| *noted == key).map(|(_, entry)| entry);
-        let known = noted.or_else(|| register.as_ref()?.entry(thread.id()));
-        // How it goes on says nothing new; how it begins does.
+        let mut index = table.keys.get_mut(&key).and_then(|group| group.index.as_mut());
+        let mut state = conversation.state();
+        let written = state
+            .index_entry
+            .clone()
+            .filter(|(written, _)| *written == key)
+            .map(|(_, entry)| entry);
+        let known = written.or_else(|| index.as_ref()?.entry(conversation.id()));
+        // Only the first items are indexed: new items at the end change nothing.
         let is_known = known.as_ref().is_some_and(|known| state.known.has_prefix(known));
         let entry = match known.filter(|_| is_known) {
             Some(entry) => entry,
-            None => index::entry_of(&state.known, thread.key(), thread.id()),
+            None => state.known.index_entry(conversation.key(), conversation.id()),
         };
         state.index_entry = Some((key, entry.clone()));
         if is_known {
             return None;
         }
-        if let Some(register) = &mut register {
-            register.add(entry.clone());
+        if let Some(index) = &mut index {
+            index.add(entry.clone());
         }
         Some(entry)
     }
 
-    /// A conversation cannot be gone on with as it is in memory: where it is in a file, it is read again,
-    /// else it is forgotten.
-    pub fn invalidate(&self, thread: &Arc<Conversation>) {
+    /// Discards the state of a conversation: it is reloaded from its file, or removed if it has none.
+    pub(crate) fn invalidate(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
-        let mut state = thread.state();
+        let mut state = conversation.state();
         if state.is_persisted {
-            state.location = SessionLocation::File(self.path(thread.key(), thread.id()));
+            state.location =
+                SessionLocation::File(self.path(conversation.key(), conversation.id()));
             return;
         }
         drop(state);
-        table.remove(thread);
+        table.remove(conversation);
         self.update_gauge(&table);
     }
 
@@ -279,45 +287,46 @@ impl ConversationTable {
         self.table().keys.get(&key).map(|group| group.conversations.clone()).unwrap_or_default()
     }
 
-    /// Where conversations are that are not in memory and may be that of a request; all of the key where nothing else
-    /// tells.
+    /// Conversations in files that may match a request; `of_all` returns all of the key if none does.
     fn candidates(
         &self,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request: &mut RequestItems<'_>,
         of_all: bool,
     ) -> Vec<(SeededHash, String)> {
         let mut table = self.table();
         let Some(group) = table.keys.get_mut(&key) else { return Vec::new() };
-        let Some(register) = &group.index else { return Vec::new() };
-        let mut candidates = register.candidates(asked);
+        let Some(index) = &group.index else { return Vec::new() };
+        let mut candidates = index.candidates(request);
         if candidates.is_empty() && of_all {
-            candidates = register.all();
+            candidates = index.all();
         }
-        let here: HashSet<&str> = group.conversations.iter().map(|it| it.id()).collect();
-        candidates.retain(|(_, id)| !here.contains(id.as_str()));
+        let in_memory: HashSet<&str> =
+            group.conversations.iter().map(|conversation| conversation.id()).collect();
+        candidates.retain(|(_, id)| !in_memory.contains(id.as_str()));
         candidates.truncate(MAX_READ);
         candidates
     }
 
-    /// Reads what there is of a key: its register, and files without an entry.
+    /// Reads the index of a key, and the files that it does not list.
     async fn load(&self, key: SeededHash) {
         let folder = self.folder(key);
         let is_new = !folder.is_dir();
         let read = move || {
-            let register = ConversationIndex::read(&folder);
+            let index = ConversationIndex::read(&folder);
             let files = SessionFolder::from_path(&folder).list().into_iter().map(|kept| kept.path);
             let stem = |path: &PathBuf| path.file_stem()?.to_str().map(str::to_owned);
-            let others = files.filter(|path| stem(path).is_some_and(|id| !register.contains(&id)));
+            let others = files.filter(|path| stem(path).is_some_and(|id| !index.contains(&id)));
             let others = others.take(MAX_READ);
             let others =
                 others.filter_map(|path| Conversation::from_file(key, &path, None)).collect();
-            (register, others)
+            (index, others)
         };
-        // Most keys are new, and where others keep all processors busy a thread of its own would wait for one.
-        let (register, others): (_, Vec<Conversation>) = match is_new {
-            true => Default::default(),
-            false => self.read_pool.read(read).await.unwrap_or_default(),
+        // Most keys are new. On a busy machine a pool thread would first wait for a CPU.
+        let (index, others): (_, Vec<Conversation>) = if is_new {
+            Default::default()
+        } else {
+            self.read_pool.read(read).await.unwrap_or_default()
         };
         let mut table = self.table();
         let table = &mut *table;
@@ -325,51 +334,52 @@ impl ConversationTable {
         if group.index.is_some() {
             return;
         }
-        group.index = Some(register);
-        for thread in others.into_iter().map(Arc::new) {
-            if !table.conversations.contains_key(thread.id()) {
-                group.conversations.push(thread.clone());
-                table.conversations.insert(thread.id().to_owned(), thread);
+        group.index = Some(index);
+        // Another request may have loaded the same key meanwhile.
+        for conversation in others.into_iter().map(Arc::new) {
+            if !table.conversations.contains_key(conversation.id()) {
+                group.conversations.push(conversation.clone());
+                table.conversations.insert(conversation.id().to_owned(), conversation);
             }
         }
         self.update_gauge(table);
     }
 
-    /// Reads a conversation into memory, as one of a key; `None` where it is none any more.
+    /// Reads a conversation from its file; `None` if it is not a conversation any more.
     async fn read(
         &self,
         key: SeededHash,
-        home: SeededHash,
+        home_key: SeededHash,
         id: String,
     ) -> Option<Arc<Conversation>> {
-        let (path, left) = (self.path(home, &id), self.table().evicted.get(&id).cloned());
+        let (path, evicted) = (self.path(home_key, &id), self.table().evicted.get(&id).cloned());
         let read = self
             .read_pool
-            .read(move || Conversation::from_file(home, &path, left))
+            .read(move || Conversation::from_file(home_key, &path, evicted))
             .await
             .ok()??;
         let mut table = self.table();
-        let thread = match table.conversations.get(&id) {
+        let conversation = match table.conversations.get(&id) {
             // Another request was faster.
-            Some(thread) => thread.clone(),
+            Some(conversation) => conversation.clone(),
             None => {
-                let thread = Arc::new(read);
-                table.add(thread.clone());
+                let conversation = Arc::new(read);
+                table.add(conversation.clone());
                 self.update_gauge(&table);
-                thread
+                conversation
             }
         };
         drop(table);
-        self.add_key(key, &thread, 0);
-        Some(thread)
+        self.add_key(key, &conversation, 0);
+        Some(conversation)
     }
 
-    /// Counts that a conversation is at work again that had left memory, and tells once that there is too little of it.
-    fn record_reload(&self, thread: &Conversation) {
+    /// Counts a reload, and warns once that the capacity is too small.
+    fn record_reload(&self, conversation: &Conversation) {
         let mut table = self.table();
-        let Some(left) = table.evicted.remove(thread.id()) else { return };
-        table.evicted_order.retain(|id| id != thread.id());
-        if !left.is_over_limit {
+        let Some(evicted) = table.evicted.remove(conversation.id()) else { return };
+        table.evicted_order.retain(|id| id != conversation.id());
+        if !evicted.is_over_limit {
             return;
         }
         self.counts.read_again.inc();
@@ -379,8 +389,8 @@ impl ConversationTable {
             tracing::warn!(
                 active,
                 conversations = self.capacity,
-                "more conversations are at work at once than stay in memory, so each of the others is read from its file \
-                 again; set gateway.conversations to {active} or more where there is memory for them"
+                "more conversations are active than fit into memory: set gateway.conversations to {active} or more, or \
+                 each of the others is reloaded from its file"
             );
         }
     }
@@ -394,56 +404,60 @@ impl ConversationTable {
     }
 }
 
-/// The conversation among these that a request is of, or leaves last, and whether no other can be it.
+/// The best match of a request, and whether no other conversation can be better.
 fn best_match(
     known: &[Arc<Conversation>],
-    asked: &mut RequestItems<'_>,
+    request: &mut RequestItems<'_>,
 ) -> (Option<Arc<Conversation>>, bool) {
-    let (mut exact, mut rewritten, mut left) = (None, None, None);
-    let take = |best: &mut Option<MatchCandidate>, found: MatchCandidate| {
-        if best.as_ref().is_none_or(|best| found.items > best.items) {
-            *best = Some(found);
+    let (mut exact, mut rewritten, mut forked) = (None, None, None);
+    let take = |best: &mut Option<MatchCandidate>, candidate: MatchCandidate| {
+        if best.as_ref().is_none_or(|best| candidate.items > best.items) {
+            *best = Some(candidate);
         }
     };
-    for thread in known {
-        let state = thread.state();
-        let found =
-            |items: usize, is_sure: bool| MatchCandidate { items, is_sure, thread: thread.clone() };
-        match state.match_request(asked) {
+    for conversation in known {
+        let state = conversation.state();
+        let candidate = |items: usize, is_sure: bool| MatchCandidate {
+            items,
+            is_sure,
+            conversation: conversation.clone(),
+        };
+        match state.match_request(request) {
             RequestMatch::Continues { .. } => {
-                take(&mut exact, found(state.known.len(), state.known.has_answer()));
+                take(&mut exact, candidate(state.known.len(), state.known.has_answer()));
             }
-            RequestMatch::Rewrites(rewrite) => take(&mut rewritten, found(rewrite.kept, true)),
+            RequestMatch::Rewrites(rewrite) => take(&mut rewritten, candidate(rewrite.kept, true)),
             RequestMatch::Forks { .. } => {
-                take(&mut left, found(state.known.common_items(asked), true))
+                take(&mut forked, candidate(state.known.common_items(request), true))
             }
             RequestMatch::Within { .. } => {
-                take(&mut left, found(state.known.common_items(asked), false))
+                take(&mut forked, candidate(state.known.common_items(request), false))
             }
             RequestMatch::Unrelated => {}
         }
     }
-    // What says the very same is it, unless that is no more than how many conversations begin.
-    let on = match (exact, rewritten) {
+    // An exact match wins, unless it has no model answer yet: many conversations start alike.
+    let continued = match (exact, rewritten) {
         (Some(exact), _) if exact.is_sure => Some(exact),
         (exact, None) => exact,
         (_, rewritten) => rewritten,
     };
-    match (on, left) {
-        // One that is sent again from its beginning is within the first one all the time: it goes on by itself.
-        (Some(on), Some(left)) if !left.is_sure || left.items <= on.items => {
-            (Some(on.thread), on.is_sure)
+    match (continued, forked) {
+        // A client that replays a conversation from its start is within the original all the time. It keeps
+        // to its own fork.
+        (Some(continued), Some(forked)) if !forked.is_sure || forked.items <= continued.items => {
+            (Some(continued.conversation), continued.is_sure)
         }
-        (_, Some(left)) => (Some(left.thread), false),
-        (Some(on), None) => (Some(on.thread), on.is_sure),
+        (_, Some(forked)) => (Some(forked.conversation), false),
+        (Some(continued), None) => (Some(continued.conversation), continued.is_sure),
         (None, None) => (None, false),
     }
 }
 
-/// A conversation that a request may be of.
+/// A candidate for the conversation of a request.
 struct MatchCandidate {
-    thread: Arc<Conversation>,
-    /// How many items they have in common.
+    conversation: Arc<Conversation>,
+    /// The number of common items.
     items: usize,
     is_sure: bool,
 }

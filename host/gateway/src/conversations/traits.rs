@@ -1,5 +1,5 @@
-//! What an item is, beside what it says exactly: whose it is, and what stays the same of it when its client
-//! clears a result, drops thinking or takes a reminder away.
+//! The traits of an item: its author, and what stays the same if its client clears a result, drops thinking or
+//! removes a reminder.
 
 use ctxhost_session::injected_text;
 use serde_json::Value;
@@ -7,19 +7,19 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::side_calls::asks_for_summary;
 
-/// Characters of a person's words that two versions of one message begin with alike.
+/// The characters by which two versions of a user message are recognized.
 const OPENING_CHARS: usize = 48;
 
-/// Whose an item is.
+/// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ItemAuthor {
-    /// The person's words, maybe beside what a client put in.
+pub(crate) enum ItemAuthor {
+    /// A user, maybe with text that a client added.
     User,
-    /// What a client put in by itself: its context, or its request for a summary.
+    /// A client: its context, or its summary request.
     Client,
-    /// The model's: words, thinking, calls.
+    /// The model: text, thinking, calls.
     Model,
-    /// Results of tools, maybe with words behind them.
+    /// A tool: results, maybe with user text after them.
     Tool,
 }
 
@@ -34,57 +34,57 @@ impl ItemAuthor {
     }
 }
 
-/// What stays the same of an item.
+/// The parts of an item that edits do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ItemTraits {
-    /// Whose it is.
+pub(crate) struct ItemTraits {
+    /// The author.
     pub author: ItemAuthor,
-    /// A name of the ids of calls and results in it, and of the words of person or model.
+    /// A hash of its call ids and of its user or model text.
     pub essence: u64,
-    /// A name of how the person's words begin; 0 where there are none.
+    /// A hash of the start of the user text; 0 if there is none.
     pub opening: u64,
-    /// How long it is, in bytes of its JSON.
+    /// The length of its JSON, in bytes.
     pub bytes: u64,
 }
 
 impl ItemTraits {
-    /// Of an item that is `bytes` long.
-    pub fn from_item(seed: u64, item: &Value, bytes: usize) -> ItemTraits {
+    /// The traits of an item that is `bytes` long.
+    pub(crate) fn from_item(seed: u64, item: &Value, bytes: usize) -> ItemTraits {
         let mut parts = ItemParts::default();
         let author = author_of(item);
         parts.take_item(item);
-        let words = match author {
+        let text = match author {
             ItemAuthor::Model => parts.texts.join("\n"),
             _ => {
-                let words = parts.texts.iter().filter(|text| !asks_for_summary(text));
-                let words = words.map(|text| injected_text::user_text(text));
-                words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+                let text = parts.texts.iter().filter(|text| !asks_for_summary(text));
+                let text = text.map(|text| injected_text::user_text(text));
+                text.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
             }
         };
         let author = match author {
             ItemAuthor::User if parts.has_results => ItemAuthor::Tool,
-            ItemAuthor::User if words.is_empty() && !parts.has_others => ItemAuthor::Client,
+            ItemAuthor::User if text.is_empty() && !parts.has_others => ItemAuthor::Client,
             author => author,
         };
         let name = |text: &str| xxh3_64_with_seed(text.as_bytes(), seed);
-        let opening: String = words.chars().take(OPENING_CHARS).collect();
+        let opening: String = text.chars().take(OPENING_CHARS).collect();
         let is_said = author != ItemAuthor::Model && !opening.is_empty();
         ItemTraits {
             author,
             // Sessions store this hash, so its label must never change, whatever the variants are called.
-            essence: name(&format!("{}\n{}\n{words}", author.hash_label(), parts.ids.join("\n"))),
+            essence: name(&format!("{}\n{}\n{text}", author.hash_label(), parts.ids.join("\n"))),
             opening: if is_said { name(&opening) } else { 0 },
             bytes: bytes as u64,
         }
     }
 
-    /// Whether the person says anything in it.
-    pub fn has_user_text(&self) -> bool {
+    /// Whether it has user text.
+    pub(crate) fn has_user_text(&self) -> bool {
         self.opening != 0
     }
 
-    /// In one word, for a record.
-    pub fn to_word(self) -> String {
+    /// As one word, for a record.
+    pub(crate) fn to_word(self) -> String {
         let author = match self.author {
             ItemAuthor::User => 'p',
             ItemAuthor::Client => 'c',
@@ -95,7 +95,7 @@ impl ItemTraits {
     }
 
     /// From such a word; `None` for anything else.
-    pub fn from_word(word: &str) -> Option<ItemTraits> {
+    pub(crate) fn from_word(word: &str) -> Option<ItemTraits> {
         let author = match word.as_bytes().first()? {
             b'p' => ItemAuthor::User,
             b'c' => ItemAuthor::Client,
@@ -124,13 +124,13 @@ fn author_of(item: &Value) -> ItemAuthor {
     }
 }
 
-/// What an item is made of.
+/// The parts of an item.
 #[derive(Default)]
 struct ItemParts {
     texts: Vec<String>,
     ids: Vec<String>,
     has_results: bool,
-    /// Whether it holds something else: an image, a document.
+    /// Whether it has other content: an image, a document.
     has_others: bool,
 }
 
@@ -138,6 +138,7 @@ impl ItemParts {
     fn take_item(&mut self, item: &Value) {
         let content = ["content", "parts"].iter().find_map(|name| item.get(*name));
         match content {
+            // The text of a tool result is skipped: clients clear it.
             Some(Value::String(text)) if item.get("tool_call_id").is_none() => {
                 self.texts.push(text.clone());
             }
@@ -158,6 +159,7 @@ impl ItemParts {
         let kind = block.get("type").and_then(Value::as_str);
         match kind {
             Some("text" | "input_text" | "output_text") => self.texts.extend(text()),
+            // Clients drop thinking from older answers.
             Some("thinking" | "redacted_thinking") => {}
             Some("tool_use") => self.take_ids(block, &["id", "name"]),
             Some("tool_result") => {
@@ -169,7 +171,7 @@ impl ItemParts {
         }
     }
 
-    /// A part as Gemini writes it: its only field says what it is.
+    /// A Gemini part, which has no type: its only field identifies it.
     fn take_part(&mut self, part: &Value) {
         if let Some(call) = part.get("functionCall") {
             self.take_ids(call, &["id", "name"]);
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_result_is_the_result_of_the_same_call() {
+    fn a_cleared_result_keeps_its_essence() {
         let results = |text: &str| {
             [
                 json!({ "role": "tool", "tool_call_id": "c1", "content": text }),
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reminder_is_no_part_of_what_the_person_says() {
+    fn reminders_are_not_user_text() {
         let user = |text: &str| of(&json!({ "role": "user", "content": text }));
         let plain = user("Mend the parser.");
         let reminded = user("Mend the parser.\n<system-reminder>Be brief.</system-reminder>");
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_no_part_of_what_the_model_says_and_calls_are() {
+    fn thinking_is_ignored_and_calls_are_not() {
         let answer = |blocks: Value| of(&json!({ "role": "assistant", "content": blocks }));
         let call = json!({ "type": "tool_use", "id": "t1", "name": "read", "input": {} });
         let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_there_and_back() {
+    fn a_word_round_trips() {
         let traits = of(&json!({ "role": "user", "content": "Mend the parser." }));
         assert_eq!(ItemTraits::from_word(&traits.to_word()), Some(traits));
         for wrong in ["", "p", "x1.2.3", "p1.2", "pg.1.1"] {

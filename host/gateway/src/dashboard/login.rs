@@ -1,45 +1,46 @@
-//! Who may look at the dashboard: whoever brings the token first, and from then on that browser.
+//! Login to the dashboard: one-time tokens and the cookies issued for them.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::PATH;
+/// The path of the dashboard.
+pub(crate) const PATH: &str = "/ui";
 
-/// The cookie of a browser that was let in.
+/// The name of the cookie.
 pub(super) const COOKIE_NAME: &str = "ctxhost_ui";
 
-/// Random bytes of a token: nobody guesses them.
+/// Random bytes per token.
 const TOKEN_BYTES: usize = 32;
 
-/// Browsers that may be let in at the same time; the oldest goes. Each took a link of its own.
+/// The most valid cookies; the oldest is dropped.
 const MAX_COOKIES: usize = 16;
 
-/// Who may look. Kept as digests, so that comparing them tells nothing to somebody with a stopwatch.
+/// Tokens and cookies, stored as digests so that comparing them reveals nothing by timing.
 #[derive(Default)]
-pub struct DashboardLogin {
+pub(crate) struct DashboardLogin {
     known: Mutex<LoginDigests>,
 }
 
 #[derive(Default)]
 struct LoginDigests {
-    /// Tokens that nobody has used yet.
+    /// Unused tokens.
     tokens: Vec<[u8; 32]>,
-    /// Browsers that were let in.
+    /// Issued cookies.
     cookies: Vec<[u8; 32]>,
 }
 
 impl DashboardLogin {
-    /// The path of the dashboard with a new token in it. It works once.
-    pub fn new_link(&self) -> String {
+    /// The path of the dashboard with a new one-time token.
+    pub(crate) fn new_link(&self) -> String {
         let Some(token) = random_token() else { return PATH.to_owned() };
         push_bounded(&mut self.digests().tokens, digest(&token));
         format!("{PATH}?token={token}")
     }
 
-    /// Takes a token and gives a cookie for it; `None` for one that is unknown or was used.
-    pub fn redeem(&self, token: &str) -> Option<String> {
+    /// Redeems a token for a cookie; `None` if the token is unknown or used.
+    pub(crate) fn redeem(&self, token: &str) -> Option<String> {
         let token = digest(token);
         let mut known = self.digests();
         let at = known.tokens.iter().position(|other| *other == token)?;
@@ -49,8 +50,8 @@ impl DashboardLogin {
         Some(cookie)
     }
 
-    /// Whether a cookie is one that was given.
-    pub fn has_cookie(&self, cookie: &str) -> bool {
+    /// Whether a cookie is valid.
+    pub(crate) fn has_cookie(&self, cookie: &str) -> bool {
         self.digests().cookies.contains(&digest(cookie))
     }
 
@@ -70,7 +71,7 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Random bytes in hex; `None` where the system has none, and then nobody is let in.
+/// Random bytes in hex; `None` without a random source, which disables the login.
 fn random_token() -> Option<String> {
     let mut bytes = [0; TOKEN_BYTES];
     let source = rustls::crypto::ring::default_provider().secure_random;

@@ -1,4 +1,4 @@
-// Reads what the gateway knows, once a second, and draws it. All words are put in as text, never as markup.
+// Polls /ui/state once a second and renders it. All strings are inserted as text, never as markup.
 "use strict";
 
 const EVERY_MS = 1000;
@@ -10,16 +10,16 @@ const at = (id) => document.getElementById(id);
 const number = (n) => n.toLocaleString("en");
 
 function element(name, className, text) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
 }
 
-function drawn(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
+function svgElement(name, attributes) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
 }
 
 function facts(live) {
@@ -33,15 +33,15 @@ function facts(live) {
   const last = live.curve.at(-1);
   fact("client", live.dialect);
   fact("model", live.model);
-  fact("engine", live.fallback ? `${live.engine}, which stands in: ${live.fallback}` : live.engine);
+  fact("engine", live.fallback ? `${live.engine} (fallback: ${live.fallback})` : live.engine);
   fact("requests", number(live.requests));
-  if (last) fact("full", `${Math.round(100 * last.tokens / Math.max(1, last.budget_tokens))} %`);
+  if (last) fact("budget used", `${Math.round(100 * last.tokens / Math.max(1, last.budget_tokens))} %`);
   if (last) fact("tokens", `${number(last.tokens)} of ${number(last.budget_tokens)}`);
   fact("compactions", number(live.compactions));
-  fact("folded away", `${number(live.folded_tokens)} tokens`);
-  if (live.prompt_tokens !== null) fact("provider counted", number(live.prompt_tokens));
-  if (live.cache_read_tokens !== null) fact("from its cache", number(live.cache_read_tokens));
-  fact("used", new Date(live.last_ms).toLocaleTimeString());
+  fact("compacted", `${number(live.folded_tokens)} tokens`);
+  if (live.prompt_tokens !== null) fact("prompt tokens", number(live.prompt_tokens));
+  if (live.cache_read_tokens !== null) fact("from cache", number(live.cache_read_tokens));
+  fact("last request", new Date(live.last_ms).toLocaleTimeString());
   return list;
 }
 
@@ -51,8 +51,8 @@ function highest(points) {
 
 function curve(live) {
   const points = live.curve;
-  const label = `occupancy of ${live.id} over ${points.length} requests`;
-  const picture = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label,
+  const label = `window usage of ${live.id} over ${points.length} requests`;
+  const picture = svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label,
     preserveAspectRatio: "none" });
   if (points.length === 0) return picture;
   const most = highest(points);
@@ -62,15 +62,15 @@ function curve(live) {
   const y = (tokens) => HEIGHT - 4 - (tokens / most) * (HEIGHT - 8);
   const line = (className, of) => {
     const path = points.map((p) => `${x(p.request).toFixed(1)},${y(of(p)).toFixed(1)}`);
-    // One request alone is drawn as level ground.
+    // A single request is drawn as a horizontal line.
     if (path.length === 1) path.push(`${WIDTH - 2},${y(of(points[0])).toFixed(1)}`);
-    picture.append(drawn("polyline", { class: className, points: path.join(" ") }));
+    picture.append(svgElement("polyline", { class: className, points: path.join(" ") }));
   };
   for (const mark of live.marks) {
     if (mark.request + 1 < first) continue;
-    // It stands before the request that it was made for.
+    // Drawn before the request that it was made for.
     const where = x(Math.min(mark.request + (mark.kind === "fallback" ? 0 : 0.5), first + span));
-    picture.append(drawn("line", { class: `mark ${mark.kind}`, x1: where, x2: where, y1: 0, y2: HEIGHT }));
+    picture.append(svgElement("line", { class: `mark ${mark.kind}`, x1: where, x2: where, y1: 0, y2: HEIGHT }));
   }
   line("budget", (p) => p.budget_tokens);
   line("live", (p) => p.live_tokens);
@@ -80,8 +80,8 @@ function curve(live) {
 
 function legend(live) {
   const words = element("p", "legend");
-  words.append(element("b", "sent", "sent"), ", conversation, ", element("b", "budget", "free for it"),
-    `, up to ${number(highest(live.curve))} tokens; upright lines are compactions and what went wrong`);
+  words.append(element("b", "sent", "sent"), ", conversation, ", element("b", "budget", "budget"),
+    `, up to ${number(highest(live.curve))} tokens; vertical lines are compactions and failures`);
   return words;
 }
 
@@ -115,14 +115,14 @@ function session(live) {
 }
 
 function show(all) {
-  const standsIn = all.effective !== all.configured;
-  at("slot").textContent = standsIn
-    ? `engine ${all.effective} stands in for ${all.configured}`
+  const isFallback = all.effective !== all.configured;
+  at("slot").textContent = isFallback
+    ? `engine ${all.effective} (fallback for ${all.configured})`
     : `engine ${all.effective}`;
-  at("slot").className = standsIn ? "stands-in" : "";
+  at("slot").className = isFallback ? "is-fallback" : "";
   at("nothing").hidden = all.sessions.length > 0;
-  // What a reader has opened stays open.
-  const open = new Set([...document.querySelectorAll("details[open] > summary")].map((it) => it.textContent));
+  // Keep opened details open.
+  const open = new Set([...document.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
   at("sessions").replaceChildren(...[...all.sessions].reverse().map(session));
   for (const summary of document.querySelectorAll("details > summary")) {
     summary.parentElement.open = open.has(summary.textContent);

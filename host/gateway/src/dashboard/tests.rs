@@ -1,4 +1,4 @@
-//! The dashboard opens once for each link, and afterwards for that browser alone.
+//! A login link works once, and then only the browser that used it is logged in.
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
@@ -42,7 +42,7 @@ fn cookie(response: &Response) -> String {
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_a_token() {
+async fn access_needs_a_token() {
     let stage = Stage::open().await;
     stage.pass.new_link();
     for path in ["/ui", "/ui/state", "/ui/page.js", "/ui/page.css", "/ui?token=", "/ui?token=0"] {
@@ -54,7 +54,7 @@ async fn nobody_comes_in_without_a_token() {
 }
 
 #[tokio::test]
-async fn a_link_opens_once_and_the_browser_stays_in() {
+async fn a_link_works_once_and_the_browser_stays_logged_in() {
     let stage = Stage::open().await;
     let link = stage.pass.new_link();
     let first = stage.get(&link, None).await;
@@ -74,7 +74,7 @@ async fn a_link_opens_once_and_the_browser_stays_in() {
 }
 
 #[tokio::test]
-async fn the_browser_is_told_to_load_nothing_from_elsewhere() {
+async fn the_page_loads_nothing_from_other_hosts() {
     let stage = Stage::open().await;
     let cookie = cookie(&stage.get(&stage.pass.new_link(), None).await);
     for path in ["/ui", "/ui/page.js", "/ui/page.css", "/ui/state"] {
@@ -85,9 +85,9 @@ async fn the_browser_is_told_to_load_nothing_from_elsewhere() {
     }
     for text in [PAGE, STYLE, SCRIPT] {
         let addresses = text.match_indices("//").map(|(at, _)| &text[at..]);
-        let elsewhere = addresses.filter(|rest| !rest.starts_with("// ")).collect::<Vec<_>>();
-        // The namespace of SVG is a name and no address.
-        assert!(elsewhere.iter().all(|rest| rest.starts_with("//www.w3.org/2000/svg")));
+        let external = addresses.filter(|rest| !rest.starts_with("// ")).collect::<Vec<_>>();
+        // The namespace of SVG is a name, not an address that is loaded.
+        assert!(external.iter().all(|rest| rest.starts_with("//www.w3.org/2000/svg")));
         assert!(
             !text.contains("innerHTML") && !text.contains("<style") && !text.contains("style=")
         );
@@ -95,7 +95,7 @@ async fn the_browser_is_told_to_load_nothing_from_elsewhere() {
 }
 
 #[test]
-fn a_link_that_nobody_used_gives_way_to_newer_ones() {
+fn unused_links_are_dropped_for_newer_ones() {
     let pass = DashboardLogin::default();
     let links: Vec<_> = (0..17).map(|_| pass.new_link()).collect();
     let token = |link: &str| link.split_once("token=").unwrap().1.to_owned();

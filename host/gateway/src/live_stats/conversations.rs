@@ -1,6 +1,6 @@
-//! What a dashboard shows: the sessions that are alive, how full each is, and what was done about it.
+//! The data of the dashboard: active sessions, their window usage and compactions.
 //!
-//! It is bounded in every direction. Words of a conversation stand in it only where the config asks.
+//! All lists are bounded. Conversation text is included only with `telemetry.log_content`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,130 +11,130 @@ use ctxhost_agent::event::{EventKind, RuntimeEvent};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict};
 
-/// What a dashboard shows.
+/// The data of the dashboard.
 #[derive(Debug)]
 pub struct LiveStats {
-    shown: Mutex<StatsSnapshot>,
+    snapshot: Mutex<StatsSnapshot>,
     settings: TelemetrySettings,
 }
 
-/// All of it, as the dashboard reads it.
+/// A snapshot, as the page reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StatsSnapshot {
-    /// The engine that the config names.
+    /// The configured engine.
     pub configured: String,
-    /// The engine that shaped the newest request.
+    /// The engine of the newest request.
     pub effective: String,
-    /// What happened to the slot, the newest last.
+    /// Changes of the slot, the newest last.
     pub marks: VecDeque<StatsEvent>,
-    /// The sessions, the one that was used last at the end.
+    /// The sessions, the last used one at the end.
     pub sessions: VecDeque<ConversationStats>,
 }
 
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ConversationStats {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// The dialect of its client; empty while nobody has said.
+    /// The client's dialect; empty if unknown.
     pub dialect: &'static str,
-    /// The model that it asks.
+    /// The model.
     pub model: String,
-    /// The engine that shaped its newest request.
+    /// The engine of its newest request.
     pub engine: String,
-    /// Why that was not the configured one.
+    /// Why that is not the configured one.
     pub fallback: Option<String>,
-    /// Its requests so far.
+    /// The number of requests.
     pub requests: u64,
-    /// Compactions that were applied.
+    /// The number of applied compactions.
     pub compactions: u64,
-    /// What compactions have taken out of it, as entries count tokens.
+    /// Estimated tokens removed by compactions.
     pub folded_tokens: u64,
-    /// What the provider counted of its newest prompt.
+    /// Provider-counted tokens of its newest prompt.
     pub prompt_tokens: Option<u64>,
-    /// What of that came from the provider's cache.
+    /// Those of them that came from the provider's cache.
     pub cache_read_tokens: Option<u64>,
-    /// When it was used last, in milliseconds since 1970.
+    /// The time of its last request, in milliseconds since 1970.
     pub last_ms: u64,
-    /// How full it was at each request, the newest last.
+    /// Window usage per request, the newest last.
     pub curve: VecDeque<OccupancySample>,
-    /// What happened to it, the newest last.
+    /// Its events, the newest last.
     pub marks: VecDeque<StatsEvent>,
 }
 
-/// How full a session was at one request, as entries count tokens.
+/// Window usage at one request, in estimated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OccupancySample {
-    /// The request, counted from 1.
+    /// The request number, from 1.
     pub request: u64,
-    /// What was sent.
+    /// The prompt.
     pub tokens: u64,
-    /// What the live conversation takes.
+    /// The live conversation.
     pub live_tokens: u64,
-    /// What was free for it.
+    /// The budget for the prompt.
     pub budget_tokens: u64,
 }
 
-/// Something that happened.
+/// An event on the dashboard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StatsEvent {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The requests that there had been.
+    /// The number of requests before it.
     pub request: u64,
-    /// What: `compaction`, `rejected`, `fallback`, `truncated`, `engine`, `refused`.
+    /// `compaction`, `rejected`, `fallback`, `truncated`, `engine` or `refused`.
     pub kind: &'static str,
-    /// The same in words.
+    /// A description.
     pub words: String,
-    /// What was dropped, where something was.
+    /// What a compaction dropped.
     pub dropped: Option<DroppedEntries>,
 }
 
 /// What a compaction dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DroppedEntries {
-    /// How many entries.
+    /// The number of entries.
     pub entries: u64,
-    /// What they took.
+    /// Their tokens.
     pub tokens: u64,
-    /// How many of each role.
+    /// The number of entries per role.
     pub roles: BTreeMap<&'static str, u64>,
-    /// How each of them begins; empty unless the config asks for content.
+    /// The start of each entry; empty unless the config allows content.
     pub excerpts: Vec<String>,
 }
 
 impl LiveStats {
-    /// Nothing to show yet, of a gateway in whose slot `engine` stands.
+    /// Empty data for a gateway with this engine.
     pub fn new(engine: &str, settings: &TelemetrySettings) -> LiveStats {
         let (configured, effective) = (engine.to_owned(), engine.to_owned());
-        let shown = StatsSnapshot { configured, effective, ..StatsSnapshot::default() };
-        LiveStats { shown: Mutex::new(shown), settings: settings.clone() }
+        let snapshot = StatsSnapshot { configured, effective, ..StatsSnapshot::default() };
+        LiveStats { snapshot: Mutex::new(snapshot), settings: settings.clone() }
     }
 
-    /// Hears an event. Answers what compactions have taken out of its session so far, in tokens.
+    /// Records an event. Returns the tokens that compactions have removed from its session so far.
     pub fn record_event(&self, event: &RuntimeEvent, now_ms: u64) -> u64 {
-        let mut shown = self.lock();
+        let mut snapshot = self.lock();
         match &event.kind {
-            EventKind::Assembled { engine, .. } => shown.effective.clone_from(engine),
+            EventKind::Assembled { engine, .. } => snapshot.effective.clone_from(engine),
             EventKind::EngineChanged { engine, previous: before, .. } => {
-                shown.configured.clone_from(engine);
-                shown.effective.clone_from(engine);
-                let words = format!("{engine} in the slot, {before} before");
-                self.push_event(&mut shown.marks, stats_event(now_ms, 0, "engine", words));
+                snapshot.configured.clone_from(engine);
+                snapshot.effective.clone_from(engine);
+                let words = format!("{engine} replaces {before}");
+                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "engine", words));
                 return 0;
             }
             EventKind::EngineRolledBack { engine, serving, why } => {
-                shown.effective.clone_from(serving);
+                snapshot.effective.clone_from(serving);
                 let words = format!(
-                    "{engine} rolled back, {serving} serves again: {}",
+                    "rolled back from {engine} to {serving}: {}",
                     self.redacted_reason(why)
                 );
-                self.push_event(&mut shown.marks, stats_event(now_ms, 0, "fallback", words));
+                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "fallback", words));
                 return 0;
             }
             EventKind::ReloadRejected { why, serving } => {
-                let words = format!("the config is not taken in, {serving} goes on: {why}");
-                self.push_event(&mut shown.marks, stats_event(now_ms, 0, "refused", words));
+                let words = format!("config change rejected, {serving} stays active: {why}");
+                self.push_event(&mut snapshot.marks, stats_event(now_ms, 0, "refused", words));
                 return 0;
             }
             EventKind::Compaction(_)
@@ -142,20 +142,20 @@ impl LiveStats {
             | EventKind::SilentTruncation { .. } => {}
             _ => return 0,
         }
-        let Some(live) = self.session(&mut shown, &event.session, now_ms) else { return 0 };
+        let Some(live) = self.session(&mut snapshot, &event.session, now_ms) else { return 0 };
         self.update_session(live, &event.kind, now_ms);
         live.folded_tokens
     }
 
-    /// A request of a session came through a door of this dialect.
+    /// Records a request of a session.
     pub fn record_request(&self, session: &str, dialect: &'static str, now_ms: u64) {
-        let mut shown = self.lock();
-        if let Some(live) = self.session(&mut shown, session, now_ms) {
+        let mut snapshot = self.lock();
+        if let Some(live) = self.session(&mut snapshot, session, now_ms) {
             live.dialect = dialect;
         }
     }
 
-    /// All of it.
+    /// A snapshot.
     pub fn snapshot(&self) -> StatsSnapshot {
         self.lock().clone()
     }
@@ -175,14 +175,15 @@ impl LiveStats {
                 live.engine.clone_from(engine);
                 live.model.clone_from(model);
                 let fallback = fallback.as_deref().map(|why| self.redacted_reason(why).to_owned());
-                let is_news = fallback.is_some() && live.fallback != fallback;
+                // One event per change of the reason, not one per request.
+                let is_new = fallback.is_some() && live.fallback != fallback;
                 live.fallback.clone_from(&fallback);
                 let (request, tokens, live_tokens) = (live.requests, *tokens, *live_tokens);
                 let occupied =
                     OccupancySample { request, tokens, live_tokens, budget_tokens: *budget_tokens };
                 push_bounded(&mut live.curve, occupied, self.settings.dashboard_points);
-                if let Some(why) = fallback.as_ref().filter(|_| is_news) {
-                    let words = format!("{engine} stands in: {why}");
+                if let Some(why) = fallback.as_ref().filter(|_| is_new) {
+                    let words = format!("fallback to {engine}: {why}");
                     self.push_event(
                         &mut live.marks,
                         stats_event(now_ms, request, "fallback", words),
@@ -228,7 +229,7 @@ impl LiveStats {
                 ("rejected", format!("{engine} ({trigger}): {}", self.redacted_reason(reason)))
             }
             CompactionVerdict::NotTried { reason } => {
-                ("rejected", format!("not tried ({trigger}): {}", self.redacted_reason(reason)))
+                ("rejected", format!("not attempted ({trigger}): {}", self.redacted_reason(reason)))
             }
         };
         let dropped =
@@ -236,12 +237,12 @@ impl LiveStats {
         StatsEvent { dropped, ..stats_event(now_ms, request, kind, words) }
     }
 
-    /// A reason as it may be shown: engines name behind a colon or in brackets what they speak of, and that
-    /// may be words of the conversation.
+    /// A reason without conversation text, which engines put after a colon or in brackets.
     fn redacted_reason<'a>(&self, reason: &'a str) -> &'a str {
-        match self.settings.log_content {
-            true => reason,
-            false => reason.split([':', '(']).next().unwrap_or_default().trim_end(),
+        if self.settings.log_content {
+            reason
+        } else {
+            reason.split([':', '(']).next().unwrap_or_default().trim_end()
         }
     }
 
@@ -258,22 +259,22 @@ impl LiveStats {
         dropped
     }
 
-    fn push_event(&self, marks: &mut VecDeque<StatsEvent>, mark: StatsEvent) {
-        push_bounded(marks, mark, self.settings.dashboard_points);
+    fn push_event(&self, events: &mut VecDeque<StatsEvent>, event: StatsEvent) {
+        push_bounded(events, event, self.settings.dashboard_points);
     }
 
-    /// The session, moved to the end. The one that rested longest gives way to a new one.
+    /// The session, moved to the end; a new one replaces the least recently used.
     fn session<'a>(
         &self,
-        shown: &'a mut StatsSnapshot,
+        snapshot: &'a mut StatsSnapshot,
         id: &str,
         now_ms: u64,
     ) -> Option<&'a mut ConversationStats> {
         if id.is_empty() {
             return None;
         }
-        let sessions = &mut shown.sessions;
-        // The one that was used last is asked for again more often than any other.
+        let sessions = &mut snapshot.sessions;
+        // Searched from the end: the last used session is the most likely.
         let known = sessions.iter().rposition(|live| live.id == id);
         let live = known.and_then(|at| sessions.remove(at));
         let live = live.unwrap_or_else(|| ConversationStats {
@@ -289,7 +290,7 @@ impl LiveStats {
     }
 
     fn lock(&self) -> MutexGuard<'_, StatsSnapshot> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -297,7 +298,7 @@ fn stats_event(at_ms: u64, request: u64, kind: &'static str, words: String) -> S
     StatsEvent { at_ms, request, kind, words, dropped: None }
 }
 
-/// Puts an item behind the others; the oldest goes where they are too many.
+/// Appends an item and drops the oldest above the limit.
 fn push_bounded<T>(items: &mut VecDeque<T>, item: T, most: usize) {
     items.push_back(item);
     while items.len() > most {

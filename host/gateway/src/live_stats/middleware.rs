@@ -1,4 +1,4 @@
-//! The middleware around the doors: it measures a request and its answer and touches neither.
+//! The middleware that measures requests and responses.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use crate::metrics::Metrics;
 use crate::proxy::{Endpoint, ShapingReport};
 use crate::routes::endpoint_for;
 
-/// Counts what goes through `doors`.
-pub(super) fn measure(metrics: Arc<Metrics>, board: Arc<LiveStats>, doors: Router) -> Router {
-    let look = StatsLayer { metrics, board };
-    doors.layer(middleware::from_fn(move |request, next| look.clone().handle(request, next)))
+/// Measures the requests of `routes`.
+pub(super) fn measure(metrics: Arc<Metrics>, live: Arc<LiveStats>, routes: Router) -> Router {
+    let layer = StatsLayer { metrics, live };
+    routes.layer(middleware::from_fn(move |request, next| layer.clone().handle(request, next)))
 }
 
 #[derive(Clone)]
 struct StatsLayer {
     metrics: Arc<Metrics>,
-    board: Arc<LiveStats>,
+    live: Arc<LiveStats>,
 }
 
 impl StatsLayer {
     async fn handle(self, request: Request, next: Next) -> Response {
-        let door = endpoint_for(request.method(), request.uri().path());
+        let endpoint = endpoint_for(request.method(), request.uri().path());
         let mut line = AccessLine::start(&request);
-        let Some(door) = door.filter(Endpoint::is_generation) else {
+        let Some(endpoint) = endpoint.filter(Endpoint::is_generation) else {
             let response = next.run(request).await;
             if let Some(line) = &mut line {
                 line.record_head(&response);
             }
             return response;
         };
-        let dialect = dialect_label(&door);
+        let dialect = dialect_label(&endpoint);
         let span = tracing::info_span!(
             "request",
             dialect,
@@ -53,25 +53,26 @@ impl StatsLayer {
             tokens = tracing::field::Empty,
             compaction = tracing::field::Empty,
         );
-        let mut watched =
+        let mut measurement =
             RequestMeasurement::start(self.metrics.clone(), dialect, span.clone(), line);
+        // The span covers the work until the response head. The body streams outside of it.
         let response = next.run(request).instrument(span).await;
-        watched.record_head(&response);
-        if let Some(truth) = response.extensions().get::<ShapingReport>() {
-            self.board.record_request(&truth.session, dialect, now_ms());
+        measurement.record_head(&response);
+        if let Some(report) = response.extensions().get::<ShapingReport>() {
+            self.live.record_request(&report.session, dialect, now_ms());
         }
-        // A body that is empty from the start is never asked for a frame.
-        watched.is_complete = response.body().is_end_stream();
-        response.map(|body| Body::new(MeasuredBody { body, watched }))
+        // A body that is empty from the start is never polled.
+        measurement.is_complete = response.body().is_end_stream();
+        response.map(|body| Body::new(MeasuredBody { body, measurement }))
     }
 }
 
-/// The dialect that is spoken behind a door, as sessions name it.
-pub(super) fn dialect_label(door: &Endpoint) -> &'static str {
-    door.dialect().as_str()
+/// The dialect label of metrics.
+pub(super) fn dialect_label(endpoint: &Endpoint) -> &'static str {
+    endpoint.dialect().as_str()
 }
 
-/// A request that is being answered. Whatever becomes of it is counted when this is dropped.
+/// A request in progress, recorded when dropped.
 struct RequestMeasurement {
     metrics: Arc<Metrics>,
     dialect: &'static str,
@@ -106,14 +107,14 @@ impl RequestMeasurement {
         let status = response.status().as_u16();
         self.metrics.response_started(self.dialect, status, self.began.elapsed());
         self.span.record("status", status);
-        let Some(truth) = response.extensions().get::<ShapingReport>() else { return };
-        if truth.engine == "none" {
-            self.metrics.record_unshaped(if truth.is_unshaped() { "failed" } else { "unread" });
+        let Some(report) = response.extensions().get::<ShapingReport>() else { return };
+        if report.engine == "none" {
+            self.metrics.record_unshaped(if report.is_unshaped() { "failed" } else { "unparsed" });
         }
-        self.span.record("engine", truth.engine.as_str());
-        self.span.record("session", truth.session.as_str());
-        self.span.record("compaction", truth.compaction);
-        if let Some(tokens) = truth.tokens {
+        self.span.record("engine", report.engine.as_str());
+        self.span.record("session", report.session.as_str());
+        self.span.record("compaction", report.compaction);
+        if let Some(tokens) = report.tokens {
             self.span.record("tokens", tokens);
         }
     }
@@ -125,10 +126,10 @@ impl Drop for RequestMeasurement {
     }
 }
 
-/// An answer's body as it is; its end is noticed.
+/// A response body whose end is recorded.
 struct MeasuredBody {
     body: Body,
-    watched: RequestMeasurement,
+    measurement: RequestMeasurement,
 }
 
 impl HttpBody for MeasuredBody {
@@ -145,7 +146,7 @@ impl HttpBody for MeasuredBody {
             Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
             _ => false,
         };
-        self.watched.is_complete |= is_over;
+        self.measurement.is_complete |= is_over;
         frame
     }
 

@@ -1,4 +1,4 @@
-//! What is counted at the edge: conversations in memory, bodies, wrong tokens.
+//! Metrics that other modules update: conversations, bodies, wrong tokens.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -6,31 +6,31 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::conversations::ConversationCounts;
 
-/// Counts that others keep. Clones are the same counts.
+/// Metrics that other modules update. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeMetrics {
     /// Conversations.
     pub conversations: ConversationCounts,
-    /// What the bodies of all requests take, in bytes.
+    /// Memory held by bodies, in bytes.
     pub body_bytes: Gauge,
-    /// Requests that were told to come again because of that.
-    pub bodies_refused: Counter,
-    /// Wrong tokens that were shown.
+    /// Requests rejected because of that.
+    pub bodies_rejected: Counter,
+    /// Requests with a wrong token.
     pub wrong_tokens: Counter,
 }
 
 impl EdgeMetrics {
-    /// Has them shown.
+    /// Registers them.
     pub(super) fn register(&self, all: &mut Registry) {
-        let EdgeMetrics { conversations, body_bytes, bodies_refused, wrong_tokens } = self.clone();
+        let EdgeMetrics { conversations, body_bytes, bodies_rejected, wrong_tokens } = self.clone();
         let ConversationCounts { in_memory, read_again } = conversations;
         all.register("conversations", "Conversations in memory", in_memory);
-        let help = "Conversations that had left memory for others and were read again";
-        all.register("conversations_read_again", help, read_again);
-        let help = "Memory that the bodies of requests take";
-        all.register_with_unit("bodies", help, Unit::Bytes, body_bytes);
-        let help = "Requests that were told to come again because bodies took too much";
-        all.register("bodies_refused", help, bodies_refused);
-        all.register("wrong_token", "Requests that have shown a wrong token", wrong_tokens);
+        let help = "Conversations reloaded because gateway.conversations is too small";
+        all.register("conversations_reloaded", help, read_again);
+        let help = "Memory held by bodies";
+        all.register_with_unit("buffered_bodies", help, Unit::Bytes, body_bytes);
+        let help = "Requests rejected because of gateway.max_bodies_bytes";
+        all.register("bodies_rejected", help, bodies_rejected);
+        all.register("wrong_token", "Requests with a wrong token", wrong_tokens);
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted stands in the text, under the names that dashboards of others ask for.
+//! Metrics appear in the exported text under stable names, which external dashboards query.
 
 use std::sync::Arc;
 
@@ -45,23 +45,23 @@ fn check(metrics: &Metrics, lines: &[&str]) {
 }
 
 #[test]
-fn a_zero_is_seen_before_a_one() {
+fn counters_are_exported_at_zero() {
     let metrics = Metrics::new("mask");
     check(
         &metrics,
         &[
             r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="mask"} 1"#,
             r#"ctxhost_fallback_total{engine="mask"} 0"#,
-            r#"ctxhost_illegal_output_total{engine="mask"} 0"#,
+            r#"ctxhost_rejected_plans_total{engine="mask"} 0"#,
             "ctxhost_saved_tokens_total 0",
-            r#"ctxhost_session_file_lost_total{outcome="made_again"} 0"#,
+            r#"ctxhost_session_file_lost_total{outcome="recreated"} 0"#,
             "# EOF",
         ],
     );
 }
 
 #[test]
-fn who_shapes_requests_stands_there_alone() {
+fn only_the_effective_engine_is_exported() {
     let metrics = Metrics::new("mask");
     metrics.record_event(&assembled("legacy", Some("it panicked")), 0);
     let legacy =
@@ -71,7 +71,7 @@ fn who_shapes_requests_stands_there_alone() {
         &[
             legacy,
             r#"ctxhost_fallback_total{engine="mask"} 1"#,
-            r#"ctxhost_illegal_output_total{engine="mask"} 2"#,
+            r#"ctxhost_rejected_plans_total{engine="mask"} 2"#,
             r#"ctxhost_engine_duration_seconds_count{engine="legacy"} 1"#,
         ],
     );
@@ -96,7 +96,7 @@ fn who_shapes_requests_stands_there_alone() {
 }
 
 #[test]
-fn what_no_engine_shaped_is_counted_by_the_reason() {
+fn unshaped_requests_are_counted_by_reason() {
     let metrics = Metrics::new("mask");
     metrics.record_unshaped("failed");
     metrics.record_unshaped("failed");
@@ -104,13 +104,13 @@ fn what_no_engine_shaped_is_counted_by_the_reason() {
         &metrics,
         &[
             r#"ctxhost_unshaped_total{reason="failed"} 2"#,
-            r#"ctxhost_unshaped_total{reason="unread"} 0"#,
+            r#"ctxhost_unshaped_total{reason="unparsed"} 0"#,
         ],
     );
 }
 
 #[test]
-fn compactions_are_counted_by_what_became_of_them() {
+fn compactions_are_counted_by_outcome() {
     let metrics = Metrics::new("mask");
     metrics.record_event(&compaction(CompactionVerdict::Applied), 500);
     metrics.record_event(&compaction(CompactionVerdict::Rejected { reason: "grew".into() }), 500);
@@ -127,7 +127,7 @@ fn compactions_are_counted_by_what_became_of_them() {
 }
 
 #[test]
-fn what_is_saved_is_what_was_not_sent_of_the_whole_conversation() {
+fn saved_tokens_are_those_of_the_conversation_that_were_not_sent() {
     let metrics = Metrics::new("mask");
     metrics.record_event(&assembled("mask", None), 0);
     metrics.record_event(&assembled("mask", None), 500);
@@ -135,7 +135,7 @@ fn what_is_saved_is_what_was_not_sent_of_the_whole_conversation() {
 }
 
 #[test]
-fn answers_are_counted_by_dialect_and_status() {
+fn responses_are_counted_by_dialect_and_status() {
     let metrics = Metrics::new("mask");
     let usage = TokenUsage {
         input: 10,
@@ -158,7 +158,7 @@ fn answers_are_counted_by_dialect_and_status() {
             "ctxhost_in_flight 0",
             r#"ctxhost_request_total{dialect="openai-completions",status="200"} 1"#,
             r#"ctxhost_request_total{dialect="openai-completions",status="529"} 1"#,
-            r#"ctxhost_broken_off_total{dialect="openai-completions"} 1"#,
+            r#"ctxhost_aborted_responses_total{dialect="openai-completions"} 1"#,
             r#"ctxhost_first_byte_duration_seconds_bucket{le="0.05",dialect="openai-completions"} 2"#,
             r#"ctxhost_request_duration_seconds_bucket{le="0.5",dialect="openai-completions"} 1"#,
             r#"ctxhost_request_duration_seconds_count{dialect="openai-completions"} 2"#,
@@ -171,7 +171,7 @@ fn answers_are_counted_by_dialect_and_status() {
 }
 
 #[test]
-fn the_document_names_all_that_is_counted() {
+fn the_document_lists_all_metrics() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway/watching.md");
     let document = std::fs::read_to_string(path).unwrap();
     let metrics = Metrics::new("mask");
@@ -186,10 +186,10 @@ fn the_document_names_all_that_is_counted() {
     for family in families {
         let (name, kind) = family.split_once(' ').unwrap();
         let name = if kind == "counter" { format!("`{name}_total`") } else { format!("`{name}`") };
-        assert!(document.contains(&name), "{name} does not stand in docs/gateway/watching.md");
+        assert!(document.contains(&name), "{name} is missing in docs/gateway/watching.md");
         count += 1;
     }
     let rows = document.lines().filter(|line| line.starts_with("| `ctxhost_"));
-    let told: usize = rows.map(|row| row.matches("`ctxhost_").count()).sum();
-    assert_eq!(count, told, "more is told than is counted");
+    let documented: usize = rows.map(|row| row.matches("`ctxhost_").count()).sum();
+    assert_eq!(count, documented, "the document lists metrics that are not exported");
 }

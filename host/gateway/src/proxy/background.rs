@@ -1,75 +1,88 @@
-//! What is done about a request in the background: it is on its way already, and nobody waits for this.
+//! Work that runs after a request was forwarded: no client waits for it.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 
-use super::ClientRequest;
 use super::blocking_pool::{is_large, run_blocking};
 use super::core::Proxy;
 use super::ingest::IngestedRequest;
-use super::request::ProxyRequest;
+use super::messages::ClientRequest;
+use super::request::{InFlightRequest, ProxyRequest};
 use ctxhost_agent::SessionGuard;
 use ctxhost_context::Target;
 use ctxhost_dialects::message::TokenUsage;
 
 impl Proxy {
-    /// Writes the messages of a request to its session file and, where a turn has ended, calls the engine's `after_turn`.
-    /// The session is locked until then: the next request of the conversation waits.
+    /// Records a complete response and the usage in it.
+    pub fn record_answer(
+        self: &Arc<Self>,
+        mut in_flight: InFlightRequest,
+        usage: Option<TokenUsage>,
+    ) {
+        in_flight.pending.mark_answered();
+        if let (Some(request), Some(usage)) = (in_flight.request, usage) {
+            self.record_usage(*request, usage);
+        }
+        self.start_eviction();
+    }
+
+    /// Writes the messages of a request to its session file and, if a turn has ended, calls the engine's `after_turn`.
+    /// The session stays locked until then, so the next request of the conversation waits.
     pub(super) fn finish_request(
         self: &Arc<Self>,
-        incoming: &ClientRequest,
-        mut heard: IngestedRequest,
+        request: &ClientRequest,
+        mut ingested: IngestedRequest,
         target: Target,
     ) {
-        let (desk, is_large) = (self.clone(), is_large(incoming));
+        let (proxy, is_large) = (self.clone(), is_large(request));
         let work = async move {
-            if desk.write_out(&mut heard) {
-                desk.end_turn(&mut heard.guard, &target, heard.ended_turn.as_ref()).await;
-                desk.close_in_flight(&heard.conversation, heard.guard).await;
+            if proxy.write_out(&mut ingested) {
+                proxy.end_turn(&mut ingested.guard, &target, ingested.ended_turn.as_ref()).await;
+                proxy.close_in_flight(&ingested.conversation, ingested.guard).await;
             }
         };
-        match is_large {
-            true => self.runtime.spawn_background(run_blocking(work)),
-            false => self.runtime.spawn_background(work),
+        if is_large {
+            self.runtime.spawn_background(run_blocking(work));
+        } else {
+            self.runtime.spawn_background(work);
         }
     }
 
-    /// Writes the messages of a request to its session file; `false` where the session cannot be used any more.
-    pub(super) fn write_out(&self, heard: &mut IngestedRequest) -> bool {
-        let Err(error) = heard.guard.write_out() else { return true };
-        tracing::warn!(session = heard.session, %error, "words of a client are not written down");
-        // What stands in the file is not known: whoever opens that again knows what to make of it.
-        self.invalidate(&heard.conversation);
+    /// Writes the messages of a request to its session file; `false` if the session can no longer be used.
+    fn write_out(&self, ingested: &mut IngestedRequest) -> bool {
+        let Err(error) = ingested.guard.write_out() else { return true };
+        tracing::warn!(session = ingested.session, %error, "cannot write messages to the session file: the conversation is reloaded");
+        // The write may be partial. Reopening the file repairs it.
+        self.invalidate(&ingested.conversation);
         false
     }
 
-    /// Calls the engine's `after_turn`, where a turn has ended.
     async fn end_turn(
         &self,
         guard: &mut SessionGuard,
         target: &Target,
-        ended: Option<&(String, String)>,
+        ended_turn: Option<&(String, String)>,
     ) {
-        let Some((first_id, next_id)) = ended else { return };
+        let Some((first_id, next_id)) = ended_turn else { return };
         if let Err(error) = guard.end_turn(target, first_id, next_id).await {
-            tracing::warn!(%error, "the engine was not told that a turn has ended");
+            tracing::warn!(%error, "after_turn failed");
         }
     }
 
-    /// Records the usage that the upstream reported.
-    pub(super) fn record_usage(self: &Arc<Self>, journey: ProxyRequest, usage: TokenUsage) {
-        let desk = self.clone();
+    fn record_usage(self: &Arc<Self>, request: ProxyRequest, usage: TokenUsage) {
+        let proxy = self.clone();
         let mut work = Box::pin(async move {
-            if let Some(mut guard) = desk.lock_conversation(&journey.conversation).await {
-                guard.record_answer(&journey.target, journey.sent_tokens, &usage);
-                // So far this may be the task of a connection, and what follows waits for the disk.
+            if let Some(mut guard) = proxy.lock_conversation(&request.conversation).await {
+                guard.record_answer(&request.target, request.sent_tokens, &usage);
+                // Up to here this runs on the connection's task; closing the session waits for the disk.
                 yield_now().await;
-                desk.close_in_flight(&journey.conversation, guard).await;
+                proxy.close_in_flight(&request.conversation, guard).await;
             }
         });
-        // Begun before the client has the end of its answer, it has its place before the next request of the conversation.
+        // Polled before the client gets the end of the response, so that this usage takes the session lock before the
+        // client's next request can, and is not attributed to that one.
         if (&mut work).now_or_never().is_none() {
             self.runtime.spawn_background(work);
         }

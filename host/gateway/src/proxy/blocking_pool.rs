@@ -1,30 +1,30 @@
-//! Large requests are read on threads of their own: the thread of a connection serves others beside it.
+//! Runs large requests on the blocking pool, because a connection's thread serves other connections as well.
 
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::ClientRequest;
+use super::messages::ClientRequest;
 
-/// From so many bytes on: in fewer stand no more messages than are heard in some milliseconds, and changing threads costs
-/// some tens of microseconds.
+/// Requests of this size are moved. Smaller ones are ingested within a few milliseconds, and a thread switch costs tens
+/// of microseconds.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// Whether reading a request takes long enough that others would notice.
-pub(super) fn is_large(incoming: &ClientRequest) -> bool {
-    incoming.body.len() >= LARGE_BYTES
+/// Whether ingesting a request would noticeably delay other connections.
+pub(super) fn is_large(request: &ClientRequest) -> bool {
+    request.body.len() >= LARGE_BYTES
 }
 
-/// Does work on a thread of its own. It is done to its end, whether anybody still waits for it or not. How many there are
-/// at a time is bounded by `gateway.max_bodies_bytes`.
+/// Runs work on a blocking thread, to its end even if the caller is dropped. `gateway.max_bodies_bytes` bounds how many
+/// of these run at a time.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    let threads = Handle::current();
-    match spawn_blocking(move || threads.block_on(work)).await {
+    let runtime = Handle::current();
+    match spawn_blocking(move || runtime.block_on(work)).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The threads end, and with them whoever waits here.
+            // The runtime shuts down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,29 +1,28 @@
-//! Clients that compact by themselves, told by what they write.
+//! Recognizes clients that compact by themselves, by their prompts and headers.
 
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
 
 use crate::side_calls;
 
-/// Items at the beginning of a conversation among which a summary stands: what a client says of its
-/// surroundings may come before it.
+/// The first items that may be a summary: a client may put context messages before it.
 const FIRST_ITEMS: usize = 8;
 
-/// Bytes of an item that are looked at: the longest of these prompts take a quarter of it, and reading
-/// a whole result for them would cost more than everything else.
+/// Bytes of an item that are searched, from each end. The longest summary prompts take a quarter of this, and parsing
+/// large tool results would cost more than all other matching.
 const LOOKED_AT_BYTES: usize = 32_768;
 
-/// Whether the newest item asks for a summary of all before it.
+/// Whether the last item asks for a summary of the conversation.
 pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
     let is_asked = |item: &&str| {
-        // Some prompts hold the whole conversation: they say what they want before it, or behind it.
+        // Some prompts quote the whole conversation, before or after the instruction.
         [head(item), tail(item)].into_iter().any(side_calls::may_ask_for_summary)
             && matches_client_text(&side_calls::asks_for_summary, item)
     };
     items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
 }
 
-/// Which of the items that begin a conversation, or a branch of one, is what a client's compaction left.
+/// The index of the item that is a client's summary, among the first items of a conversation or a branch.
 pub(super) fn find_summary(new: &[&str]) -> Option<usize> {
     let is_left = |item: &&str| {
         side_calls::may_follow_summary(head(item))
@@ -32,25 +31,25 @@ pub(super) fn find_summary(new: &[&str]) -> Option<usize> {
     new.iter().take(FIRST_ITEMS).position(is_left)
 }
 
-/// Characters of what the person asked that a summary has to quote to be one of that conversation.
+/// Characters of the user's task that a summary must quote to be matched to that conversation.
 const QUOTED_CHARS: usize = 200;
 
-/// Fewer characters than these are anybody's.
+/// Shorter tasks do not identify a conversation.
 const QUOTED_MIN_CHARS: usize = 24;
 
-/// Whether the words of an item quote what the person asked.
+/// Whether the text of an item quotes the user's task.
 pub(super) fn quotes_task(item: &str, task: &str) -> bool {
     let task: String = task.chars().take(QUOTED_CHARS).collect();
     task.chars().count() >= QUOTED_MIN_CHARS
         && matches_client_text(&|text| text.contains(&task), item)
 }
 
-/// Whether a client says that it has compacted before.
+/// Whether the client's headers say that it has compacted before.
 pub(super) fn has_compacted(headers: &HeaderMap) -> bool {
     window_number(headers).is_some_and(|number| number > 0)
 }
 
-/// Whether this stands in words of the client's own. Results of tools and the model itself may quote anything.
+/// Whether client or user text of an item matches. Tool results and model text may quote anything, so they are skipped.
 fn matches_client_text(is_in: &dyn Fn(&str) -> bool, item: &str) -> bool {
     serde_json::from_str(item).is_ok_and(|item| any_client_text(&item, is_in))
 }
@@ -66,10 +65,10 @@ fn any_client_text(value: &Value, is_in: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether an item, or a part of one, is a tool's or the model's.
+/// Whether an item, or a part of one, is from a tool or the model.
 fn is_tool_or_model(fields: &Map<String, Value>) -> bool {
-    let is = |key: &str, words: &[&str]| {
-        fields.get(key).and_then(Value::as_str).is_some_and(|word| words.contains(&word))
+    let is = |key: &str, values: &[&str]| {
+        fields.get(key).and_then(Value::as_str).is_some_and(|value| values.contains(&value))
     };
     is("role", &["assistant", "model", "tool"])
         || is("type", &["tool_result", "function_call_output", "custom_tool_call_output"])
@@ -87,13 +86,13 @@ fn tail(item: &str) -> &str {
     item.get(start.unwrap_or_default()..).unwrap_or_default()
 }
 
-/// Codex counts its windows from 0: `thread:number`.
+/// The window number of Codex: `thread:number`, from 0.
 fn window_number(headers: &HeaderMap) -> Option<u64> {
     let id = headers.get("x-codex-window-id")?.to_str().ok()?;
     id.rsplit_once(':')?.1.parse().ok()
 }
 
-/// Codex says what each request is for: `turn`, `prewarm`, `compaction`.
+/// The kind of a Codex request: `turn`, `prewarm`, `compaction`.
 fn request_kind(headers: &HeaderMap) -> Option<String> {
     let metadata = headers.get("x-codex-turn-metadata")?.to_str().ok()?;
     let metadata: Value = serde_json::from_str(metadata).ok()?;
@@ -107,55 +106,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_write_and_what_people_write() {
+    fn client_phrases_are_distinguished_from_user_text() {
         let none = HeaderMap::new();
         let asks = r#"{"role":"user","content":"Your task is to create a detailed summary of the conversation so far, paying"}"#;
         let left = r#"{"role":"user","content":"This session is being continued from a previous conversation that ran out of context."}"#;
-        let person = r#"{"role":"user","content":"Write a summary of this file"}"#;
-        assert!(asks_for_summary(&none, &[person, asks]));
-        // Said earlier, it has been answered.
-        assert!(!asks_for_summary(&none, &[asks, person]));
-        assert_eq!(find_summary(&[left, person]), Some(0));
-        assert_eq!(find_summary(&[person, left]), Some(1));
-        assert_eq!(find_summary(&[person]), None);
+        let user = r#"{"role":"user","content":"Write a summary of this file"}"#;
+        assert!(asks_for_summary(&none, &[user, asks]));
+        // An earlier request was answered already.
+        assert!(!asks_for_summary(&none, &[asks, user]));
+        assert_eq!(find_summary(&[left, user]), Some(0));
+        assert_eq!(find_summary(&[user, left]), Some(1));
+        assert_eq!(find_summary(&[user]), None);
         let quotes =
             json!({ "role": "user", "content": [{ "type": "tool_result", "content": left }] });
         assert_eq!(find_summary(&[&quotes.to_string()]), None);
     }
 
     #[test]
-    fn every_client_s_own_words_are_known_wherever_they_stand() {
+    fn every_phrase_is_found_in_any_position() {
         let none = HeaderMap::new();
-        let (asks, goes_on) = side_calls::phrases();
-        let long = "what was said ".repeat(2_000);
+        let (asks, follows) = side_calls::phrases();
+        let long = "earlier text ".repeat(2_000);
         for phrase in asks {
             for text in [format!("{phrase} {long}"), format!("{long} {phrase}"), phrase.into()] {
                 let item = json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
                 assert!(asks_for_summary(&none, &[&item.to_string()]), "{phrase}");
             }
         }
-        for phrase in goes_on {
+        for phrase in follows {
             let item = json!({ "role": "user", "content": format!("{phrase} {long}") });
             assert_eq!(find_summary(&[&item.to_string()]), Some(0), "{phrase}");
         }
-        let person = json!({ "role": "user", "content": "Write a context summary: of what?" });
-        assert_eq!(find_summary(&[&person.to_string()]), None);
+        let user = json!({ "role": "user", "content": "Write a context summary: of what?" });
+        assert_eq!(find_summary(&[&user.to_string()]), None);
     }
 
     #[test]
-    fn results_and_models_may_quote_anything() {
+    fn quotes_in_results_and_answers_are_ignored() {
         let none = HeaderMap::new();
-        let (asks, goes_on) = side_calls::phrases();
-        let phrases = format!("{} ... {}", asks[0], goes_on[0]);
-        let check = |item: Value, is_said: bool| {
+        let (asks, follows) = side_calls::phrases();
+        let phrases = format!("{} ... {}", asks[0], follows[0]);
+        let check = |item: Value, is_client: bool| {
             let item = item.to_string();
-            assert_eq!(asks_for_summary(&none, &[&item]), is_said, "{item}");
-            assert_eq!(find_summary(&[&item]).is_some(), is_said, "{item}");
+            assert_eq!(asks_for_summary(&none, &[&item]), is_client, "{item}");
+            assert_eq!(find_summary(&[&item]).is_some(), is_client, "{item}");
         };
         let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "text", "text": phrases }] });
         let text = json!({ "type": "text", "text": phrases });
         check(json!({ "role": "user", "content": [result] }), false);
-        // Claude Code asks beside the last results.
+        // Claude Code puts its request next to the last results.
         check(json!({ "role": "user", "content": [result, text] }), true);
         check(json!({ "role": "tool", "tool_call_id": "t", "content": phrases }), false);
         check(json!({ "role": "assistant", "content": phrases }), false);
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn codex_says_it_in_headers() {
+    fn codex_is_recognized_by_headers() {
         let with = |name: &'static str, value: &'static str| {
             HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
         };

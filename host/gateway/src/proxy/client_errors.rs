@@ -1,47 +1,49 @@
-//! What a client is told that cannot be helped, in the form that its own recovery knows.
+//! Errors that the gateway returns in the client's dialect, in the form that the client's own recovery recognizes.
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Endpoint, LocalResponse, ShapingReport};
+use super::endpoint::Endpoint;
+use super::messages::{LocalResponse, ShapingReport};
+use super::request::ProxyRequest;
 use ctxhost_dialects::errors::error_body;
 
-/// What does not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RequestOverflow {
-    /// What the request takes, in provider tokens.
+const OPENAI_OVERFLOW: &str =
+    "Your input exceeds the context window of this model. Please adjust your input and try again.";
+
+/// The size of a request that does not fit.
+pub(super) struct OverflowSize {
+    /// Estimated tokens of the conversation in it.
+    pub(super) conversation_tokens: u64,
+    /// All of it, in provider tokens.
     pub(super) tokens: u64,
-    /// What it may take.
-    pub(super) window_tokens: u64,
-    /// Whether the client waits for an event: see [`wants_event`].
-    pub(super) as_event: bool,
 }
 
-/// Whether a client takes an overflow for one only where it comes as an event of the stream.
-///
-/// Codex compacts on `response.failed` with the code of an overflow; of a status 400 it only tells the
-/// person. The SDKs of OpenAI raise their error on the status alone.
-pub(super) fn wants_event(door: &Endpoint, is_stream: bool, headers: &HeaderMap) -> bool {
+/// Whether a client recognizes an overflow only as an event of the stream.
+pub(super) fn wants_event(endpoint: &Endpoint, is_stream: bool, headers: &HeaderMap) -> bool {
+    // Codex compacts on a `response.failed` event with the overflow code, and only shows the user an error on status
+    // 400. OpenAI's SDKs do the opposite: they raise an error on the status and ignore the event.
     let is_codex = headers.contains_key("x-codex-window-id")
         || headers.contains_key("x-codex-turn-metadata")
-        || headers.get("originator").is_some_and(|it| it.as_bytes().starts_with(b"codex"));
-    *door == Endpoint::Responses && is_stream && is_codex
+        || headers.get("originator").is_some_and(|name| name.as_bytes().starts_with(b"codex"));
+    *endpoint == Endpoint::Responses && is_stream && is_codex
 }
 
-/// The overflow as the provider of the dialect words it (facts: other agents 3, "Overflow").
-pub(super) fn overflow(
-    door: &Endpoint,
-    it: RequestOverflow,
-    truth: ShapingReport,
-) -> LocalResponse {
-    let RequestOverflow { tokens, window_tokens, as_event } = it;
-    // A client that reads the numbers expects the first to be the larger one.
-    let tokens = tokens.max(window_tokens.saturating_add(1));
-    if as_event {
-        return failed_event(truth);
+/// The overflow error, in the words that the dialect's provider uses.
+pub(super) fn overflow(request: &ProxyRequest, session: &str, size: OverflowSize) -> LocalResponse {
+    let report = ShapingReport {
+        tokens: Some(size.conversation_tokens),
+        before_tokens: Some(request.conversation.state().known.client_tokens()),
+        ..ShapingReport::unshaped("failed", session)
+    };
+    if request.as_event {
+        return failed_event(report);
     }
-    let body = match door {
+    let window_tokens = request.window.tokens;
+    // Clients parse both numbers and expect the first to exceed the second.
+    let tokens = size.tokens.max(window_tokens.saturating_add(1));
+    let body = match &request.client_request.endpoint {
         Endpoint::Messages | Endpoint::CountTokens => anthropic(
             "invalid_request_error",
             &format!("prompt is too long: {tokens} tokens > {window_tokens} maximum"),
@@ -60,29 +62,27 @@ pub(super) fn overflow(
             "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window_tokens})."
         )),
     };
-    answer(body, truth)
+    local_error(body, report)
 }
 
-const OPENAI_OVERFLOW: &str =
-    "Your input exceeds the context window of this model. Please adjust your input and try again.";
-
-/// A request that is refused for what is wrong with it.
-pub(super) fn bad_request(door: &Endpoint, message: &str, truth: ShapingReport) -> LocalResponse {
-    let body = match door {
+/// The error for an invalid request.
+pub(super) fn bad_request(endpoint: &Endpoint, message: &str) -> LocalResponse {
+    let body = match endpoint {
         Endpoint::Messages | Endpoint::CountTokens => anthropic("invalid_request_error", message),
         Endpoint::ChatCompletions | Endpoint::Responses | Endpoint::ResponsesCompact => {
             openai(message, "", "invalid_request")
         }
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => google(message),
     };
-    answer(body, truth)
+    local_error(body, ShapingReport::unshaped("none", ""))
 }
 
-/// A request that ends because its engine failed and the config wants it so.
-pub(super) fn engine_failed(door: &Endpoint, message: &str, truth: ShapingReport) -> LocalResponse {
+/// The error for a failed engine with `plugins.on_engine_error = "fail"`.
+pub(super) fn engine_failed(endpoint: &Endpoint, message: &str, session: &str) -> LocalResponse {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    let body = error_body(door.dialect(), status.as_u16(), message);
-    LocalResponse { status, ..answer(body, truth) }
+    let body = error_body(endpoint.dialect(), status.as_u16(), message);
+    let report = ShapingReport::unshaped("failed", session);
+    LocalResponse { status, ..local_error(body, report) }
 }
 
 fn anthropic(kind: &str, message: &str) -> Value {
@@ -100,16 +100,16 @@ fn google(message: &str) -> Value {
     json!({ "error": { "code": 400, "message": message, "status": "INVALID_ARGUMENT" } })
 }
 
-fn answer(body: Value, truth: ShapingReport) -> LocalResponse {
+fn local_error(body: Value, report: ShapingReport) -> LocalResponse {
     LocalResponse {
         status: StatusCode::BAD_REQUEST,
         content_type: "application/json",
         body: Bytes::from(body.to_string()),
-        report: truth,
+        report,
     }
 }
 
-fn failed_event(truth: ShapingReport) -> LocalResponse {
+fn failed_event(report: ShapingReport) -> LocalResponse {
     let error = json!({ "code": "context_length_exceeded", "message": OPENAI_OVERFLOW });
     let response = json!({
         "id": "resp_ctxhost", "object": "response", "status": "failed", "error": error,
@@ -119,6 +119,6 @@ fn failed_event(truth: ShapingReport) -> LocalResponse {
         status: StatusCode::OK,
         content_type: "text/event-stream",
         body: Bytes::from(format!("event: response.failed\ndata: {event}\n\n")),
-        report: truth,
+        report,
     }
 }

@@ -1,5 +1,4 @@
-//! A client asks its provider to compact for it, and the engine of the slot does: OpenAI's
-//! `compaction_trigger` items, and `/responses/compact` before them.
+//! Answers compaction requests of the Responses API (`compaction_trigger` items, `/responses/compact`) with the engine.
 
 use std::sync::Arc;
 
@@ -10,10 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::core::Proxy;
+use super::endpoint::Endpoint;
 use super::ingest::RequestMeta;
+use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::references::message_text;
+use super::request::ProxyAction;
 use super::shaping::{ParsedRequest, compaction_label};
-use super::{ClientRequest, Endpoint, LocalResponse, ProxyAction, ShapingReport, pass_through};
 use crate::conversations::RequestItems;
 use ctxhost_agent::{SessionGuard, TurnError};
 use ctxhost_config::GatewaySettings;
@@ -21,12 +22,12 @@ use ctxhost_context::{CompactionOutcome, ContextError, Prompt, Target};
 use ctxhost_history as history;
 use ctxhost_session::{RecordKind, Session};
 
-/// The items that are to be compacted, where a request asks for that.
+/// The items to compact; `None` if the request is not a compaction request.
 pub(super) fn items_to_compact<'a, 'b>(
-    door: &Endpoint,
+    endpoint: &Endpoint,
     items: &'b [&'a str],
 ) -> Option<&'b [&'a str]> {
-    match door {
+    match endpoint {
         Endpoint::ResponsesCompact => Some(items),
         Endpoint::Responses => {
             let (last, items) = items.split_last()?;
@@ -42,91 +43,93 @@ fn is_trigger(item: &str) -> bool {
         #[serde(borrow)]
         r#type: Option<std::borrow::Cow<'a, str>>,
     }
-    // A trigger holds little more than its type, and a large item need not be read for it.
+    // A trigger has little more than its type. Larger items are not parsed.
     const LONGEST_BYTES: usize = 1_024;
     let read = |item| serde_json::from_str::<WireItemType<'_>>(item).ok()?.r#type;
-    item.len() <= LONGEST_BYTES && read(item).is_some_and(|it| it == "compaction_trigger")
+    item.len() <= LONGEST_BYTES && read(item).is_some_and(|kind| kind == "compaction_trigger")
 }
 
 impl Proxy {
-    /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked, unless
-    /// the config wants it to be an error.
+    /// Compacts the conversation of a request. If that fails, the request is forwarded to the provider, unless the config
+    /// makes it an error.
     pub(super) async fn compact(
         self: &Arc<Self>,
-        incoming: &ClientRequest,
-        came: ParsedRequest<'_>,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        request: &ClientRequest,
+        parsed: ParsedRequest<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> ProxyAction {
-        let mut heard = match self.ingest(words, asked).await {
-            Ok(heard) => heard,
+        let mut ingested = match self.ingest(meta, request_items).await {
+            Ok(ingested) => ingested,
             Err(error) => {
-                tracing::warn!(%error, "a compaction is left to the provider");
-                return pass_through(incoming);
+                tracing::warn!(%error, "ingest failed: the compaction request is forwarded to the provider");
+                return ProxyAction::pass_through(request);
             }
         };
-        let (target, _) = self.target(incoming, came.body, &heard.guard, heard.is_fit_only());
-        let small = compact_to_share(&mut heard.guard, target.clone(), &self.settings).await;
-        let (outcomes, prompt) = match small {
+        let (target, _) =
+            self.target(request, parsed.body, &ingested.guard, ingested.is_fit_only());
+        let compacted = compact_to_share(&mut ingested.guard, target.clone(), &self.settings).await;
+        let (outcomes, prompt) = match compacted {
             Ok(compacted) => compacted,
             Err(error) if self.is_fatal(&error) => {
                 return ProxyAction::Respond(self.engine_failed(
                     &error,
-                    &incoming.endpoint,
-                    &heard.session,
+                    &request.endpoint,
+                    &ingested.session,
                 ));
             }
             Err(error) => {
-                tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
-                return pass_through(incoming);
+                tracing::warn!(%error, session = ingested.session, "compaction failed: the request is forwarded to the provider");
+                return ProxyAction::pass_through(request);
             }
         };
-        let text = render_text(&prompt, heard.guard.context().session().session());
-        let truth = ShapingReport {
+        let text = render_text(&prompt, ingested.guard.context().session().session());
+        let report = ShapingReport {
             engine: prompt.engine.clone(),
             tokens: Some(prompt.checked.tokens),
-            before_tokens: Some(heard.conversation.state().known.client_tokens()),
+            before_tokens: Some(ingested.conversation.state().known.client_tokens()),
             compaction: compaction_label(&outcomes, false),
-            session: heard.session.clone(),
+            session: ingested.session.clone(),
             max_tokens: None,
         };
-        if truth.compaction == "applied" {
-            heard.conversation.state().is_compacted = true;
-            self.persist(&mut heard).await;
+        if report.compaction == "applied" {
+            ingested.conversation.state().is_compacted = true;
+            self.persist(&mut ingested).await;
         }
         let item = json!({
             "type": "compaction",
-            "id": format!("cmp_{}", heard.session),
+            "id": format!("cmp_{}", ingested.session),
             "encrypted_content": self.summary_signer.sign(&text),
         });
-        let model = incoming.endpoint.model(came.body).into_owned();
-        let reply = CompactResponse {
+        let model = request.endpoint.model(parsed.body).into_owned();
+        let response = CompactResponse {
             item,
             model,
             tokens: prompt.checked.tokens,
             now_ms: self.runtime.now_ms(),
         };
         let is_stream =
-            incoming.endpoint == Endpoint::Responses && incoming.endpoint.is_stream(came.body);
-        let (content_type, body) = match (&incoming.endpoint, is_stream) {
+            request.endpoint == Endpoint::Responses && request.endpoint.is_stream(parsed.body);
+        // Codex sends the trigger in a normal, streamed request; `/responses/compact` is never streamed.
+        let (content_type, body) = match (&request.endpoint, is_stream) {
             (Endpoint::ResponsesCompact, _) => {
-                ("application/json", reply.compaction_body().to_string())
+                ("application/json", response.compaction_body().to_string())
             }
-            (_, true) => ("text/event-stream", reply.events()),
-            (_, false) => ("application/json", reply.response("completed").to_string()),
+            (_, true) => ("text/event-stream", response.events()),
+            (_, false) => ("application/json", response.response("completed").to_string()),
         };
-        self.finish_request(incoming, heard, target);
+        self.finish_request(request, ingested, target);
         ProxyAction::Respond(LocalResponse {
             status: StatusCode::OK,
             content_type,
             body: Bytes::from(body),
-            report: truth,
+            report,
         })
     }
 }
 
-/// Has a conversation made as small as its engine can, and not larger than its share of the window: whoever
-/// asked goes on in what is left. What was compacted already, or is small, is not compacted again.
+/// Compacts a conversation to at most its share of the window, so that the client can continue in the rest. A small
+/// conversation, or one without new messages since the last compaction, is returned as it is.
 async fn compact_to_share(
     guard: &mut SessionGuard,
     mut target: Target,
@@ -138,10 +141,8 @@ async fn compact_to_share(
     let is_worthwhile = guard.view().total_tokens() > worthwhile_tokens
         && has_new_messages(guard.context().session().session());
     target.trigger = Trigger::Manual;
-    let mut outcomes = match is_worthwhile {
-        true => guard.compact(&target, None).await?,
-        false => Vec::new(),
-    };
+    let mut outcomes = if is_worthwhile { guard.compact(&target, None).await? } else { Vec::new() };
+    // The share is a goal, not a limit: if the pinned messages exceed it, the window decides.
     let uncapped = target.max_tokens.replace(most_tokens);
     let prompt = match guard.prepare(&target).await {
         Err(TurnError::Context(ContextError::CannotFit(_))) => {
@@ -154,22 +155,24 @@ async fn compact_to_share(
     Ok((outcomes, prompt))
 }
 
-/// Whether anything was said since the conversation was compacted.
+/// Whether there are messages after the last compaction.
 fn has_new_messages(session: &Session) -> bool {
     let kinds = session.branch().into_iter().rev().map(|record| record.kind());
-    let is_said = |kind: &&RecordKind| {
+    let is_relevant = |kind: &&RecordKind| {
         matches!(kind, RecordKind::Compaction | RecordKind::Message | RecordKind::CustomMessage)
     };
-    kinds.into_iter().find(is_said).is_some_and(|kind| *kind != RecordKind::Compaction)
+    kinds.into_iter().find(is_relevant).is_some_and(|kind| *kind != RecordKind::Compaction)
 }
 
-/// All that a model would see, as one text. A summary stands there bare: what comes back has a frame.
+/// The prompt as one text. Summaries are included without their frame, which is added when the text comes back.
 fn render_text(prompt: &Prompt, session: &Session) -> String {
     let items = prompt.items();
-    let told = items.iter().map(|item| match (item, item.entry()) {
+    let texts = items.iter().map(|item| match (item, item.entry()) {
         (PlanItem::Kept(_), Some(entry)) if entry.kind() == EntryKind::CompactionSummary => {
-            let made = history::compactions(session).into_iter().find(|it| it.id == entry.id());
-            made.map_or_else(|| entry.text().to_owned(), |it| it.summary)
+            let compaction = history::compactions(session)
+                .into_iter()
+                .find(|compaction| compaction.id == entry.id());
+            compaction.map_or_else(|| entry.text().to_owned(), |compaction| compaction.summary)
         }
         (_, None) => item.text().into_owned(),
         (_, Some(entry)) => {
@@ -178,10 +181,10 @@ fn render_text(prompt: &Prompt, session: &Session) -> String {
             message_text(item.role(), &item.text(), calls)
         }
     });
-    told.collect::<Vec<_>>().join("\n\n")
+    texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// An answer that holds one compaction.
+/// A response with one compaction item.
 struct CompactResponse {
     item: Value,
     model: String,
@@ -213,7 +216,7 @@ impl CompactResponse {
         })
     }
 
-    /// The stream of a response: it begins, holds one item, and is complete.
+    /// The response as a stream of events.
     fn events(&self) -> String {
         let events = [
             ("response.created", json!({ "response": self.response("in_progress") })),
@@ -235,7 +238,7 @@ impl CompactResponse {
         format!("resp_ctxhost_{}", self.now_ms)
     }
 
-    /// Nobody was asked, so nothing was used but what the engine's summary took, which is not billed here.
+    /// No model was called for this response. The tokens of the engine's own summary call are not billed to the client.
     fn usage(&self) -> Value {
         json!({
             "input_tokens": 0,

@@ -1,4 +1,4 @@
-//! Messages that somebody wants smaller and sends to their model alone.
+//! Compresses the messages of a client that calls its model itself (`POST /v1/compress`).
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use axum::body::Bytes;
 use ctxhost_engine_api::PlanItem;
 use serde_json::json;
 
+use super::blocking_pool::{is_large, run_blocking};
 use super::core::Proxy;
 use super::ingest::{IngestedRequest, RequestMeta};
+use super::messages::{ClientRequest, ShapingReport};
 use super::references::OriginalReferences;
 use super::shaping::{
     ParsedRequest, compaction_label, is_untouched, render_items, with_client_text,
 };
 use super::thinking::ThinkingPlan;
-use super::{ClientRequest, ShapingReport};
 use crate::conversations::{BadSessionId, RequestItems, session_scope};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::BlobError;
@@ -23,39 +24,38 @@ use ctxhost_dialects::inbound::ParsedBody;
 use ctxhost_models::ModelName;
 use ctxhost_session::{RecordBody, SessionError};
 
-/// The custom type of the records that name originals, so that nobody clears them away.
+/// The custom type of records that reference originals, which keeps the garbage collector from deleting those.
 const RECORD: &str = "ctxhost.originals";
 
-/// How often messages are shaped whose originals get no mark: what a law adds by itself may still be too much
-/// the first time.
+/// Attempts without references. The first may still be too large by what the invariants add.
 const UNMARKED_TRIES: u32 = 2;
 
-/// How small messages are wanted.
+/// The limits that a client sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressionLimits {
-    /// What all of them may take at the most, as entries count; `None` for what the window leaves.
+    /// The limit for all messages, in estimated tokens; `None` for what the window leaves.
     pub target_tokens: Option<NonZeroU64>,
-    /// The window they go into, in provider tokens; `None` for that of the model.
+    /// The window, in provider tokens; `None` for the model's.
     pub window_tokens: Option<NonZeroU64>,
 }
 
-/// Messages that fit.
+/// Compressed messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressedMessages {
-    /// The body with them; the very bytes that came where nothing had to be done.
+    /// The body with them; the client's own bytes if nothing changed.
     pub body: Bytes,
-    /// What they took with their system prompt, as entries count.
+    /// Estimated tokens before, with the system prompt.
     pub before_tokens: u64,
-    /// What they take now.
+    /// Estimated tokens after, with the system prompt.
     pub after_tokens: u64,
-    /// Who made them so.
+    /// How they were shaped.
     pub report: ShapingReport,
 }
 
-/// Why nobody says what would become of messages.
+/// Why a compression failed with an error for the client.
 #[derive(Debug, thiserror::Error)]
 pub enum CompressError {
-    /// They are said to be of a session that cannot be.
+    /// The session id is invalid.
     #[error(transparent)]
     Session(#[from] BadSessionId),
     /// The engine failed and `on_engine_error` is `fail`.
@@ -63,7 +63,7 @@ pub enum CompressError {
     Engine(TurnError),
 }
 
-/// Why messages stay as they came.
+/// Why messages are returned unchanged.
 #[derive(Debug, thiserror::Error)]
 enum FitError {
     #[error(transparent)]
@@ -72,51 +72,70 @@ enum FitError {
     Session(#[from] SessionError),
     #[error(transparent)]
     Originals(#[from] BlobError),
-    #[error("they take {tokens} tokens without any mark, and {budget_tokens} are wanted")]
+    #[error("the smallest form has {tokens} tokens, more than the limit of {budget_tokens}")]
     Target {
-        /// What they take.
+        /// Tokens of the smallest form.
         tokens: u64,
-        /// What they may take.
+        /// The limit.
         budget_tokens: u64,
     },
 }
 
 impl Proxy {
-    /// Makes the messages of a request fit; `None` where they stay as they came.
-    pub(super) async fn compress(
+    /// Compresses the messages of a request; `None` if they are returned unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`CompressError`].
+    pub async fn compress(
         self: &Arc<Self>,
-        incoming: &ClientRequest,
-        wish: CompressionLimits,
+        request: &ClientRequest,
+        limits: CompressionLimits,
     ) -> Result<Option<CompressedMessages>, CompressError> {
-        let Ok(json) = std::str::from_utf8(&incoming.body) else { return Ok(None) };
-        let speech = incoming.endpoint.inbound();
-        let body = speech.parse_body(json).ok();
+        let compressed = if is_large(request) {
+            let (proxy, request) = (self.clone(), request.clone());
+            run_blocking(async move { proxy.compress_messages(&request, limits).await }).await
+        } else {
+            self.compress_messages(request, limits).await
+        };
+        self.start_eviction();
+        compressed
+    }
+
+    async fn compress_messages(
+        self: &Arc<Self>,
+        request: &ClientRequest,
+        limits: CompressionLimits,
+    ) -> Result<Option<CompressedMessages>, CompressError> {
+        let Ok(json) = std::str::from_utf8(&request.body) else { return Ok(None) };
+        let inbound = request.endpoint.inbound();
+        let body = inbound.parse_body(json).ok();
         let scope =
-            session_scope(&incoming.headers, body.as_ref().and_then(|body| body.session_hint))?;
+            session_scope(&request.headers, body.as_ref().and_then(|body| body.session_hint))?;
         let Some(body) = body.filter(|body| !body.items.is_empty()) else { return Ok(None) };
-        let mut asked = RequestItems::new(self.seed, &body.items);
-        let key = self.conversation_key(scope.as_deref(), &mut asked);
-        let words = RequestMeta { inbound: speech, headers: &incoming.headers, key };
-        let mut heard = match self.ingest(&words, &mut asked).await {
-            Ok(heard) => heard,
+        let mut request_items = RequestItems::new(self.seed, &body.items);
+        let key = self.conversation_key(scope.as_deref(), &mut request_items);
+        let meta = RequestMeta { inbound, headers: &request.headers, key };
+        let mut ingested = match self.ingest(&meta, &mut request_items).await {
+            Ok(ingested) => ingested,
             Err(error) => {
-                tracing::warn!(%error, "messages are given back without the engine");
+                tracing::warn!(%error, "ingest failed: the messages are returned uncompressed");
                 return Ok(None);
             }
         };
-        let target = self.compression_target(incoming, &body, &heard, wish);
-        let came = ParsedRequest { inbound: speech, bytes: &incoming.body, json, body: &body };
-        match self.compress_to_fit(&mut heard, came, target.clone()).await {
+        let target = self.compression_target(request, &body, &ingested, limits);
+        let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
+        match self.compress_to_fit(&mut ingested, parsed, target.clone()).await {
             Ok(compressed) => {
-                self.finish_request(incoming, heard, target);
+                self.finish_request(request, ingested, target);
                 Ok(Some(compressed))
             }
             Err(FitError::Turn(error)) if self.is_fatal(&error) => {
                 Err(CompressError::Engine(error))
             }
             Err(error) => {
-                let session = &heard.session;
-                tracing::warn!(%error, session, "messages are given back without the engine");
+                let session = &ingested.session;
+                tracing::warn!(%error, session, "compression failed: the messages are returned unchanged");
                 Ok(None)
             }
         }
@@ -124,104 +143,109 @@ impl Proxy {
 
     fn compression_target(
         &self,
-        incoming: &ClientRequest,
+        request: &ClientRequest,
         body: &ParsedBody<'_>,
-        heard: &IngestedRequest,
-        wish: CompressionLimits,
+        ingested: &IngestedRequest,
+        limits: CompressionLimits,
     ) -> Target {
-        let (mut target, _) = self.target(incoming, body, &heard.guard, heard.is_fit_only());
-        let window = wish.window_tokens.map(NonZeroU64::get);
+        let (mut target, _) = self.target(request, body, &ingested.guard, ingested.is_fit_only());
+        let window = limits.window_tokens.map(NonZeroU64::get);
         if let Some(tokens) = window.filter(|tokens| *tokens != target.window_tokens) {
-            // What is learned of a model belongs to its own window.
+            // A separate model name, so that windows learned under it do not affect the real model.
             target.model = ModelName::new("compress", format!("{}@{tokens}", target.model.id));
             target.window_tokens = tokens;
         }
-        let wanted = wish.target_tokens.map(NonZeroU64::get);
-        target.max_tokens = wanted.map(|tokens| tokens.saturating_sub(target.overhead_tokens));
+        let target_tokens = limits.target_tokens.map(NonZeroU64::get);
+        target.max_tokens =
+            target_tokens.map(|tokens| tokens.saturating_sub(target.overhead_tokens));
         target
     }
 
-    /// Shapes messages until they fit with the marks of what was replaced. Where marks take more than each
-    /// smaller form leaves, the last form goes without them: a target is kept, and an original is a convenience.
+    /// Shapes messages until they fit together with their references.
     async fn compress_to_fit(
         &self,
-        heard: &mut IngestedRequest,
-        came: ParsedRequest<'_>,
+        ingested: &mut IngestedRequest,
+        parsed: ParsedRequest<'_>,
         mut target: Target,
     ) -> Result<CompressedMessages, FitError> {
         let (mut budget_tokens, mut is_applied) = (None, false);
-        let wished_tokens = target.max_tokens;
-        let mut over = FitError::Target { tokens: 0, budget_tokens: 0 };
+        let limit_tokens = target.max_tokens;
+        let mut error = FitError::Target { tokens: 0, budget_tokens: 0 };
         for number in 0..self.settings.compress_tries + UNMARKED_TRIES {
-            let is_marked = number < self.settings.compress_tries;
+            let has_references = number < self.settings.compress_tries;
+            // The references do not fit into any form: drop them. The limit is a promise, the originals a convenience.
             if number == self.settings.compress_tries {
-                target.max_tokens = wished_tokens;
+                target.max_tokens = limit_tokens;
             }
-            let prompt = heard.guard.prepare(&target).await?;
-            let applied = |it: &CompactionOutcome| it.verdict == CompactionVerdict::Applied;
+            let prompt = ingested.guard.prepare(&target).await?;
+            let applied =
+                |outcome: &CompactionOutcome| outcome.verdict == CompactionVerdict::Applied;
             is_applied |= prompt.compactions.iter().any(applied);
-            heard.conversation.state().is_compacted |= is_applied;
+            // Set before rendering: a compacted conversation is never returned as the client's own
+            // bytes.
+            ingested.conversation.state().is_compacted |= is_applied;
+            // The first budget counts; later ones are lowered to make room for the references.
             let budget_tokens = *budget_tokens.get_or_insert(prompt.budget_tokens);
-            let written = render(heard, came, &prompt, is_marked);
-            if written.tokens > budget_tokens {
-                over = FitError::Target { tokens: written.tokens, budget_tokens };
-                let over_tokens = written.tokens - budget_tokens;
+            let rendered = render(ingested, parsed, &prompt, has_references);
+            if rendered.tokens > budget_tokens {
+                error = FitError::Target { tokens: rendered.tokens, budget_tokens };
+                let over_tokens = rendered.tokens - budget_tokens;
                 target.max_tokens = Some(prompt.budget_tokens.saturating_sub(over_tokens));
                 continue;
             }
-            if is_applied || !written.originals.is_empty() {
-                self.persist(heard).await;
+            if is_applied || !rendered.originals.is_empty() {
+                self.persist(ingested).await;
             }
-            self.store_originals(heard, written.originals).await?;
-            let told = if is_applied {
+            self.store_originals(ingested, rendered.originals).await?;
+            let compaction = if is_applied {
                 "applied"
             } else {
-                compaction_label(&prompt.compactions, heard.is_fit_only())
+                compaction_label(&prompt.compactions, ingested.is_fit_only())
             };
-            let said_tokens = heard.conversation.state().known.client_tokens();
-            let truth = ShapingReport {
+            let conversation_tokens = ingested.conversation.state().known.client_tokens();
+            let report = ShapingReport {
                 engine: prompt.engine.clone(),
-                tokens: Some(written.tokens),
-                before_tokens: Some(said_tokens),
-                compaction: told,
-                session: heard.session.clone(),
+                tokens: Some(rendered.tokens),
+                before_tokens: Some(conversation_tokens),
+                compaction,
+                session: ingested.session.clone(),
                 max_tokens: None,
             };
             return Ok(CompressedMessages {
-                body: written.body,
-                before_tokens: said_tokens + target.overhead_tokens,
-                after_tokens: written.tokens + target.overhead_tokens,
-                report: truth,
+                body: rendered.body,
+                before_tokens: conversation_tokens + target.overhead_tokens,
+                after_tokens: rendered.tokens + target.overhead_tokens,
+                report,
             });
         }
-        Err(over)
+        Err(error)
     }
 
-    /// Puts originals away, and says in the session that they are of use.
+    /// Stores originals and references them in the session.
     async fn store_originals(
         &self,
-        heard: &mut IngestedRequest,
+        ingested: &mut IngestedRequest,
         originals: Vec<String>,
     ) -> Result<(), FitError> {
         if originals.is_empty() {
             return Ok(());
         }
-        let (kept, session) = (self.originals.clone(), heard.session.clone());
-        let put = tokio::task::spawn_blocking(move || kept.store(&session, &originals));
-        let handles = match put.await {
+        let (store, session) = (self.originals.clone(), ingested.session.clone());
+        let stored = tokio::task::spawn_blocking(move || store.store(&session, &originals));
+        let handles = match stored.await {
             Ok(handles) => handles?,
-            // Only where the process ends.
+            // The runtime shuts down.
             Err(_) => return Ok(()),
         };
         if !handles.is_empty() {
-            let named = RecordBody::custom(RECORD, &json!({ "handles": handles }));
-            heard.guard.append([named])?;
+            let record = RecordBody::custom(RECORD, &json!({ "handles": handles }));
+            ingested.guard.append([record])?;
         }
         Ok(())
     }
 }
 
-/// Messages as they would be given back.
+/// The messages of one attempt.
 struct RenderedMessages {
     body: Bytes,
     tokens: u64,
@@ -229,28 +253,30 @@ struct RenderedMessages {
 }
 
 fn render(
-    heard: &IngestedRequest,
-    came: ParsedRequest<'_>,
+    ingested: &IngestedRequest,
+    parsed: ParsedRequest<'_>,
     prompt: &Prompt,
-    is_marked: bool,
+    has_references: bool,
 ) -> RenderedMessages {
-    let (outline, is_compacted) =
-        (heard.conversation.known_items(), heard.conversation.state().is_compacted);
-    let (lawful, view) = (&prompt.checked, &prompt.view);
-    if !is_compacted && is_untouched(lawful, view, &outline) {
-        let body = came.bytes.clone();
-        return RenderedMessages { body, tokens: lawful.tokens, originals: Vec::new() };
+    let (known_items, is_compacted) =
+        (ingested.conversation.known_items(), ingested.conversation.state().is_compacted);
+    let (enforced, view) = (&prompt.checked, &prompt.view);
+    if !is_compacted && is_untouched(enforced, view, &known_items) {
+        let body = parsed.bytes.clone();
+        return RenderedMessages { body, tokens: enforced.tokens, originals: Vec::new() };
     }
-    let session = heard.guard.context().session();
+    let session = ingested.guard.context().session();
     let items: Vec<PlanItem<'_>> =
-        lawful.items(view).into_iter().map(|item| with_client_text(item, &outline)).collect();
-    let marks = match is_marked {
-        true => OriginalReferences::new(&items, &outline, session.session()),
-        false => OriginalReferences::empty(items.len()),
+        enforced.items(view).into_iter().map(|item| with_client_text(item, &known_items)).collect();
+    let references = if has_references {
+        OriginalReferences::new(&items, &known_items, session.session())
+    } else {
+        OriginalReferences::empty(items.len())
     };
-    let items = marks.apply(&items);
-    let body = render_items(came, &outline, &items, session.images(), &ThinkingPlan::default());
+    let items = references.apply(&items);
+    let body =
+        render_items(parsed, &known_items, &items, session.images(), &ThinkingPlan::default());
     let tokens = items.iter().map(PlanItem::tokens).sum();
     drop(items);
-    RenderedMessages { body: body.into(), tokens, originals: marks.originals }
+    RenderedMessages { body: body.into(), tokens, originals: references.originals }
 }

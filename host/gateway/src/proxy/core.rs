@@ -1,4 +1,4 @@
-//! What an exchange has at hand: the runtime, the conversations, and what it has measured before.
+//! The proxy: its runtime, its conversations and the measurements that it caches.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -9,30 +9,32 @@ use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
 use super::client_errors;
+use super::endpoint::Endpoint;
 use super::eviction::EvictionState;
+use super::messages::LocalResponse;
 use super::signed_summary::SummarySigner;
-use super::{Endpoint, LocalResponse, ShapingReport};
 use crate::conversations::{
     ConversationCounts, ConversationScope, ConversationTable, RequestItems, SeededHash, is_named,
     read_seed,
 };
 use crate::originals::OriginalStore;
 use ctxhost_agent::{Runtime, SessionId, TurnError};
+use ctxhost_blobs::BlobError;
 use ctxhost_config::{Config, GatewaySettings};
 use ctxhost_context::ContextError;
 use ctxhost_dialects::inbound::ParsedBody;
 use ctxhost_engine::{OnEngineError, SlotError};
-use ctxhost_models::ModelName;
+use ctxhost_models::{ContextWindow, ModelName};
 
-/// Where conversations are kept, below the state folder.
+/// The folder of all conversations, below the state folder.
 const SESSIONS_FOLDER: &str = "gateway/sessions";
 
-/// How much of what was measured is kept, in pieces; then all is measured anew.
+/// Entries per cache of measurements; a full cache is cleared.
 const MAX_MEASURED: usize = 4_096;
 
-/// What an exchange has at hand.
+/// The request path of the gateway.
 #[derive(Debug)]
-pub(super) struct Proxy {
+pub struct Proxy {
     pub(super) runtime: Runtime,
     pub(super) config: Config,
     pub(super) settings: GatewaySettings,
@@ -40,32 +42,37 @@ pub(super) struct Proxy {
     pub(super) seed: u64,
     pub(super) originals: Arc<OriginalStore>,
     pub(super) summary_signer: SummarySigner,
-    /// What system prompts and tools take, by their names.
-    sizes: Mutex<HashMap<SeededHash, u64>>,
-    /// What first items say, by the names of their bytes.
-    firsts: Mutex<HashMap<SeededHash, SeededHash>>,
-    /// How many units of a session there were when the thinking in them was refused.
-    refused_thinking: Mutex<HashMap<String, usize>>,
-    /// Models whose windows are too small for the engine to work in, of which was told.
-    small: Mutex<HashSet<ModelName>>,
-    /// Who puts conversations away.
     pub(super) eviction: EvictionState,
+    /// Token estimates of system prompts and tools, by hash.
+    sizes: Mutex<HashMap<SeededHash, u64>>,
+    /// Canonical hashes of first items, by the hash of their bytes.
+    firsts: Mutex<HashMap<SeededHash, SeededHash>>,
+    /// Per session: the number of item groups whose thinking the upstream rejected.
+    refused_thinking: Mutex<HashMap<String, usize>>,
+    /// Models with a window too small for the engine that were reported already.
+    small: Mutex<HashSet<ModelName>>,
 }
 
 impl Proxy {
-    pub(super) fn new(
+    /// A proxy that keeps its conversations below `state`.
+    pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Arc<Proxy> {
+        Proxy::with_counts(runtime, config, state, ConversationCounts::default())
+    }
+
+    /// The same with the caller's metrics.
+    pub fn with_counts(
         runtime: Runtime,
         config: &Config,
         state: &Path,
         counts: ConversationCounts,
-    ) -> Proxy {
+    ) -> Arc<Proxy> {
         let folder = state.join(SESSIONS_FOLDER);
         let settings = config.gateway.clone();
         let seed = read_seed(&folder).unwrap_or_else(|error| {
-            tracing::error!(%error, "conversations are forgotten when this process ends");
+            tracing::error!(%error, "using a temporary hash seed: conversations are not recognized after a restart");
             fastrand::u64(..)
         });
-        Proxy {
+        Arc::new(Proxy {
             runtime,
             config: config.clone(),
             conversations: ConversationTable::new(&folder, settings.conversations, counts),
@@ -73,107 +80,116 @@ impl Proxy {
             seed,
             originals: Arc::new(OriginalStore::open(state)),
             summary_signer: SummarySigner::open(&state.join("gateway")),
+            eviction: EvictionState::default(),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
             small: Mutex::default(),
-            eviction: EvictionState::default(),
-        }
+        })
     }
 
-    /// Under which key the conversation of a request is looked for: that of its scope and of what is said
-    /// first, since a client may give one name to all of its conversations. A name that it gave in our own
-    /// header is one whatever is said first.
+    /// Loads the original text with this hash. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError`].
+    pub fn original(&self, hash: &str) -> Result<Option<String>, BlobError> {
+        self.originals.load(hash)
+    }
+
+    /// The context window of a provider's model: configured, learned or built in; `None` for an unknown model.
+    pub fn window(&self, provider: &str, model: &str) -> Option<ContextWindow> {
+        self.runtime.models().known_window(&ModelName::new(provider, model))
+    }
+
+    /// Records the window that an upstream stated for a model, in provider tokens.
+    pub fn set_stated_window(&self, provider: &str, model: &str, tokens: u64) {
+        self.runtime.models().record_stated_window(&ModelName::new(provider, model), tokens);
+    }
+
+    /// The key under which the conversation of a request is searched. A client's own session id is combined with the
+    /// first item, because some clients use one id for all of their conversations; a name from `x-ctxhost-session` is not.
     pub(super) fn conversation_key(
         &self,
         scope: Option<&str>,
-        asked: &mut RequestItems<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> SeededHash {
         let name = scope.map(|scope| SeededHash::new(self.seed, scope));
         let is_named = scope.is_some_and(is_named);
-        asked.set_scope(ConversationScope { name, is_named });
+        request_items.set_scope(ConversationScope { name, is_named });
         if let Some(name) = name.filter(|_| is_named) {
             return name;
         }
-        let Some(raw) = asked.raw_hash(0) else { return SeededHash::new(self.seed, "") };
-        let first = get_or_measure(&self.firsts, raw, || asked.canonical_hash(0).unwrap_or(raw));
+        let Some(raw) = request_items.raw_hash(0) else { return SeededHash::new(self.seed, "") };
+        let canonical = || request_items.canonical_hash(0).unwrap_or(raw);
+        let first = get_or_measure(&self.firsts, raw, canonical);
         match scope {
             Some(scope) => SeededHash::new(self.seed, &format!("{scope} {}", first.to_hex())),
             None => first,
         }
     }
 
-    /// What system prompt and tools of a request take, as entries count.
+    /// Estimated tokens of a request's system prompt and tools.
     pub(super) fn overhead_tokens(&self, body: &ParsedBody<'_>) -> u64 {
         let size = |part: &&str| {
-            let name = SeededHash::new(self.seed, part);
-            get_or_measure(&self.sizes, name, || tokens::estimate(part))
+            let hash = SeededHash::new(self.seed, part);
+            get_or_measure(&self.sizes, hash, || tokens::estimate(part))
         };
         body.prompt_parts.iter().map(size).sum()
     }
 
-    /// So many units of a session are sent without their thinking from now on.
-    pub(super) fn refuse_thinking(&self, session: &str, units: usize) {
+    /// Renders the first `groups` item groups of a session without thinking from now on.
+    pub(super) fn refuse_thinking(&self, session: &str, groups: usize) {
         let mut refused = lock(&self.refused_thinking);
-        // What is forgotten is refused once more.
+        // A forgotten session is rejected by its upstream once more, and then is known again.
         if refused.len() >= MAX_MEASURED {
             refused.clear();
         }
-        refused.insert(session.to_owned(), units);
+        refused.insert(session.to_owned(), groups);
     }
 
-    /// How many units of a session those are.
+    /// The number of item groups of a session that are rendered without thinking.
     pub(super) fn refused_thinking(&self, session: &str) -> usize {
         lock(&self.refused_thinking).get(session).copied().unwrap_or_default()
     }
 
-    /// Whether an error ends what was asked for: that of an engine does where the config says so. What an
-    /// engine says of windows and of what cannot fit is no failure.
+    /// Whether an error fails the request: an engine failure with `plugins.on_engine_error = "fail"`.
     pub(super) fn is_fatal(&self, error: &TurnError) -> bool {
         let (TurnError::Slot(error) | TurnError::Context(ContextError::Slot(error))) = error else {
             return false;
         };
+        // An engine that answers with an error (a window too small, nothing to drop) has not failed.
         !matches!(error, SlotError::Answer { .. })
             && self.runtime.on_engine_error() == OnEngineError::Fail
     }
 
-    /// The answer to a request that ends so.
+    /// The response to a request that failed with a fatal error.
     pub(super) fn engine_failed(
         &self,
         error: &TurnError,
-        door: &Endpoint,
+        endpoint: &Endpoint,
         session: &str,
     ) -> LocalResponse {
-        tracing::error!(%error, session, "a request ends, as plugins.on_engine_error says");
-        let truth = ShapingReport {
-            engine: "none".into(),
-            compaction: "failed",
-            session: session.to_owned(),
-            ..ShapingReport::default()
-        };
-        client_errors::engine_failed(door, &error.to_string(), truth)
+        tracing::error!(%error, session, "request failed (plugins.on_engine_error = \"fail\")");
+        client_errors::engine_failed(endpoint, &error.to_string(), session)
     }
 
-    /// Tells, once for each model, that an engine works in no window of its size: nothing else would show
-    /// that its conversations are not kept inside it.
+    /// Logs once per model that its window is too small for the engine. Nothing else shows that its conversations are
+    /// not kept inside the window.
     pub(super) fn warn_small_window(&self, error: &TurnError, model: &ModelName) {
         let TurnError::Context(ContextError::Slot(SlotError::Answer { error })) = error else {
             return;
         };
-        if error.kind != ErrorKind::WindowTooSmall {
-            return;
-        }
-        let mut told = lock(&self.small);
-        if told.insert(model.clone()) {
+        if error.kind == ErrorKind::WindowTooSmall && lock(&self.small).insert(model.clone()) {
             tracing::error!(
                 %model, engine = self.runtime.engine(), %error,
-                "requests for this model go on without the engine; a lower \
-                 plugins.entries.legacy.config.window.block_tokens or another engine keeps them inside its window"
+                "requests for this model are forwarded unshaped; lower \
+                 plugins.entries.legacy.config.window.block_tokens or configure another engine"
             );
         }
     }
 
-    /// Closes sessions: at once, or when their requests are shaped.
+    /// Closes sessions, immediately or when the request that holds the session lock is shaped.
     pub(super) fn close_sessions(&self, sessions: Vec<SessionId>) {
         for session in sessions {
             if self.runtime.close_session(&session).now_or_never().is_some() {
@@ -187,21 +203,21 @@ impl Proxy {
 }
 
 fn get_or_measure<T: Copy>(
-    known: &Mutex<HashMap<SeededHash, T>>,
-    name: SeededHash,
+    cache: &Mutex<HashMap<SeededHash, T>>,
+    key: SeededHash,
     measure: impl FnOnce() -> T,
 ) -> T {
-    let before = lock(known).get(&name).copied();
-    if let Some(before) = before {
-        return before;
+    let cached = lock(cache).get(&key).copied();
+    if let Some(cached) = cached {
+        return cached;
     }
-    // It may take long, and nobody else shall wait for it.
+    // Measured outside the lock: a large system prompt takes milliseconds, and other requests use the cache.
     let measured = measure();
-    let mut known = lock(known);
-    if known.len() >= MAX_MEASURED {
-        known.clear();
+    let mut cache = lock(cache);
+    if cache.len() >= MAX_MEASURED {
+        cache.clear();
     }
-    known.insert(name, measured);
+    cache.insert(key, measured);
     measured
 }
 

@@ -1,16 +1,15 @@
-//! A client asks how large its next request would be: that of what a model would see of it.
+//! Token counting: the count of what the model would get, not of what the client has.
 
 use axum::http::StatusCode;
 use ctxhost_engine_api::Plan;
 use serde_json::{Value, json};
 
 use super::core::Proxy;
+use super::endpoint::Endpoint;
+use super::messages::{ClientRequest, LocalResponse, ShapingReport};
 use super::new_items::NewItems;
+use super::request::{CountTokensRequest, InFlightRequest, ProxyAction, UpstreamRequest};
 use super::shaping::{ParsedRequest, render_request_body};
-use super::{
-    ClientRequest, Endpoint, InFlightRequest, LocalResponse, ProxyAction, ShapingReport,
-    UpstreamRequest, unchanged,
-};
 use crate::conversations::{KnownItems, RequestItems, RequestMatch, SeededHash};
 use ctxhost_context::LiveSession;
 use ctxhost_history::ForkPoint;
@@ -18,102 +17,91 @@ use ctxhost_invariants as invariants;
 use ctxhost_session::{Session, SessionHeader};
 
 impl Proxy {
-    /// The body of the request that would go out, of which nothing is kept. What no compaction has touched
-    /// is counted as it came.
+    /// Forwards a count request with the body that would be sent. Nothing is stored, and a conversation that was never
+    /// compacted is forwarded unchanged.
     pub(super) async fn count_tokens(
         &self,
-        incoming: &ClientRequest,
-        came: ParsedRequest<'_>,
+        request: &ClientRequest,
+        parsed: ParsedRequest<'_>,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> ProxyAction {
-        let forward = match self.render_unsent(came, key, asked).await {
-            Some((body, truth)) => UpstreamRequest {
-                body: body.into(),
-                report: truth,
-                in_flight: InFlightRequest::default(),
-            },
-            None => unchanged(incoming),
-        };
-        let inquiry =
-            CountTokensRequest { incoming: incoming.clone(), truth: forward.report.clone() };
-        let ticket =
-            InFlightRequest { inquiry: Some(Box::new(inquiry)), ..InFlightRequest::default() };
-        ProxyAction::Forward(UpstreamRequest { in_flight: ticket, ..forward })
+        let mut forward = UpstreamRequest::unchanged(request);
+        if let Some((body, report)) = self.render_unsent(parsed, key, request_items).await {
+            (forward.body, forward.report) = (body.into(), report);
+        }
+        let count_request =
+            CountTokensRequest { request: request.clone(), report: forward.report.clone() };
+        forward.in_flight.count_request = Some(Box::new(count_request));
+        ProxyAction::Forward(forward)
     }
 
-    /// What is answered where no upstream counts: what entries count, which is near to what a model counts
-    /// and is learned from no answer.
-    pub(super) fn estimate_count(&self, inquiry: CountTokensRequest) -> Option<LocalResponse> {
-        let CountTokensRequest { incoming, truth } = inquiry;
-        let json = std::str::from_utf8(&incoming.body).ok()?;
-        let speech = incoming.endpoint.inbound();
-        let body = speech.parse_body(json).ok()?;
-        let came = ParsedRequest { inbound: speech, bytes: &incoming.body, json, body: &body };
-        let tokens = truth.tokens.or_else(|| self.estimate_tokens(came))?;
+    /// Our own estimate for an upstream that cannot count, in the client's dialect; `None` if the request was not parsed.
+    pub fn estimate_count(&self, in_flight: InFlightRequest) -> Option<LocalResponse> {
+        let CountTokensRequest { request, report } = *in_flight.count_request?;
+        let json = std::str::from_utf8(&request.body).ok()?;
+        let inbound = request.endpoint.inbound();
+        let body = inbound.parse_body(json).ok()?;
+        let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
+        let tokens = report.tokens.or_else(|| self.estimate_tokens(parsed))?;
         let tokens = tokens + self.overhead_tokens(&body);
         Some(LocalResponse {
             status: StatusCode::OK,
             content_type: "application/json",
-            body: count_body(&incoming.endpoint, tokens).to_string().into(),
-            report: truth,
+            body: count_body(&request.endpoint, tokens).to_string().into(),
+            report,
         })
     }
 
-    /// What the words of a request take that no conversation knows.
-    fn estimate_tokens(&self, came: ParsedRequest<'_>) -> Option<u64> {
-        let mut asked = RequestItems::new(self.seed, &came.body.items);
+    fn estimate_tokens(&self, parsed: ParsedRequest<'_>) -> Option<u64> {
+        let mut request_items = RequestItems::new(self.seed, &parsed.body.items);
         let session = Session::in_memory(SessionHeader::new(None, "/", self.runtime.now_ms()));
-        let (session, _) = append_items(session, KnownItems::default(), came, &mut asked)?;
+        let (session, _) =
+            append_items(session, KnownItems::default(), parsed, &mut request_items)?;
         Some(LiveSession::new(session).view().total_tokens())
     }
 
+    /// The request as it would be sent, rendered from a copy of its conversation.
     async fn render_unsent(
         &self,
-        came: ParsedRequest<'_>,
+        parsed: ParsedRequest<'_>,
         key: SeededHash,
-        asked: &mut RequestItems<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Option<(Vec<u8>, ShapingReport)> {
-        let thread = self.conversations.find(key, asked, self.runtime.now_ms()).await?;
-        let guard = self.lock_conversation(&thread).await?;
-        let (outline, is_compacted) = {
-            let state = thread.state();
-            let goes_on = matches!(state.match_request(asked), RequestMatch::Continues { .. });
-            goes_on.then(|| (state.known.clone(), state.is_compacted))?
+        // Counting must not create a conversation: `find` has no side effects on sessions.
+        let now_ms = self.runtime.now_ms();
+        let conversation = self.conversations.find(key, request_items, now_ms).await?;
+        let guard = self.lock_conversation(&conversation).await?;
+        let known_items = {
+            let state = conversation.state();
+            let is_next =
+                matches!(state.match_request(request_items), RequestMatch::Continues { .. });
+            (is_next && state.is_compacted).then(|| state.known.clone())?
         };
-        if !is_compacted {
-            return None;
-        }
         let fork = guard.fork(&ForkPoint::Leaf, "".as_ref()).ok()?;
-        let surroundings = self.render_context(&thread, guard.context().session(), came.inbound);
+        let context = self.render_context(&conversation, guard.context().session(), parsed.inbound);
         let session = guard.session_id().to_owned();
         drop(guard);
-        let (fork, outline) = append_items(fork, KnownItems::clone(&outline), came, asked)?;
+        let known_items = KnownItems::clone(&known_items);
+        let (fork, known_items) = append_items(fork, known_items, parsed, request_items)?;
         let view = LiveSession::new(fork).view();
         let plan = Plan::keep_all(view.len());
-        let lawful = invariants::enforce(&view, plan, u64::MAX / 4, &self.config.law).ok()?;
-        let truth = ShapingReport {
+        // No budget: the upstream counts the conversation, it does not answer it.
+        let enforced =
+            invariants::enforce(&view, plan, u64::MAX / 4, &self.config.invariants).ok()?;
+        let report = ShapingReport {
             engine: self.runtime.engine(),
-            tokens: Some(lawful.tokens),
-            before_tokens: None,
+            tokens: Some(enforced.tokens),
             compaction: "none",
             session,
-            max_tokens: None,
+            ..ShapingReport::default()
         };
-        Some((render_request_body(came, &outline, &lawful, &view, &surroundings), truth))
+        Some((render_request_body(parsed, &known_items, &enforced, &view, &context), report))
     }
 }
 
-/// A request that only counts, as it came, and the truth about what is sent of it.
-#[derive(Debug)]
-pub(super) struct CountTokensRequest {
-    incoming: ClientRequest,
-    truth: ShapingReport,
-}
-
-/// A count in the words of the dialect.
-fn count_body(door: &Endpoint, tokens: u64) -> Value {
-    match door {
+fn count_body(endpoint: &Endpoint, tokens: u64) -> Value {
+    match endpoint {
         Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
             json!({ "totalTokens": tokens })
         }
@@ -121,19 +109,19 @@ fn count_body(door: &Endpoint, tokens: u64) -> Value {
     }
 }
 
-/// A copy of a conversation, with what the request says behind it.
+/// Appends the new items of a request to a copy of its conversation.
 fn append_items(
     mut fork: Session,
-    mut outline: KnownItems,
-    came: ParsedRequest<'_>,
-    asked: &mut RequestItems<'_>,
+    mut known_items: KnownItems,
+    parsed: ParsedRequest<'_>,
+    request_items: &mut RequestItems<'_>,
 ) -> Option<(Session, KnownItems)> {
-    let NewItems { groups: units, bodies } =
-        NewItems::parse(&outline, came.inbound, asked.items()).ok()?;
+    let NewItems { groups, bodies } =
+        NewItems::parse(&known_items, parsed.inbound, request_items.items()).ok()?;
     let mut ids = Vec::new();
     for body in bodies {
         ids.push(fork.append(body).ok()?);
     }
-    outline.extend(asked, &units, &ids);
-    Some((fork, outline))
+    known_items.extend(request_items, &groups, &ids);
+    Some((fork, known_items))
 }

@@ -1,15 +1,53 @@
-//! What is behind a door: who speaks there, and whom a model is asked of.
+//! The API endpoints that the proxy shapes, and what each of them implies.
 
 use std::borrow::Cow;
 
-use super::Endpoint;
 use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
 use ctxhost_dialects::{
-    AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
+    AnthropicInbound, DialectName, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
 
+/// An API endpoint whose requests an engine may shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `POST /v1/messages`.
+    Messages,
+    /// `POST /v1/messages/count_tokens`.
+    CountTokens,
+    /// `POST /v1/chat/completions`.
+    ChatCompletions,
+    /// `POST /v1/responses`.
+    Responses,
+    /// `POST /v1/responses/compact`.
+    ResponsesCompact,
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`; the model is part of the path.
+    Generate {
+        /// The model.
+        model: String,
+        /// Whether the response is streamed.
+        is_stream: bool,
+    },
+    /// `POST /v1beta/models/{model}:countTokens`.
+    GenerateCountTokens {
+        /// The model.
+        model: String,
+    },
+}
+
 impl Endpoint {
-    /// The dialect of those who come through it.
+    /// The dialect of its requests and responses.
+    pub fn dialect(&self) -> DialectName {
+        match self {
+            Endpoint::Messages | Endpoint::CountTokens => DialectName::AnthropicMessages,
+            Endpoint::ChatCompletions => DialectName::OpenAiCompletions,
+            Endpoint::Responses | Endpoint::ResponsesCompact => DialectName::OpenAiResponses,
+            Endpoint::Generate { .. } | Endpoint::GenerateCountTokens { .. } => {
+                DialectName::GoogleGenerativeAi
+            }
+        }
+    }
+
+    /// The parser and renderer of its requests.
     pub fn inbound(&self) -> &'static dyn InboundDialect {
         match self {
             Endpoint::Messages | Endpoint::CountTokens => &AnthropicInbound,
@@ -19,7 +57,7 @@ impl Endpoint {
         }
     }
 
-    /// Whose models are asked there, as windows are looked up: `provider/model`.
+    /// The default provider name for window lookups (`provider/model`).
     pub fn provider(&self) -> &'static str {
         match self {
             Endpoint::Messages | Endpoint::CountTokens => "anthropic",
@@ -30,12 +68,23 @@ impl Endpoint {
         }
     }
 
-    /// Whether the model is only asked how large a request would be.
+    /// Whether it only counts tokens.
     pub fn is_token_count(&self) -> bool {
         matches!(self, Endpoint::CountTokens | Endpoint::GenerateCountTokens { .. })
     }
 
-    /// The model that is asked.
+    /// Whether the model generates a response, as opposed to counting or compacting.
+    pub(crate) fn is_generation(&self) -> bool {
+        matches!(
+            self,
+            Endpoint::Messages
+                | Endpoint::ChatCompletions
+                | Endpoint::Responses
+                | Endpoint::Generate { .. }
+        )
+    }
+
+    /// The model: from the path if the endpoint has it there, else from the body.
     pub(super) fn model<'a>(&'a self, body: &'a ParsedBody<'_>) -> Cow<'a, str> {
         match self {
             Endpoint::Generate { model, .. } | Endpoint::GenerateCountTokens { model } => {
@@ -45,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the answer is streamed.
+    /// Whether the response is streamed.
     pub(super) fn is_stream(&self, body: &ParsedBody<'_>) -> bool {
         match self {
             Endpoint::Generate { is_stream, .. } => *is_stream,

@@ -1,4 +1,4 @@
-//! Conversations leave memory: each is put into a file and closed first.
+//! Evicts conversations from memory: each is persisted and its session closed first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,22 +11,21 @@ use crate::conversations::{Conversation, EvictedConversation};
 use ctxhost_agent::SessionGuard;
 use ctxhost_session::SessionFolder;
 
-/// How often the gateway looks for idle conversations, in milliseconds.
+/// The interval between scans for idle conversations, in milliseconds.
 const SCAN_INTERVAL_MS: i64 = 1_000;
 
-/// How long a disk is left alone that has taken no conversation, in milliseconds.
+/// The pause after a failed write, in milliseconds.
 const BACKOFF_MS: i64 = 5_000;
 
-/// Whether somebody puts conversations away, and when they are looked for again.
+/// Whether an eviction runs, and when the next may start.
 #[derive(Debug, Default)]
 pub(super) struct EvictionState {
     is_running: AtomicBool,
     next_scan_ms: AtomicI64,
-    /// Before this nothing is tried.
     backoff_until_ms: AtomicI64,
 }
 
-/// Its end.
+/// Marks an eviction as finished when dropped.
 struct EvictionRun<'a>(&'a EvictionState);
 
 impl Drop for EvictionRun<'_> {
@@ -36,58 +35,58 @@ impl Drop for EvictionRun<'_> {
 }
 
 impl Proxy {
-    /// Has conversations put away that nobody goes on with, and the oldest where there are too many. Nobody waits for
-    /// it.
+    /// Starts a background eviction of idle conversations, and of the oldest if there are too many.
     pub(super) fn start_eviction(self: &Arc<Self>) {
-        let (now_ms, tidying) = (self.runtime.now_ms(), &self.eviction);
-        let is_due = now_ms >= tidying.next_scan_ms.load(Ordering::Relaxed);
-        let rests = now_ms < tidying.backoff_until_ms.load(Ordering::Relaxed);
-        if rests || !is_due && !self.conversations.is_crowded() {
+        let (now_ms, eviction) = (self.runtime.now_ms(), &self.eviction);
+        let is_due = now_ms >= eviction.next_scan_ms.load(Ordering::Relaxed);
+        let is_backing_off = now_ms < eviction.backoff_until_ms.load(Ordering::Relaxed);
+        if is_backing_off || !is_due && !self.conversations.is_crowded() {
             return;
         }
-        if tidying.is_running.swap(true, Ordering::Acquire) {
+        if eviction.is_running.swap(true, Ordering::Acquire) {
             return;
         }
-        tidying.next_scan_ms.store(now_ms.saturating_add(SCAN_INTERVAL_MS), Ordering::Relaxed);
-        let desk = self.clone();
-        // One of them may have tens of thousands of messages to write, and the disk may be slow.
+        eviction.next_scan_ms.store(now_ms.saturating_add(SCAN_INTERVAL_MS), Ordering::Relaxed);
+        let proxy = self.clone();
+        // A conversation may have tens of thousands of messages to write.
         self.runtime.spawn_background(run_blocking(async move {
-            let _run = EvictionRun(&desk.eviction);
-            desk.evict_idle(now_ms).await;
+            let _run = EvictionRun(&proxy.eviction);
+            proxy.evict_idle(now_ms).await;
         }));
     }
 
     async fn evict_idle(&self, now_ms: i64) {
         let idle_ms = i64::try_from(self.settings.conversation_idle_ms).unwrap_or(i64::MAX);
-        for (thread, is_one_too_many) in
+        for (conversation, is_over_limit) in
             self.conversations.eviction_candidates(now_ms.saturating_sub(idle_ms))
         {
-            if !self.evict(&thread, is_one_too_many).await && !self.conversations.is_overcrowded() {
+            if !self.evict(&conversation, is_over_limit).await
+                && !self.conversations.is_overcrowded()
+            {
                 let until_ms = self.runtime.now_ms().saturating_add(BACKOFF_MS);
                 self.eviction.backoff_until_ms.store(until_ms, Ordering::Relaxed);
                 return;
             }
-            drop(thread);
+            drop(conversation);
             yield_now().await;
         }
     }
 
-    /// Puts a conversation into its file, closes that, and forgets the rest of it. `false` where the disk does not take
-    /// it.
-    async fn evict(&self, thread: &Arc<Conversation>, is_one_too_many: bool) -> bool {
-        // Whoever asks for it meanwhile waits, and opens the file again.
-        let _closing = thread.lock_opening().await;
-        let Some(session) = thread.open_session_id() else {
-            self.conversations.evict(thread, None);
+    /// Persists a conversation, closes its session and removes it from memory. `false` if it cannot be written.
+    async fn evict(&self, conversation: &Arc<Conversation>, is_over_limit: bool) -> bool {
+        // A request that arrives meanwhile waits for this lock, and reopens the session.
+        let _opening = conversation.lock_opening().await;
+        let Some(session) = conversation.open_session_id() else {
+            self.conversations.evict(conversation, None);
             return true;
         };
         let Ok(mut guard) = self.runtime.lock_session(&session).await else {
-            self.conversations.invalidate(thread);
+            self.conversations.invalidate(conversation);
             return true;
         };
-        if !self.persist_session(thread, &mut guard).await {
+        if !self.persist_session(conversation, &mut guard).await {
             if self.conversations.is_overcrowded() {
-                self.conversations.forget(thread);
+                self.conversations.forget(conversation);
                 drop(guard);
                 self.runtime.close_session(&session).await;
             }
@@ -95,82 +94,83 @@ impl Proxy {
         }
         let is_written = guard.write_out().is_ok();
         let learned = guard.context().accounting().clone();
-        if !self.conversations.close_if_idle(thread) {
+        // A request may have found the conversation while it was written.
+        if !self.conversations.close_if_idle(conversation) {
             return true;
         }
         drop(guard);
         self.runtime.close_session(&session).await;
-        let left = EvictedConversation {
-            last_request: thread.state().last_request,
+        let evicted = EvictedConversation {
+            last_request: conversation.state().last_request,
             learned,
-            is_over_limit: is_one_too_many,
+            is_over_limit,
         };
-        self.conversations.evict(thread, is_written.then_some(left));
+        self.conversations.evict(conversation, is_written.then_some(evicted));
         true
     }
 
-    /// Closes the session of a conversation whose request is on its way, where more sessions are open than conversations
-    /// stay in memory. It is opened again when the request is answered.
+    /// Closes the session of a conversation with a request in flight, if more sessions are open than
+    /// `gateway.conversations`. It is reopened when the response arrives.
     pub(super) async fn close_in_flight(
         &self,
-        thread: &Arc<Conversation>,
+        conversation: &Arc<Conversation>,
         mut guard: SessionGuard,
     ) {
         if self.runtime.open_sessions() <= self.settings.conversations {
             return;
         }
-        // Whoever opens or closes it now goes first.
-        let Some(_closing) = thread.try_lock_opening() else { return };
-        if !self.persist_session(thread, &mut guard).await || guard.write_out().is_err() {
+        // Another task opens or closes it already.
+        let Some(_opening) = conversation.try_lock_opening() else { return };
+        if !self.persist_session(conversation, &mut guard).await || guard.write_out().is_err() {
             return;
         }
         let learned = guard.context().accounting().clone();
-        self.conversations.close_session(thread, learned);
+        self.conversations.close_session(conversation, learned);
         guard.close();
     }
 
-    /// Puts a conversation into a file, where it is in none; whether it is in one. It goes on in memory where that fails.
+    /// Writes a conversation to a file, unless it has one. `false` if that fails; it stays in memory then.
     pub(super) async fn persist_session(
         &self,
-        thread: &Arc<Conversation>,
+        conversation: &Arc<Conversation>,
         guard: &mut SessionGuard,
     ) -> bool {
-        let key = thread.key();
-        if !thread.state().is_persisted {
-            let made = SessionFolder::from_path(&self.conversations.folder(key)).create();
-            let kept = match made {
-                Ok(()) => guard.move_to_file(&self.conversations.path(key, thread.id())),
+        let key = conversation.key();
+        if !conversation.state().is_persisted {
+            let created = SessionFolder::from_path(&self.conversations.folder(key)).create();
+            let moved = match created {
+                Ok(()) => guard.move_to_file(&self.conversations.path(key, conversation.id())),
                 Err(error) => Err(error),
             };
-            if let Err(error) = kept {
-                let session = thread.id();
-                tracing::warn!(session, %error, "a conversation is in memory only");
+            if let Err(error) = moved {
+                let session = conversation.id();
+                tracing::warn!(session, %error, "cannot write the conversation to a file: it is kept in memory only");
                 return false;
             }
-            thread.state().is_persisted = true;
+            conversation.state().is_persisted = true;
         }
-        if thread.state().is_unindexed() {
-            self.conversations.index(key, thread);
+        if conversation.state().is_unindexed() {
+            self.conversations.index(key, conversation);
         }
         true
     }
 
-    /// Puts all conversations into files that are in none.
-    pub(super) async fn persist_all(&self) {
-        for thread in self.conversations.unpersisted() {
-            if let Some(session) = thread.open_session_id()
+    /// Writes all conversations that have no file yet, before the process ends. No request may be in flight.
+    pub async fn persist_all(&self) {
+        for conversation in self.conversations.unpersisted() {
+            if let Some(session) = conversation.open_session_id()
                 && let Ok(mut guard) = self.runtime.lock_session(&session).await
-                && !self.persist_session(&thread, &mut guard).await
+                && !self.persist_session(&conversation, &mut guard).await
             {
                 return;
             }
         }
     }
 
-    /// A conversation cannot be gone on with as it is in memory.
-    pub(super) fn invalidate(&self, thread: &Arc<Conversation>) {
-        let open = thread.open_session_id();
-        self.conversations.invalidate(thread);
+    /// Discards the in-memory state of a conversation, after an error; it is reloaded from its file.
+    pub(super) fn invalidate(&self, conversation: &Arc<Conversation>) {
+        let open = conversation.open_session_id();
+        self.conversations.invalidate(conversation);
         self.close_sessions(open.into_iter().collect());
     }
 }

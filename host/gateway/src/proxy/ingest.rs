@@ -1,4 +1,4 @@
-//! What a request says that its conversation does not know yet goes into the session.
+//! Ingests a request: finds its conversation and appends its new messages to the session.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,50 +20,47 @@ use ctxhost_dialects::inbound::{InboundDialect, InboundError, ParseContext, Pars
 use ctxhost_history::ForkPoint;
 use ctxhost_session::{RecordBody, Session, SessionError, SessionHeader, injected_text};
 
-/// How often a conversation is looked for again that another request has changed meanwhile. Each time
-/// somebody else went on with it.
+/// How often the search restarts because another request has changed or closed the conversation meanwhile.
 const MAX_LOOKS: usize = 8;
 
-/// Why a request could not be heard.
+/// Why a request could not be ingested.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IngestError {
-    /// Its messages are none of the dialect.
+    /// Its messages are invalid in its dialect.
     #[error(transparent)]
     Body(#[from] InboundError),
-    /// The session cannot be used.
+    /// The session could not be opened.
     #[error(transparent)]
     Turn(#[from] TurnError),
-    /// The session cannot be written.
+    /// The session could not be written.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-/// A request whose words are in the session.
+/// A request whose messages are in the session.
 #[derive(Debug)]
 pub(super) struct IngestedRequest {
-    /// Its conversation.
     pub(super) conversation: Arc<Conversation>,
-    /// Its session, held.
+    /// The lock on its session.
     pub(super) guard: SessionGuard,
     /// The id of its session.
     pub(super) session: String,
-    /// The turn that ended with it: its first record, and the first one of the next turn.
+    /// The turn that it ended: the first record of that turn and of the next one.
     pub(super) ended_turn: Option<(String, String)>,
-    /// Whether its client compacts by itself.
     pub(super) client_compacts: bool,
-    /// Whether it is a request of before once more, or the first one since its session was opened: what
-    /// was sent of it then is what the provider has in its cache.
+    /// Whether it repeats the previous request or is the first one after a restart. The provider then has its previous form
+    /// in the prompt cache, and an early compaction would invalidate that.
     pub(super) is_repeat: bool,
 }
 
 impl IngestedRequest {
-    /// Whether it is only to be made to fit.
+    /// Whether compaction runs only if the prompt does not fit.
     pub(super) fn is_fit_only(&self) -> bool {
         self.client_compacts || self.is_repeat
     }
 }
 
-/// A request that is about to be heard.
+/// What identifies a request beside its items.
 pub(super) struct RequestMeta<'a> {
     pub(super) inbound: &'static dyn InboundDialect,
     pub(super) headers: &'a HeaderMap,
@@ -71,115 +68,123 @@ pub(super) struct RequestMeta<'a> {
 }
 
 impl Proxy {
-    /// Hears a request: it goes on with a conversation, leaves one, or begins one.
+    /// Appends a request to its conversation: it continues one, forks one, or starts a new one.
     pub(super) async fn ingest(
         &self,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
         for _ in 0..MAX_LOOKS {
             let now_ms = self.runtime.now_ms();
-            let Some(thread) = self.conversations.find(words.key, asked, now_ms).await else {
+            let Some(conversation) = self.conversations.find(meta.key, request_items, now_ms).await
+            else {
                 break;
             };
-            let Some(guard) = self.lock_conversation(&thread).await else { continue };
-            let fit = thread.state().match_request(asked);
+            let Some(guard) = self.lock_conversation(&conversation).await else { continue };
+            let fit = conversation.state().match_request(request_items);
             match fit {
                 RequestMatch::Continues { .. } => {
-                    return self.resume(thread, guard, words, asked).await;
+                    return self.resume(conversation, guard, meta, request_items).await;
                 }
                 RequestMatch::Rewrites(rewrite) => {
-                    if let Some(amended) = find_amendment(&thread, words.inbound, &rewrite, asked)?
+                    if let Some(amended) =
+                        find_amendment(&conversation, meta.inbound, &rewrite, request_items)?
                     {
-                        return self.amend(amended, thread, guard, words, asked).await;
+                        return self.amend(amended, conversation, guard, meta, request_items).await;
                     }
-                    let units = thread.state().known.groups_before(rewrite.kept);
-                    return self.fork(&thread, guard, units, words, asked).await;
+                    let groups = conversation.state().known.groups_before(rewrite.kept);
+                    return self.fork(&conversation, guard, groups, meta, request_items).await;
                 }
-                RequestMatch::Forks { units } | RequestMatch::Within { units } => {
-                    let is_out = thread.state().last_request == LastRequest::InFlight;
-                    let is_its_name = asked.scope().is_named
-                        && !thread.state().known.has_other_first_answer(asked);
-                    if is_its_name && !is_out {
-                        return self.rewind(thread, guard, units, words, asked).await;
+                RequestMatch::Forks { groups } | RequestMatch::Within { groups } => {
+                    let is_in_flight = conversation.state().last_request == LastRequest::InFlight;
+                    // A name from our header means one session: a request that leaves the
+                    // history becomes a branch instead of a fork.
+                    let is_same_name = request_items.scope().is_named
+                        && !conversation.state().known.has_other_first_answer(request_items);
+                    if is_same_name && !is_in_flight {
+                        return self.rewind(conversation, guard, groups, meta, request_items).await;
                     }
                     drop(guard);
-                    if let Some((thread, guard)) = self.find_summarised(words, asked).await {
-                        return self.rewind(thread, guard, 0, words, asked).await;
+                    if let Some((conversation, guard)) =
+                        self.find_summarised(meta, request_items).await
+                    {
+                        return self.rewind(conversation, guard, 0, meta, request_items).await;
                     }
-                    let Some(guard) = self.lock_conversation(&thread).await else { continue };
-                    return self.fork(&thread, guard, units, words, asked).await;
+                    let Some(guard) = self.lock_conversation(&conversation).await else { continue };
+                    return self.fork(&conversation, guard, groups, meta, request_items).await;
                 }
                 RequestMatch::Unrelated => {}
             }
         }
-        if let Some((thread, guard)) = self.find_summarised(words, asked).await {
-            return self.rewind(thread, guard, 0, words, asked).await;
+        if let Some((conversation, guard)) = self.find_summarised(meta, request_items).await {
+            return self.rewind(conversation, guard, 0, meta, request_items).await;
         }
         let header = SessionHeader::new(None, "/", self.runtime.now_ms());
-        self.start(Session::in_memory(header), KnownItems::default(), None, words, asked).await
+        self.start(Session::in_memory(header), KnownItems::default(), None, meta, request_items)
+            .await
     }
 
-    /// The conversation that goes on in a request whose beginning its client has summarised, held.
+    /// Finds and locks the conversation of a request whose first items its client has summarized.
     async fn find_summarised(
         &self,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Option<(Arc<Conversation>, SessionGuard)> {
-        let summary = client_compaction::find_summary(asked.items());
-        let aligned = self.conversations.find_by_summary(asked, summary.is_some());
-        let thread = match (aligned, summary) {
-            (Some(thread), _) => thread,
-            (None, Some(at)) => self.find_awaiting_summary(asked, at).await?,
+        let summary = client_compaction::find_summary(request_items.items());
+        let aligned = self.conversations.find_by_summary(request_items, summary.is_some());
+        let conversation = match (aligned, summary) {
+            (Some(conversation), _) => conversation,
+            (None, Some(at)) => self.find_awaiting_summary(request_items, at).await?,
             (None, None) => return None,
         };
-        let guard = self.lock_conversation(&thread).await?;
-        self.conversations.add_key(words.key, &thread, self.runtime.now_ms());
-        Some((thread, guard))
+        let guard = self.lock_conversation(&conversation).await?;
+        self.conversations.add_key(meta.key, &conversation, self.runtime.now_ms());
+        Some((conversation, guard))
     }
 
-    /// The one conversation whose client has asked for a summary and goes on from it here: the client says whose
-    /// it is, or the summary quotes what the person asked.
+    /// The only conversation in scope whose client has asked for a summary. Without a session id, the summary must quote
+    /// the user's first message.
     async fn find_awaiting_summary(
         &self,
-        asked: &RequestItems<'_>,
+        request_items: &RequestItems<'_>,
         summary: usize,
     ) -> Option<Arc<Conversation>> {
-        let scope = asked.scope();
-        let mut threads = self.conversations.awaiting_summary(scope);
+        let scope = request_items.scope();
+        let mut conversations = self.conversations.awaiting_summary(scope);
         if scope.name.is_none() {
-            let text = asked.items().get(summary).copied().unwrap_or_default();
+            let text = request_items.items().get(summary).copied().unwrap_or_default();
             let mut quoted = Vec::new();
-            for thread in threads {
-                let Some(guard) = self.lock_conversation(&thread).await else { continue };
+            for conversation in conversations {
+                let Some(guard) = self.lock_conversation(&conversation).await else { continue };
                 let task = first_user_text(guard.context().session().session());
                 if task.is_some_and(|task| client_compaction::quotes_task(text, &task)) {
-                    quoted.push(thread);
+                    quoted.push(conversation);
                 }
             }
-            threads = quoted;
+            conversations = quoted;
         }
-        let only = threads.pop()?;
-        threads.is_empty().then_some(only)
+        let only = conversations.pop()?;
+        conversations.is_empty().then_some(only)
     }
 
-    /// The session of a conversation, held; `None` where it cannot be opened any more.
+    /// Opens and locks the session of a conversation; `None` if that fails.
     pub(super) async fn lock_conversation(
         &self,
-        thread: &Arc<Conversation>,
+        conversation: &Arc<Conversation>,
     ) -> Option<SessionGuard> {
         for look in 1.. {
-            let entered = match thread.open(&self.runtime, self.conversations.read_pool()).await {
-                Ok(session) => self.runtime.lock_session(&session).await,
-                Err(error) => Err(error),
-            };
+            let entered =
+                match conversation.open(&self.runtime, self.conversations.read_pool()).await {
+                    Ok(session) => self.runtime.lock_session(&session).await,
+                    Err(error) => Err(error),
+                };
             match entered {
                 Ok(guard) => return Some(guard),
-                // It was closed meanwhile, since too many are open; its file is opened again.
+                // Evicted meanwhile: reopen the file.
                 Err(TurnError::NoSession { .. }) if look < MAX_LOOKS => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a conversation cannot be gone on with");
-                    self.invalidate(thread);
+                    tracing::warn!(%error, "cannot open the session: a new conversation is started");
+                    self.invalidate(conversation);
                     return None;
                 }
             }
@@ -189,316 +194,324 @@ impl Proxy {
 
     async fn fork(
         &self,
-        thread: &Conversation,
+        conversation: &Conversation,
         guard: SessionGuard,
-        units: usize,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        groups: usize,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
-        let Some((outline, until)) = cut(thread, &guard, units) else {
+        let Some((known_items, until)) = cut(conversation, &guard, groups) else {
             let header = SessionHeader::new(None, "/", self.runtime.now_ms());
             let session = Session::in_memory(header);
-            return self.start(session, KnownItems::default(), None, words, asked).await;
+            return self.start(session, KnownItems::default(), None, meta, request_items).await;
         };
-        let parent = self.conversations.path(thread.key(), guard.session_id());
+        // The file may not exist yet; the path is recorded as the fork's parent.
+        let parent = self.conversations.path(conversation.key(), guard.session_id());
         let session = guard.fork(&until, &parent)?;
-        // What providers have said of windows is true of the fork as well.
+        // Windows learned from providers apply to the fork as well.
         let learned = guard.context().accounting().clone();
         drop(guard);
-        let outline = outline.with_measurements(&session);
-        self.start(session, outline, Some(learned), words, asked).await
+        let known_items = known_items.with_measurements(&session);
+        self.start(session, known_items, Some(learned), meta, request_items).await
     }
 
-    /// Goes on in the same session from behind some units: what followed stays in the file, as a branch that was
-    /// left.
+    /// Continues the same session after its first `groups` item groups, on a new branch.
     async fn rewind(
         &self,
-        thread: Arc<Conversation>,
+        conversation: Arc<Conversation>,
         guard: SessionGuard,
-        units: usize,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        groups: usize,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
-        let (mut outline, back_to) = match cut(&thread, &guard, units) {
-            Some((outline, ForkPoint::Record(id))) => (outline, Some(BranchPoint::Record(id))),
-            Some((outline, _)) => (outline, None),
+        let (mut known_items, back_to) = match cut(&conversation, &guard, groups) {
+            Some((known_items, ForkPoint::Record(id))) => {
+                (known_items, Some(BranchPoint::Record(id)))
+            }
+            Some((known_items, _)) => (known_items, None),
             None => (KnownItems::default(), Some(BranchPoint::Start)),
         };
-        let known = outline.len();
-        let new = asked.items().get(known..).unwrap_or_default();
-        outline.set_summary(client_compaction::find_summary(new).map(|at| known + at));
-        let outline = outline.with_measurements(guard.context().session().session());
-        let news = NewItems::parse(&outline, words.inbound, asked.items())?;
+        let known = known_items.len();
+        let new = request_items.items().get(known..).unwrap_or_default();
+        known_items.set_summary(client_compaction::find_summary(new).map(|at| known + at));
+        let known_items = known_items.with_measurements(guard.context().session().session());
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
         let amendment = Amendment { branch_point: back_to, edits: Vec::new() };
         let amended = ConversationAmendment {
-            outline,
+            known_items,
             amendment,
             replaced: Vec::new(),
-            said: Vec::new(),
-            news,
+            text_hashes: Vec::new(),
+            new_items,
         };
-        self.amend(amended, thread, guard, words, asked).await
+        self.amend(amended, conversation, guard, meta, request_items).await
     }
 
-    /// Goes on with a conversation of which something was taken back or replaced.
+    /// Continues a conversation of which the client has removed or replaced items.
     async fn amend(
         &self,
         amended: ConversationAmendment,
-        thread: Arc<Conversation>,
+        conversation: Arc<Conversation>,
         guard: SessionGuard,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
-        let ConversationAmendment { mut outline, amendment, replaced, said, news } = amended;
-        outline.replace(asked, &replaced, said);
-        let amending = PendingAmendment { outline, amendment, replaced };
-        let heard = self.append(thread.clone(), guard, news, Some(amending), words, asked);
-        // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let mut heard = heard.inspect_err(|_| self.invalidate(&thread))?;
-        let is_compacted = has_compactions(heard.guard.context().session().session());
-        heard.conversation.state().is_compacted = is_compacted;
-        self.persist(&mut heard).await;
-        // How it begins may have changed, and so the key that it was found under.
-        self.conversations.index(words.key, &heard.conversation);
-        Ok(heard)
+        let ConversationAmendment { mut known_items, amendment, replaced, text_hashes, new_items } =
+            amended;
+        known_items.replace(request_items, &replaced, text_hashes);
+        let pending_amendment = PendingAmendment { known_items, amendment, replaced };
+        let ingested = self.append(
+            conversation.clone(),
+            guard,
+            new_items,
+            Some(pending_amendment),
+            meta,
+            request_items,
+        );
+        // The write may be partial. Reopening the file repairs it.
+        let mut ingested = ingested.inspect_err(|_| self.invalidate(&conversation))?;
+        let is_compacted = has_compactions(ingested.guard.context().session().session());
+        ingested.conversation.state().is_compacted = is_compacted;
+        self.persist(&mut ingested).await;
+        // Its first items may have changed, and with them the key under which it is found.
+        self.conversations.index(meta.key, &ingested.conversation);
+        Ok(ingested)
     }
 
-    /// A conversation in a session of its own, in memory.
+    /// Starts a conversation in a new in-memory session.
     async fn start(
         &self,
         session: Session,
-        mut outline: KnownItems,
+        mut known_items: KnownItems,
         learned: Option<TokenAccounting>,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
         let is_compacted = has_compactions(&session);
         let id = self.runtime.attach_session(session)?;
-        let mut adopted = CloseOnDrop { desk: self, id: Some(id.clone()) };
+        let mut close_on_drop = CloseOnDrop { proxy: self, id: Some(id.clone()) };
         let mut guard = self.runtime.lock_session(&id).await?;
         if let Some(learned) = learned {
             guard.inherit(learned);
         }
-        let known = outline.len();
-        let new = asked.items().get(known..).unwrap_or_default();
-        outline.set_summary(client_compaction::find_summary(new).map(|at| known + at));
-        if !outline.is_empty() {
-            guard.append([outline.record()])?;
+        let known = known_items.len();
+        let new = request_items.items().get(known..).unwrap_or_default();
+        known_items.set_summary(client_compaction::find_summary(new).map(|at| known + at));
+        if !known_items.is_empty() {
+            guard.append([known_items.record()])?;
         }
-        let news = NewItems::parse(&outline, words.inbound, asked.items())?;
-        let thread = Arc::new(Conversation::new(words.key, id, outline, is_compacted));
-        let heard = self.append(thread, guard, news, None, words, asked)?;
-        adopted.id = None;
-        self.conversations.add(heard.conversation.clone(), self.runtime.now_ms());
-        Ok(heard)
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
+        let conversation = Arc::new(Conversation::new(meta.key, id, known_items, is_compacted));
+        let ingested = self.append(conversation, guard, new_items, None, meta, request_items)?;
+        close_on_drop.id = None;
+        self.conversations.add(ingested.conversation.clone(), self.runtime.now_ms());
+        Ok(ingested)
     }
 
-    /// Goes on with a conversation that is held.
     async fn resume(
         &self,
-        thread: Arc<Conversation>,
+        conversation: Arc<Conversation>,
         guard: SessionGuard,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
-        let news = NewItems::parse(&thread.known_items(), words.inbound, asked.items())?;
-        self.resume_with(news, thread, guard, words, asked).await
-    }
-
-    /// The same with what has been read of it already.
-    pub(super) async fn resume_with(
-        &self,
-        news: NewItems,
-        thread: Arc<Conversation>,
-        guard: SessionGuard,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
-    ) -> Result<IngestedRequest, IngestError> {
-        let known = thread.state().known.len();
-        let said = self.append(thread.clone(), guard, news, None, words, asked);
-        // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let mut heard = said.inspect_err(|_| self.invalidate(&thread))?;
-        if asked.len() > known {
-            self.persist(&mut heard).await;
+        let known_items = conversation.known_items();
+        let new_items = NewItems::parse(&known_items, meta.inbound, request_items.items())?;
+        let known = known_items.len();
+        drop(known_items);
+        let appended =
+            self.append(conversation.clone(), guard, new_items, None, meta, request_items);
+        // As in `amend`.
+        let mut ingested = appended.inspect_err(|_| self.invalidate(&conversation))?;
+        if request_items.len() > known {
+            self.persist(&mut ingested).await;
         }
-        Ok(heard)
+        Ok(ingested)
     }
 
-    /// Puts a conversation into a file, where it is in none. It goes on in memory where that fails.
-    pub(super) async fn persist(&self, heard: &mut IngestedRequest) {
-        self.persist_session(&heard.conversation, &mut heard.guard).await;
+    /// Writes a conversation to a file, unless it has one.
+    pub(super) async fn persist(&self, ingested: &mut IngestedRequest) {
+        self.persist_session(&ingested.conversation, &mut ingested.guard).await;
     }
 
     fn append(
         &self,
-        thread: Arc<Conversation>,
+        conversation: Arc<Conversation>,
         mut guard: SessionGuard,
-        news: NewItems,
-        amending: Option<PendingAmendment>,
-        words: &RequestMeta<'_>,
-        asked: &mut RequestItems<'_>,
+        new_items: NewItems,
+        pending_amendment: Option<PendingAmendment>,
+        meta: &RequestMeta<'_>,
+        request_items: &mut RequestItems<'_>,
     ) -> Result<IngestedRequest, IngestError> {
         let session = guard.session_id().to_owned();
-        let first_of_person = news.first_user_entry();
-        let NewItems { groups: units, mut bodies } = news;
+        let first_user = new_items.first_user_entry();
+        let NewItems { groups, mut bodies } = new_items;
         let entries = bodies.len();
-        let is_new = !units.is_empty() || amending.is_some();
-        let (ids, amended) = match amending {
+        let is_new = !groups.is_empty() || pending_amendment.is_some();
+        let (ids, amended) = match pending_amendment {
             None => {
-                if !units.is_empty() {
-                    bodies.push(thread.known_items().record_with(asked, &units, &[]));
+                if !groups.is_empty() {
+                    bodies.push(conversation.known_items().record_with(
+                        request_items,
+                        &groups,
+                        &[],
+                    ));
                 }
                 (guard.append(bodies)?, None)
             }
-            Some(PendingAmendment { outline, amendment, replaced }) => {
-                bodies.push(outline.record_with(asked, &units, &replaced));
-                (guard.amend(amendment, bodies)?, Some(outline))
+            Some(PendingAmendment { known_items, amendment, replaced }) => {
+                bodies.push(known_items.record_with(request_items, &groups, &replaced));
+                (guard.amend(amendment, bodies)?, Some(known_items))
             }
         };
-        let mut state = thread.state();
-        if let Some(outline) = amended {
-            state.known = Arc::new(outline);
+        let mut state = conversation.state();
+        if let Some(known_items) = amended {
+            state.known = Arc::new(known_items);
         }
         let before = state.known.last_user_entry().map(str::to_owned);
-        let outline = Arc::make_mut(&mut state.known);
-        outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
-        outline.update_raw_hashes(asked);
-        outline.add_tokens(&guard.view(), entries);
-        let asks = client_compaction::asks_for_summary(words.headers, asked.items());
+        let known_items = Arc::make_mut(&mut state.known);
+        known_items.extend(request_items, &groups, ids.get(..entries).unwrap_or_default());
+        known_items.update_raw_hashes(request_items);
+        known_items.add_tokens(&guard.view(), entries);
+        let asks = client_compaction::asks_for_summary(meta.headers, request_items.items());
         state.awaits_summary = (state.awaits_summary || asks)
-            && client_compaction::find_summary(asked.items()).is_none();
-        thread.set_scope(asked.scope());
-        let client_compacts = client_compacts(&state.known, words, asked);
-        let is_again = state.take_opened() || !is_new;
+            && client_compaction::find_summary(request_items.items()).is_none();
+        conversation.set_scope(request_items.scope());
+        let client_compacts = client_compacts(&state.known, meta, request_items);
+        let is_repeat = state.take_opened() || !is_new;
         drop(state);
-        let spoke = first_of_person.and_then(|at| ids.get(at)).cloned();
-        let ended = before.zip(spoke);
+        let user_entry = first_user.and_then(|at| ids.get(at)).cloned();
+        let ended = before.zip(user_entry);
         Ok(IngestedRequest {
-            conversation: thread,
+            conversation,
             guard,
             session,
             ended_turn: ended,
             client_compacts,
-            is_repeat: is_again,
+            is_repeat,
         })
     }
 }
 
-/// What a client has changed of a conversation, and what it says behind that.
+/// What a client has changed in a conversation, and the new items after that.
 struct ConversationAmendment {
-    /// What is left of what was known.
-    outline: KnownItems,
+    /// The known items without the removed ones.
+    known_items: KnownItems,
     amendment: Amendment,
-    /// The items that say something else now.
+    /// Items with changed text.
     replaced: Vec<usize>,
-    /// Their entries, and a name of what each says now.
-    said: Vec<(String, u64)>,
-    news: NewItems,
+    /// Their entries, and the hash of each one's new text.
+    text_hashes: Vec<(String, u64)>,
+    new_items: NewItems,
 }
 
-/// The same without what comes behind.
+/// A [`ConversationAmendment`] without the new items.
 struct PendingAmendment {
-    outline: KnownItems,
+    known_items: KnownItems,
     amendment: Amendment,
     replaced: Vec<usize>,
 }
 
-/// What is known of a conversation up to some units, and the place behind them in its session.
+/// The known items up to some item group, and the fork point after it.
 fn cut(
-    thread: &Conversation,
+    conversation: &Conversation,
     guard: &SessionGuard,
-    units: usize,
+    groups: usize,
 ) -> Option<(KnownItems, ForkPoint)> {
-    thread.known_items().cut(units, guard.context().session().session())
+    conversation.known_items().cut(groups, guard.context().session().session())
 }
 
-/// What a client has changed; `None` where its items became other entries than before.
+/// The amendment for a rewritten history; `None` if an item group now parses to a different number of entries.
 fn find_amendment(
-    thread: &Conversation,
-    speech: &dyn InboundDialect,
+    conversation: &Conversation,
+    inbound: &dyn InboundDialect,
     rewrite: &HistoryRewrite,
-    asked: &RequestItems<'_>,
+    request_items: &RequestItems<'_>,
 ) -> Result<Option<ConversationAmendment>, IngestError> {
-    let mut outline = KnownItems::clone(&thread.known_items());
+    let mut known_items = KnownItems::clone(&conversation.known_items());
     let mut edits = Vec::new();
-    let mut said = Vec::new();
-    let mut seen = 0;
+    let mut text_hashes = Vec::new();
+    let mut done = 0;
     for at in &rewrite.replaced {
-        if *at < seen {
+        if *at < done {
             continue;
         }
-        let Some((items, ids)) = outline.group_at(*at) else { return Ok(None) };
-        seen = items.end;
-        let Some(told) = reparse_unit(&outline, speech, items, asked)? else { return Ok(None) };
-        if told.len() != ids.len() {
+        let Some((items, ids)) = known_items.group_at(*at) else { return Ok(None) };
+        done = items.end;
+        let Some(contents) = reparse_group(&known_items, inbound, items, request_items)? else {
+            return Ok(None);
+        };
+        if contents.len() != ids.len() {
             return Ok(None);
         }
-        for (id, content) in ids.iter().zip(told) {
-            said.push((id.clone(), text_hash(&text_of_content(&content))));
+        for (id, content) in ids.iter().zip(contents) {
+            text_hashes.push((id.clone(), text_hash(&text_of_content(&content))));
             edits.push(RecordBody::context_edit(id, Some(&content)));
         }
     }
-    let gone = outline.truncate(rewrite.kept);
-    edits.extend(gone.iter().map(|id| RecordBody::context_edit(id, None)));
-    let news = NewItems::parse(&outline, speech, asked.items())?;
+    let removed = known_items.truncate(rewrite.kept);
+    edits.extend(removed.iter().map(|id| RecordBody::context_edit(id, None)));
+    let new_items = NewItems::parse(&known_items, inbound, request_items.items())?;
     let amendment = Amendment { branch_point: None, edits };
     let replaced = rewrite.replaced.clone();
-    Ok(Some(ConversationAmendment { outline, amendment, replaced, said, news }))
+    Ok(Some(ConversationAmendment { known_items, amendment, replaced, text_hashes, new_items }))
 }
 
-/// The contents of the entries that the items of one unit are now.
-fn reparse_unit(
-    outline: &KnownItems,
-    speech: &dyn InboundDialect,
+/// The new contents of the entries of one item group.
+fn reparse_group(
+    known_items: &KnownItems,
+    inbound: &dyn InboundDialect,
     items: Range<usize>,
-    asked: &RequestItems<'_>,
+    request_items: &RequestItems<'_>,
 ) -> Result<Option<Vec<String>>, IngestError> {
     let before = ParseContext {
         is_start: items.start == 0,
         item_count: items.start,
-        last_item: items.start.checked_sub(1).and_then(|at| asked.items().get(at)).copied(),
-        tool_name_of: &|id| outline.tool_of(id),
+        last_item: items.start.checked_sub(1).and_then(|at| request_items.items().get(at)).copied(),
+        tool_name_of: &|id| known_items.tool_of(id),
     };
-    let units = speech.parse_items(asked.items().get(items).unwrap_or_default(), before)?;
-    let [unit] = units.as_slice() else { return Ok(None) };
-    let content = |said: &ParsedEntry| match said {
+    let groups =
+        inbound.parse_items(request_items.items().get(items).unwrap_or_default(), before)?;
+    let [group] = groups.as_slice() else { return Ok(None) };
+    let content = |entry: &ParsedEntry| match entry {
         ParsedEntry::Message(message) => {
             let message = serde_json::to_value(message).ok()?;
             Some(message.get("content")?.to_string())
         }
         ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
     };
-    Ok(unit.entries.iter().map(content).collect())
+    Ok(group.entries.iter().map(content).collect())
 }
 
-/// What the person asked first, as text.
+/// The user's first message.
 fn first_user_text(session: &Session) -> Option<String> {
     let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
-    let mut asked = entries.filter(|it| it.role == Role::User && it.kind == EntryKind::Message);
-    asked.next().map(|entry| injected_text::user_text(&entry.text))
+    let mut user =
+        entries.filter(|entry| entry.role == Role::User && entry.kind == EntryKind::Message);
+    user.next().map(|entry| injected_text::user_text(&entry.text))
 }
 
-/// A session that nobody could find again, until its request is heard: it is closed where it never is.
+/// Closes a new session if its request fails to be ingested: no later request could find it.
 struct CloseOnDrop<'a> {
-    desk: &'a Proxy,
+    proxy: &'a Proxy,
     id: Option<SessionId>,
 }
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
-        self.desk.close_sessions(self.id.take().into_iter().collect());
+        self.proxy.close_sessions(self.id.take().into_iter().collect());
     }
 }
 
-/// Whether the client of a conversation compacts it by itself.
+/// Whether the client of a conversation compacts by itself.
 pub(super) fn client_compacts(
-    outline: &KnownItems,
-    words: &RequestMeta<'_>,
-    asked: &RequestItems<'_>,
+    known_items: &KnownItems,
+    meta: &RequestMeta<'_>,
+    request_items: &RequestItems<'_>,
 ) -> bool {
-    outline.has_summary()
-        || client_compaction::has_compacted(words.headers)
-        || client_compaction::asks_for_summary(words.headers, asked.items())
+    known_items.has_summary()
+        || client_compaction::has_compacted(meta.headers)
+        || client_compaction::asks_for_summary(meta.headers, request_items.items())
 }
 
 #[cfg(test)]

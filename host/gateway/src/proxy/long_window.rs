@@ -1,4 +1,4 @@
-//! The name of a client's model: asked for its long window, a model is another one.
+//! Maps a Claude model with a requested long window to its own model name.
 
 use std::borrow::Cow;
 
@@ -6,22 +6,22 @@ use axum::http::HeaderMap;
 
 use ctxhost_config::{LONG_WINDOW_SUFFIX, bare_model_name, table_window};
 
-/// Models that have a long window where a request asks for it.
+/// Models that have a long window on request. Newer ones always have it.
 const LONG_ON_DEMAND: &str = "claude-sonnet-4";
 
-/// How a request asks for it: a feature in the header `anthropic-beta`.
+/// The feature in the header `anthropic-beta` that requests it.
 const LONG_FEATURE: &str = "context-1m-";
 
-/// The name under which a window is looked up and learned: asked for its long window, a model is another
-/// one.
+/// The name under which the window of a model is looked up and learned: the same model has two windows.
 pub(super) fn window_model_name<'a>(model: &'a str, headers: &HeaderMap) -> Cow<'a, str> {
     let is_long = model.ends_with(LONG_WINDOW_SUFFIX);
     let may = bare_model_name(model).starts_with(LONG_ON_DEMAND) && !is_long;
     let long = || format!("{model}{LONG_WINDOW_SUFFIX}");
     // Newer ones always have it.
-    match may && asks_for_long(headers) && table_window(model) != table_window(&long()) {
-        true => Cow::Owned(long()),
-        false => Cow::Borrowed(model),
+    if may && asks_for_long(headers) && table_window(model) != table_window(&long()) {
+        Cow::Owned(long())
+    } else {
+        Cow::Borrowed(model)
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_window_is_that_of_requests_that_ask_for_it() {
+    fn a_long_window_needs_the_header_and_the_model() {
         let check = |model: &str, features: &[&'static str], expected: &str| {
             let mut headers = HeaderMap::new();
             for value in features {

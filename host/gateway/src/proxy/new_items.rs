@@ -1,4 +1,4 @@
-//! What a request says that its conversation does not know yet.
+//! Parses the items of a request that its conversation does not have yet.
 
 use super::ingest::IngestError;
 use crate::conversations::{KnownItems, is_user_request};
@@ -6,10 +6,10 @@ use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::inbound::{InboundDialect, ItemGroup, ParseContext, ParsedEntry};
 use ctxhost_session::{RecordBody, SessionError};
 
-/// The custom type of what clients say in nobody's place.
+/// The custom type of records for text that a client injects in the middle of a conversation.
 const NOTE: &str = "client";
 
-/// The units behind those that are known, and the records that they become.
+/// New item groups and the records that they become.
 #[derive(Debug)]
 pub(super) struct NewItems {
     pub(super) groups: Vec<ItemGroup>,
@@ -17,36 +17,36 @@ pub(super) struct NewItems {
 }
 
 impl NewItems {
-    /// Behind what is known of a conversation, among all items of a request.
+    /// Parses the items after the known ones; `items` are all items of the request.
     pub(super) fn parse(
-        outline: &KnownItems,
-        speech: &dyn InboundDialect,
+        known_items: &KnownItems,
+        inbound: &dyn InboundDialect,
         items: &[&str],
     ) -> Result<NewItems, IngestError> {
-        let known = outline.len();
-        let before = ParseContext {
-            is_start: outline.entry_count() == 0,
+        let known = known_items.len();
+        let context = ParseContext {
+            is_start: known_items.entry_count() == 0,
             item_count: known,
             last_item: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
-            tool_name_of: &|id| outline.tool_of(id),
+            tool_name_of: &|id| known_items.tool_of(id),
         };
-        let units = speech.parse_items(items.get(known..).unwrap_or_default(), before)?;
-        let said = units.iter().flat_map(|unit| &unit.entries);
-        let bodies = said.map(record_body).collect::<Result<_, SessionError>>()?;
-        Ok(NewItems { groups: units, bodies })
+        let groups = inbound.parse_items(items.get(known..).unwrap_or_default(), context)?;
+        let entries = groups.iter().flat_map(|group| &group.entries);
+        let bodies = entries.map(record_body).collect::<Result<_, SessionError>>()?;
+        Ok(NewItems { groups, bodies })
     }
 
-    /// Which record of theirs, by its number, the person spoke first with.
+    /// The index of the first record that is a user's request.
     pub(super) fn first_user_entry(&self) -> Option<usize> {
-        let mut said = self.groups.iter().flat_map(|unit| &unit.entries);
-        said.position(
-            |said| matches!(said, ParsedEntry::Message(ChatMessage::User(user)) if is_user_request(user)),
-        )
+        let mut entries = self.groups.iter().flat_map(|group| &group.entries);
+        entries.position(|entry| {
+            matches!(entry, ParsedEntry::Message(ChatMessage::User(user)) if is_user_request(user))
+        })
     }
 }
 
-fn record_body(said: &ParsedEntry) -> Result<RecordBody, SessionError> {
-    match said {
+fn record_body(entry: &ParsedEntry) -> Result<RecordBody, SessionError> {
+    match entry {
         ParsedEntry::Message(message) => {
             let json = serde_json::to_string(message)
                 .map_err(|error| SessionError::Body { reason: error.to_string() })?;

@@ -1,7 +1,4 @@
-//! Texts that stand for others name their original, so that whoever reads them can ask for it.
-//!
-//! The mark is `hash=` and 24 hex digits: proxies that bring originals back look for exactly that. It
-//! follows from the original's bytes alone, so it never moves a prefix.
+//! Adds references to the originals of replaced texts, so that a client can retrieve them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,91 +10,90 @@ use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::message::{ChatBlock, UserMessage};
 use ctxhost_session::{Record, Session};
 
-/// What is said of the texts of a projection.
+/// The references for the items of a rendered plan.
 #[derive(Debug, Default)]
 pub(super) struct OriginalReferences {
-    /// What each item says now: its text, or its JSON where that was written anew; `None` for one that
-    /// stands for nothing else.
+    /// Per item: its text with the reference, or its JSON if its message was replaced; `None` if it repositions nothing.
     texts: Vec<Option<String>>,
-    /// The originals that they name.
+    /// The referenced originals.
     pub(super) originals: Vec<String>,
 }
 
 impl OriginalReferences {
-    /// Marks the items of a projection, by what their session has of each entry.
+    /// References for items whose entry has another text in the session.
     pub(super) fn new(
         items: &[PlanItem<'_>],
-        outline: &KnownItems,
+        known_items: &KnownItems,
         session: &Session,
     ) -> OriginalReferences {
         let order: HashMap<&str, usize> =
-            outline.entries().iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
-        let place =
+            known_items.entries().iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
+        let position =
             |item: &PlanItem<'_>| item.entry().and_then(|entry| order.get(entry.id()).copied());
-        let gaps = OmittedEntries::new(items.iter().map(place).collect(), outline);
-        let mut marks = OriginalReferences::default();
+        let omitted = OmittedEntries::new(items.iter().map(position).collect(), known_items);
+        let mut references = OriginalReferences::default();
         for (number, item) in items.iter().enumerate() {
-            let original = match (gaps.places.get(number).copied().flatten(), item) {
+            let original = match (omitted.positions.get(number).copied().flatten(), item) {
+                // Kept items are the originals themselves, and a missing result replaces nothing.
                 (Some(_), PlanItem::Kept(_)) | (None, PlanItem::MissingResult { .. }) => None,
                 (Some(_), item) => item.entry().and_then(|entry| text_of(session, entry.id())),
-                (None, _) => gaps.text_around(number, session),
+                (None, _) => omitted.text_around(number, session),
             };
             let original = original.filter(|text| !text.is_empty() && *text != item.text());
-            let told = original.as_deref().and_then(|original| with_reference(item, original));
-            marks.originals.extend(original.filter(|_| told.is_some()));
-            marks.texts.push(told);
+            let text = original.as_deref().and_then(|original| with_reference(item, original));
+            references.originals.extend(original.filter(|_| text.is_some()));
+            references.texts.push(text);
         }
-        marks
+        references
     }
 
-    /// No mark at any of so many items.
+    /// No references.
     pub(super) fn empty(items: usize) -> OriginalReferences {
         OriginalReferences { texts: vec![None; items], originals: Vec::new() }
     }
 
-    /// The items with their marks.
+    /// The items with their references.
     pub(super) fn apply<'a>(&'a self, items: &[PlanItem<'a>]) -> Vec<PlanItem<'a>> {
-        let with = |(item, told): (&PlanItem<'a>, &'a Option<String>)| {
-            let Some(told) = told else { return item.clone() };
+        let with = |(item, text): (&PlanItem<'a>, &'a Option<String>)| {
+            let Some(text) = text else { return item.clone() };
             match (item, item.entry()) {
                 (PlanItem::ReplacedRaw { entry, .. }, _) => {
-                    PlanItem::ReplacedRaw { entry: *entry, raw: told }
+                    PlanItem::ReplacedRaw { entry: *entry, raw: text }
                 }
-                (_, Some(entry)) => PlanItem::ReplacedText { entry, text: told },
-                (item, None) => PlanItem::Inserted { role: item.role(), text: told },
+                (_, Some(entry)) => PlanItem::ReplacedText { entry, text },
+                (item, None) => PlanItem::Inserted { role: item.role(), text },
             }
         };
         items.iter().zip(&self.texts).map(with).collect()
     }
 }
 
-/// Where the items of a projection stand in the conversation, and what stands between them that none
-/// of them shows.
+/// The positions of items in the conversation, and the entries that no item shows.
 struct OmittedEntries<'a> {
-    places: Vec<Option<usize>>,
+    positions: Vec<Option<usize>>,
     shown: HashSet<usize>,
     entries: &'a [String],
 }
 
 impl<'a> OmittedEntries<'a> {
-    fn new(places: Vec<Option<usize>>, outline: &'a KnownItems) -> OmittedEntries<'a> {
-        let shown = places.iter().flatten().copied().collect();
-        OmittedEntries { places, shown, entries: outline.entries() }
+    fn new(positions: Vec<Option<usize>>, known_items: &'a KnownItems) -> OmittedEntries<'a> {
+        let shown = positions.iter().flatten().copied().collect();
+        OmittedEntries { positions, shown, entries: known_items.entries() }
     }
 
-    /// All that an item stands for which is no entry of the client's: what is missing around it.
+    /// The text that an inserted item replaces: all entries between its neighbours that no item shows.
     fn text_around(&self, number: usize, session: &Session) -> Option<String> {
-        let before = self.places.iter().take(number).rev().flatten().next();
-        let behind = self.places.iter().skip(number + 1).flatten().next();
+        let before = self.positions.iter().take(number).rev().flatten().next();
+        let after = self.positions.iter().skip(number + 1).flatten().next();
         let from = before.map_or(0, |at| at + 1);
-        let to = behind.copied().unwrap_or(self.entries.len());
+        let to = after.copied().unwrap_or(self.entries.len());
         let missing = (from..to).filter(|at| !self.shown.contains(at));
-        let said = missing.filter_map(|at| {
+        let texts = missing.filter_map(|at| {
             let record = session.record(self.entries.get(at)?)?;
-            line_of(record)
+            entry_line(record)
         });
-        let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| said.join("\n\n"))
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 }
 
@@ -105,8 +101,8 @@ fn text_of(session: &Session, id: &str) -> Option<String> {
     session.record(id)?.to_entry().map(|entry| entry.text)
 }
 
-/// An entry as it is read in an original of several.
-fn line_of(record: &Record) -> Option<String> {
+/// One entry of an original that spans several.
+fn entry_line(record: &Record) -> Option<String> {
     let entry = record.to_entry()?;
     let message =
         record.message_raw().and_then(|raw| serde_json::from_str::<ChatMessage>(raw).ok());
@@ -117,32 +113,35 @@ fn line_of(record: &Record) -> Option<String> {
     Some(message_text(entry.role, &entry.text, calls))
 }
 
-/// One message, as a person reads it: who speaks, what, and the tools that are called.
+/// A message as readable text: role, text and tool calls.
 pub(super) fn message_text(
     role: Role,
     text: &str,
     calls: impl Iterator<Item = (String, String)>,
 ) -> String {
-    let speaker = match role {
+    let role = match role {
         Role::Assistant => "[assistant] ",
         Role::Tool => "[result] ",
         _ => "[user] ",
     };
     let calls = calls.map(|(name, arguments)| format!("\n[calls {name} with {arguments}]"));
-    format!("{speaker}{text}{}", calls.collect::<String>())
+    format!("{role}{text}{}", calls.collect::<String>())
 }
 
-/// What an item says with the mark of its original.
+/// The text of an item with the reference to its original.
 fn with_reference(item: &PlanItem<'_>, original: &str) -> Option<String> {
-    let mark = format!("[ctxhost] This stands for a longer text, hash={}", short_hash(original));
+    // LiteLLM and headroom look for exactly `hash=` and 24 hex digits. The hash depends on the original's bytes only, so a
+    // reference never changes between requests, which would invalidate the prompt cache.
+    let reference =
+        format!("[ctxhost] This stands for a longer text, hash={}", short_hash(original));
     if let PlanItem::ReplacedRaw { raw, .. } = item {
-        return with_text(raw, mark);
+        return with_text(raw, reference);
     }
     let text = item.text();
-    Some(if text.is_empty() { mark } else { format!("{text}\n\n{mark}") })
+    Some(if text.is_empty() { reference } else { format!("{text}\n\n{reference}") })
 }
 
-/// A message with one more text in it.
+/// A message with an additional text block.
 fn with_text(raw: &str, text: String) -> Option<String> {
     let mut message: ChatMessage = serde_json::from_str(raw).ok()?;
     let content = match &mut message {

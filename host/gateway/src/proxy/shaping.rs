@@ -1,13 +1,14 @@
-//! A conversation that was heard becomes the request that its upstream is sent.
+//! Shapes an ingested request: prepares its prompt and renders it as the upstream's request body.
 
 use axum::body::Bytes;
 use ctxhost_engine_api::{Action, Entry, EntryKind, Flags, Plan, PlanItem, Role, Transcript};
 
-use super::ShapingReport;
 use super::core::Proxy;
 use super::ingest::IngestedRequest;
+use super::messages::ShapingReport;
+use super::request::{InFlightRequest, ProxyAction, ProxyRequest, UpstreamRequest};
 use super::thinking::{ThinkingContext, ThinkingPlan, last_compacted_unit};
-use crate::conversations::{Conversation, KnownItems};
+use crate::conversations::{Conversation, KnownItems, PendingRequest};
 use ctxhost_agent::TurnError;
 use ctxhost_blobs::ImageStore;
 use ctxhost_context::{CompactionOutcome, CompactionVerdict, LiveSession, Prompt, Target};
@@ -16,20 +17,42 @@ use ctxhost_dialects::inbound::{
 };
 use ctxhost_invariants::{self as invariants, EnforcedPlan, InvariantSettings};
 
-/// A request as it goes out.
+/// A request that is ready for its upstream.
 #[derive(Debug)]
 pub(super) struct ShapedRequest {
-    /// Its body, asking for the answer that its client asks for.
+    /// The body with the client's own output limit.
     pub(super) body: Bytes,
-    /// Its body asking for a shorter one, where that goes out.
+    /// The body with a lowered output limit, if it had to be lowered; this one is sent.
     pub(super) lowered: Option<Bytes>,
-    /// The truth about it.
     pub(super) report: ShapingReport,
-    /// What it has of the conversation, as entries count.
+    /// Estimated tokens of the conversation in it.
     pub(super) tokens: u64,
 }
 
-/// A request as it came.
+impl ShapedRequest {
+    /// Completes the state of a request that is sent to its upstream now.
+    pub(super) fn forward(self, mut request: ProxyRequest) -> ProxyAction {
+        let ShapedRequest { body, lowered, mut report, tokens } = self;
+        request.is_compacted |= report.compaction == "applied";
+        if request.is_compacted {
+            // A retry reports the compaction of an earlier attempt, whose response the client never got.
+            report.compaction = "applied";
+        }
+        if let Some(max_tokens) = report.max_tokens {
+            request.target.output_tokens = max_tokens;
+        }
+        (request.sent_body, request.sent_tokens) = (body.clone(), tokens);
+        let in_flight = InFlightRequest {
+            pending: PendingRequest::new(&request.conversation),
+            request: Some(Box::new(request)),
+            count_request: None,
+        };
+        let body = lowered.unwrap_or(body);
+        ProxyAction::Forward(UpstreamRequest { body, report, in_flight })
+    }
+}
+
+/// A client request and its parsed body.
 #[derive(Clone, Copy)]
 pub(super) struct ParsedRequest<'a> {
     pub(super) inbound: &'static dyn InboundDialect,
@@ -39,112 +62,117 @@ pub(super) struct ParsedRequest<'a> {
 }
 
 impl Proxy {
-    /// Has a prompt prepared and writes it as the body of a request.
+    /// Prepares the prompt of a request and renders it.
     pub(super) async fn shape(
         &self,
-        heard: &mut IngestedRequest,
-        came: ParsedRequest<'_>,
+        ingested: &mut IngestedRequest,
+        parsed: ParsedRequest<'_>,
         target: &Target,
     ) -> Result<ShapedRequest, TurnError> {
-        let prompt = heard.guard.prepare(target).await?;
-        let is_as_it_came = record_shaping(&heard.conversation, &prompt);
-        let (view, lawful) = (&prompt.view, &prompt.checked);
-        let truth = ShapingReport {
+        let prompt = ingested.guard.prepare(target).await?;
+        let is_unchanged = record_shaping(&ingested.conversation, &prompt);
+        let (view, enforced) = (&prompt.view, &prompt.checked);
+        let report = ShapingReport {
             engine: prompt.engine.clone(),
-            tokens: Some(lawful.tokens),
-            before_tokens: Some(heard.conversation.state().known.client_tokens()),
-            compaction: compaction_label(&prompt.compactions, heard.client_compacts),
-            session: heard.session.clone(),
+            tokens: Some(enforced.tokens),
+            before_tokens: Some(ingested.conversation.state().known.client_tokens()),
+            compaction: compaction_label(&prompt.compactions, ingested.client_compacts),
+            session: ingested.session.clone(),
             max_tokens: None,
         };
-        if is_as_it_came {
-            let body = came.bytes.clone();
-            return Ok(ShapedRequest { body, lowered: None, report: truth, tokens: lawful.tokens });
+        if is_unchanged {
+            // The same `Bytes`, not equal ones: `CompressedBody` recognizes an unchanged body by its
+            // pointer.
+            let body = parsed.bytes.clone();
+            return Ok(ShapedRequest { body, lowered: None, report, tokens: enforced.tokens });
         }
-        let session = heard.guard.context().session();
-        let surroundings = self.render_context(&heard.conversation, session, came.inbound);
-        // Writing the body takes long, and new conversations are held against this one meanwhile.
-        let outline = heard.conversation.known_items();
-        let lawful = keep_last_answer(lawful, view, prompt.budget_tokens, &self.config.law);
-        let body = render_request_body(came, &outline, &lawful, view, &surroundings);
-        let truth = ShapingReport { tokens: Some(lawful.tokens), ..truth };
-        Ok(ShapedRequest { body: body.into(), lowered: None, report: truth, tokens: lawful.tokens })
+        let session = ingested.guard.context().session();
+        let context = self.render_context(&ingested.conversation, session, parsed.inbound);
+        // A snapshot, because rendering takes long and other requests match against the state meanwhile.
+        let known_items = ingested.conversation.known_items();
+        let enforced =
+            keep_last_answer(enforced, view, prompt.budget_tokens, &self.config.invariants);
+        let body = render_request_body(parsed, &known_items, &enforced, view, &context);
+        let report = ShapingReport { tokens: Some(enforced.tokens), ..report };
+        Ok(ShapedRequest { body: body.into(), lowered: None, report, tokens: enforced.tokens })
     }
 
-    /// What a body is written with.
+    /// What the renderer needs beside the plan.
     pub(super) fn render_context(
         &self,
-        thread: &Conversation,
+        conversation: &Conversation,
         session: &LiveSession,
-        speech: &dyn InboundDialect,
+        inbound: &dyn InboundDialect,
     ) -> RenderContext {
-        let compacted = match speech.has_bound_thinking() {
-            true => last_compacted_unit(session.session(), &thread.known_items()),
-            false => None,
+        let compacted = if inbound.has_bound_thinking() {
+            last_compacted_unit(session.session(), &conversation.known_items())
+        } else {
+            None
         };
         let refused = self.refused_thinking(&session.reference().id);
         RenderContext { images: session.images().clone(), compacted, refused }
     }
 }
 
-/// What a body is written with, beside its words.
+/// What the renderer needs beside the plan.
 #[derive(Debug)]
 pub(super) struct RenderContext {
     images: ImageStore,
-    /// The unit behind which the conversation was compacted last.
+    /// The last item group before the latest compaction.
     compacted: Option<usize>,
-    /// How many units there were when their thinking was refused.
+    /// The number of item groups whose thinking the upstream rejected.
     refused: usize,
 }
 
-/// The body that a lawful plan makes of the one that came.
+/// The request body that a plan makes of the client's.
 pub(super) fn render_request_body(
-    came: ParsedRequest<'_>,
-    outline: &KnownItems,
-    lawful: &EnforcedPlan,
+    parsed: ParsedRequest<'_>,
+    known_items: &KnownItems,
+    enforced: &EnforcedPlan,
     view: &Transcript,
-    surroundings: &RenderContext,
+    context: &RenderContext,
 ) -> Vec<u8> {
-    let RenderContext { images, compacted, refused } = surroundings;
-    let items = lawful.items(view);
-    let thinking = match came.inbound.has_bound_thinking() {
-        true => {
-            let told = ThinkingContext { outline, view, compacted: *compacted, refused: *refused };
-            ThinkingPlan::new(told, &items)
-        }
-        false => ThinkingPlan::default(),
+    let RenderContext { images, compacted, refused } = context;
+    let items = enforced.items(view);
+    let thinking = if parsed.inbound.has_bound_thinking() {
+        let context =
+            ThinkingContext { known_items, view, compacted: *compacted, refused: *refused };
+        ThinkingPlan::new(context, &items)
+    } else {
+        ThinkingPlan::default()
     };
     let items: Vec<PlanItem<'_>> =
-        items.into_iter().map(|item| with_client_text(item, outline)).collect();
-    let body = render_items(came, outline, &items, images, &thinking);
-    if thinking.is_off { came.inbound.disable_thinking(body) } else { body }
+        items.into_iter().map(|item| with_client_text(item, known_items)).collect();
+    let body = render_items(parsed, known_items, &items, images, &thinking);
+    if thinking.is_off { parsed.inbound.disable_thinking(body) } else { body }
 }
 
-/// The body with these items in the place of those that came.
+/// The client's body with its items replaced by these.
 pub(super) fn render_items(
-    came: ParsedRequest<'_>,
-    outline: &KnownItems,
+    parsed: ParsedRequest<'_>,
+    known_items: &KnownItems,
     items: &[PlanItem<'_>],
     images: &ImageStore,
     thinking: &ThinkingPlan,
 ) -> Vec<u8> {
-    let ParsedRequest { json, body, .. } = came;
+    let ParsedRequest { json, body, .. } = parsed;
     let without_thinking = &thinking.without;
     let written = SourceBody {
         json,
         body,
-        groups: outline.groups(),
+        groups: known_items.groups(),
         groups_without_thinking: without_thinking,
     };
-    let place = |entry: &Entry<'_>| -> Option<EntryLocation> { outline.location(entry.id()) };
+    let place = |entry: &Entry<'_>| -> Option<EntryLocation> { known_items.location(entry.id()) };
     let message = |raw: &str| serde_json::from_str(&images.load_images(raw)).ok();
-    render_body(came.inbound, written, items, &place, &message)
+    render_body(parsed.inbound, written, items, &place, &message)
 }
 
-/// What a compaction made another entry of is not what the client wrote. What the client has replaced itself is.
-pub(super) fn with_client_text<'a>(item: PlanItem<'a>, outline: &KnownItems) -> PlanItem<'a> {
+/// Renders an entry that a compaction changed from its entry. An entry that the client itself changed keeps the client's
+/// bytes.
+pub(super) fn with_client_text<'a>(item: PlanItem<'a>, known_items: &KnownItems) -> PlanItem<'a> {
     match item {
-        PlanItem::Kept(entry) if outline.has_client_text(entry.id(), entry.text()) => {
+        PlanItem::Kept(entry) if known_items.has_client_text(entry.id(), entry.text()) => {
             PlanItem::Kept(entry)
         }
         PlanItem::Kept(entry) if entry.has(Flags::REPLACED) => match entry.kind() {
@@ -155,31 +183,33 @@ pub(super) fn with_client_text<'a>(item: PlanItem<'a>, outline: &KnownItems) -> 
     }
 }
 
-/// Whether the client's own bytes say what the plan says.
-///
-/// What the law would have settled in them (an order, a result that is missing or one too many) is the
-/// client's own doing, and its provider has the last word on it.
-pub(super) fn is_untouched(lawful: &EnforcedPlan, view: &Transcript, outline: &KnownItems) -> bool {
-    shows_all_entries(view, outline) && keeps_all(&lawful.plan, view.len() as u64)
+/// Whether a plan keeps every entry, so that the client's bytes can be sent.
+pub(super) fn is_untouched(
+    enforced: &EnforcedPlan,
+    view: &Transcript,
+    known_items: &KnownItems,
+) -> bool {
+    // The plan's invariant repairs (order, missing or extra results) do not count: the provider accepts this history or
+    // rejects it, and the client must see which.
+    shows_all_entries(view, known_items) && keeps_all(&enforced.plan, view.len() as u64)
 }
 
-/// Whether what is live is what the client said: nothing is folded. A result that some agent has made up
-/// is no entry.
-fn shows_all_entries(view: &Transcript, outline: &KnownItems) -> bool {
-    let is_said = |entry: Entry<'_>| {
+/// Whether the live entries are exactly the client's: none is folded into a summary.
+fn shows_all_entries(view: &Transcript, known_items: &KnownItems) -> bool {
+    let is_clients = |entry: Entry<'_>| {
         let is_as_written =
-            !entry.has(Flags::REPLACED) || outline.has_client_text(entry.id(), entry.text());
-        outline.location(entry.id()).is_some() && is_as_written
+            !entry.has(Flags::REPLACED) || known_items.has_client_text(entry.id(), entry.text());
+        known_items.location(entry.id()).is_some() && is_as_written
     };
-    view.len() == outline.entry_count() || view.iter().all(is_said)
+    view.len() == known_items.entry_count() || view.iter().all(is_clients)
 }
 
-/// Notes of a conversation how its request was shaped; whether that goes out as it came.
-fn record_shaping(thread: &Conversation, prompt: &Prompt) -> bool {
-    let is_untouched = is_untouched(&prompt.checked, &prompt.view, &thread.known_items());
-    let mut state = thread.state();
+/// Records in the conversation how its request was shaped. Returns whether the client's bytes are sent.
+fn record_shaping(conversation: &Conversation, prompt: &Prompt) -> bool {
+    let is_untouched = is_untouched(&prompt.checked, &prompt.view, &conversation.known_items());
+    let mut state = conversation.state();
     state.is_compacted |=
-        prompt.compactions.iter().any(|it| it.verdict == CompactionVerdict::Applied);
+        prompt.compactions.iter().any(|outcome| outcome.verdict == CompactionVerdict::Applied);
     !state.is_compacted && is_untouched
 }
 
@@ -197,54 +227,58 @@ fn keeps_all(plan: &Plan, entries: u64) -> bool {
     next == entries
 }
 
-/// The plan with the model's last answer in it, where there is room: a model that thinks refuses to go
-/// on where its last answer begins without its thinking, and of earlier answers that is left out
-/// already.
+/// Adds the model's last answer to a plan that drops it, if it fits.
+///
+/// With thinking enabled, Anthropic rejects a tool loop whose last answer has no thinking block (rule A-14 in
+/// `tests/src/rules/anthropic.rs`), and earlier answers have lost theirs already.
 fn keep_last_answer(
-    lawful: &EnforcedPlan,
+    enforced: &EnforcedPlan,
     view: &Transcript,
     budget_tokens: u64,
     settings: &InvariantSettings,
 ) -> EnforcedPlan {
     let Some(last) = view.iter().rev().find(|entry| entry.role() == Role::Assistant) else {
-        return lawful.clone();
+        return enforced.clone();
     };
     let seq = last.seq();
     let keeps = |action: &Action| match action {
         Action::Keep(range) => range.contains(&seq),
-        Action::ReplaceText { seq: told, .. } | Action::ReplaceRaw { seq: told, .. } => {
-            *told == seq
+        Action::ReplaceText { seq: replaced, .. } | Action::ReplaceRaw { seq: replaced, .. } => {
+            *replaced == seq
         }
         _ => false,
     };
-    if lawful.plan.ops.iter().any(|op| keeps(&op.action)) {
-        return lawful.clone();
+    if enforced.plan.ops.iter().any(|op| keeps(&op.action)) {
+        return enforced.clone();
     }
-    let mut plan = Plan { extras: lawful.plan.extras.clone(), ..Plan::default() };
-    let mut is_in = false;
-    for op in &lawful.plan.ops {
+    let mut plan = Plan { extras: enforced.plan.extras.clone(), ..Plan::default() };
+    let mut is_added = false;
+    for op in &enforced.plan.ops {
         let range = op.action.range();
-        let is_behind = !matches!(op.action, Action::Insert { .. }) && range.start > seq;
-        if is_behind && !is_in {
+        let is_after = !matches!(op.action, Action::Insert { .. }) && range.start > seq;
+        if is_after && !is_added {
             plan.keep(seq..seq + 1);
-            is_in = true;
+            is_added = true;
         }
-        // What is dropped by name is dropped without it, too.
+        // A plan drops what it does not keep, so its explicit drops are redundant; one of them may cover `seq`.
         if !matches!(op.action, Action::Drop(_)) {
             plan.ops.push(op.clone());
         }
     }
-    if !is_in {
+    if !is_added {
         plan.keep(seq..seq + 1);
     }
     match invariants::enforce(view, plan, budget_tokens, settings) {
-        Ok(mended) if mended.tokens <= budget_tokens => mended,
-        _ => lawful.clone(),
+        Ok(extended) if extended.tokens <= budget_tokens => extended,
+        _ => enforced.clone(),
     }
 }
 
-/// How the compactions of a request ended, in the word of the truth.
-pub(super) fn compaction_label(outcomes: &[CompactionOutcome], is_clients: bool) -> &'static str {
+/// The value of `x-ctxhost-compaction`: an applied compaction, else the last one.
+pub(super) fn compaction_label(
+    outcomes: &[CompactionOutcome],
+    client_compacts: bool,
+) -> &'static str {
     let is_applied = |outcome: &&CompactionOutcome| outcome.verdict == CompactionVerdict::Applied;
     match outcomes.iter().rev().find(is_applied).or(outcomes.last()) {
         Some(outcome) => match outcome.verdict {
@@ -252,7 +286,7 @@ pub(super) fn compaction_label(outcomes: &[CompactionOutcome], is_clients: bool)
             CompactionVerdict::Rejected { .. } => "rejected",
             CompactionVerdict::NotTried { .. } => "failed",
         },
-        None if is_clients => "client",
+        None if client_compacts => "client",
         None => "none",
     }
 }

@@ -1,9 +1,7 @@
-//! A summary of ours inside a compaction item: readable, and signed, so that what comes back is known
-//! to be what went out.
+//! Signs the summaries in compaction items and verifies them when they come back.
 //!
-//! Clients of OpenAI's replay `encrypted_content` unread. Ours is not encrypted: it is
-//! `ctxhost-summary-1.<hmac>.<text>`, and becomes a message in the person's place before a model that
-//! knows nothing of it is asked.
+//! OpenAI clients send `encrypted_content` back unread. Ours is readable: `ctxhost-summary-1.<hmac>.<text>`. It is replaced
+//! by a user message before the request is forwarded.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -18,76 +16,77 @@ use ctxhost_dialects::OpenAiResponsesInbound;
 use ctxhost_dialects::inbound::{InboundDialect, ParsedBody};
 use ctxhost_session::render_compaction_summary;
 
-/// How what we sealed begins.
+/// The prefix of a signed summary.
 const MARK: &str = "ctxhost-summary-1.";
 
-/// How a summary of ours is named to the model that reads it.
+/// The source named in the summary's frame, which the model reads.
 const SOURCE: &str = "of ctxhost";
 
-/// Where the key stands.
+/// The key file.
 const KEY: SecretFile =
-    SecretFile { name: "compaction.key", action: "keep the key of compactions in" };
+    SecretFile { name: "compaction.key", action: "store the compaction key in" };
 
-/// What seals summaries, and knows its own again.
+/// Signs summaries and verifies its own.
 pub(super) struct SummarySigner {
     key: [u8; 32],
 }
 
 impl std::fmt::Debug for SummarySigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Seal")
+        f.write_str("SummarySigner")
     }
 }
 
-/// What an item is to us.
+/// Where a compaction item comes from.
 enum SummaryOrigin {
-    /// One of ours.
+    /// This gateway: the summary.
     Ours(String),
-    /// One that says it is ours, and is not, or not as it was.
+    /// It has our prefix but no valid signature.
     Forged,
     Foreign,
 }
 
 impl SummarySigner {
-    /// The seal of a folder; made where there is none.
+    /// Reads the key in a folder, or creates one.
     pub(super) fn open(folder: &Path) -> SummarySigner {
         let key = KEY.read_or_create(folder).unwrap_or_else(|error| {
-            tracing::error!(%error, "compactions for clients are forgotten when this process ends");
+            tracing::error!(%error, "using a temporary compaction key: signed summaries are invalid after a restart");
             random_bytes()
         });
         SummarySigner { key }
     }
 
-    /// A text, sealed.
+    /// A signed summary.
     pub(super) fn sign(&self, text: &str) -> String {
         let signature = self.mac(text).map(|mac| to_hex(&mac.finalize().into_bytes()));
         format!("{MARK}{}.{text}", signature.unwrap_or_default())
     }
 
-    /// The body with every sealed summary of ours as a message, and without those that nobody can read;
-    /// `None` where there is none of either.
+    /// The body with signed summaries replaced by user messages and without those whose signature is invalid; `None` if it
+    /// has neither.
     pub(super) fn replace_signed(&self, json: &str, body: &ParsedBody<'_>) -> Option<String> {
+        // Most requests have no signed summary, and a substring search is cheaper than parsing all items.
         memmem::find(json.as_bytes(), MARK.as_bytes())?;
-        let mut is_opened = false;
+        let mut is_changed = false;
         let mut items: Vec<Cow<'_, str>> = Vec::with_capacity(body.items.len());
         for item in &body.items {
             match self.classify(item) {
                 SummaryOrigin::Foreign => items.push(Cow::Borrowed(item)),
                 SummaryOrigin::Ours(text) => {
-                    is_opened = true;
+                    is_changed = true;
                     let text = render_compaction_summary(&text, SOURCE, 0);
                     items.push(OpenAiResponsesInbound.user_item(&text).to_string().into());
                 }
                 SummaryOrigin::Forged => {
-                    is_opened = true;
+                    is_changed = true;
                     tracing::warn!(
-                        "a compaction is left out of a request: it is not as it was made here"
+                        "removed a compaction item with an invalid signature from a request"
                     );
                 }
             }
         }
         let (before, after) = body.split_at_messages(json, items.is_empty());
-        is_opened.then(|| format!("{before}{}{after}", items.join(",")))
+        is_changed.then(|| format!("{before}{}{after}", items.join(",")))
     }
 
     fn classify(&self, item: &str) -> SummaryOrigin {
@@ -104,7 +103,7 @@ impl SummarySigner {
             return SummaryOrigin::Foreign;
         };
         match encrypted_content.strip_prefix(MARK) {
-            // Codex's servers have called the item `render_compaction_summary` as well.
+            // Codex also sends the item type `compaction_summary`.
             Some(sealed) if r#type.starts_with("compaction") => self
                 .verify(sealed)
                 .map_or(SummaryOrigin::Forged, |text| SummaryOrigin::Ours(text.to_owned())),
@@ -148,16 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_here_is_read_again_by_whoever_has_the_key() {
+    fn a_signed_summary_is_verified_with_the_same_key() {
         let folder = tempfile::tempdir().unwrap();
         let sealed =
             SummarySigner::open(folder.path()).sign("It was about \"ducks\". </summary> End.");
         assert!(sealed.contains("It was about \"ducks\"."), "{sealed}");
-        let again = SummarySigner::open(folder.path());
+        let reopened = SummarySigner::open(folder.path());
         for kind in ["compaction", "compaction_summary"] {
             let mut item = item(&sealed);
             item["type"] = kind.into();
-            let input = open(&again, &item).unwrap();
+            let input = open(&reopened, &item).unwrap();
             assert_eq!(input.as_array().unwrap().len(), 2);
             assert_eq!(input[0]["role"], "user");
             let text = input[0]["content"][0]["text"].as_str().unwrap();
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forged_or_damaged_is_left_out() {
+    fn forged_and_damaged_summaries_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (seal, other) = (SummarySigner { key: [7; 32] }, SummarySigner::open(folder.path()));
         let sealed = seal.sign("true");
@@ -184,15 +183,15 @@ mod tests {
             assert_eq!(input.as_array().unwrap().len(), 1, "{wrong}");
         }
         // Nothing is left but the instructions.
-        let said = json!({ "role": "developer", "content": "Be brief." });
-        let json = json!({ "input": [said, item(MARK)] }).to_string();
+        let instructions = json!({ "role": "developer", "content": "Be brief." });
+        let json = json!({ "input": [instructions, item(MARK)] }).to_string();
         let opened =
             seal.replace_signed(&json, &OpenAiResponsesInbound.parse_body(&json).unwrap()).unwrap();
-        assert_eq!(opened, json!({ "input": [said] }).to_string());
+        assert_eq!(opened, json!({ "input": [instructions] }).to_string());
     }
 
     #[test]
-    fn what_is_of_others_stays_as_it_is() {
+    fn foreign_items_are_unchanged() {
         let seal = SummarySigner { key: [7; 32] };
         let sealed = seal.sign("true");
         assert_eq!(open(&seal, &item("gAAAA")), None);

@@ -1,4 +1,4 @@
-//! What an answer says of tokens, noted while its bytes pass.
+//! Reads the token usage of a response as it streams by.
 
 use axum::body::Bytes;
 use ctxhost_dialects::DialectName;
@@ -8,16 +8,17 @@ use ctxhost_dialects::usage::{UsageScanner, read_document_usage};
 
 use crate::body_budget::BodyReservation;
 
-/// The most of one event or document that is looked at, in bytes.
+/// The largest event or document that is read, in bytes.
 const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Reads along. Nothing is parsed before the end: of a stream two events are kept, of a document its pieces.
+/// Reads a response. Nothing is parsed before the end: a stream keeps its last two candidate events, a document its
+/// chunks.
 #[derive(Debug)]
 pub(crate) struct UsageReader {
     dialect: DialectName,
     read: UsageSource,
-    /// What is kept takes room among the bodies of requests; where there is none, nothing is counted.
-    room: BodyReservation,
+    /// Held data counts against the body budget; without budget there is no usage.
+    reservation: BodyReservation,
 }
 
 #[derive(Debug)]
@@ -27,31 +28,36 @@ enum UsageSource {
         pieces: Vec<Bytes>,
         bytes: usize,
     },
-    /// It was too much to be held. A part of it says nothing.
+    /// Too large: a part of it has no usage.
     TooLarge,
 }
 
 impl UsageReader {
-    /// Of a stream of events, or else of one document.
-    pub(crate) fn new(dialect: DialectName, is_stream: bool, room: BodyReservation) -> UsageReader {
-        let read = match is_stream {
-            true => UsageSource::Events(Box::new((
+    /// A reader for an event stream, or for one document.
+    pub(crate) fn new(
+        dialect: DialectName,
+        is_stream: bool,
+        reservation: BodyReservation,
+    ) -> UsageReader {
+        let read = if is_stream {
+            UsageSource::Events(Box::new((
                 SseReader::new(LOOKED_AT_MAX_BYTES),
                 UsageScanner::new(dialect),
-            ))),
-            false => UsageSource::Document { pieces: Vec::new(), bytes: 0 },
+            )))
+        } else {
+            UsageSource::Document { pieces: Vec::new(), bytes: 0 }
         };
-        UsageReader { dialect, read, room }
+        UsageReader { dialect, read, reservation }
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     pub(crate) fn push(&mut self, data: &Bytes) {
         let is_held = match &mut self.read {
-            UsageSource::Events(read) => scan(read, data, &mut self.room),
+            UsageSource::Events(read) => scan(read, data, &mut self.reservation),
             UsageSource::Document { pieces, bytes } => {
                 pieces.push(data.clone());
                 *bytes += data.len();
-                *bytes <= LOOKED_AT_MAX_BYTES && self.room.try_reserve(data.len())
+                *bytes <= LOOKED_AT_MAX_BYTES && self.reservation.try_reserve(data.len())
             }
             UsageSource::TooLarge => return,
         };
@@ -60,7 +66,7 @@ impl UsageReader {
         }
     }
 
-    /// What was counted; `None` where the answer says nothing of it.
+    /// The usage; `None` if the response has none.
     pub(crate) fn usage(self) -> Option<TokenUsage> {
         match self.read {
             UsageSource::Events(mut read) => {
@@ -77,11 +83,11 @@ impl UsageReader {
     }
 }
 
-/// Reads events; `false` where one is too large or has no room.
+/// Reads events; `false` if one is too large or exceeds the budget.
 fn scan(
     (reader, scanner): &mut (SseReader, UsageScanner),
     data: &[u8],
-    room: &mut BodyReservation,
+    reservation: &mut BodyReservation,
 ) -> bool {
     let held_before = reader.buffered_bytes();
     reader.push(data);
@@ -93,8 +99,8 @@ fn scan(
         }
     }
     let held = reader.buffered_bytes();
-    room.release(held_before.saturating_sub(held));
-    room.try_reserve(held.saturating_sub(held_before))
+    reservation.release(held_before.saturating_sub(held));
+    reservation.try_reserve(held.saturating_sub(held_before))
 }
 
 #[cfg(test)]
@@ -103,19 +109,20 @@ mod tests {
 
     use super::*;
 
-    /// What is counted of an answer that comes in pieces of so many bytes.
+    /// The usage of a response that arrives in pieces of this size.
     fn counted(
         dialect: DialectName,
         is_stream: bool,
         text: &str,
         piece: usize,
     ) -> Option<TokenUsage> {
-        let room = crate::body_budget::BodyBudget::new(u64::MAX, Default::default()).reservation();
-        let mut counting = UsageReader::new(dialect, is_stream, room);
+        let reservation =
+            crate::body_budget::BodyBudget::new(u64::MAX, Default::default()).reservation();
+        let mut reader = UsageReader::new(dialect, is_stream, reservation);
         for piece in text.as_bytes().chunks(piece) {
-            counting.push(&Bytes::copy_from_slice(piece));
+            reader.push(&Bytes::copy_from_slice(piece));
         }
-        counting.usage()
+        reader.usage()
     }
 
     fn usage(input: u64, cache_read: u64, output: u64) -> Option<TokenUsage> {
@@ -140,7 +147,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_is_counted_does_not_depend_on_how_the_bytes_come(piece in 1usize..300) {
+        fn the_usage_does_not_depend_on_the_chunks(piece in 1usize..300) {
             let streams = [
                 (DialectName::AnthropicMessages, ANTHROPIC),
                 (DialectName::OpenAiCompletions, CHAT),
@@ -154,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_counted_too_and_lists_of_them() {
+    fn documents_and_lists_are_read() {
         let whole = "{\"content\":[],\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":40}}";
         assert_eq!(counted(DialectName::AnthropicMessages, false, whole, 9), usage(7, 3, 40));
         let list = "[{\"usageMetadata\":{\"promptTokenCount\":10}},\n{\"usageMetadata\":{\"promptTokenCount\":10,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":40}}]";
@@ -162,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_nothing_but_depth_is_read_as_far_as_any_usage_stands() {
+    fn deep_nesting_is_read_without_overflow() {
         let lists = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
         assert_eq!(counted(DialectName::OpenAiCompletions, false, &lists, 9_000), None);
         let inner = "{\"usage\":{\"output_tokens\":4}}";
@@ -172,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_nothing_of_tokens_has_no_usage() {
+    fn a_response_without_usage_has_none() {
         for text in ["", "data: {}\n\n", "<html>\"usage\"</html>\n", "data: {\"usage\":7}\n\n"] {
             assert_eq!(counted(DialectName::OpenAiCompletions, true, text, 5), None, "{text}");
             assert_eq!(counted(DialectName::OpenAiCompletions, false, text, 5), None, "{text}");

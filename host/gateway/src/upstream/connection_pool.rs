@@ -1,4 +1,4 @@
-//! The connections to an upstream, kept open for the next request.
+//! The connection pool of an upstream.
 
 use std::time::Duration;
 
@@ -13,18 +13,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use crate::outbound_proxy::UpstreamDialer;
 use ctxhost_provider::ProviderSettings;
 
-/// How long a connection that nobody uses is kept open: less than servers do, so that a request
-/// seldom meets one that is being closed.
+/// How long idle connections stay open: shorter than servers keep them, so that a request rarely meets one that is
+/// closing.
 const IDLE_CONNECTION: Duration = Duration::from_secs(20);
 
-/// How an upstream is reached.
+/// A pool of connections to one upstream.
 #[derive(Debug)]
 pub(super) struct UpstreamPool {
     client: Client<HttpsConnector<UpstreamDialer>, Body>,
 }
 
 impl UpstreamPool {
-    /// None yet.
     pub(super) fn new(
         settings: &ProviderSettings,
         base: &Uri,
@@ -38,7 +37,7 @@ impl UpstreamPool {
         UpstreamPool { client }
     }
 
-    /// Asks through one that is free, or through a new one.
+    /// Sends a request on an idle or a new connection.
     pub(super) fn request(&self, request: axum::http::Request<Body>) -> ResponseFuture {
         self.client.request(request)
     }
@@ -51,7 +50,9 @@ fn connector(
     trusted: &rustls::ClientConfig,
 ) -> HttpsConnector<UpstreamDialer> {
     let mut http = HttpConnector::new();
+    // The TLS connector passes `https` URIs to it.
     http.enforce_http(false);
+    // Small requests must not wait for an acknowledgement (Nagle).
     http.set_nodelay(true);
     http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
     HttpsConnectorBuilder::new()

@@ -1,4 +1,4 @@
-//! What is sent but for the body, and the keys in it.
+//! The head of an upstream request, and the credentials in it.
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -6,21 +6,21 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use ctxhost_dialects::DialectName;
 
-/// The headers in which clients show keys.
+/// The headers in which clients send keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
-/// What is sent, but for the body.
+/// Method, URI and headers of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
-    /// The client's, with path and query.
+    /// The client's path and query.
     pub(crate) uri: Uri,
-    /// Without those that are meant for the gateway alone.
+    /// Without the gateway's own headers.
     pub(crate) headers: HeaderMap,
 }
 
 impl RequestHead {
-    /// Takes out whatever shows who the client is.
+    /// Removes all credentials.
     pub(crate) fn remove_credentials(&mut self) {
         for name in KEY_HEADERS {
             self.headers.remove(name);
@@ -33,13 +33,13 @@ impl RequestHead {
     }
 }
 
-/// A query without the key that may stand in it.
+/// A query without its API key.
 pub(super) fn without_key(query: &str) -> String {
     let kept = query.split('&').filter(|pair| !pair.starts_with("key="));
     kept.collect::<Vec<_>>().join("&")
 }
 
-/// The upstream's own key in place of whatever the client has shown.
+/// Replaces the client's credentials by the upstream's key.
 pub(super) fn set_key(dialect: DialectName, key: &SecretString, headers: &mut HeaderMap) {
     for name in KEY_HEADERS {
         headers.remove(name);
@@ -54,6 +54,7 @@ pub(super) fn set_key(dialect: DialectName, key: &SecretString, headers: &mut He
         _ => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
     };
     if let Ok(mut value) = HeaderValue::try_from(value) {
+        // Keeps the key out of HPACK's dynamic table and of debug output.
         value.set_sensitive(true);
         headers.insert(name, value);
     }

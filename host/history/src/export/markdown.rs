@@ -1,11 +1,11 @@
-//! A branch as a page of Markdown: turns, calls with their results, compactions with their summaries.
+//! Renders a branch as Markdown: turns, calls with results, compactions with summaries.
 
 use crate::compactions::{BranchCompaction, compactions};
 use crate::entry_text::EntryText;
 use crate::turns::turns;
 use ctxhost_session::{Record, RecordKind, Session};
 
-/// The page. Whatever was said stands in fences, so that no text can pass for a heading.
+/// Renders the page. All content is fenced, so that it cannot be taken for a heading.
 pub(super) fn render_markdown(session: &Session) -> String {
     let header = session.header();
     let compactions = compactions(session);
@@ -28,15 +28,15 @@ fn render_record(record: &Record, compactions: &[BranchCompaction]) -> String {
         return compaction.map(render_compaction).unwrap_or_default();
     }
     let Some(entry) = record.to_entry() else { return String::new() };
-    let spoken = EntryText::from(&entry);
-    let mut text = format!("\n**{}** `{}` {}\n", spoken.speaker, record.id(), record.iso_time());
-    if !spoken.text.is_empty() {
-        text.push_str(&fenced("text", &spoken.text));
+    let view = EntryText::from(&entry);
+    let mut text = format!("\n**{}** `{}` {}\n", view.speaker, record.id(), record.iso_time());
+    if !view.text.is_empty() {
+        text.push_str(&fenced("text", &view.text));
     }
-    for mime in &spoken.images {
+    for mime in &view.images {
         text.push_str(&format!("\n({mime})\n"));
     }
-    for (tool, arguments) in &spoken.calls {
+    for (tool, arguments) in &view.calls {
         text.push_str(&format!("\ncalls `{tool}`\n{}", fenced("json", arguments)));
     }
     text

@@ -52,9 +52,9 @@ fn what_is_in_context_is_not_told_twice() {
     let found = bring_back(&mut session, "2..3").unwrap();
     assert_eq!((found.entries.len(), found.live), (4, 4));
     let error = bring_back(&mut session, "2..3").unwrap_err();
-    assert_eq!(error.to_string(), "turns 2..3 are still in context, word for word");
+    assert_eq!(error.to_string(), "turns 2..3 are still in context, unchanged");
     let error = bring_back(&mut session, "3").unwrap_err();
-    assert_eq!(error.to_string(), "turn 3 is still in context, word for word");
+    assert_eq!(error.to_string(), "turn 3 is still in context, unchanged");
     let error = bring_back(&mut session, "2..9").unwrap_err();
     assert_eq!(error.to_string(), "no turn 2..9 on this branch; it has turns 1 to 3");
 
@@ -73,7 +73,7 @@ fn a_long_result_is_cut_and_says_where_the_rest_is() {
     assert!(found.text.contains(&notice), "{}", found.text);
     let whole =
         build_restoration(&session, &RestoreRequest::Entry(ids[2].clone()), "s.jsonl").unwrap_err();
-    assert_eq!(whole.to_string(), format!("entry {} is still in context, word for word", ids[2]));
+    assert_eq!(whole.to_string(), format!("entry {} is still in context, unchanged", ids[2]));
 
     fold(&mut session, 0, "shorter");
     let whole =

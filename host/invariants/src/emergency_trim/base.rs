@@ -1,29 +1,29 @@
-//! The base: what must stay, and the person's requests word for word while they keep to their share.
+//! The base of an emergency trim: pinned entries, and user requests verbatim within their share.
 
 use std::collections::BTreeSet;
 
 use ctxhost_engine_api::Transcript;
 
 use super::cost::{self, EntryCost};
-use super::text_limits::TextLimits;
-use super::{MIN_TEXT_TOKENS, highest_level};
-use crate::InvariantSettings;
+use super::shorten::MIN_TEXT_TOKENS;
+use super::text_limits::{TextLimits, highest_level};
 use crate::pinned::{PinnedEntries, frame_range};
 use crate::ranges::RangeSet;
+use crate::settings::InvariantSettings;
 
-/// What every plan of the last rung begins with.
+/// What every emergency trim contains.
 #[derive(Debug)]
 pub(super) struct TrimBase {
     /// All of it, as whole frames.
     kept: RangeSet,
-    must_stay: RangeSet,
-    /// Requests that are sent word for word.
-    words: BTreeSet<u64>,
-    /// The longest text of what must stay, in tokens; `u64::MAX` where all of it fits.
-    must_level: u64,
-    /// What it costs.
+    pinned: RangeSet,
+    /// User requests that are sent verbatim.
+    verbatim: BTreeSet<u64>,
+    /// The longest text of pinned entries, in tokens; `u64::MAX` where all of them fit whole.
+    pinned_level: u64,
+    /// Its cost.
     pub(super) tokens: u64,
-    /// What the requests beside what must stay cost.
+    /// The cost of the requests that are not pinned.
     pub(super) request_tokens: u64,
     end: u64,
 }
@@ -33,55 +33,62 @@ impl TrimBase {
     ///
     /// # Errors
     ///
-    /// What it needs at the least, in tokens, where that is more.
+    /// The tokens that it needs at the least, where they exceed the budget.
     pub(super) fn new(
         view: &Transcript,
-        anchors: &PinnedEntries,
+        pinned_entries: &PinnedEntries,
         budget_tokens: u64,
         settings: &InvariantSettings,
     ) -> Result<TrimBase, u64> {
-        let must_stay = anchors.all_ranges(view);
+        let pinned = pinned_entries.all_ranges(view);
         let share_tokens = settings.request_share.of_tokens(budget_tokens);
-        let alone = TrimBase::with(view, &must_stay, BTreeSet::new());
+        let alone = TrimBase::with(view, &pinned, BTreeSet::new());
         let whole_tokens = alone.cost(&alone.costs(view), u64::MAX);
         if whole_tokens <= budget_tokens {
             let room_tokens = share_tokens.min(budget_tokens - whole_tokens);
-            // The other entries of a request's frame cost a little, too: the newest requests go first.
-            let mut words = requests(view, room_tokens, |seq| must_stay.contains(seq));
+            // Other entries in the frames of requests cost tokens as well, so the oldest requests may have to go.
+            let mut verbatim = requests(view, room_tokens, |seq| pinned.contains(seq));
             loop {
-                let base = TrimBase::with(view, &must_stay, words);
+                let base = TrimBase::with(view, &pinned, verbatim);
                 let tokens = base.cost(&base.costs(view), u64::MAX);
                 if tokens <= budget_tokens {
                     let request_tokens = tokens - whole_tokens;
-                    return Ok(TrimBase { must_level: u64::MAX, tokens, request_tokens, ..base });
+                    return Ok(TrimBase { pinned_level: u64::MAX, tokens, request_tokens, ..base });
                 }
-                words = base.words;
-                words.pop_first();
+                verbatim = base.verbatim;
+                verbatim.pop_first();
             }
         }
-        let base = TrimBase::with(view, &must_stay, requests(view, share_tokens, |_| false));
+        let base = TrimBase::with(view, &pinned, requests(view, share_tokens, |_| false));
         let fitted = base.fitted(view, budget_tokens);
-        fitted.or_else(|_| {
-            TrimBase::with(view, &must_stay, BTreeSet::new()).fitted(view, budget_tokens)
-        })
+        fitted
+            .or_else(|_| TrimBase::with(view, &pinned, BTreeSet::new()).fitted(view, budget_tokens))
     }
 
-    fn with(view: &Transcript, must_stay: &RangeSet, words: BTreeSet<u64>) -> TrimBase {
-        let frames = RangeSet::from_ranges(words.iter().map(|seq| frame_range(view, *seq)));
-        let kept = must_stay.union(&frames);
-        let (must_stay, end) = (must_stay.clone(), view.len() as u64);
-        TrimBase { kept, must_stay, words, must_level: u64::MAX, tokens: 0, request_tokens: 0, end }
+    fn with(view: &Transcript, pinned: &RangeSet, verbatim: BTreeSet<u64>) -> TrimBase {
+        let frames = RangeSet::from_ranges(verbatim.iter().map(|seq| frame_range(view, *seq)));
+        let kept = pinned.union(&frames);
+        let (pinned, end) = (pinned.clone(), view.len() as u64);
+        TrimBase {
+            kept,
+            pinned,
+            verbatim,
+            pinned_level: u64::MAX,
+            tokens: 0,
+            request_tokens: 0,
+            end,
+        }
     }
 
-    /// The same with the texts that must stay as long as the budget lets them be.
+    /// Shortens pinned texts to the longest length that fits the budget.
     fn fitted(self, view: &Transcript, budget_tokens: u64) -> Result<TrimBase, u64> {
-        let loads = self.costs(view);
-        match highest_level(budget_tokens, |level| self.cost(&loads, level)) {
+        let costs = self.costs(view);
+        match highest_level(budget_tokens, |level| self.cost(&costs, level)) {
             Some(level) => {
-                let tokens = self.cost(&loads, level);
-                Ok(TrimBase { must_level: level, tokens, ..self })
+                let tokens = self.cost(&costs, level);
+                Ok(TrimBase { pinned_level: level, tokens, ..self })
             }
-            None => Err(self.cost(&loads, MIN_TEXT_TOKENS)),
+            None => Err(self.cost(&costs, MIN_TEXT_TOKENS)),
         }
     }
 
@@ -89,27 +96,27 @@ impl TrimBase {
         self.kept.iter().flat_map(|range| cost::costs_of(view, range)).collect()
     }
 
-    fn cost(&self, loads: &[EntryCost], must_level: u64) -> u64 {
-        TextLimits { pinned_level: must_level, ..self.text_limits() }.tokens(loads)
+    fn cost(&self, costs: &[EntryCost], pinned_level: u64) -> u64 {
+        TextLimits { pinned_level, ..self.text_limits() }.tokens(costs)
     }
 
-    /// Whether a frame is part of it.
+    /// Whether an entry is in the base.
     pub(super) fn contains(&self, seq: u64) -> bool {
         self.kept.contains(seq)
     }
 
-    /// Whether a frame must stay.
+    /// Whether an entry is pinned.
     pub(super) fn contains_pinned(&self, seq: u64) -> bool {
-        self.must_stay.contains(seq)
+        self.pinned.contains(seq)
     }
 
-    /// Its forms, without anything beside it.
+    /// The limits of the base alone.
     pub(super) fn text_limits(&self) -> TextLimits<'_> {
         TextLimits {
             base: &self.kept,
-            verbatim: &self.words,
-            pinned: &self.must_stay,
-            pinned_level: self.must_level,
+            verbatim: &self.verbatim,
+            pinned: &self.pinned,
+            pinned_level: self.pinned_level,
             start: self.end,
             level: MIN_TEXT_TOKENS,
             older: Vec::new(),
@@ -118,26 +125,26 @@ impl TrimBase {
     }
 }
 
-/// The person's messages in so many tokens: all of them, or the newest that fit.
+/// The user messages that fit, newest first.
 fn requests(
     view: &Transcript,
     room_tokens: u64,
-    is_in_already: impl Fn(u64) -> bool,
+    is_included: impl Fn(u64) -> bool,
 ) -> BTreeSet<u64> {
     let mut left_tokens = room_tokens;
-    let mut words = BTreeSet::new();
+    let mut verbatim = BTreeSet::new();
     for entry in view.iter().rev().filter(|entry| entry.is_user_message()) {
         if left_tokens == 0 {
             break;
         }
-        if is_in_already(entry.seq()) {
+        if is_included(entry.seq()) {
             continue;
         }
-        // A pasted file among them keeps no older request out.
+        // A pasted file that does not fit must not keep out older requests.
         if let Some(left) = left_tokens.checked_sub(entry.tokens()) {
             left_tokens = left;
-            words.insert(entry.seq());
+            verbatim.insert(entry.seq());
         }
     }
-    words
+    verbatim
 }

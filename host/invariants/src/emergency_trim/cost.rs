@@ -1,4 +1,4 @@
-//! Loads: what an entry costs as it is, and what it costs with its texts cut to a length.
+//! The cost of an entry whole and with shortened texts, and the operation that shortens it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,17 +11,20 @@ use serde_json::{Value, json};
 use super::shorten::{shorten, shorten_arguments};
 use crate::pairing;
 
-/// Stands where an entry held nothing but pictures.
+/// The name of this layer in notes of a plan.
+pub(super) const LAYER: &str = "emergency trim";
+
+/// The text of a shortened entry that contained only images.
 const NO_TEXT: &str = "[ctxhost: content left out to fit]";
 
-/// The cost of one item, as it is and in pieces.
+/// The cost of one item, whole and by its parts.
 #[derive(Debug)]
 pub(super) struct EntryCost {
-    /// The entry; `None` for a result that the host adds.
+    /// The entry; `None` for a synthetic result.
     pub(super) seq: Option<u64>,
     whole_tokens: u64,
-    /// `None` where there is nothing to shorten.
-    pieces: Option<TextCosts>,
+    /// `None` where nothing can be shortened.
+    parts: Option<TextCosts>,
 }
 
 #[derive(Debug)]
@@ -32,11 +35,11 @@ struct TextCosts {
 }
 
 impl EntryCost {
-    /// What it costs when no text of it may be longer than a level, never more than as it is.
+    /// The cost with texts of at most `level_tokens`, at most the whole cost.
     pub(super) fn tokens_at(&self, level_tokens: u64) -> u64 {
-        match &self.pieces {
-            Some(pieces) if self.whole_tokens > level_tokens => {
-                self.whole_tokens.min(pieces.tokens_at(level_tokens))
+        match &self.parts {
+            Some(parts) if self.whole_tokens > level_tokens => {
+                self.whole_tokens.min(parts.tokens_at(level_tokens))
             }
             _ => self.whole_tokens,
         }
@@ -60,31 +63,33 @@ impl TextCosts {
     }
 }
 
-/// The loads of what is really sent of a range of whole frames.
+/// The costs of the items that are sent of a range of whole frames.
 pub(super) fn costs_of(view: &Transcript, range: Range<u64>) -> Vec<EntryCost> {
+    // After the pairing, which adds and drops items.
     let items = pairing::pair_results(view.range(range).map(PlanItem::Kept).collect()).items;
-    let load = |item: &PlanItem<'_>| EntryCost {
+    let cost = |item: &PlanItem<'_>| EntryCost {
         seq: item.entry().map(|entry| entry.seq()),
         whole_tokens: item.tokens(),
-        pieces: item.entry().map(|entry| TextCosts::new(&entry)),
+        parts: item.entry().map(|entry| TextCosts::new(&entry)),
     };
-    items.iter().map(load).collect()
+    items.iter().map(cost).collect()
 }
 
-/// The operation that sends an entry with no text longer than a level; `None` where it can be sent
-/// as it is, or would not get smaller.
+/// The operation that shortens the texts of an entry to a level; `None` where the entry is within it, or
+/// would not get smaller.
 pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> {
     if entry.tokens() <= level_tokens {
         return None;
     }
-    let pieces = TextCosts::new(entry);
-    let tokens = pieces.tokens_at(level_tokens);
+    let parts = TextCosts::new(entry);
+    let tokens = parts.tokens_at(level_tokens);
     if tokens >= entry.tokens() {
         return None;
     }
-    let text = shorten(text_to_shorten(entry, pieces.arguments_tokens.is_empty()), level_tokens);
+    let text = shorten(text_to_shorten(entry, parts.arguments_tokens.is_empty()), level_tokens);
     let seq = entry.seq();
-    let action = if pieces.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
+    // A text replacement keeps calls unchanged; only long arguments need a rewrite.
+    let action = if parts.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
         Action::ReplaceText { seq, text }
     } else {
         Action::ReplaceRaw {
@@ -92,11 +97,11 @@ pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
             raw: with_shorter_arguments(entry.raw(), &text, level_tokens).ok()?,
         }
     };
-    let note = PlanNote::new("last rung", format!("{} → {tokens} tokens", entry.tokens()));
+    let note = PlanNote::new(LAYER, format!("{} → {tokens} tokens", entry.tokens()));
     Some(Op { action, note: Some(note) })
 }
 
-/// The entry's text; a stand-in for one that has none and calls nothing, for it may not be empty.
+/// The entry's text; a placeholder where it has neither text nor calls, since providers refuse empty messages.
 fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
     let is_blank = entry.text().trim().is_empty();
     if is_blank && calls_nothing { NO_TEXT } else { entry.text() }
@@ -104,9 +109,8 @@ fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
 
 type JsonMembers = BTreeMap<String, Box<RawValue>>;
 
-/// The message with one text block, its calls with shorter arguments, and no thinking.
-///
-/// All else is carried over as it is written, so that nothing needs to be understood to be kept.
+/// The message with one text block, its calls with shorter arguments, and no thinking. All other members
+/// are copied unparsed.
 fn with_shorter_arguments(raw: &str, text: &str, level_tokens: u64) -> serde_json::Result<String> {
     let mut message: JsonMembers = serde_json::from_str(raw)?;
     let content = message.get("content").map_or("[]", |content| content.get());
@@ -117,11 +121,13 @@ fn with_shorter_arguments(raw: &str, text: &str, level_tokens: u64) -> serde_jso
     }
     for block in blocks {
         let Ok(mut call) = serde_json::from_str::<JsonMembers>(block.get()) else { continue };
+        // Drops thinking, whose signature is invalid in a changed message, and texts, which are
+        // replaced above.
         if call.get("type").is_none_or(|kind| kind.get() != r#""toolCall""#) {
             continue;
         }
         if let Some(arguments) = call.get_mut("arguments") {
-            // What no parser takes becomes `{}` on the way: arguments must be an object.
+            // Invalid arguments become `{}`: providers require an object.
             let parsed: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             *arguments = to_raw_value(&shorten_arguments(&parsed, level_tokens))?;
         }
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_no_parser_takes_go() {
+    fn invalid_arguments_are_dropped() {
         let raw = r#"{"role":"assistant","x":1e999,"content":["?",{"type":"thinking","thinking":"hm"},
             {"type":"toolCall","id":"a","name":"n","arguments":{"big":1e999}}]}"#;
         let expected = r#"{"content":[{"type":"text","text":"t"},"#.to_owned()

@@ -1,18 +1,19 @@
-//! Shortening: the head and the tail of a text stay, a notice stands between them.
+//! Shortens texts to their head and tail with a notice in between.
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN, char_weight, weighted_chars};
 use serde_json::{Map, Value};
 
-use super::MIN_TEXT_TOKENS;
+/// The minimum of a shortened text, in tokens: the notice and a few characters.
+pub(super) const MIN_TEXT_TOKENS: u64 = 12;
 
-/// The text in at most so many tokens, [`MIN_TEXT_TOKENS`] or more.
+/// The text in at most `limit_tokens`, which is at least [`MIN_TEXT_TOKENS`].
 pub(super) fn shorten(text: &str, limit_tokens: u64) -> String {
     let limit = limit_tokens.saturating_mul(CHARS_PER_TOKEN);
     if weighted_chars(text) <= limit {
         return text.to_owned();
     }
     let chars = text.chars().count();
-    // The notice is measured with the largest number it could name.
+    // Measured with the largest number that the notice can contain.
     let room = limit.saturating_sub(weighted_chars(&notice(chars)));
     let head = head_within(text.chars(), room / 2);
     let tail = head_within(text.chars().rev(), room / 2);
@@ -24,7 +25,7 @@ fn notice(chars: usize) -> String {
     format!("\n[ctxhost: {chars} chars left out]\n")
 }
 
-/// As many of the first characters as weigh no more than there is room.
+/// The first characters that fit into `room`.
 fn head_within(characters: impl Iterator<Item = char>, room: u64) -> Vec<char> {
     let fits = |weight: &mut u64, character: char| {
         *weight += char_weight(character);
@@ -33,8 +34,8 @@ fn head_within(characters: impl Iterator<Item = char>, room: u64) -> Vec<char> {
     characters.scan(0, fits).collect()
 }
 
-/// Arguments in at most so many tokens: the same keys with shorter strings, and where even that is
-/// too long an empty object, for arguments must be one.
+/// Arguments in at most `limit_tokens`: the same keys with shorter strings; an empty object where that is
+/// still too long.
 pub(super) fn shorten_arguments(arguments: &Value, limit_tokens: u64) -> Value {
     let fits = |value: &Value| tokens::estimate(&value.to_string()) <= limit_tokens;
     if arguments.is_object() && fits(arguments) {
@@ -85,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_stay() {
+    fn head_and_tail_are_kept() {
         let text = format!("begin{}end", "你".repeat(1_000_000));
         let expected = "begin你你你你\n[ctxhost: 999992 chars left out]\n你你你你end";
         assert_eq!(shorten(&text, 20), expected);
     }
 
     #[test]
-    fn arguments_stay_an_object_with_its_keys() {
+    fn arguments_keep_their_keys() {
         let long = json!({"path": "a.rs", "content": "x".repeat(9_000)});
         let short = shorten_arguments(&long, 40);
         assert_eq!(short["path"], "a.rs");

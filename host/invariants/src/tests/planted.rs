@@ -1,4 +1,4 @@
-//! Planted defects: what the audit and the rules of the providers must find when it is there.
+//! Planted defects, which the verifier and the rules of the providers must find.
 
 use ctxhost_engine_api::testing::generate::rewrite_raw;
 
@@ -11,12 +11,12 @@ fn conversation() -> GeneratedTranscript {
     script.result("c", "3").finish()
 }
 
-/// Spoils the lawful items of the conversation and names what the audit finds.
+/// Corrupts the enforced items of the conversation and returns the findings of the verifier.
 fn check(spoil: impl FnOnce(&mut Vec<PlanItem<'_>>), expected: &[InvariantViolation]) {
     let view = conversation().transcript();
-    let lawful = judge(&view, Plan::keep_all(view.len()), PLENTY).unwrap();
-    let mut items = lawful.items(&view);
-    assert_eq!(verify(&view, &items, lawful.tokens), []);
+    let enforced = judge(&view, Plan::keep_all(view.len()), PLENTY).unwrap();
+    let mut items = enforced.items(&view);
+    assert_eq!(verify(&view, &items, enforced.tokens), []);
     spoil(&mut items);
     assert_eq!(verify(&view, &items, PLENTY), expected);
 }
@@ -29,8 +29,8 @@ fn result(id: &str) -> InvariantViolation {
     InvariantViolation::OrphanResult { call_id: id.to_owned() }
 }
 
-fn dropped(seq: u64, because: PinReason) -> InvariantViolation {
-    InvariantViolation::MissingEntry { seq, because }
+fn dropped(seq: u64, reason: PinReason) -> InvariantViolation {
+    InvariantViolation::MissingEntry { seq, reason }
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn a_budget_that_is_exceeded() {
 }
 
 proptest! {
-    /// Whatever single call or result goes missing anywhere, both judges see it.
+    /// Both verifiers find any single missing call or result.
     #[test]
     fn any_lost_half_of_a_pair(generated in transcripts(), at in any::<prop::sample::Index>()) {
         let view = generated.transcript();
-        let lawful = judge(&view, Plan::keep_all(view.len()), PLENTY).unwrap();
-        let mut items = lawful.items(&view);
+        let enforced = judge(&view, Plan::keep_all(view.len()), PLENTY).unwrap();
+        let mut items = enforced.items(&view);
         let halves: Vec<usize> = (0..items.len())
             .filter(|k| items[*k].calls_tools() || items[*k].role() == Role::Tool)
             .collect();
@@ -137,9 +137,9 @@ proptest! {
         prop_assert!(providers::check(&items).is_err());
     }
 
-    /// A raw projection of a cut through a frame is what the law is there for.
+    /// A cut through a frame violates an invariant unless the plan is enforced.
     #[test]
-    fn without_the_law_a_cut_is_found(generated in transcripts()) {
+    fn an_unenforced_cut_is_found(generated in transcripts()) {
         let view = generated.transcript();
         let cut = view.iter().find(|entry| entry.role() == Role::Tool && !entry.is_cut_point());
         prop_assume!(cut.is_some());

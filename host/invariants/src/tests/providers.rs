@@ -1,8 +1,8 @@
-//! What providers refuse, written from their rules and nothing of ours: O-1 to O-3 of OpenAI, A-5 to
+//! What providers refuse, written from their rules alone, without our code: O-1 to O-3 of OpenAI, A-5 to
 //! A-8 of Anthropic after equal neighbours are merged, G-5 and G-6 of Gemini.
 //!
-//! That ids are unique over the whole request (the rest of A-8) is up to whoever writes the request:
-//! some models use the same ids in every turn, and only the writer can give them new ones.
+//! That ids are unique over the whole request (the rest of A-8) is up to the renderer of the request:
+//! some models use the same ids in every turn, and only the renderer can give them new ones.
 
 use std::collections::HashSet;
 
@@ -62,7 +62,7 @@ enum Piece<'w> {
     Result(&'w str),
 }
 
-/// Turns of alternating roles; in each, uses or results stand where the rules want them.
+/// Turns of alternating roles; in each, uses and results are where the rules require them.
 fn anthropic(wires: &[Wire]) -> Result<(), TestCaseError> {
     let mut turns: Vec<(bool, Vec<Piece<'_>>)> = Vec::new();
     for wire in wires {

@@ -1,20 +1,20 @@
-//! The last rung uses what it was allowed, for what matters.
+//! An emergency trim uses its budget for what matters.
 
 use ctxhost_engine_api::Entry;
 
 use super::*;
 
-/// The plan of the last rung, without a ledger.
+/// The emergency trim without a ledger.
 fn bare(view: &Transcript, budget_tokens: u64) -> Result<Plan, EmergencyTrimError> {
-    rung_of(view, budget_tokens, &InvariantSettings::default(), &|_, _| String::new())
+    emergency_trim(view, budget_tokens, &InvariantSettings::default(), &|_, _| String::new())
 }
 
-/// What an entry costs at the most when all of it is cut.
+/// The highest cost of an entry with all texts at their minimum.
 fn most_when_cut(entry: &Entry<'_>) -> u64 {
     12 + 40 * entry.tool_calls().len() as u64
 }
 
-/// Frames of which a plan keeps nothing, and of which something could be sent.
+/// Frames that a plan drops and that contain something to send.
 fn left_out(view: &Transcript, plan: &Plan) -> Vec<std::ops::Range<u64>> {
     let kept = kept_ranges(plan);
     let mut frames = Vec::new();
@@ -39,16 +39,16 @@ proptest! {
     fn the_floor_is_met_where_there_is_material(generated in transcripts(), budget_tokens in 60..3_000_u64) {
         let view = generated.transcript();
         let settings = InvariantSettings::default();
-        for plan in [bare(&view, budget_tokens), last_rung(&view, budget_tokens)].into_iter().flatten() {
-            let lawful = judge(&view, plan, budget_tokens).unwrap();
-            if lawful.tokens >= settings.floor_tokens(budget_tokens) {
+        for plan in [bare(&view, budget_tokens), trim(&view, budget_tokens)].into_iter().flatten() {
+            let enforced = judge(&view, plan, budget_tokens).unwrap();
+            if enforced.tokens >= settings.floor_tokens(budget_tokens) {
                 continue;
             }
             // A ledger has at most a quarter of the budget.
-            let left_tokens = budget_tokens - lawful.tokens - budget_tokens / 4;
-            for frame in left_out(&view, &lawful.plan) {
-                let least: u64 = view.range(frame.clone()).map(|it| most_when_cut(&it)).sum();
-                prop_assert!(least > left_tokens, "{frame:?} of {budget_tokens}: {}", lawful.tokens);
+            let left_tokens = budget_tokens - enforced.tokens - budget_tokens / 4;
+            for frame in left_out(&view, &enforced.plan) {
+                let least: u64 = view.range(frame.clone()).map(|entry| most_when_cut(&entry)).sum();
+                prop_assert!(least > left_tokens, "{frame:?} of {budget_tokens}: {}", enforced.tokens);
             }
         }
     }
@@ -58,16 +58,16 @@ proptest! {
         generated in transcripts(), budget_tokens in 60..20_000_u64,
     ) {
         let view = generated.transcript();
-        let Ok(plan) = last_rung(&view, budget_tokens) else { return Ok(()) };
+        let Ok(plan) = trim(&view, budget_tokens) else { return Ok(()) };
         let requests: Vec<Entry<'_>> = view.iter().filter(|entry| entry.is_user_message()).collect();
         let tokens: u64 = requests.iter().map(|entry| entry.tokens()).sum();
-        // Everything else that may come with them, cut: what must stay and the frames of the requests.
+        // The rest, shortened: pinned entries and the frames of the requests.
         let anchors = PinnedEntries::from_transcript(&view);
         let frames = requests.iter().map(|entry| {
             view.cut_at_or_before(entry.seq())..view.cut_at_or_after(entry.seq() + 1)
         });
         let beside: u64 = ranges::RangeSet::from_ranges(frames).iter()
-            .flat_map(|range| view.range(range)).map(|it| most_when_cut(&it)).sum();
+            .flat_map(|range| view.range(range)).map(|entry| most_when_cut(&entry)).sum();
         let must_tokens = anchors.added_tokens()
             + anchors.all_ranges(&view).iter().map(|range| view.tokens(range)).sum::<u64>();
         let is_tight = must_tokens > budget_tokens;
@@ -105,9 +105,9 @@ fn everything_is_filled_in_its_order() {
         asked.set(Some(room));
         "what was read".to_owned()
     };
-    let plan = rung_of(&view, budget_tokens, &InvariantSettings::default(), &write).unwrap();
-    let lawful = judge(&view, plan, budget_tokens).unwrap();
-    let items = lawful.items(&view);
+    let plan = emergency_trim(&view, budget_tokens, &InvariantSettings::default(), &write).unwrap();
+    let enforced = judge(&view, plan, budget_tokens).unwrap();
+    let items = enforced.items(&view);
     let requests = items.iter().filter(|item| item.text().starts_with("please look")).count();
     assert_eq!(requests, 12, "every request");
     let inserted = items.iter().position(|item| matches!(item, PlanItem::Inserted { .. })).unwrap();
@@ -116,7 +116,7 @@ fn everything_is_filled_in_its_order() {
         "before the newest turns"
     );
     assert!(items.len() - inserted > 10, "the newest turns");
-    assert!(lawful.tokens > budget_tokens / 2, "{}", lawful.tokens);
+    assert!(enforced.tokens > budget_tokens / 2, "{}", enforced.tokens);
     assert_eq!(items.last().unwrap().entry().unwrap().seq(), view.len() as u64 - 1);
     let room = asked.get().unwrap();
     assert!(room.tokens >= 1_200 && room.tokens <= 2_000, "{room:?}");
@@ -146,9 +146,9 @@ fn what_overflows_is_cut_before_it_is_left_out() {
         script.assistant("and now").user("the other").calls("", &["b"]).result("b", &large);
     let view = script.assistant("done").user("well?").finish().transcript();
     assert!(view.total_tokens() > 25_000);
-    let lawful = judge(&view, bare(&view, 13_609).unwrap(), 13_609).unwrap();
-    assert_eq!(lawful.items(&view).len(), view.len());
-    assert!(lawful.tokens > 6_000, "{}", lawful.tokens);
+    let enforced = judge(&view, bare(&view, 13_609).unwrap(), 13_609).unwrap();
+    assert_eq!(enforced.items(&view).len(), view.len());
+    assert!(enforced.tokens > 6_000, "{}", enforced.tokens);
 }
 
 #[test]
@@ -164,7 +164,8 @@ fn requests_go_on_beginning_with_the_same_bytes() {
             continue;
         }
         let write = |gaps: &[std::ops::Range<u64>], _: LedgerBudget| format!("gaps {gaps:?}");
-        let plan = rung_of(&view, budget_tokens, &InvariantSettings::default(), &write).unwrap();
+        let plan =
+            emergency_trim(&view, budget_tokens, &InvariantSettings::default(), &write).unwrap();
         let now: String = plan.project(&view).iter().map(|item| item.text().into_owned()).collect();
         let same = before.bytes().zip(now.bytes()).take_while(|(old, new)| old == new).count();
         (kept, of) = (kept + same, of + before.len());

@@ -1,20 +1,20 @@
-//! What was tried in vain, and what a person can do about it.
+//! Failed attempts, and advice for users.
 
 use std::fmt;
 
 use crate::name::ModelName;
 use ctxhost_dialects::{FailureReason, ProviderError};
 
-/// A model that gave no answer.
+/// A model without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelAttempt {
     /// The model.
     pub model: ModelName,
-    /// Why.
+    /// The reason.
     pub reason: FailureReason,
-    /// What the provider said; empty for a model that was passed over.
+    /// The provider's message; empty for a model in cooldown.
     pub message: String,
-    /// How long it still rests, for a model that was passed over, in milliseconds.
+    /// The rest of its cooldown, for a model that was not tried, in milliseconds.
     pub cooldown_ms: Option<u64>,
 }
 
@@ -24,8 +24,12 @@ impl ModelAttempt {
         ModelAttempt { model, reason: error.reason, message, cooldown_ms: None }
     }
 
-    pub(crate) fn cooling(model: ModelName, reason: FailureReason, rest_ms: u64) -> ModelAttempt {
-        ModelAttempt { model, reason, message: String::new(), cooldown_ms: Some(rest_ms) }
+    pub(crate) fn cooling(
+        model: ModelName,
+        reason: FailureReason,
+        cooldown_ms: u64,
+    ) -> ModelAttempt {
+        ModelAttempt { model, reason, message: String::new(), cooldown_ms: Some(cooldown_ms) }
     }
 }
 
@@ -34,7 +38,7 @@ impl fmt::Display for ModelAttempt {
         let (model, name) = (&self.model, self.reason.describe());
         write!(f, "{model}: {name}")?;
         match self.cooldown_ms {
-            Some(rest_ms) => write!(f, ", passed over for {} s more", rest_ms.div_ceil(1_000))?,
+            Some(cooldown_ms) => write!(f, ", in cooldown for {} s", cooldown_ms.div_ceil(1_000))?,
             None if self.message.is_empty() => {}
             None => write!(f, " ({})", self.message)?,
         }
@@ -45,14 +49,14 @@ impl fmt::Display for ModelAttempt {
 /// No model of the chain gave an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct FailoverError {
-    /// What was tried, in this order, and what was passed over.
+    /// The models that were tried, in order, then those in cooldown.
     pub attempts: Vec<ModelAttempt>,
 }
 
 impl fmt::Display for FailoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempts.as_slice() {
-            [] => write!(f, "no model to ask; name one in the config"),
+            [] => write!(f, "no model is configured; set one in the config"),
             [only] => write!(f, "no answer from {only}"),
             all => {
                 write!(f, "no answer from any of {} models:", all.len())?;
@@ -62,7 +66,7 @@ impl fmt::Display for FailoverError {
     }
 }
 
-/// What a person can do about a reason.
+/// What a user can do about a reason.
 pub fn advice(reason: FailureReason) -> &'static str {
     match reason {
         FailureReason::ContextOverflow => {

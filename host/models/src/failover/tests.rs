@@ -1,4 +1,4 @@
-//! The chain, reason by reason and as a law.
+//! The chain by reason, and its invariants.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn error(reason: FailureReason) -> ProviderError {
         model: "m".to_owned(),
         status: None,
         code: String::new(),
-        message: "it said so".to_owned(),
+        message: "the reason".to_owned(),
         retry_after_ms: None,
         observed_tokens: None,
         limit_tokens: None,
@@ -69,13 +69,13 @@ fn overflow_and_cancellation_never_advance() {
         assert_eq!(
             *failover.start_turn(0).unwrap().model(),
             model("a"),
-            "and the model does not rest"
+            "and the model has no cooldown"
         );
     }
 }
 
 #[test]
-fn what_the_model_cannot_help_goes_to_the_next() {
+fn permanent_failures_advance_to_the_next_model() {
     for why in [
         FailureReason::WindowTooSmall,
         FailureReason::Auth,
@@ -97,7 +97,7 @@ fn what_the_model_cannot_help_goes_to_the_next() {
 }
 
 #[test]
-fn what_may_end_differently_is_tried_once_more_and_then_goes_on() {
+fn temporary_failures_are_retried_once_before_the_next_model() {
     for why in [
         FailureReason::EmptyResponse,
         FailureReason::StreamCut,
@@ -114,12 +114,16 @@ fn what_may_end_differently_is_tried_once_more_and_then_goes_on() {
             FailoverDecision::Retry,
             "b has its own"
         );
-        assert_eq!(*failover.start_turn(0).unwrap().model(), model("a"), "no rest for bad luck");
+        assert_eq!(
+            *failover.start_turn(0).unwrap().model(),
+            model("a"),
+            "no cooldown for temporary failures"
+        );
     }
 }
 
 #[test]
-fn a_resting_model_is_passed_over_until_its_rest_ends() {
+fn a_model_in_cooldown_is_skipped_until_it_ends() {
     let mut failover = chain(&["a", "b"]);
     let mut walk = failover.start_turn(0).unwrap();
     failover.record_failure(&mut walk, &error(FailureReason::RateLimit), 1_000);
@@ -133,11 +137,11 @@ fn a_resting_model_is_passed_over_until_its_rest_ends() {
     failover.record_failure(&mut walk, &asked, 100_000);
     assert_eq!(first_at(&failover, 219_999), model("b"));
     failover.record_success(&model("a"));
-    assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the rest");
+    assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the cooldown");
 }
 
 #[test]
-fn where_all_rest_the_one_that_rests_shortest_is_asked() {
+fn with_all_models_in_cooldown_the_shortest_one_is_used() {
     let mut failover = chain(&["a", "b"]);
     let mut walk = failover.start_turn(0).unwrap();
     failover.record_failure(&mut walk, &error(FailureReason::Auth), 0);
@@ -146,11 +150,11 @@ fn where_all_rest_the_one_that_rests_shortest_is_asked() {
 }
 
 #[test]
-fn the_chain_goes_around_its_end() {
+fn the_chain_is_cyclic() {
     let mut failover = chain(&["a", "b"]);
     let mut walk = failover.start_turn(0).unwrap();
     failover.record_failure(&mut walk, &error(FailureReason::Overloaded), 0);
-    // Now b begins, and a is free again by the time b fails.
+    // The turn starts with b, and the cooldown of a has ended when b fails.
     let mut walk = failover.start_turn(1).unwrap();
     assert_eq!(*walk.model(), model("b"));
     let next = FailoverDecision::Next { model: model("a"), reason: FailureReason::Timeout };
@@ -158,7 +162,7 @@ fn the_chain_goes_around_its_end() {
 }
 
 #[test]
-fn the_last_error_names_every_model_and_what_to_do() {
+fn the_final_error_names_every_model_and_a_remedy() {
     let mut failover = chain(&["a", "b", "c"]);
     let mut first = failover.start_turn(0).unwrap();
     failover.record_failure(&mut first, &error(FailureReason::Billing), 0);
@@ -172,14 +176,14 @@ fn the_last_error_names_every_model_and_what_to_do() {
     assert_eq!(
         all.to_string(),
         "no answer from any of 3 models:\n  \
-         p/b: the key is not accepted (it said so); check the key and the variable or command that it comes from\n  \
-         p/c: overloaded (it said so); try again later, or add a second provider to the chain\n  \
-         p/a: no credit, passed over for 600 s more; add credit with the provider"
+         p/b: the key is not accepted (the reason); check the key and the variable or command that it comes from\n  \
+         p/c: overloaded (the reason); try again later, or add a second provider to the chain\n  \
+         p/a: no credit, in cooldown for 600 s; add credit with the provider"
     );
 }
 
 #[test]
-fn chains_of_none_and_of_one_twice() {
+fn empty_chains_and_duplicates() {
     assert!(chain(&[]).start_turn(0).is_none());
     let mut failover = chain(&["a", "a"]);
     let mut walk = failover.start_turn(0).unwrap();
@@ -199,9 +203,9 @@ fn settings_are_strict() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// A turn ends, no model is left twice in it, and an overflow leaves the model where it was.
+    /// A turn ends, tries no model twice, and stays with its model on an overflow.
     #[test]
-    fn every_turn_ends_and_leaves_no_model_twice(
+    fn every_turn_ends_and_tries_no_model_twice(
         models in 1_usize..6,
         retries in 0_u32..4,
         turns in proptest::collection::vec(

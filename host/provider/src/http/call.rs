@@ -1,4 +1,4 @@
-//! One attempt: the request goes out, the answer comes in.
+//! One attempt of a request, from the first byte sent to the last one received.
 
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -10,31 +10,31 @@ use super::HttpClient;
 use super::builder;
 use super::errors::ErrorBuilder;
 use super::frames::{AnswerBody, FrameStream, StreamReadError};
-use ctxhost_dialects::dialect::{Framing, ModelResponse, StreamError, StreamFrame};
+use ctxhost_dialects::dialect::{FrameFormat, ModelResponse, StreamError, StreamFrame};
 use ctxhost_dialects::failure::{FailureReason, ProviderError, parse_refusal};
 use ctxhost_dialects::message::{ChatBlock, StopReason};
 use ctxhost_dialects::request::StreamPart;
 
-/// The most of a refusal that is read, in bytes.
+/// The most of a refusal's body that is read, in bytes.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
-/// The most of an answer that is held at once, a document or one frame, in bytes: more than any model writes.
+/// The largest document or frame that is buffered, in bytes: more than any model writes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The last event of OpenAI's streams. Some servers keep the connection open after it.
+/// The last event of OpenAI's streams.
 const DONE: &str = "[DONE]";
 
-/// What is sent, the same at every attempt.
+/// What every attempt of a request sends.
 #[derive(Debug)]
 pub(super) struct HttpCall {
     pub(super) model: String,
     pub(super) path: String,
     pub(super) headers: Vec<(&'static str, String)>,
-    /// JSON; a call without one is a GET.
+    /// JSON; a call without a body is a GET.
     pub(super) body: String,
 }
 
-/// Whoever listens to an answer, and whether they heard anything.
+/// The receiver of an answer's parts.
 pub(super) struct PartSink<'a> {
     parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
     has_started: bool,
@@ -51,71 +51,64 @@ impl<'a> PartSink<'a> {
     }
 }
 
-/// A status of success, and when its body must begin.
+/// A response whose body is not read yet.
 pub(super) struct PendingResponse<'a> {
     response: Response,
+    /// When the body has to start.
     deadline: Instant,
     errors: ErrorBuilder<'a>,
 }
 
 impl HttpClient {
-    /// Asks once.
     pub(super) async fn attempt(
         &self,
         call: &HttpCall,
-        heard: &mut PartSink<'_>,
+        sink: &mut PartSink<'_>,
     ) -> Result<ModelResponse, ProviderError> {
-        let answer = self.answer_once(call, heard).await;
-        answer.map_err(|error| ProviderError { has_started: heard.has_started, ..error })
+        let answer = self.read_answer(call, sink).await;
+        answer.map_err(|error| ProviderError { has_started: sink.has_started, ..error })
     }
 
-    async fn answer_once(
+    async fn read_answer(
         &self,
         call: &HttpCall,
-        heard: &mut PartSink<'_>,
+        sink: &mut PartSink<'_>,
     ) -> Result<ModelResponse, ProviderError> {
-        let PendingResponse { response, deadline, errors: failing } = self.send(call).await?;
-        let body = AnswerBody::open(response, deadline, self.idle_timeout).await;
-        let body = body.map_err(|trouble| match trouble {
-            StreamReadError::IdleTimeout => {
-                failing.first_byte_timeout(self.first_byte_timeout.as_millis())
-            }
-            other => failing.read_error(&other, self.idle_timeout.as_millis()),
+        let PendingResponse { response, deadline, errors } = self.send(call).await?;
+        let body = AnswerBody::open(response, deadline, self.timeouts.idle).await;
+        let body = body.map_err(|error| match error {
+            StreamReadError::IdleTimeout => errors.first_byte_timeout(),
+            other => errors.read_error(&other),
         })?;
         if body.is_empty() {
-            return Err(failing.empty_response(&ModelResponse::default()));
+            return Err(errors.empty_response(&ModelResponse::default()));
         }
-        let answer = match self.dialect.framing() {
-            Framing::Sse if body.is_document() => self.read_document(body, &failing, heard).await?,
-            framing => {
-                self.read_stream(
-                    body.head(),
-                    body.into_frames(framing, ANSWER_MAX_BYTES),
-                    &failing,
-                    heard,
-                )
-                .await?
-            }
+        let framing = self.dialect.framing();
+        let answer = if framing == FrameFormat::Sse && body.is_document() {
+            self.read_document(body, &errors, sink).await?
+        } else {
+            let head = body.head();
+            let frames = body.into_frames(framing, ANSWER_MAX_BYTES);
+            self.read_stream(head, frames, &errors, sink).await?
         };
-        match has_content(&answer) {
-            true => Ok(answer),
-            false => Err(failing.empty_response(&answer)),
-        }
+        if has_content(&answer) { Ok(answer) } else { Err(errors.empty_response(&answer)) }
     }
 
-    /// Sends a request. A key that was refused is asked for again, once.
+    /// Sends a request; repeats it once with a new key if the key was refused.
     pub(super) async fn send<'a>(
         &'a self,
         call: &'a HttpCall,
     ) -> Result<PendingResponse<'a>, ProviderError> {
-        let (mut accepted, key) = self.send_with_key(call).await?;
-        if accepted.response.status() == 401 && self.key.forget(key.as_ref()).await {
-            tracing::info!(provider = %self.name, "the key was refused; running its command again");
-            (accepted, _) = self.send_with_key(call).await?;
+        let (mut pending, key) = self.send_with_key(call).await?;
+        // Only once: a second refusal means that the command's key is wrong.
+        if pending.response.status() == 401 && self.key.forget(key.as_ref()).await {
+            tracing::info!(provider = %self.name, "the key was refused; running api_key_command again");
+            (pending, _) = self.send_with_key(call).await?;
         }
-        match accepted.response.status().is_success() {
-            true => Ok(accepted),
-            false => Err(self.refused(accepted).await),
+        if pending.response.status().is_success() {
+            Ok(pending)
+        } else {
+            Err(self.read_refusal(pending).await)
         }
     }
 
@@ -123,23 +116,22 @@ impl HttpClient {
         &'a self,
         call: &'a HttpCall,
     ) -> Result<(PendingResponse<'a>, Option<SecretString>), ProviderError> {
-        let key = self.key.read().await;
-        let key = key.map_err(|error| {
+        let key = self.key.read().await.map_err(|error| {
             self.error_builder(&call.model, None).error(FailureReason::Auth, &error.to_string())
         })?;
-        let failing = self.error_builder(&call.model, key.as_ref());
-        let post = self
+        let errors = self.error_builder(&call.model, key.as_ref());
+        let request = self
             .build_request(call, key.as_ref())
-            .map_err(|no| failing.error(FailureReason::Auth, no))?;
-        let deadline = Instant::now() + self.first_byte_timeout;
-        let response = match timeout_at(deadline, post.send()).await {
-            Ok(response) => response.map_err(|error| failing.unreachable(&error))?,
-            Err(_) => return Err(failing.first_byte_timeout(self.first_byte_timeout.as_millis())),
+            .map_err(|problem| errors.error(FailureReason::Auth, problem))?;
+        // One deadline for headers and first byte: many servers send headers before they compute.
+        let deadline = Instant::now() + self.timeouts.first_byte;
+        let response = match timeout_at(deadline, request.send()).await {
+            Ok(response) => response.map_err(|error| errors.unreachable(&error))?,
+            Err(_) => return Err(errors.first_byte_timeout()),
         };
-        Ok((PendingResponse { response, deadline, errors: failing }, key))
+        Ok((PendingResponse { response, deadline, errors }, key))
     }
 
-    /// The request; headers of the config replace those of the same name.
     fn build_request(
         &self,
         call: &HttpCall,
@@ -156,123 +148,121 @@ impl HttpClient {
             }
         }
         if let Some(key) = key {
-            let (name, before) = self.dialect.key_header();
-            let value = HeaderValue::from_str(&format!("{before}{}", key.expose_secret()));
-            let mut value =
-                value.map_err(|_| "the key holds characters that no header may hold")?;
+            let (name, prefix) = self.dialect.key_header();
+            let value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()));
+            let mut value = value.map_err(|_| "the key has characters that headers cannot hold")?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
         }
+        // Last, so that headers of the config replace all others.
         headers.extend(self.headers.clone());
         let url = builder::join_url(&self.base_url, &call.path);
-        Ok(match call.body.is_empty() {
-            true => self.http.get(url).headers(headers),
-            false => self.http.post(url).headers(headers).body(call.body.clone()),
+        Ok(if call.body.is_empty() {
+            self.http.get(url).headers(headers)
+        } else {
+            self.http.post(url).headers(headers).body(call.body.clone())
         })
     }
 
-    async fn refused(&self, accepted: PendingResponse<'_>) -> ProviderError {
-        let PendingResponse { response, deadline, errors: failing } = accepted;
+    async fn read_refusal(&self, pending: PendingResponse<'_>) -> ProviderError {
+        let PendingResponse { response, deadline, errors } = pending;
         let status = response.status();
         let headers = response.headers().clone();
         if status.is_redirection() {
             let message =
-                format!("{} sends on to another address; set base_url to it", failing.host);
-            let error = failing.error(FailureReason::Format, &message);
+                format!("{} redirects to another address; set base_url to it", errors.host);
+            let error = errors.error(FailureReason::Format, &message);
             return ProviderError { status: Some(status.as_u16()), ..error };
         }
-        // A refusal whose words do not come is a refusal all the same.
-        let text = match AnswerBody::open(response, deadline, self.idle_timeout).await {
+        // The status alone is a refusal, even if the body cannot be read.
+        let text = match AnswerBody::open(response, deadline, self.timeouts.idle).await {
             Ok(body) => body.read_text(REFUSAL_MAX_BYTES).await.unwrap_or_default(),
             Err(_) => String::new(),
         };
-        failing.refusal(&parse_refusal(Some(status.as_u16()), &text), Some(&headers))
+        errors.refusal(&parse_refusal(Some(status.as_u16()), &text), Some(&headers))
     }
 
     async fn read_stream(
         &self,
         head: String,
         mut frames: FrameStream,
-        failing: &ErrorBuilder<'_>,
-        heard: &mut PartSink<'_>,
+        errors: &ErrorBuilder<'_>,
+        sink: &mut PartSink<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut decoder = self.dialect.new_decoder();
         let mut has_frames = false;
-        let trouble = loop {
+        let read_error = loop {
             let frame = match frames.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => match frames.read_more().await {
                     Ok(true) => continue,
                     Ok(false) => break None,
-                    Err(trouble) => break Some(trouble),
+                    Err(error) => break Some(error),
                 },
-                Err(trouble) => break Some(trouble),
+                Err(error) => break Some(error),
             };
             has_frames = true;
-            let pushed = decoder.push(frame, &mut |part| heard.emit(part));
-            pushed.map_err(|fault| failing.stream_error(&fault))?;
+            let pushed = decoder.push(frame, &mut |part| sink.emit(part));
+            pushed.map_err(|error| errors.stream_error(&error))?;
+            // Some servers keep the connection open after the last event.
             if frame.data.trim() == DONE {
                 break None;
             }
         };
-        // An answer that is whole stays one, whatever became of the connection behind it.
-        match (decoder.finish(), trouble) {
+        // A complete answer counts even if the connection failed after it.
+        match (decoder.finish(), read_error) {
             (Ok(answer), _) => Ok(answer),
-            (Err(StreamError::Cut), Some(trouble)) => {
-                Err(failing.read_error(&trouble, self.idle_timeout.as_millis()))
-            }
-            (Err(StreamError::Cut), None) if !has_frames => Err(failing.invalid_response(&head)),
-            (Err(fault), _) => Err(failing.stream_error(&fault)),
+            (Err(StreamError::Cut), Some(error)) => Err(errors.read_error(&error)),
+            (Err(StreamError::Cut), None) if !has_frames => Err(errors.invalid_response(&head)),
+            (Err(error), _) => Err(errors.stream_error(&error)),
         }
     }
 
-    /// Reads what came as one document where a stream was asked for: an error, or the answer of a
-    /// server that does not stream.
+    /// Reads a document in place of a stream: an error, or the answer of a server that does not
+    /// stream.
     async fn read_document(
         &self,
         body: AnswerBody,
-        failing: &ErrorBuilder<'_>,
-        heard: &mut PartSink<'_>,
+        errors: &ErrorBuilder<'_>,
+        sink: &mut PartSink<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let text = body.read_text(ANSWER_MAX_BYTES).await;
-        let text =
-            text.map_err(|trouble| failing.read_error(&trouble, self.idle_timeout.as_millis()))?;
+        let text = text.map_err(|error| errors.read_error(&error))?;
         let mut decoder = self.dialect.new_decoder();
         let frame = StreamFrame { event: "", data: &text };
-        let pushed = decoder.push(frame, &mut |part| heard.emit(part));
+        let pushed = decoder.push(frame, &mut |part| sink.emit(part));
         let answer = pushed.and_then(|()| decoder.finish());
-        answer.map_err(|fault| match fault {
-            StreamError::Refused(_) => failing.stream_error(&fault),
-            StreamError::InvalidFrame { .. } | StreamError::Cut => failing.invalid_response(&text),
+        answer.map_err(|error| match error {
+            StreamError::Refused(_) => errors.stream_error(&error),
+            // A document of another kind: a wrong base_url often answers with an HTML page.
+            StreamError::InvalidFrame { .. } | StreamError::Cut => errors.invalid_response(&text),
         })
     }
 
-    /// One question whose answer is no stream.
+    /// One request whose response is a JSON document.
     pub(super) async fn ask_json<T>(
         &self,
         call: &HttpCall,
-        read: impl Fn(&Value) -> Result<T, StreamError>,
+        parse: impl Fn(&Value) -> Result<T, StreamError>,
     ) -> Result<T, ProviderError> {
-        let PendingResponse { response, deadline, errors: failing } = self.send(call).await?;
-        let text = match AnswerBody::open(response, deadline, self.idle_timeout).await {
+        let PendingResponse { response, deadline, errors } = self.send(call).await?;
+        let text = match AnswerBody::open(response, deadline, self.timeouts.idle).await {
             Ok(body) => body.read_text(ANSWER_MAX_BYTES).await,
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         };
-        let text =
-            text.map_err(|trouble| failing.read_error(&trouble, self.idle_timeout.as_millis()))?;
-        let answer = serde_json::from_str(&text).map_err(|_| failing.invalid_response(&text))?;
-        read(&answer).map_err(|fault| failing.stream_error(&fault))
+        let text = text.map_err(|error| errors.read_error(&error))?;
+        let answer = serde_json::from_str(&text).map_err(|_| errors.invalid_response(&text))?;
+        parse(&answer).map_err(|error| errors.stream_error(&error))
     }
 }
 
-/// Whether there is anything in an answer. One that was cut at its length counts without words: its
-/// usage may show that the window was full.
 fn has_content(answer: &ModelResponse) -> bool {
-    let is_something = |block: &ChatBlock| match block {
+    let is_content = |block: &ChatBlock| match block {
         ChatBlock::Text { text, .. } => !text.trim().is_empty(),
         ChatBlock::Thinking { .. } => false,
         ChatBlock::ToolCall(_) | ChatBlock::Image { .. } => true,
         ChatBlock::ProviderItem { .. } | ChatBlock::Other(_) => true,
     };
-    answer.stop_reason == StopReason::Length || answer.content.iter().any(is_something)
+    // An answer cut at its length may be empty: its usage then shows whether the window was full.
+    answer.stop_reason == StopReason::Length || answer.content.iter().any(is_content)
 }

@@ -1,102 +1,84 @@
-//! Errors of a request, told without the key.
+//! Builds the errors of a request, without its secrets.
 
 use std::error::Error;
+use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::frames::StreamReadError;
 use super::retry::retry_after_ms;
+use super::timeouts::RequestTimeouts;
 use ctxhost_dialects::dialect::{ModelResponse, StreamError};
 use ctxhost_dialects::failure::{
-    Classification, Classifier, FailureReason, ProviderError, ProviderRefusal, excerpt,
+    Classifier, FailureReason, ProviderError, ProviderRefusal, excerpt,
 };
 
-/// The shortest secret that is looked for in texts: anything shorter is a word of its own.
+/// The shortest secret that is redacted. Shorter ones would match parts of ordinary words.
 const SECRET_MIN_CHARS: usize = 4;
 
-/// Who was asked, and what must not be told of it.
+/// Builds errors of one request.
 #[derive(Debug)]
 pub(super) struct ErrorBuilder<'a> {
     pub(super) provider: &'a str,
     pub(super) model: &'a str,
-    /// Host and port; the rest of an address may hold a key.
+    /// Host and port; the rest of the address may hold a key.
     pub(super) host: &'a str,
     pub(super) secrets: Vec<SecretString>,
-    /// What its refusals mean.
     pub(super) classifier: &'a Classifier,
+    pub(super) timeouts: RequestTimeouts,
 }
 
 impl ErrorBuilder<'_> {
-    /// A failure for a reason.
     pub(super) fn error(&self, reason: FailureReason, message: &str) -> ProviderError {
-        ProviderError {
-            reason,
-            provider: self.provider.to_owned(),
-            model: self.model.to_owned(),
-            status: None,
-            code: String::new(),
-            message: self.redact(message),
-            retry_after_ms: None,
-            observed_tokens: None,
-            prompt_tokens: None,
-            limit_tokens: None,
-            is_ceiling: false,
-            has_started: false,
-        }
+        ProviderError::new(reason, self.provider, self.model, self.redact(message))
     }
 
-    /// The provider refused.
+    /// The error of a refusal, with the wait that its headers ask for.
     pub(super) fn refusal(
         &self,
         refusal: &ProviderRefusal,
         headers: Option<&HeaderMap>,
     ) -> ProviderError {
-        let Classification { reason, observed_tokens, prompt_tokens, limit_tokens, is_ceiling } =
-            self.classifier.classify_for(self.provider, refusal);
-        let now = std::time::SystemTime::now();
-        let said = match (refusal.message.trim(), refusal.status) {
-            ("", Some(status)) => format!("refused with status {status} and no word more"),
-            ("", None) => "the provider ended the answer with an error and no word more".to_owned(),
-            (said, _) => said.to_owned(),
+        let message = match (refusal.message.trim(), refusal.status) {
+            ("", Some(status)) => format!("refused with status {status} and without a message"),
+            ("", None) => "the provider ended the answer with an error without a message".into(),
+            (message, _) => message.to_owned(),
         };
-        ProviderError {
+        let wait_ms = headers.and_then(|headers| retry_after_ms(headers, SystemTime::now()));
+        let shown = ProviderRefusal {
             status: refusal.status,
             code: self.redact(&refusal.code),
-            retry_after_ms: headers.and_then(|headers| retry_after_ms(headers, now)),
-            observed_tokens,
-            prompt_tokens,
-            limit_tokens,
-            is_ceiling,
-            ..self.error(reason, &said)
-        }
+            message: self.redact(&message),
+        };
+        let classification = self.classifier.classify_for(self.provider, refusal);
+        let wait = wait_ms.map(Duration::from_millis);
+        classification.into_error(self.provider, self.model, shown, wait)
     }
 
-    /// Nobody answered.
     pub(super) fn unreachable(&self, error: &reqwest::Error) -> ProviderError {
         let causes = cause_chain(error);
-        let is_certificate = causes.to_lowercase().contains("certificate");
-        let (reason, advice) = match is_certificate {
-            true => (
-                FailureReason::TlsCertificate,
-                "check the certificate of the server or of the proxy",
-            ),
-            false => (FailureReason::Connection, "check base_url, the proxy and the network"),
+        let (reason, advice) = if causes.to_lowercase().contains("certificate") {
+            let advice = "check the certificate of the server or of the proxy";
+            (FailureReason::TlsCertificate, advice)
+        } else {
+            (FailureReason::Connection, "check base_url, the proxy and the network")
         };
-        self.error(reason, &format!("{} did not answer: {causes}; {advice}", self.host))
+        self.error(reason, &format!("cannot connect to {}: {causes}; {advice}", self.host))
     }
 
-    /// The bytes stopped.
-    pub(super) fn read_error(&self, trouble: &StreamReadError, idle_ms: u128) -> ProviderError {
-        match trouble {
+    /// The error of a body that stopped.
+    pub(super) fn read_error(&self, error: &StreamReadError) -> ProviderError {
+        match error {
             StreamReadError::IdleTimeout => {
                 let message = format!(
-                    "the answer stood still for {idle_ms} ms; raise idle_timeout_ms if the model needs longer"
+                    "no data for {} ms in the middle of the answer (idle_timeout_ms); raise it if the model needs longer",
+                    self.timeouts.idle.as_millis()
                 );
                 self.error(FailureReason::Timeout, &message)
             }
             StreamReadError::ConnectionLost(error) => {
-                let message = format!("the answer broke off: {}", cause_chain(error));
+                let message = format!("the connection was lost: {}", cause_chain(error));
                 self.error(FailureReason::StreamCut, &message)
             }
             StreamReadError::InvalidFrame(error) => {
@@ -105,51 +87,49 @@ impl ErrorBuilder<'_> {
         }
     }
 
-    /// The provider did not begin in time.
-    pub(super) fn first_byte_timeout(&self, first_byte_ms: u128) -> ProviderError {
+    pub(super) fn first_byte_timeout(&self) -> ProviderError {
         let message = format!(
-            "no answer began within {first_byte_ms} ms; raise first_byte_timeout_ms if the model needs longer"
+            "no answer within {} ms (first_byte_timeout_ms); raise it if the model needs longer",
+            self.timeouts.first_byte.as_millis()
         );
         self.error(FailureReason::Timeout, &message)
     }
 
-    /// The frames made no answer.
-    pub(super) fn stream_error(&self, fault: &StreamError) -> ProviderError {
-        match fault {
+    /// The error of a stream that the dialect could not decode.
+    pub(super) fn stream_error(&self, error: &StreamError) -> ProviderError {
+        match error {
             StreamError::Refused(refusal) => self.refusal(refusal, None),
             StreamError::InvalidFrame { reason } => {
                 self.error(FailureReason::InvalidResponse, &excerpt(reason))
             }
-            StreamError::Cut => self.error(
-                FailureReason::StreamCut,
-                "the answer ended before the provider said that it was whole",
-            ),
+            StreamError::Cut => {
+                self.error(FailureReason::StreamCut, "the answer ended without its last event")
+            }
         }
     }
 
-    /// What came is not what the dialect says.
-    pub(super) fn invalid_response(&self, head: &str) -> ProviderError {
+    /// The error of a response that does not match the dialect.
+    pub(super) fn invalid_response(&self, text: &str) -> ProviderError {
         let message = format!(
-            "the answer is none of this dialect: {}; check dialect and base_url",
-            excerpt(&self.redact(head))
+            "the response does not match this dialect: {}; check dialect and base_url",
+            excerpt(&self.redact(text))
         );
         self.error(FailureReason::InvalidResponse, &message)
     }
 
-    /// An answer came, with nothing in it.
     pub(super) fn empty_response(&self, answer: &ModelResponse) -> ProviderError {
-        let why = match answer.raw_stop_reason.as_str() {
+        let cause = match answer.raw_stop_reason.as_str() {
             "" => String::new(),
-            reason => format!(" (it stopped for `{reason}`)"),
+            reason => format!(" (stop reason `{reason}`)"),
         };
         let prompt_tokens = answer.usage.prompt_tokens();
         ProviderError {
             observed_tokens: (prompt_tokens > 0).then_some(prompt_tokens),
-            ..self.error(FailureReason::EmptyResponse, &format!("the answer holds nothing{why}"))
+            ..self.error(FailureReason::EmptyResponse, &format!("the answer is empty{cause}"))
         }
     }
 
-    /// A text without the key, whoever repeated it.
+    /// A text without secrets: servers and proxies repeat keys in their messages.
     fn redact(&self, text: &str) -> String {
         let secrets = self.secrets.iter().map(ExposeSecret::expose_secret);
         let is_long = |secret: &&str| secret.chars().count() >= SECRET_MIN_CHARS;
@@ -157,16 +137,17 @@ impl ErrorBuilder<'_> {
     }
 }
 
-/// An error and what caused it, the innermost last, without its address.
+/// The causes of an error, innermost last.
 fn cause_chain(error: &reqwest::Error) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut causes: Vec<String> = Vec::new();
+    // The error itself is left out, since it names the whole address, which may hold a key.
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
-        if told.last() != Some(&words) {
-            told.push(words);
+        let text = error.to_string();
+        if causes.last() != Some(&text) {
+            causes.push(text);
         }
         cause = error.source();
     }
-    if told.is_empty() { "the request failed".to_owned() } else { told.join(": ") }
+    if causes.is_empty() { "the request failed".to_owned() } else { causes.join(": ") }
 }

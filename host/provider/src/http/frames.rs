@@ -1,4 +1,4 @@
-//! The bytes of an answer, cut into frames as they come.
+//! Reads the body of an answer as text or frames.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 
-use ctxhost_dialects::dialect::{Framing, StreamFrame};
+use ctxhost_dialects::dialect::{FrameFormat, StreamFrame};
 use ctxhost_dialects::frames::{FrameError, FrameReader};
 
-/// What stands at the beginning of an answer is kept to be shown, in bytes.
+/// The most of an answer that error messages quote, in bytes.
 const HEAD_MAX_BYTES: usize = 2_048;
 
-/// Why no more bytes come.
+/// Why a body stopped.
 #[derive(Debug)]
 pub(super) enum StreamReadError {
-    /// Nothing came for too long.
+    /// No data within the timeout.
     IdleTimeout,
-    /// The connection broke.
+    /// The connection failed.
     ConnectionLost(reqwest::Error),
-    /// The bytes are no frames.
+    /// The bytes are not frames.
     InvalidFrame(FrameError),
 }
 
 /// The body of an answer.
 pub(super) struct AnswerBody {
     bytes: BoxStream<'static, Result<Vec<u8>, StreamReadError>>,
-    /// The first bytes, which nobody has read from `bytes` yet.
+    /// The first bytes, already taken from `bytes`.
     head: Vec<u8>,
 }
 
-/// The pieces of a body: the first by a deadline, each further one within `idle` of the last.
+/// The chunks of a body: the first by a deadline, each further one within `idle`.
 fn read_chunks(
     response: Response,
     first: Instant,
@@ -39,6 +39,7 @@ fn read_chunks(
     let next = move |state: Option<(Response, Instant)>| async move {
         let (mut response, deadline) = state?;
         match timeout_at(deadline, response.chunk()).await {
+            // `None` ends the stream after an error.
             Err(_) => Some((Err(StreamReadError::IdleTimeout), None)),
             Ok(Err(error)) => Some((Err(StreamReadError::ConnectionLost(error)), None)),
             Ok(Ok(None)) => None,
@@ -52,7 +53,7 @@ fn read_chunks(
 }
 
 impl AnswerBody {
-    /// Waits for the beginning of a body: its first bytes that are more than white space.
+    /// Waits for the first bytes that are not white space.
     pub(super) async fn open(
         response: Response,
         first: Instant,
@@ -60,46 +61,48 @@ impl AnswerBody {
     ) -> Result<AnswerBody, StreamReadError> {
         let mut bytes = read_chunks(response, first, idle);
         let mut head = Vec::new();
+        // Servers send white space to keep the connection open while the model computes.
         while head.trim_ascii().is_empty() {
             match bytes.next().await {
-                Some(piece) => head.extend(piece?),
+                Some(chunk) => head.extend(chunk?),
                 None => break,
             }
         }
         Ok(AnswerBody { bytes, head })
     }
 
-    /// Whether nothing came at all.
+    /// Whether the body is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.head.trim_ascii().is_empty()
     }
 
-    /// The beginning, to be shown.
+    /// The start of the body, for messages.
     pub(super) fn head(&self) -> String {
         let shown = self.head.get(..HEAD_MAX_BYTES).unwrap_or(&self.head);
         String::from_utf8_lossy(shown).into_owned()
     }
 
-    /// Whether this is one document (JSON of a server that does not stream, or a page of some proxy)
-    /// and no stream of events. The header that should tell is often wrong.
+    /// Whether the body is one document and not a stream: JSON of a server that does not stream, or
+    /// a proxy's HTML page.
     pub(super) fn is_document(&self) -> bool {
+        // The content type is often wrong.
         matches!(self.head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<' | b'"'))
     }
 
-    /// The whole body, at most so many bytes of it.
+    /// The whole body, up to a limit.
     pub(super) async fn read_text(self, max_bytes: usize) -> Result<String, StreamReadError> {
         let AnswerBody { mut bytes, mut head } = self;
         while head.len() < max_bytes {
             match bytes.next().await {
-                Some(piece) => head.extend(piece?),
+                Some(chunk) => head.extend(chunk?),
                 None => break,
             }
         }
         Ok(String::from_utf8_lossy(&head).into_owned())
     }
 
-    /// The frames, each of at most so many bytes.
-    pub(super) fn into_frames(self, framing: Framing, max_bytes: usize) -> FrameStream {
+    /// The frames, each up to a limit.
+    pub(super) fn into_frames(self, framing: FrameFormat, max_bytes: usize) -> FrameStream {
         let mut reader = FrameReader::new(framing, max_bytes);
         reader.push(&self.head);
         FrameStream { bytes: self.bytes, reader }
@@ -113,16 +116,16 @@ pub(super) struct FrameStream {
 }
 
 impl FrameStream {
-    /// The next frame of what has come.
+    /// The next frame of the bytes read so far.
     pub(super) fn next_frame(&mut self) -> Result<Option<StreamFrame<'_>>, StreamReadError> {
         self.reader.next_frame().map_err(StreamReadError::InvalidFrame)
     }
 
-    /// Waits for more of the body; `false` where no more frames come.
+    /// Reads more of the body; `false` at its end.
     pub(super) async fn read_more(&mut self) -> Result<bool, StreamReadError> {
         match self.bytes.next().await.transpose()? {
-            Some(piece) => {
-                self.reader.push(&piece);
+            Some(chunk) => {
+                self.reader.push(&chunk);
                 Ok(true)
             }
             None => Ok(self.reader.finish()),

@@ -1,4 +1,4 @@
-//! The key: held, or printed by a program when it is first needed, and never shown.
+//! API keys: constant, or printed by a program when first needed.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-/// A key command may ask the person for a password, so it gets a minute.
+/// Timeout of a key command: it may ask the user for a password.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the key of a provider comes from.
+/// The source of a provider's key.
 #[derive(Debug)]
 pub struct ApiKey {
-    /// The program and its arguments; empty for a key that is held.
+    /// The program and its arguments; empty for a constant key.
     command: Vec<String>,
-    /// The key, as far as it is known.
+    /// The key, once secret.
     secret: Mutex<Option<SecretString>>,
 }
 
-/// A key that did not come. Says nothing of what the program printed.
+/// A key command failed. Never holds the program's output.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiKeyError {
-    /// The program could not be started.
+    /// The program cannot be started.
     #[error("the key command `{program}` cannot be started ({cause}); check api_key_command")]
     NotStarted {
         /// The program.
         program: String,
-        /// Why not.
+        /// The cause.
         cause: std::io::ErrorKind,
     },
     /// The program failed.
@@ -35,7 +35,7 @@ pub enum ApiKeyError {
     Failed {
         /// The program.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
     },
     /// The program printed no key.
@@ -44,8 +44,8 @@ pub enum ApiKeyError {
         /// The program.
         program: String,
     },
-    /// The program took too long.
-    #[error("the key command `{program}` took more than {} s", COMMAND_TIMEOUT.as_secs())]
+    /// The program exceeded its timeout.
+    #[error("the key command `{program}` exceeded its timeout of {} s", COMMAND_TIMEOUT.as_secs())]
     TimedOut {
         /// The program.
         program: String,
@@ -53,44 +53,44 @@ pub enum ApiKeyError {
 }
 
 impl ApiKey {
-    /// For a server that wants none.
+    /// No key.
     pub fn none() -> ApiKey {
         ApiKey { command: Vec::new(), secret: Mutex::new(None) }
     }
 
-    /// One that is known.
+    /// A constant key.
     pub fn from_secret(key: SecretString) -> ApiKey {
         ApiKey { command: Vec::new(), secret: Mutex::new(Some(key)) }
     }
 
-    /// One that a program prints on its first line. It is run without a shell.
+    /// A key that a program prints on its first line. It runs without a shell.
     pub fn from_command(command: Vec<String>) -> ApiKey {
         ApiKey { command, secret: Mutex::new(None) }
     }
 
-    /// The key; `None` for a server that wants none. The program runs once, however many ask.
+    /// The key, if the server needs one. The program runs once for all callers.
     ///
     /// # Errors
     ///
     /// [`ApiKeyError`].
     pub async fn read(&self) -> Result<Option<SecretString>, ApiKeyError> {
-        let mut known = self.secret.lock().await;
-        if known.is_none() && !self.command.is_empty() {
-            *known = Some(run_command(&self.command).await?);
+        let mut secret = self.secret.lock().await;
+        if secret.is_none() && !self.command.is_empty() {
+            *secret = Some(run_command(&self.command).await?);
         }
-        Ok(known.clone())
+        Ok(secret.clone())
     }
 
-    /// Forgets a key that was refused. Whether another one may come.
+    /// Forgets a refused key. Returns whether a new one can be had.
     pub async fn forget(&self, refused: Option<&SecretString>) -> bool {
         if self.command.is_empty() {
             return false;
         }
-        let mut known = self.secret.lock().await;
-        // Another request may have been refused too and got a new key since: that one stays.
+        let mut secret = self.secret.lock().await;
+        // Another refused request may have fetched a new key already; that one stays.
         let exposed = |key: &SecretString| key.expose_secret().to_owned();
-        if known.as_ref().map(exposed) == refused.map(exposed) {
-            *known = None;
+        if secret.as_ref().map(exposed) == refused.map(exposed) {
+            *secret = None;
         }
         true
     }
@@ -102,6 +102,7 @@ async fn run_command(command: &[String]) -> Result<SecretString, ApiKeyError> {
         None => (String::new(), command),
     };
     let mut process = Command::new(&program);
+    // Its errors are not shown, since they may contain the key.
     process.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = process.kill_on_drop(true).output();
     let output = match tokio::time::timeout(COMMAND_TIMEOUT, output).await {
@@ -112,6 +113,7 @@ async fn run_command(command: &[String]) -> Result<SecretString, ApiKeyError> {
     if !output.status.success() {
         return Err(ApiKeyError::Failed { program, status: output.status });
     }
+    // Programs may print notices after the key.
     let printed = SecretString::from(String::from_utf8_lossy(&output.stdout).into_owned());
     match printed.expose_secret().lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(key) => Ok(SecretString::from(key)),

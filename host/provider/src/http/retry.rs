@@ -1,4 +1,4 @@
-//! When a request is repeated, and after which pause.
+//! When a request is retried, and after which pause.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use crate::settings::ProviderSettings;
 use ctxhost_dialects::failure::{FailureReason, ProviderError};
 
-/// Limits of repetition.
+/// The limits of retries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryPolicy {
     retries: usize,
@@ -28,19 +28,19 @@ impl RetryPolicy {
         }
     }
 
-    /// Asks until there is an answer, or an error that another attempt would not mend.
-    pub(super) async fn run<T, Asking>(
+    /// Repeats attempts until one succeeds or its error is permanent.
+    pub(super) async fn run<T, Attempting>(
         self,
-        attempt: impl FnMut() -> Asking,
+        attempt: impl FnMut() -> Attempting,
     ) -> Result<T, ProviderError>
     where
-        Asking: Future<Output = Result<T, ProviderError>>,
+        Attempting: Future<Output = Result<T, ProviderError>>,
     {
         let pauses = ExponentialBuilder::default()
             .with_min_delay(self.pause)
             .with_max_delay(self.pause_max)
             .with_max_times(self.retries)
-            // Many sessions that were refused together shall not come back together.
+            // Sessions that were refused together must not retry together.
             .with_jitter();
         attempt
             .retry(pauses)
@@ -50,7 +50,7 @@ impl RetryPolicy {
             .await
     }
 
-    /// The longer of our pause and the provider's; `None` where the provider asks for too long a one.
+    /// The longer of our pause and the provider's; `None` if the provider asks for too long a wait.
     fn adjust_pause(&self, error: &ProviderError, pause: Option<Duration>) -> Option<Duration> {
         let pause = pause?;
         match error.retry_after_ms {
@@ -61,27 +61,29 @@ impl RetryPolicy {
     }
 }
 
-/// What may be gone at the next attempt. Our own timeouts are not: they were long already.
+/// Whether an error may be temporary.
 fn is_retryable(error: &ProviderError) -> bool {
-    let may_pass = match error.reason {
+    let is_temporary = match error.reason {
         FailureReason::RateLimit | FailureReason::Overloaded | FailureReason::ServerError => true,
         FailureReason::Connection | FailureReason::StreamCut => true,
+        // Our own timeouts, unlike the provider's, were long already.
         FailureReason::Timeout => error.status.is_some(),
         _ => false,
     };
-    may_pass && !error.has_started
+    is_temporary && !error.has_started
 }
 
 fn log_retry(error: &ProviderError, pause: Duration) {
     let ProviderError { provider, model, reason, status, .. } = error;
-    tracing::info!(%provider, %model, ?reason, ?status, ?pause, "asking again after a pause");
+    tracing::info!(%provider, %model, ?reason, ?status, ?pause, "retrying after a pause");
 }
 
-/// How long a provider asks to wait, in milliseconds: `retry-after-ms`, or `retry-after` in seconds
-/// or as a date.
+/// The wait that a provider asks for, in milliseconds: `retry-after-ms`, or `retry-after` in
+/// seconds or as a date.
 pub(super) fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let whole = |ms: f64| (ms.is_finite() && ms >= 0.0).then_some(ms.ceil() as u64);
+    // OpenAI's header, more precise than the standard one.
     let exact = text("retry-after-ms").and_then(|text| text.parse().ok()).and_then(whole);
     exact.or_else(|| {
         let written = text(RETRY_AFTER.as_str())?;
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_repeated_and_never_what_began() {
+    fn only_temporary_errors_before_the_first_part_are_retried() {
         let error = |reason, status, began| {
             is_retryable(&ProviderError {
                 reason,

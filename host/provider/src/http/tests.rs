@@ -1,4 +1,4 @@
-//! The wire against a server on the loopback: what is repeated, what is not, and what is never told.
+//! The client against a loopback server: retries, timeouts, errors.
 
 use std::sync::Mutex as StdMutex;
 use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
@@ -20,7 +20,7 @@ mod keys;
 mod server;
 mod windows;
 
-use server::{Asked, Server, Step, end, event, plain, stream_of, text, whole};
+use server::{SentRequest, Server, Step, end, event, plain, stream_of, text, whole};
 
 const KEY: &str = "sk-loopback-4711";
 
@@ -52,10 +52,10 @@ fn request() -> ModelRequest {
     ModelRequest { model: "m".into(), messages, max_output_tokens: 100, ..Default::default() }
 }
 
-/// What came of a request, and the text that was heard on the way.
+/// The result of a request, and the text streamed before it.
 struct Outcome {
     answer: Result<AssistantMessage, ProviderError>,
-    heard: String,
+    received: String,
 }
 
 impl Outcome {
@@ -69,28 +69,31 @@ impl Outcome {
 }
 
 async fn ask(client: &HttpClient) -> Outcome {
-    let mut heard = String::new();
-    let mut hear = |part: StreamPart<'_>| {
+    let mut received = String::new();
+    let mut receive = |part: StreamPart<'_>| {
         if let StreamPart::Text(text) = part {
-            heard.push_str(text);
+            received.push_str(text);
         }
     };
-    let answer = client.generate(&request(), &mut hear).await;
-    Outcome { answer, heard }
+    let answer = client.generate(&request(), &mut receive).await;
+    Outcome { answer, received }
 }
 
 /// A server that gives the same answer always.
 async fn always(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Server {
-    Server::start(move |_, _: &Asked| answer()).await
+    Server::start(move |_, _: &SentRequest| answer()).await
 }
 
 #[tokio::test]
-async fn an_answer_is_heard_and_stored() {
+async fn an_answer_is_streamed_and_stored() {
     let steps = || [vec![text("grüß "), text("dich 漢")], end()].concat();
     let server = always(move || stream_of(steps())).await;
     let outcome = ask(&client(&server)).await;
     let answer = outcome.answer.unwrap();
-    assert_eq!((outcome.heard.as_str(), answer.text().as_str()), ("grüß dich 漢", "grüß dich 漢"));
+    assert_eq!(
+        (outcome.received.as_str(), answer.text().as_str()),
+        ("grüß dich 漢", "grüß dich 漢")
+    );
     let usage = TokenUsage { input: 20, output: 2, cache_read: 10, ..TokenUsage::default() };
     let expected = AssistantMessage {
         content: answer.content.clone(),
@@ -107,11 +110,11 @@ async fn an_answer_is_heard_and_stored() {
     };
     assert_eq!(answer, expected);
     assert!(answer.timestamp > 1_600_000_000_000);
-    let [asked] = server.asked().try_into().unwrap();
-    assert_eq!(asked.uri, "/v1/chat/completions");
-    assert_eq!(asked.header("authorization"), format!("Bearer {KEY}"));
-    assert_eq!(asked.header("content-type"), "application/json");
-    assert_eq!(asked.body["messages"], json!([{"role": "user", "content": "hello"}]));
+    let [sent] = server.requests().try_into().unwrap();
+    assert_eq!(sent.uri, "/v1/chat/completions");
+    assert_eq!(sent.header("authorization"), format!("Bearer {KEY}"));
+    assert_eq!(sent.header("content-type"), "application/json");
+    assert_eq!(sent.body["messages"], json!([{"role": "user", "content": "hello"}]));
 }
 
 #[tokio::test]
@@ -123,7 +126,7 @@ async fn a_server_that_does_not_stream_is_understood() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_asked_again_after_the_pause_that_is_wanted() {
+async fn temporary_errors_are_retried_after_the_requested_wait() {
     for (header, value, pause_ms) in [("retry-after-ms", "120", 120), ("retry-after", "0.2", 200)] {
         for status in [429, 500, 503, 529] {
             let server = Server::start(move |turn, _| match turn {
@@ -134,7 +137,7 @@ async fn what_may_pass_is_asked_again_after_the_pause_that_is_wanted() {
             let start = Instant::now();
             assert_eq!(ask(&client(&server)).await.answer.unwrap().text(), "now", "{status}");
             assert!(start.elapsed() >= Duration::from_millis(pause_ms), "{header} {status}");
-            assert_eq!(server.asked().len(), 2, "{status}");
+            assert_eq!(server.requests().len(), 2, "{status}");
         }
     }
 }
@@ -146,11 +149,11 @@ async fn a_pause_that_is_too_long_ends_the_request() {
     let outcome = ask(&client(&server)).await;
     assert_eq!(outcome.reason(), FailureReason::RateLimit);
     assert_eq!(outcome.error().retry_after_ms, Some(3_600_000));
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn repetition_has_an_end_and_the_last_attempt_decides() {
+async fn retries_are_limited_and_the_last_error_counts() {
     let server = Server::start(|turn, _| match turn {
         0 => plain(529, &[], ""),
         1 => plain(500, &[], "oops"),
@@ -158,7 +161,7 @@ async fn repetition_has_an_end_and_the_last_attempt_decides() {
     })
     .await;
     let outcome = ask(&client(&server)).await;
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
     assert_eq!(outcome.reason(), FailureReason::Overloaded);
     let error = outcome.error();
     let facts = (error.status, error.code.as_str(), error.message.as_str(), error.has_started);
@@ -166,18 +169,18 @@ async fn repetition_has_an_end_and_the_last_attempt_decides() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_is_asked_once() {
+async fn permanent_errors_are_not_retried() {
     for status in [400, 401, 402, 403, 404, 413, 302] {
         let server =
             always(move || plain(status, &[("location", "http://elsewhere/")], "no")).await;
         let outcome = ask(&client(&server)).await;
         assert_eq!(outcome.error().status, Some(status));
-        assert_eq!(server.asked().len(), 1, "{status}");
+        assert_eq!(server.requests().len(), 1, "{status}");
     }
 }
 
 #[tokio::test]
-async fn what_began_is_never_asked_again() {
+async fn a_started_answer_is_never_retried() {
     let breaks = vec![text("half an "), Step::Breaks];
     let ends = vec![text("half an ")];
     let fails = vec![
@@ -197,13 +200,13 @@ async fn what_began_is_never_asked_again() {
         let outcome = ask(&client_with(&settings, ApiKey::none())).await;
         assert_eq!(outcome.reason(), reason);
         assert!(outcome.error().has_started, "{reason:?}");
-        assert_eq!(outcome.heard, "half an ");
-        assert_eq!(server.asked().len(), 1, "{reason:?}");
+        assert_eq!(outcome.received, "half an ");
+        assert_eq!(server.requests().len(), 1, "{reason:?}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_broke_before_its_first_word_is_asked_again() {
+async fn a_stream_cut_before_its_first_part_is_retried() {
     let role = || event(json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}));
     let server = Server::start(move |turn, _| match turn {
         0 => stream_of(vec![role(), Step::Breaks]),
@@ -212,7 +215,7 @@ async fn a_stream_that_broke_before_its_first_word_is_asked_again() {
     .await;
     let outcome = ask(&client(&server)).await;
     assert_eq!(outcome.answer.unwrap().text(), "again");
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -243,7 +246,7 @@ async fn an_empty_answer_is_an_error_and_counts_are_kept() {
         let outcome = ask(&client(&server)).await;
         assert_eq!(outcome.reason(), FailureReason::EmptyResponse, "{at}");
         assert_eq!(outcome.error().observed_tokens, (at == 3).then_some(7));
-        assert_eq!(server.asked().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -256,10 +259,10 @@ async fn an_answer_cut_at_its_length_may_be_empty_because_its_usage_tells_why() 
 }
 
 #[tokio::test]
-async fn a_refusal_means_what_the_provider_s_own_phrases_say() {
-    let words = "the scroll is longer than the shelf";
+async fn phrases_of_the_config_classify_refusals() {
+    let message = "the scroll is longer than the shelf";
     let server =
-        always(move || plain(400, &[], json!({"error": {"message": words}}).to_string())).await;
+        always(move || plain(400, &[], json!({"error": {"message": message}}).to_string())).await;
     let reason = |settings: ProviderSettings| async move {
         ask(&client_with(&settings, ApiKey::from_secret(KEY.into()))).await.reason()
     };
@@ -276,7 +279,7 @@ async fn a_refusal_means_what_the_provider_s_own_phrases_say() {
 }
 
 #[test]
-fn a_phrase_that_is_none_is_blamed() {
+fn an_invalid_phrase_is_reported() {
     let bad =
         ProviderSettings { overflow_phrases: vec!["(".to_owned()], ..settings("http://x/v1") };
     let dialect = Box::new(OpenAiChat::new(Compat::default()));
@@ -285,7 +288,7 @@ fn a_phrase_that_is_none_is_blamed() {
 }
 
 #[tokio::test]
-async fn nonsense_is_shown_in_short() {
+async fn an_invalid_response_is_quoted_in_short() {
     let page = format!("<html><body>Sign in {}</body></html>", "x".repeat(5_000));
     let bodies = [
         page,
@@ -300,7 +303,7 @@ async fn nonsense_is_shown_in_short() {
         assert_eq!(outcome.reason(), FailureReason::InvalidResponse, "{shown}");
         let message = &outcome.error().message;
         assert!(message.contains(shown.trim()) && message.len() < 500, "{message}");
-        assert_eq!(server.asked().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -318,12 +321,12 @@ async fn an_answer_that_does_not_begin_is_given_up() {
     let outcome = ask(&client_with(&settings, ApiKey::none())).await;
     assert_eq!(outcome.reason(), FailureReason::Timeout);
     assert!(outcome.error().message.contains("first_byte_timeout_ms"), "{}", outcome.error());
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_stream_may_last_as_long_as_it_moves() {
-    let ping = || vec![Step::Waits(60), Step::Says(": ping\n\n".to_owned())];
+    let ping = || vec![Step::Waits(60), Step::Sends(": ping\n\n".to_owned())];
     let steps =
         move || [vec![text("at ")], ping(), ping(), ping(), vec![text("last")], end()].concat();
     let server = always(move || stream_of(steps())).await;
@@ -333,7 +336,7 @@ async fn a_stream_may_last_as_long_as_it_moves() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_said_so() {
+async fn a_refused_connection_names_the_address() {
     let settings = settings("http://127.0.0.1:9/v1");
     let outcome = ask(&client_with(&settings, ApiKey::none())).await;
     assert_eq!(outcome.reason(), FailureReason::Connection);

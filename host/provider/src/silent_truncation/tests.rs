@@ -75,13 +75,13 @@ fn more_than_the_window_was_sent_and_less_was_counted() {
 }
 
 #[test]
-fn a_guess_within_its_error_convicts_nobody() {
+fn an_estimate_within_its_error_is_not_a_cut() {
     assert_eq!(judge(&sent(12_000, CountBasis::Estimated, 8_192), 7_012), None);
     assert_eq!(judge(&sent(9_000, CountBasis::Anchored, 8_192), 7_012), None);
 }
 
 #[test]
-fn an_old_server_that_leaves_out_what_it_cached_is_not_accused() {
+fn an_old_server_that_omits_cached_tokens_is_not_a_cut() {
     // 30 turns of a session, each counted without the prefix.
     let mut counts = CountHistory::default();
     for turn in 1..=30u64 {
@@ -93,7 +93,7 @@ fn an_old_server_that_leaves_out_what_it_cached_is_not_accused() {
 }
 
 #[test]
-fn what_is_new_may_have_the_size_of_a_cut_by_chance() {
+fn a_new_part_may_have_the_size_of_a_cut_by_chance() {
     // The file that was just read has 2,050 tokens, and the server counts nothing else.
     let before = CountHistory::default().with_answer(
         &sent(20_000, CountBasis::Estimated, 32_768),
@@ -129,7 +129,7 @@ fn a_prompt_that_grew_and_is_counted_smaller_was_cut() {
     let verdict = verdict.expect("a cut");
     assert_eq!((verdict.kind, verdict.window_tokens), (TruncationKind::Cut, 7_900));
     assert!(verdict.to_string().contains("raise num_ctx"), "{verdict}");
-    // After a compaction smaller is what was wanted.
+    // After a compaction a smaller count is expected.
     let now = sent(2_600, CountBasis::Estimated, 131_072);
     let usage = counted(2_700, 9);
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_prompt_that_grew_and_is_counted_smaller_was_cut() {
 }
 
 #[test]
-fn a_template_that_drops_old_thinking_is_no_cut() {
+fn a_template_that_drops_old_thinking_is_not_a_cut() {
     let before = whole_counts(8_000);
     let now = sent(8_200, CountBasis::Anchored, 32_768);
     let verdict = SilentTruncation::detect(&now, before, &counted(6_500, 9), StopReason::Stop);
@@ -147,7 +147,7 @@ fn a_template_that_drops_old_thinking_is_no_cut() {
 }
 
 #[test]
-fn cheap_images_are_no_cut() {
+fn cheap_images_are_not_a_cut() {
     // Twenty images at 2,000 tokens in the estimate, at 256 in the model.
     let prompt = SentPrompt {
         prompt_tokens: 41_000,
@@ -168,7 +168,7 @@ fn cheap_images_are_no_cut() {
 }
 
 #[test]
-fn no_count_is_no_verdict() {
+fn a_count_of_zero_proves_nothing() {
     assert_eq!(judge(&sent(100_000, CountBasis::Tokenizer, 4_096), 0), None);
 }
 
@@ -202,12 +202,12 @@ fn more_than_the_window_is_an_overrun() {
 }
 
 #[test]
-fn the_sentence_names_the_numbers_and_what_to_do() {
+fn the_message_names_the_numbers_and_the_remedy() {
     let verdict = judge(&sent(160_689, CountBasis::Estimated, 32_768), 16_387).unwrap();
-    insta::assert_snapshot!(verdict.to_string(), @"the server read 16387 of about 160689 tokens and dropped about 144302 without saying so, the system prompt likely among them; raise num_ctx (the window of this model in the config) above 32768, or compact");
+    insta::assert_snapshot!(verdict.to_string(), @"the server read 16387 of about 160689 tokens and silently dropped about 144302, probably with the system prompt; raise num_ctx (the window of this model in the config) above 32768, or compact");
 }
 
-/// A session of a server that reads no more than its own window and says nothing; the config has a
+/// A session of a server that silently reads no more than its own window; the config has a
 /// larger one. How many prompts were cut before that was found, and the window that was concluded.
 fn found(window: u64, left: u64, first: u64, step: u64, error_percent: u64) -> Option<(u64, u64)> {
     let (mut truth, mut counts, mut cuts) = (first, CountHistory::default(), 0);
@@ -215,7 +215,7 @@ fn found(window: u64, left: u64, first: u64, step: u64, error_percent: u64) -> O
     for _ in 0..1_500 {
         let estimate = |tokens: u64| tokens * error_percent / 100;
         let (prompt_tokens, certainty) = match before {
-            // As the account of a session does: the last count, and an estimate of what came after.
+            // As sessions count: the last count plus an estimate of the new part.
             Some(count) => (count + estimate(step), CountBasis::Anchored),
             None => (estimate(truth), CountBasis::Estimated),
         };
@@ -274,7 +274,7 @@ fn a_server_that_always_counts_the_same_cuts_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// An honest server, and an estimate that errs by what it may: no verdict, whatever the sizes.
+    /// A server that reads everything, and an estimate within its error: never a detection.
     #[test]
     fn an_honest_count_is_never_accused(
         steps in prop::collection::vec((50u64..1_500, 55u64..190), 1..40),

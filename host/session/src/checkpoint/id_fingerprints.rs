@@ -1,125 +1,121 @@
-//! The fingerprints of all ids of a session, so that one that is taken is known without reading the record
-//! that has it: of its records, and of the letters that were delivered to it.
+//! Fingerprints of all ids of a session, so that a duplicate id is detected without reading its record.
 
 use std::io;
 use std::path::Path;
 
 use ctxhost_files::SESSION_FILE_BYTES;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
-use super::{FingerprintCoverage, SkippedRecords, fingerprint};
-use crate::contents::SessionContents;
 use crate::journal::disk::{JournalDisk as _, OpenMode, OsJournalDisk};
 use crate::journal::sidecar::sidecar_path;
 use crate::record::Record;
 
-/// Bytes of a fingerprint in the file.
-const MARK_BYTES: usize = size_of::<u64>();
+const FINGERPRINT_BYTES: usize = size_of::<u64>();
 
-/// The fingerprints of the part of a session that was not read.
+/// The first eight bytes of the SHA-256, as a big-endian number.
+pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
+    let hash = Sha256::digest(bytes);
+    hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+/// Id fingerprints of the records that were not loaded.
 #[derive(Debug, Default)]
 pub(crate) struct IdFingerprints {
     sorted: Vec<u64>,
 }
 
-/// How many there are and what they add up to, so that others are not taken for them.
+/// Number and sum of fingerprints, to verify that a file holds the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FingerprintSum {
     count: u64,
     sum: u64,
 }
 
+/// The records whose fingerprints are on disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FingerprintCoverage {
+    pub(super) sum: FingerprintSum,
+    /// Number of records, from the start of the file.
+    pub(super) records: usize,
+}
+
 impl FingerprintSum {
-    fn with(self, marks: &[u64]) -> FingerprintSum {
-        let sum = marks.iter().fold(self.sum, |sum, mark| sum.wrapping_add(*mark));
-        FingerprintSum { count: self.count + marks.len() as u64, sum }
+    fn with(self, new: &[u64]) -> FingerprintSum {
+        // A sum can be extended without reading the file again, and ignores the order.
+        let sum = new.iter().fold(self.sum, |sum, fingerprint| sum.wrapping_add(*fingerprint));
+        FingerprintSum { count: self.count + new.len() as u64, sum }
     }
 
-    fn bytes(self) -> u64 {
-        self.count * MARK_BYTES as u64
+    fn length_bytes(self) -> u64 {
+        self.count * FINGERPRINT_BYTES as u64
+    }
+
+    /// Whether the file beside a session is long enough to hold these fingerprints.
+    pub(super) fn fits_file(self, session: &Path) -> bool {
+        let metadata = sidecar_path(session, "ids").metadata();
+        metadata.is_ok_and(|metadata| metadata.len() >= self.length_bytes())
     }
 }
 
 impl IdFingerprints {
-    /// Those beside a session up to a seal; `None` where they are other ones.
-    pub(super) fn read(session: &Path, seal: FingerprintSum) -> Option<IdFingerprints> {
+    /// Reads the fingerprints beside a session; `None` if they do not match the sum.
+    pub(super) fn read(session: &Path, sum: FingerprintSum) -> Option<IdFingerprints> {
         let mut bytes =
             ctxhost_files::read(&sidecar_path(session, "ids"), SESSION_FILE_BYTES).ok()?;
-        let whole_bytes = usize::try_from(seal.bytes()).ok()?;
-        if bytes.len() < whole_bytes {
+        let length = usize::try_from(sum.length_bytes()).ok()?;
+        if bytes.len() < length {
             return None;
         }
-        bytes.truncate(whole_bytes);
-        let (chunks, _) = bytes.as_chunks::<MARK_BYTES>();
+        // The file may be longer than the checkpoint: fingerprints are written before it.
+        bytes.truncate(length);
+        let (chunks, _) = bytes.as_chunks::<FINGERPRINT_BYTES>();
         let mut sorted: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
         sorted.sort_unstable();
-        (FingerprintSum::default().with(&sorted) == seal).then_some(IdFingerprints { sorted })
+        (FingerprintSum::default().with(&sorted) == sum).then_some(IdFingerprints { sorted })
     }
 
-    /// Whether a record has this id. Two ids have the same fingerprint once in 2^64: then one is
-    /// taken for the other, and a new record gets the next id.
+    /// Whether a record has this id.
     pub(crate) fn has_record(&self, id: &str) -> bool {
-        self.sorted.binary_search(&of_record(id)).is_ok()
+        // A collision (1 in 2^64 per pair) only makes a new record take the next id.
+        self.sorted.binary_search(&of_record_id(id)).is_ok()
     }
 
-    /// Whether a letter with this id was delivered.
+    /// Whether the queued message with this id was delivered.
     pub(crate) fn has_message(&self, id: &str) -> bool {
-        self.sorted.binary_search(&of_letter(id)).is_ok()
+        self.sorted.binary_search(&of_message_id(id)).is_ok()
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<u64> {
+        self.sorted.clone()
     }
 }
 
-fn of_record(id: &str) -> u64 {
+fn of_record_id(id: &str) -> u64 {
     fingerprint(id.as_bytes())
 }
 
-/// A letter may have the id of a record.
-fn of_letter(id: &str) -> u64 {
+/// The prefix keeps a message apart from a record of the same id; it is part of the file format.
+fn of_message_id(id: &str) -> u64 {
     fingerprint(format!("letter {id}").as_bytes())
 }
 
-fn of(record: &Record) -> impl Iterator<Item = u64> {
-    let letter = record.inbox_id().map(|id| of_letter(&id));
-    std::iter::once(of_record(record.id())).chain(letter)
+/// The fingerprints of a record: of its id, and of the queued message it delivered.
+pub(super) fn of_record(record: &Record) -> impl Iterator<Item = u64> {
+    let message = record.inbox_id().map(|id| of_message_id(&id));
+    std::iter::once(of_record_id(record.id())).chain(message)
 }
 
-/// Brings the fingerprints on the disk up to the record at `last`; answers what they add up to.
-pub(super) fn extend(
+/// Appends fingerprints after the covered ones; returns the sum of all.
+pub(super) fn append(
     session: &Path,
-    contents: &SessionContents,
-    last: usize,
-    sealed: Option<FingerprintCoverage>,
+    covered: FingerprintSum,
+    new: &[u64],
 ) -> io::Result<FingerprintSum> {
-    let left_out = contents.skipped_count();
-    let covers = |sealed: &FingerprintCoverage| {
-        (left_out..=left_out + last + 1).contains(&sealed.records)
-            && is_long_enough(session, sealed.seal)
-    };
-    let (seal, mut new, first) = match sealed.filter(covers) {
-        Some(sealed) => (sealed.seal, Vec::new(), sealed.records - left_out),
-        None => (
-            FingerprintSum::default(),
-            older(contents),
-            contents.skipped.as_ref().map_or(0, SkippedRecords::held_records),
-        ),
-    };
-    let records = contents.records.get(first..=last).unwrap_or_default();
-    new.extend(records.iter().flat_map(of));
-    write(session, seal, &new)?;
-    Ok(seal.with(&new))
-}
-
-fn older(contents: &SessionContents) -> Vec<u64> {
-    contents.skipped.as_ref().map_or_else(Vec::new, |older| older.id_fingerprints.sorted.clone())
-}
-
-fn is_long_enough(session: &Path, seal: FingerprintSum) -> bool {
-    sidecar_path(session, "ids").metadata().is_ok_and(|found| found.len() >= seal.bytes())
-}
-
-/// Puts new fingerprints behind those that are sealed. What a crash left behind them goes.
-fn write(session: &Path, seal: FingerprintSum, new: &[u64]) -> io::Result<()> {
-    let bytes: Vec<u8> = new.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+    let bytes: Vec<u8> = new.iter().flat_map(|fingerprint| fingerprint.to_le_bytes()).collect();
     let mut file = OsJournalDisk.open(&sidecar_path(session, "ids"), OpenMode::Any)?;
-    file.truncate(seal.bytes())?;
-    file.append(&bytes)
+    // A crash may have left fingerprints that no checkpoint covers.
+    file.truncate(covered.length_bytes())?;
+    file.append(&bytes)?;
+    Ok(covered.with(new))
 }

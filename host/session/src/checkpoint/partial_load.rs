@@ -1,122 +1,125 @@
-//! A session opened from its checkpoint: the records that it names, and all that follows them.
+//! Partial load: the records that a checkpoint names, and every line after them.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use ctxhost_files::MAX_LINE_BYTES;
 
-use super::{
-    CheckpointFile, CheckpointRecord, FingerprintCoverage, IdFingerprints, LinePosition, SavedSlot,
-    SavedSource, SkippedRecords, fingerprint,
-};
+use super::file::{CheckpointFile, CheckpointRecord, SavedSlot, SavedSource};
+use super::id_fingerprints::{FingerprintCoverage, IdFingerprints, fingerprint};
+use super::skipped::{LinePosition, SkippedRecords};
 use crate::contents::{LineContent, SessionContents};
 use crate::header::{SESSION_VERSION, SessionHeader};
-use crate::live_transcript::{LiveBase, LiveSlot, LiveTranscript, SlotChange, SlotSource};
+use crate::live_slots::{LiveBase, LiveSlot, SlotChange, SlotSource};
+use crate::live_transcript::LiveTranscript;
 use crate::projection_items::{self, StoredItem};
 use crate::record::{Record, RecordKind};
 use crate::{orphan_results, parse, undo};
 
-/// The contents that the next turn needs of a session file of this length, by its checkpoint; `None` where
-/// only all of the file tells.
+/// Loads what the next turn needs of a session file of this length; `None` if the whole file must be read.
 pub(crate) fn load(
     path: &Path,
     length_bytes: u64,
 ) -> Option<(SessionContents, FingerprintCoverage)> {
     let checkpoint = CheckpointFile::read(path)?;
-    let marks = IdFingerprints::read(path, checkpoint.marks)?;
+    let id_fingerprints = IdFingerprints::read(path, checkpoint.marks)?;
     let source = CheckpointSource { file: ctxhost_files::open(path).ok()? };
-    let mut contents = held(&source, &checkpoint, marks)?;
+    let mut contents = load_held(&source, &checkpoint, id_fingerprints)?;
     let tail_bytes = length_bytes.checked_sub(checkpoint.end_bytes)?;
-    // A line that is too long is left out by those who read all of the file.
+    // The tail is read at once, so it must not contain a line above the limit; reading the whole
+    // file skips such lines.
     let tail = (tail_bytes <= MAX_LINE_BYTES as u64)
-        .then(|| source.bytes(checkpoint.end_bytes, tail_bytes))??;
+        .then(|| source.read(checkpoint.end_bytes, tail_bytes))??;
     parse::append_bytes(&mut contents, &tail);
-    let sealed = FingerprintCoverage { seal: checkpoint.marks, records: checkpoint.records };
-    is_all_that_is_needed(&contents).then_some((contents, sealed))
+    let coverage = FingerprintCoverage { sum: checkpoint.marks, records: checkpoint.records };
+    is_sufficient(&contents).then_some((contents, coverage))
 }
 
-/// The session file.
+/// The session file that a checkpoint describes.
 struct CheckpointSource {
     file: File,
 }
 
 impl CheckpointSource {
-    fn bytes(&self, at_bytes: u64, length_bytes: u64) -> Option<Vec<u8>> {
+    fn read(&self, at_bytes: u64, length_bytes: u64) -> Option<Vec<u8>> {
+        // Checked before the allocation: a damaged checkpoint could name any length.
         if at_bytes.checked_add(length_bytes)? > self.file.metadata().ok()?.len() {
             return None;
         }
         let mut bytes = vec![0; usize::try_from(length_bytes).ok()?];
-        let read: io::Result<()> = self.file.read_exact_at(&mut bytes, at_bytes);
-        read.ok().map(|()| bytes)
+        self.file.read_exact_at(&mut bytes, at_bytes).ok().map(|()| bytes)
     }
 
-    /// The line at a place, where it is still the one that was there.
-    fn line(&self, place: LinePosition) -> Option<String> {
-        let bytes = self.bytes(place.at_bytes, place.length_bytes)?;
-        let is_it = fingerprint(&bytes) == place.fingerprint;
-        is_it.then(|| String::from_utf8(bytes).ok())?
+    /// The line at a position; `None` if its fingerprint differs.
+    fn line(&self, position: LinePosition) -> Option<String> {
+        let bytes = self.read(position.at_bytes, position.length_bytes)?;
+        let is_same = fingerprint(&bytes) == position.fingerprint;
+        is_same.then(|| String::from_utf8(bytes).ok())?
     }
 }
 
-/// The part before the tail.
-fn held(
+/// Loads the header and the held records.
+fn load_held(
     source: &CheckpointSource,
     checkpoint: &CheckpointFile,
-    marks: IdFingerprints,
+    id_fingerprints: IdFingerprints,
 ) -> Option<SessionContents> {
     let header = SessionHeader::parse(&source.line(checkpoint.header)?).ok()?;
+    // Migrating an older file needs all its lines.
     if header.version() != SESSION_VERSION {
         return None;
     }
     let mut contents = SessionContents::new(header);
+    // Lines start after the checkpoint; the header is before it.
     contents.lines.clear();
-    let mut before = None;
+    let mut parent = None;
     for held in &checkpoint.held {
         let record = Record::parse(&source.line(held.place)?).ok()?.record;
-        contents.tree.push(&record, before.filter(|_| held.on_branch));
+        // Records of other branches are held for the state of the host only, so they need no parent.
+        contents.tree.push(&record, parent.filter(|_| held.on_branch));
         if held.on_branch {
-            before = contents.tree.leaf();
+            parent = contents.tree.leaf();
         }
         contents.records.push(record);
     }
     let compaction = contents.records.len().checked_sub(1)?;
     let is_compaction = *contents.record_at(compaction)?.kind() == RecordKind::Compaction;
-    let ends_a_line = source.bytes(checkpoint.end_bytes.checked_sub(1)?, 1)? == b"\n";
+    // The fingerprint of the compaction does not cover its line break.
+    let ends_a_line = source.read(checkpoint.end_bytes.checked_sub(1)?, 1)? == b"\n";
     if checkpoint.records < checkpoint.held.len()
         || !is_compaction
         || !ends_a_line
-        || before != Some(compaction)
+        || parent != Some(compaction)
     {
         return None;
     }
     contents.live_base =
-        Some(LiveBase { at: compaction, slots: slots(&contents, &checkpoint.live)? });
+        Some(LiveBase { at: compaction, slots: live_slots(&contents, &checkpoint.live)? });
     contents.skipped = Some(SkippedRecords {
         end_bytes: checkpoint.end_bytes,
-        id_fingerprints: Arc::new(marks),
+        id_fingerprints: Arc::new(id_fingerprints),
         records: checkpoint.records,
         header: checkpoint.header,
-        places: checkpoint.held.iter().map(|held| held.place).collect(),
-        cuts: numbers(checkpoint, |held| held.is_cut).collect(),
-        hiding: numbers(checkpoint, |held| held.hides).collect(),
+        positions: checkpoint.held.iter().map(|held| held.place).collect(),
+        gaps: held_numbers(checkpoint, |held| held.is_cut).collect(),
+        hidden_entries: held_numbers(checkpoint, |held| held.hides).collect(),
     });
     Some(contents)
 }
 
-fn numbers(
+fn held_numbers(
     checkpoint: &CheckpointFile,
-    which: fn(&CheckpointRecord) -> bool,
+    is_wanted: fn(&CheckpointRecord) -> bool,
 ) -> impl Iterator<Item = usize> {
     let held = checkpoint.held.iter().enumerate();
-    held.filter(move |(_, held)| which(held)).map(|(number, _)| number)
+    held.filter(move |(_, held)| is_wanted(held)).map(|(number, _)| number)
 }
 
-/// The live entries; what they say is in the records.
-fn slots(contents: &SessionContents, saved: &[SavedSlot]) -> Option<Vec<LiveSlot>> {
-    let is_compaction = |at: &&Record| *at.kind() == RecordKind::Compaction;
+/// The live slots, with their content taken from the compaction records.
+fn live_slots(contents: &SessionContents, saved: &[SavedSlot]) -> Option<Vec<LiveSlot>> {
+    let is_compaction = |record: &&Record| *record.kind() == RecordKind::Compaction;
     let items_of = |at: usize| {
         contents.record_at(at).filter(is_compaction).and_then(projection_items::read_items)
     };
@@ -137,32 +140,31 @@ fn slots(contents: &SessionContents, saved: &[SavedSlot]) -> Option<Vec<LiveSlot
     saved.iter().map(slot).collect()
 }
 
-/// Whether what is read says all there is to say of the next turn.
-///
-/// A damaged line, a record that follows one that was not read, another branch, a compaction of Pi: each
-/// is told right by those alone who read all of the file.
-fn is_all_that_is_needed(contents: &SessionContents) -> bool {
-    let (Some(older), Some(standing)) = (&contents.skipped, &contents.live_base) else {
+/// Whether the loaded records suffice for the next turn.
+fn is_sufficient(contents: &SessionContents) -> bool {
+    let (Some(skipped), Some(base)) = (&contents.skipped, &contents.live_base) else {
         return false;
     };
-    let tail = contents.records.iter().skip(standing.at + 1);
-    let is_plain = |line: &LineContent| !matches!(line, LineContent::Raw(_));
-    contents.lines.iter().all(|line| is_plain(&line.content))
-        && tail.clone().all(|record| follows_a_known_one(contents, record))
+    let tail = contents.records.iter().skip(base.at + 1);
+    let has_raw_line =
+        contents.lines.iter().any(|line| matches!(line.content, LineContent::Raw(_)));
+    // A damaged line may be the parent of later records. Blank lines count too, they are rare.
+    !has_raw_line
+        // Otherwise it was attached to the preceding record, which may be wrong.
+        && tail.clone().all(|record| has_loaded_parent(contents, record))
+        // A duplicate id makes the record invalid, and an undo copies records that are not loaded.
         && !tail
             .clone()
-            .any(|record| older.id_fingerprints.has_record(record.id()) || undo::is_undo(record))
-        && tail.clone().all(|record| is_told(contents, record))
-        && contents.tree.path_backwards().any(|at| at == standing.at)
+            .any(|record| skipped.id_fingerprints.has_record(record.id()) || undo::is_undo(record))
+        && tail.clone().all(|record| orphan_results::is_resolvable(contents, record))
+        // On another branch, other records may be live.
+        && contents.tree.path_backwards().any(|at| at == base.at)
+        // Pi's rule takes records from before the compaction.
         && !LiveTranscript::from_branch(contents, contents.first_task).used_pi_rule()
 }
 
-fn is_told(contents: &SessionContents, record: &Record) -> bool {
-    orphan_results::call_records(contents, record, contents.parent_of(record)).is_some()
-}
-
-/// Whether a record says which one it follows, and that one stands above it.
-fn follows_a_known_one(contents: &SessionContents, record: &Record) -> bool {
-    let said = record.parent_id().and_then(|id| contents.tree.position(id));
-    said.is_some() && said == contents.parent_of(record)
+/// Whether the parent that a record names is loaded and is the one it was attached to.
+fn has_loaded_parent(contents: &SessionContents, record: &Record) -> bool {
+    let named = record.parent_id().and_then(|id| contents.tree.position(id));
+    named.is_some() && named == contents.parent_of(record)
 }

@@ -1,65 +1,65 @@
-//! What can be wrong with a session on disk, in words and in names.
+//! Findings of fsck.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// Something wrong with a line of a session.
+/// Damage of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionFault {
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What sort of fault it is.
+    /// The kind of damage.
     pub kind: FaultKind,
-    /// The id of the record, where it can be read.
+    /// The id of the record, if it is readable.
     pub record: Option<String>,
-    /// What is wrong, and what is made of it.
+    /// What is wrong, and how the line is treated.
     pub message: String,
 }
 
-/// What can be wrong with a line.
+/// Kinds of damage. Serialized names are part of `--json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// The disk does not give the file.
+    /// The file cannot be read.
     Unreadable,
-    /// There is no header, or it lacks something, or it is newer than this version.
+    /// The header is missing, incomplete, or newer than this version.
     Header,
-    /// It cannot be read as a record.
+    /// Not a record.
     BadLine,
-    /// It is not what was written.
+    /// The line differs from its checksum.
     Changed,
-    /// A line that was written is not there any more.
+    /// A written line is missing.
     MissingLine,
-    /// It stands elsewhere than it was written, or above its parent.
+    /// The line is not where it was written, or is above its parent.
     Reordered,
-    /// It has the id of an earlier record.
+    /// An earlier record has the same id.
     DuplicateId,
-    /// Its parent is not in the file, or it names none.
+    /// The parent is not in the file, or not named.
     MissingParent,
-    /// The last line was cut short.
+    /// The last line is incomplete.
     TornTail,
 }
 
-/// Something beside the lines that is not as it should be.
+/// A finding that is not damage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FsckNote {
-    /// What sort.
+    /// The kind of finding.
     pub kind: FsckNoteKind,
-    /// Of which file.
+    /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// What was found.
     pub message: String,
 }
 
-/// What can be amiss beside the lines.
+/// Kinds of findings that are not damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FsckNoteKind {
     /// Some lines have no checksum.
     Checksums,
-    /// Others may read a file or folder.
+    /// Other users may read a file or folder.
     Mode,
-    /// A file was left behind.
+    /// A temporary file of a dead process.
     LeftOver,
 }

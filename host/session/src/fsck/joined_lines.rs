@@ -1,5 +1,4 @@
-//! What stands on a line that cannot be read whole: records that one damaged byte, or a mark at the beginning
-//! of the file, keeps from being read.
+//! Splits a line in which a damaged line break joined records, or that has stray bytes before them.
 
 use std::io::Cursor;
 
@@ -8,11 +7,11 @@ use serde::de::IgnoredAny;
 use crate::header::SessionHeader;
 use crate::record;
 
-/// What some editors and some crashes put before a line.
+/// The byte order mark of some editors, and the zero bytes that file systems leave after a crash.
 const BEFORE_A_LINE: [&[u8]; 2] = [b"\xEF\xBB\xBF", b"\0"];
 
-/// The header and records on a line, where nothing else stands there but one stray byte or what is no text.
-/// A damaged line break joins two lines to one of these.
+/// The header and records on a line, if there is at most one stray byte between them: the damaged line
+/// break.
 pub(super) fn split_joined_line(line: &[u8]) -> Option<Vec<&str>> {
     let mut rest = line;
     while let Some(shorter) = BEFORE_A_LINE.iter().find_map(|mark| rest.strip_prefix(*mark)) {
@@ -34,7 +33,7 @@ pub(super) fn split_joined_line(line: &[u8]) -> Option<Vec<&str>> {
     (!pieces.is_empty()).then_some(pieces)
 }
 
-/// The record that these bytes begin with, and what follows it.
+/// The record at the start of the bytes, and the rest.
 fn first_piece(bytes: &[u8]) -> Option<(&str, &[u8])> {
     if !bytes.starts_with(b"{") {
         return None;

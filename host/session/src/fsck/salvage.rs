@@ -1,4 +1,4 @@
-//! A header written anew, from what is left of the damaged one and from what else is known of the session.
+//! Rebuilds a header from the damaged one, the file name and the records.
 
 use std::path::Path;
 
@@ -8,20 +8,21 @@ use crate::header::{SESSION_VERSION, SessionHeader};
 use crate::json_fields::{JsonFields, json_string};
 use crate::{clock, identity};
 
-/// Fields of a header that are texts, besides its id, its time and its folder.
+/// String fields of a header other than id, time and folder.
 const OTHER_TEXTS: [&str; 5] =
     ["parentSession", "branchedFrom", "provider", "modelId", "thinkingLevel"];
 
-/// The header of a session, from the line that was its header, its file name, and its records.
+/// Builds the header of a session from its damaged header line, its file name and its records.
 ///
-/// A field that is whole in the damaged line is taken over. Otherwise the id and the time are those in the
-/// name of the file, where ctxhost gave it that name, else a new id and the time of the first record.
+/// The id comes from a file name that ctxhost gave, else from the line, else it is new. All other fields come
+/// from the line if they are intact there; the time otherwise from the name or the first record.
 pub(super) fn salvage_header(
     damaged: &str,
     file: &Path,
     records: &[&str],
 ) -> Option<SessionHeader> {
     let named = name_parts(file);
+    // The name first: a changed character of the id in the line may not show.
     let id = named.as_ref().map(|(_, id)| id.clone()).or_else(|| text_of(damaged, "id"));
     let time = text_of(damaged, "timestamp")
         .filter(|time| clock::parse_ms(&Value::from(time.as_str())).is_some())
@@ -32,7 +33,7 @@ pub(super) fn salvage_header(
     let mut fields = JsonFields::default();
     fields.set("type", json_string("session"));
     match version_of(records) {
-        // The first version had no such field.
+        // Version 1 has no version field.
         1 => {}
         version => fields.set("version", version.to_string()),
     }
@@ -47,23 +48,25 @@ pub(super) fn salvage_header(
     SessionHeader::parse(&fields.to_line()).ok()
 }
 
-/// The version that the records are written in.
+/// The version of the records.
 fn version_of(records: &[&str]) -> u32 {
     let has_ids = records.iter().any(|record| {
         JsonFields::parse(record).is_some_and(|fields| fields.get("parentId").is_some())
     });
-    // Version 2 gave the messages of extensions another role.
+    // Only version 2 uses this role for messages of extensions.
     let is_second =
         || records.iter().any(|record| role_of(record).as_deref() == Some("hookMessage"));
-    match has_ids {
-        false => 1,
-        true if is_second() => 2,
-        true => SESSION_VERSION,
+    if !has_ids {
+        1
+    } else if is_second() {
+        2
+    } else {
+        SESSION_VERSION
     }
 }
 
 fn role_of(record: &str) -> Option<String> {
-    // Most records have no such word, and parsing each would make a long session slow to repair.
+    // Most records lack the word, and parsing each would make repairing a long session slow.
     if !record.contains("hookMessage") {
         return None;
     }
@@ -80,7 +83,7 @@ fn time_of_first(records: &[&str]) -> Option<String> {
     records.iter().find_map(time)
 }
 
-/// Time and id from a name that [`SessionHeader::file_name`] gave: `2026-11-21T01-41-21-054Z_<id>.jsonl`.
+/// Time and id of a name from [`SessionHeader::file_name`]: `2026-11-21T01-41-21-054Z_<id>.jsonl`.
 fn name_parts(file: &Path) -> Option<(String, String)> {
     const TIME: &str = "dddd-dd-ddTdd-dd-dd-dddZ";
     let name = file.file_name()?.to_str()?.strip_suffix(".jsonl")?;
@@ -99,7 +102,7 @@ fn name_parts(file: &Path) -> Option<(String, String)> {
     Some((format!("{day}T{hour}:{minute}:{second}.{rest}"), id.to_owned()))
 }
 
-/// The value of a field that is a text and whole, wherever it stands in a line that need not be JSON.
+/// The value of an intact string field anywhere in a line that may be invalid JSON.
 fn text_of(line: &str, name: &str) -> Option<String> {
     let quoted = json_string(name);
     let (_, behind) = line.split_once(&quoted)?;
@@ -107,18 +110,18 @@ fn text_of(line: &str, name: &str) -> Option<String> {
     first_text(value).filter(|text| !text.is_empty())
 }
 
-/// The folder: of its field, or, where the name of the field is damaged, the first path on the line.
+/// The working folder: the field `cwd`, or the first path on the line if the field name is damaged.
 fn folder_of(line: &str) -> Option<String> {
     let is_path = |text: &String| text.starts_with('/') && !text.ends_with(".jsonl");
     let texts = line.match_indices('"').filter_map(|(at, _)| first_text(line.get(at..)?));
     text_of(line, "cwd").or_else(|| texts.into_iter().find(is_path))
 }
 
-/// The text that JSON begins with, where it holds nothing that damage leaves.
+/// The string at the start of `json`, if it shows no damage.
 fn first_text(json: &str) -> Option<String> {
     let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
     let Value::String(text) = values.next()?.ok()? else { return None };
-    // A text that lost its end goes on with the next field.
+    // A string that lost its closing quote continues into the next field.
     let behind = json.get(values.byte_offset()..)?.trim_start();
     let is_whole = behind.is_empty() || behind.starts_with([',', '}']);
     (is_whole && !text.contains([char::REPLACEMENT_CHARACTER, '\0'])).then_some(text)

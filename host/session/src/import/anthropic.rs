@@ -1,4 +1,4 @@
-//! The Anthropic API: its messages and blocks, which Claude Code records as well.
+//! Import of Anthropic API messages and blocks, which Claude Code records too.
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use super::block::{self, ReplyUsage, joined_text, kind, string, tokens};
 use super::chat::ChatDocument;
 use super::draft::{ImportDraft, ImportedReply, ImportedResult};
 use super::json_lines::JsonRecord;
-use super::{ImportError, ImportFormat, ImportedTranscript};
+use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
 pub(super) const PROVIDER: &str = "anthropic";
 pub(super) const API: &str = "anthropic-messages";
 
-/// Reads a list of messages, a request body, or one message by line.
+/// Imports a list of messages, a request body, or one message per line.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let chat = ChatDocument::read(bytes);
     let mut draft = ImportDraft::new(ImportFormat::Anthropic, PROVIDER, API);
@@ -45,15 +45,14 @@ fn add(draft: &mut ImportDraft, mut message: JsonRecord) {
     }
 }
 
-/// Adds a user message: the results in it one by one, then what is left as the person's words.
-///
-/// The API wants the results in front, so a result that stands behind a text is no later than it.
+/// Adds a user message: first its tool results, then the rest as a message of the user.
 pub(super) fn add_user(
     draft: &mut ImportDraft,
     line: u64,
     mut content: Value,
     known_ms: Option<i64>,
 ) {
+    // The API requires results before text, so a result after a text is not newer than it.
     let mut results = Vec::new();
     if let Value::Array(blocks) = &mut content {
         results.extend(blocks.extract_if(.., |block| kind(block) == "tool_result"));
@@ -70,7 +69,7 @@ pub(super) fn add_user(
 
 fn add_result(draft: &mut ImportDraft, line: u64, mut result: Value, known_ms: Option<i64>) {
     let Some(call_id) = string(&result, "tool_use_id").map(str::to_owned) else {
-        return draft.add_problem(line, "a tool result that does not name its call");
+        return draft.add_problem(line, "a tool result without a call id");
     };
     let is_error = result.get("is_error").and_then(Value::as_bool) == Some(true);
     let content = result.get_mut("content").map(Value::take).unwrap_or_default();
@@ -104,12 +103,13 @@ fn stop_reason(reason: &str) -> &'static str {
     match reason {
         "tool_use" => "toolUse",
         "max_tokens" | "model_context_window_exceeded" => "length",
+        // Pi has no stop reason for it.
         "refusal" => "error",
         _ => "stop",
     }
 }
 
-/// The block of Pi for a block of the API; of a type that Pi does not have, the block itself.
+/// Converts a block to Pi's form; types unknown to Pi are kept as they are.
 fn pi_block(written: Value) -> Value {
     let known = match kind(&written) {
         "text" => string(&written, "text").map(block::text),

@@ -1,4 +1,4 @@
-//! Blocks of Pi messages, built from what the foreign formats say.
+//! Builds blocks of Pi messages from the fields of other formats.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) fn thinking(text: &str, signature: Option<&str>) -> Value {
     block
 }
 
-/// A call. Pi wants its arguments as an object, so whatever else they are becomes its `input`.
+/// A tool call. Pi requires an object as arguments, so any other value becomes its field `input`.
 pub(super) fn tool_call(id: &str, name: &str, arguments: Value) -> Value {
     let arguments = match arguments {
         Value::Object(_) => arguments,
@@ -24,7 +24,7 @@ pub(super) fn tool_call(id: &str, name: &str, arguments: Value) -> Value {
     json!({ "type": "toolCall", "id": id, "name": name, "arguments": arguments })
 }
 
-/// Arguments that are written as a text of JSON; a text that is not JSON stays a text.
+/// Parses arguments from a JSON string; an invalid one stays a string.
 pub(super) fn arguments(written: &str) -> Value {
     if written.trim().is_empty() {
         return Value::Null;
@@ -36,7 +36,7 @@ pub(super) fn image(mime_type: &str, data: &str) -> Value {
     json!({ "type": "image", "data": data, "mimeType": mime_type })
 }
 
-/// An image by its address: a block of its own where the address holds the image, else its name.
+/// An image by its URL: an image block for a base64 data URL, otherwise a text with the URL.
 pub(super) fn image_at(url: &str) -> Value {
     match base64_image(url) {
         Some((mime_type, data)) => image(mime_type, data),
@@ -44,7 +44,7 @@ pub(super) fn image_at(url: &str) -> Value {
     }
 }
 
-/// The type and the data of a `data:` URL in base64.
+/// MIME type and data of a base64 `data:` URL.
 fn base64_image(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let head = head.strip_suffix(";base64")?;
@@ -52,7 +52,7 @@ fn base64_image(url: &str) -> Option<(&str, &str)> {
     Some((mime_type, data))
 }
 
-/// The texts of a content: itself, or those of its text blocks joined by blank lines.
+/// The text of a content: the string itself, or its text blocks joined by blank lines.
 pub(super) fn joined_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -70,20 +70,20 @@ pub(super) fn kind(block: &Value) -> &str {
     string(block, "type").unwrap_or_default()
 }
 
-/// A field of an object that is a text.
+/// A string field of an object.
 pub(super) fn string<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str()
 }
 
-/// A field of an object that is a number of tokens; 0 where it is not there.
+/// A token count in a field of an object; 0 if it is missing.
 pub(super) fn tokens(value: &Value, name: &str) -> u64 {
     value.get(name).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// The usage of one reply, as its provider counted it.
+/// The usage of one reply, as counted by its provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplyUsage {
-    /// Prompt tokens that were neither read from the cache nor written to it.
+    /// Prompt tokens neither read from nor written to the cache.
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
     pub(super) cache_read_tokens: u64,
@@ -91,7 +91,7 @@ pub(super) struct ReplyUsage {
 }
 
 impl ReplyUsage {
-    /// As Pi writes it. Recordings name no prices, and Pi adds up costs without asking for them.
+    /// In Pi's form. Pi sums up costs unconditionally, so the unknown prices are 0.
     pub(super) fn to_value(self) -> Value {
         let ReplyUsage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
             self;
@@ -108,7 +108,7 @@ impl ReplyUsage {
     }
 }
 
-/// A tool as Pi writes it; one of an unknown shape stays as it is.
+/// A tool definition in Pi's form; an unknown shape is kept as it is.
 pub(super) fn tool(defined: Value) -> Value {
     let inner = defined.get("function").unwrap_or(&defined);
     let schema = inner.get("parameters").or_else(|| inner.get("input_schema"));

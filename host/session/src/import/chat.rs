@@ -1,15 +1,15 @@
-//! Chats: the message lists of the two API dialects, as a list, a request body, or one by line.
+//! Message lists of the two API dialects: a JSON list, a request body, or JSON lines.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ImportProblem;
 use super::json_lines::{JsonRecord, records, strip_bom};
+use super::transcript::ImportProblem;
 
-/// A message list with what the request said beside it.
+/// A message list and the other fields of its request body.
 pub(super) struct ChatDocument {
-    /// The system prompt where it stands beside the messages; else `null`.
+    /// The `system` field of the request body, or `null`.
     pub(super) system: Value,
     pub(super) model: Option<String>,
     pub(super) tools: Vec<Value>,
@@ -17,12 +17,12 @@ pub(super) struct ChatDocument {
 }
 
 impl ChatDocument {
-    /// The chat that the bytes hold: one document, else one message by line.
+    /// Reads one JSON document, or one message per line.
     pub(super) fn read(bytes: &[u8]) -> ChatDocument {
         ChatDocument::document(bytes).unwrap_or_else(|| ChatDocument::of(records(bytes).collect()))
     }
 
-    /// The chat of a list of messages or of a request body; `None` where the bytes are neither.
+    /// Reads a list of messages or a request body; `None` if the bytes are neither.
     pub(super) fn document(bytes: &[u8]) -> Option<ChatDocument> {
         let text = std::str::from_utf8(strip_bom(bytes)).ok()?;
         if text.trim_start().starts_with('[') {
@@ -54,11 +54,12 @@ struct ChatBody<'a> {
     tools: Value,
 }
 
-/// The elements of a list with the lines they begin in, found by where they lie in the text.
+/// The elements of a list with the lines that they start on.
 fn located(text: &str, elements: &[&RawValue]) -> Vec<Result<JsonRecord, ImportProblem>> {
     let (mut offset, mut line) = (0, 1);
     let mut records = Vec::with_capacity(elements.len());
     for element in elements.iter().map(|element| element.get()) {
+        // A raw value borrows from the text, so its address gives its position.
         let begin = element.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let passed = text.as_bytes().get(offset..begin).unwrap_or_default();
         line += memchr::memchr_iter(b'\n', passed).count() as u64;

@@ -1,7 +1,7 @@
-//! Claude Code: JSON lines linked by `parentUuid`, with one content block of a reply in each.
+//! Import of Claude Code sessions: JSON lines linked by `parentUuid`, one content block of a reply per line.
 //!
-//! A record of the person holds either words or tool results. Records of one reply share their
-//! `message.id`, also where results of its first calls stand between them; they become one message.
+//! A user record has either text or tool results. Records of one reply share their `message.id`, even with
+//! results of its first calls between them, and become one message.
 
 mod branch;
 
@@ -13,19 +13,21 @@ use super::anthropic::{self, API, PROVIDER};
 use super::block::{joined_text, string};
 use super::draft::ImportDraft;
 use super::json_lines::{JsonRecord, records};
-use super::{ImportError, ImportFormat, ImportedTranscript};
+use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
-/// Reads a session, or the file of a sub-agent, in which every record is of a side chain.
+/// Imports a session, or the file of a sub-agent, in which every record is on a side chain.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let mut draft = ImportDraft::new(ImportFormat::ClaudeCode, PROVIDER, API);
     let read = records(bytes).filter_map(|record| draft.accept(record));
     let mut records: Vec<JsonRecord> = read.collect();
-    if records.iter().any(|record| is_spoken(record) && !record.is_true("isSidechain")) {
+    // Side chains are the sub-agents of this session. In the file of a sub-agent, every record
+    // is on one.
+    if records.iter().any(|record| is_message(record) && !record.is_true("isSidechain")) {
         records.retain(|record| !record.is_true("isSidechain"));
     }
-    let taken_back = branch::find_reverted(&records);
+    let reverted = branch::find_reverted(&records);
     let mut reader = ClaudeCodeReader { draft, replies: HashMap::new(), read: HashSet::new() };
-    for (record, _) in records.into_iter().zip(taken_back).filter(|(_, is_gone)| !is_gone) {
+    for (record, _) in records.into_iter().zip(reverted).filter(|(_, is_reverted)| !is_reverted) {
         reader.add(record);
     }
     reader.draft.finish()
@@ -33,9 +35,9 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
 
 struct ClaudeCodeReader {
     draft: ImportDraft,
-    /// Where the reply of a `message.id` stands.
+    /// Index of the reply of each `message.id`.
     replies: HashMap<String, usize>,
-    /// The records read so far: a resumed session repeats some.
+    /// Ids of the records read so far, because a resumed session repeats some.
     read: HashSet<String>,
 }
 
@@ -43,33 +45,31 @@ impl ClaudeCodeReader {
     fn add(&mut self, record: JsonRecord) {
         let id = record.text("sessionId").or_else(|| record.text("session_id"));
         self.draft.identify(id, record.text("cwd"));
-        if !is_spoken(&record) {
+        if !is_message(&record) {
             if record.text("type").is_none() {
                 self.draft.add_problem(record.line, "a record without a type");
             }
             return;
         }
         let uuid = record.text("uuid").map(str::to_owned);
-        if uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid))
-            || self.is_passed_over(&record)
-        {
+        if uuid.as_ref().is_some_and(|uuid| self.read.contains(uuid)) || self.is_skipped(&record) {
             return;
         }
         let (messages, problems) = (self.draft.len(), self.draft.problem_count());
-        self.add_spoken(record);
-        // A record of which nothing could be used may be repeated whole.
+        self.add_message(record);
+        // A record without usable content may be repeated with content.
         if self.draft.len() > messages || self.draft.problem_count() == problems {
             self.read.extend(uuid);
         }
     }
 
-    /// Notes of the agent to its model, and the summary of messages that are here themselves.
-    fn is_passed_over(&self, record: &JsonRecord) -> bool {
+    /// Whether to skip notes of the agent, and summaries of messages that are in the file.
+    fn is_skipped(&self, record: &JsonRecord) -> bool {
         record.is_true("isMeta")
             || (record.is_true("isCompactSummary") && self.draft.has_conversation())
     }
 
-    fn add_spoken(&mut self, mut record: JsonRecord) {
+    fn add_message(&mut self, mut record: JsonRecord) {
         let mut message = record.take("message");
         if message.get("content").is_none() {
             return self.draft.add_problem(record.line, "a message without content");
@@ -86,18 +86,18 @@ impl ClaudeCodeReader {
         let error = record.is_true("isApiErrorMessage").then(|| joined_content(&message));
         let mut reply = anthropic::reply(&mut self.draft, record.line, &mut message);
         if let Some(error) = error {
-            // The agent wrote this in the model's place: it names no model and cost nothing.
+            // Written by the agent instead of the model, so it has neither model nor usage.
             reply.model = None;
             reply.usage = None;
             reply.stop_reason = Some("error");
             reply.error = Some(error);
         }
-        let begun = id.as_ref().and_then(|id| self.replies.get(id).copied());
-        if let Some(place) = begun {
-            return self.draft.extend_reply(place, reply);
+        let index = id.as_ref().and_then(|id| self.replies.get(id).copied());
+        if let Some(index) = index {
+            return self.draft.extend_reply(index, reply);
         }
-        let place = self.draft.add_reply(record.line, reply, record.timestamp_ms());
-        self.replies.extend(id.zip(place));
+        let index = self.draft.add_reply(record.line, reply, record.timestamp_ms());
+        self.replies.extend(id.zip(index));
     }
 }
 
@@ -105,8 +105,8 @@ fn joined_content(message: &Value) -> String {
     message.get("content").map(joined_text).unwrap_or_default()
 }
 
-/// Whether the record is one of the person, of a tool or of the model.
-fn is_spoken(record: &JsonRecord) -> bool {
+/// Whether the record is of the user, a tool or the model.
+fn is_message(record: &JsonRecord) -> bool {
     matches!(record.text("type"), Some("user" | "assistant"))
 }
 

@@ -1,7 +1,7 @@
-//! OpenAI Codex: rollouts, JSON lines with a `payload`, in which the items of the API are the truth.
+//! Import of OpenAI Codex rollouts: JSON lines with a `payload` that is an API item or an event.
 //!
-//! Events repeat what the items say, for the screen. Only three things are taken from them: which
-//! user items begin a turn of the person, how many turns were taken back, and usage.
+//! Events mostly repeat items for the screen. Three things come from them only: which user items start a
+//! turn of the user, how many turns were rolled back, and usage.
 
 mod item;
 
@@ -12,11 +12,11 @@ use super::block::{ReplyUsage, kind, string, text, tokens};
 use super::draft::{ImportDraft, ImportedReply};
 use super::json_lines::{JsonRecord, records};
 use super::openai::PROVIDER;
-use super::{ImportError, ImportFormat, ImportedTranscript};
+use super::transcript::{ImportError, ImportFormat, ImportedTranscript};
 
 const API: &str = "openai-responses";
 
-/// Reads a rollout.
+/// Imports a rollout.
 pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     let mut reader = RolloutReader::new();
     for record in records(bytes) {
@@ -29,9 +29,9 @@ pub(super) fn import(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
 
 struct RolloutReader {
     draft: ImportDraft,
-    /// A fork carries the head of the session it came from too; only the first one counts.
+    /// Whether the head was read: a fork also has the head of its parent, of which only the first counts.
     has_head: bool,
-    /// The reply that the next usage belongs to.
+    /// Index of the reply that the next usage belongs to.
     answering: Option<usize>,
     turns: RolloutTurns,
 }
@@ -56,7 +56,7 @@ impl RolloutReader {
             Some("response_item") => self.add_item(line, payload, known_ms),
             Some("compacted") => self.add_compacted(line, payload, known_ms),
             Some("event_msg") => self.add_event(line, &payload),
-            // Snapshots of the agent's world, sums of usage, and what newer versions add.
+            // Environment snapshots, usage totals, and records of newer versions.
             Some(_) => {}
         }
     }
@@ -97,7 +97,7 @@ impl RolloutReader {
         }
     }
 
-    /// Joins the items of one reply: those between which nothing else was said.
+    /// Joins consecutive items of one reply.
     fn add_reply(&mut self, line: u64, blocks: Vec<Value>, known_ms: Option<i64>) {
         let part = ImportedReply { blocks, ..ImportedReply::default() };
         if self.draft.newest_role() == "assistant" {
@@ -106,7 +106,7 @@ impl RolloutReader {
         self.answering = self.draft.add_reply(line, part, known_ms).or(self.answering);
     }
 
-    /// A compaction stands for messages that are in the file, unless the file begins with it.
+    /// Skips a compaction, whose messages are in the file, unless the file starts with it.
     fn add_compacted(&mut self, line: u64, mut compacted: Value, known_ms: Option<i64>) {
         self.answering = None;
         if self.draft.has_conversation() {
@@ -135,7 +135,7 @@ impl RolloutReader {
         }
     }
 
-    /// What a prompt may take, as Codex reckons it from its own list of models.
+    /// The context window, which Codex takes from its own list of models.
     fn add_window(&mut self, from: Option<&Value>) {
         let window = from.and_then(|from| from.get("model_context_window")?.as_u64());
         if let Some(tokens) = window {
@@ -144,6 +144,7 @@ impl RolloutReader {
     }
 
     fn add_usage(&mut self, event: &Value) {
+        // Usage of the newest request; `total_token_usage` is the sum over the session.
         let usage = event.get("info").and_then(|info| info.get("last_token_usage")).map(usage);
         if let Some(place) = self.answering {
             self.draft.extend_reply(place, ImportedReply { usage, ..ImportedReply::default() });
@@ -158,18 +159,18 @@ impl RolloutReader {
                 self.draft.truncate(place);
             }
             None if count == 0 => {}
-            None => self.draft.add_problem(line, "turns were taken back that are not here"),
+            None => self.draft.add_problem(line, "a rollback of turns that are not in the file"),
         }
     }
 }
 
-/// Where the turns of the person begin: the user items that an event announces or confirms.
+/// Indexes at which turns of the user start: user items that an event announces or confirms.
 #[derive(Default)]
 struct RolloutTurns {
     begins: Vec<usize>,
-    /// The newest user message that no event has confirmed so far.
+    /// The newest user message without an event.
     unconfirmed: Option<usize>,
-    /// An event came before its user message.
+    /// Whether an event came before its user message.
     is_announced: bool,
 }
 
@@ -189,7 +190,7 @@ impl RolloutTurns {
         }
     }
 
-    /// Forgets the newest turns and answers where the oldest of them began.
+    /// Removes the newest turns and returns the index at which the oldest of them started.
     fn roll_back(&mut self, count: usize) -> Option<usize> {
         let kept = self.begins.len().saturating_sub(count);
         let place = self.begins.get(kept).copied();

@@ -1,30 +1,29 @@
-//! Recorded sessions that come with the program, so that there is something to replay on every machine.
+//! Recorded sessions embedded in the program, for replays without any files.
 
 use std::io::{self, Read};
 
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{ImportOpenError, ImportedSession, open_bytes};
+use super::open::{ImportOpenError, ImportedSession, open_bytes};
 
-/// What stands before the name of one where a file could stand as well.
+/// The prefix of a demo name where a file name is accepted too.
 pub const DEMO_PREFIX: &str = "demo:";
 
-/// A recorded session inside the program.
+/// An embedded session.
 #[derive(Clone, Copy, Debug)]
 pub struct DemoSession {
     /// Its name, without the prefix.
     pub name: &'static str,
-    /// What was done in it.
+    /// A description.
     pub about: &'static str,
-    /// The window that it is replayed against where none is asked for, in provider tokens. The sessions are
-    /// too short to fill the window of a model of today, and an engine shows itself under pressure only.
+    /// The default context window of a replay, in provider tokens. The sessions are too short to fill the
+    /// window of a current model, and without pressure no engine would compact.
     pub window_tokens: u64,
     /// Its lines, compressed with zstd.
     compressed: &'static [u8],
 }
 
-/// All of them. The program carries them so that replaying needs no sources. A `const` would carry them once in each
-/// crate that names them.
+/// All demo sessions. A `const` would embed them once per crate that uses them.
 pub static DEMOS: [DemoSession; 2] = [
     DemoSession {
         name: "coding",
@@ -34,14 +33,14 @@ pub static DEMOS: [DemoSession; 2] = [
     },
     DemoSession {
         name: "mixed",
-        about: "work on this repository: its messages and settings; the person writes Chinese",
+        about: "work on this repository: its messages and settings; the user writes Chinese",
         window_tokens: 32_000,
         compressed: include_bytes!(concat!(env!("OUT_DIR"), "/mixed.jsonl.zst")),
     },
 ];
 
 impl DemoSession {
-    /// The one of a name, with or without its prefix.
+    /// The demo with this name, with or without the prefix.
     pub fn find(name: &str) -> Option<&'static DemoSession> {
         let name = name.strip_prefix(DEMO_PREFIX).unwrap_or(name);
         DEMOS.iter().find(|demo| demo.name == name)
@@ -51,7 +50,7 @@ impl DemoSession {
     ///
     /// # Errors
     ///
-    /// [`ImportOpenError`], which a test of this room rules out.
+    /// [`ImportOpenError`], which a unit test rules out.
     pub fn open(&self) -> Result<ImportedSession, ImportOpenError> {
         let name = format!("{DEMO_PREFIX}{}", self.name);
         let unreadable = |source| ImportOpenError::Unreadable { path: name.clone().into(), source };

@@ -1,24 +1,24 @@
-//! Detection: which format a recording has, told by its records and never by its name.
+//! Detects the format of a recording from its records, not from its file name.
 
 use serde_json::{Map, Value};
 
 use super::block::kind;
 use super::chat::ChatDocument;
 use super::json_lines::{JsonRecord, records, strip_bom};
-use super::{ImportError, ImportFormat};
+use super::transcript::{ImportError, ImportFormat};
 use crate::record::has_session_record_fields;
 
-/// How many kinds of records an error names.
+/// Number of record types in an error.
 const NAMED_KINDS: usize = 3;
-/// How many fields of a record an error names.
+/// Number of field names in an error.
 const NAMED_FIELDS: usize = 5;
-/// How much of a name an error shows; names come from the file and may be anything.
+/// Length of a name in an error. Names come from the file and may be arbitrarily long.
 const NAME_CHARS: usize = 40;
 
-/// Finds the format of a recording.
+/// Detects the format of a recording.
 ///
-/// A list of messages that shows the traits of neither API dialect, because all of it is plain
-/// text, counts as [`ImportFormat::OpenAi`]; both read it alike.
+/// A list of plain text messages fits both API dialects and counts as [`ImportFormat::OpenAi`]; both read it
+/// alike.
 pub fn detect(bytes: &[u8]) -> Result<ImportFormat, ImportError> {
     if strip_bom(bytes).trim_ascii().is_empty() {
         return Err(ImportError::Empty);
@@ -37,7 +37,7 @@ fn format_of_lines(bytes: &[u8]) -> Option<ImportFormat> {
             return Some(ImportFormat::Pi);
         }
         is_foreign |= place == 0 && is_header_of_version_0(&record);
-        // Its header is damaged: as a session it is refused with the command that mends it.
+        // A Pi session with a damaged header: opening it names the command that repairs it.
         if !is_foreign && has_session_record_fields(&record.fields) {
             return Some(ImportFormat::Pi);
         }
@@ -67,7 +67,7 @@ fn format_of_chat(chat: &ChatDocument) -> Option<ImportFormat> {
     Some(messages.find_map(|message| dialect(&message.fields)).unwrap_or(ImportFormat::OpenAi))
 }
 
-/// Version 1 names none. The harness whose sessions also begin with `session` calls its own 0.
+/// Version 1 has no version field. Another harness, whose sessions also start with `session`, writes 0.
 fn is_pi_header(record: &JsonRecord) -> bool {
     let version = record.fields.get("version").map(Value::as_u64);
     record.text("type") == Some("session")
@@ -101,7 +101,7 @@ fn is_chat_message(record: &JsonRecord) -> bool {
         && matches!(record.text("type"), None | Some("message"))
 }
 
-/// The API that a message can only belong to; `None` where it could belong to either.
+/// The API dialect of a message; `None` if it fits both.
 fn dialect(message: &Map<String, Value>) -> Option<ImportFormat> {
     const OPENAI: [&str; 4] = ["tool_calls", "function_call", "tool_call_id", "reasoning_content"];
     let role = message.get("role").and_then(Value::as_str);
@@ -119,7 +119,7 @@ fn dialect(message: &Map<String, Value>) -> Option<ImportFormat> {
     })
 }
 
-/// What a file holds that is no recording, in words.
+/// Describes a file that is not a recording.
 fn describe(bytes: &[u8]) -> String {
     let found: Vec<JsonRecord> = match ChatDocument::document(bytes) {
         Some(chat) => chat.messages.into_iter().flatten().collect(),
@@ -144,12 +144,12 @@ fn describe(bytes: &[u8]) -> String {
 fn describe_bytes(bytes: &[u8]) -> String {
     const COMPRESSED: [&[u8]; 2] = [b"\x28\xB5\x2F\xFD", b"\x1F\x8B"];
     if COMPRESSED.iter().any(|magic| bytes.starts_with(magic)) {
-        return "compressed data, to be unpacked first".into();
+        return "compressed data; decompress it first".into();
     }
     let bytes = strip_bom(bytes);
     match serde_json::from_slice::<Value>(bytes) {
         Err(error) if matches!(bytes.trim_ascii().first(), Some(b'[' | b'{')) => {
-            format!("JSON that breaks at line {} column {}", error.line(), error.column())
+            format!("JSON with an error at line {} column {}", error.line(), error.column())
         }
         _ => "no JSON records".into(),
     }
@@ -233,7 +233,7 @@ mod tests {
     fn errors_say_what_was_seen_and_what_is_known() {
         assert!(error(b" \n").contains("empty"));
         assert!(error(b"hello").contains("no JSON records"));
-        assert!(error(b"[{\"role\":\n\"user\"").contains("breaks at line 2"));
+        assert!(error(b"[{\"role\":\n\"user\"").contains("an error at line 2"));
         assert!(error(b"\x28\xB5\x2F\xFD\0\0").contains("compressed"));
         assert!(error(b"{\"a\":1,\"b\":2}").contains(r#"with the fields "a", "b""#));
         let seen = error(b"{\"type\":\"x\"}\n{\"type\":\"y\"}\n{\"type\":\"x\"}");

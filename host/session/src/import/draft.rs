@@ -1,19 +1,22 @@
-//! An import in progress: the messages so far, the clock, and the names of the tools called.
+//! Builds the messages of an import.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use super::block;
 use super::json_lines::{describe_kind, problem};
-use super::{ImportError, ImportFormat, ImportedMessage, ImportedTranscript, block};
+use super::transcript::{
+    ImportError, ImportFormat, ImportProblem, ImportedMessage, ImportedTranscript,
+};
 
-/// What stands for the model of a reply in a recording that names none.
+/// The model of replies in a recording that names none.
 pub const UNKNOWN_MODEL: &str = "unknown";
 
-/// What passes between two messages of which the later has no time.
+/// Time assumed between a message and a next one without a time.
 const STEP_MS: i64 = 1_000;
 
-/// An import in progress.
+/// The messages so far, the newest time, and the names of called tools.
 pub(super) struct ImportDraft {
     format: ImportFormat,
     provider: String,
@@ -31,7 +34,7 @@ pub(super) struct ImportedReply {
     pub(super) blocks: Vec<Value>,
     pub(super) model: Option<String>,
     pub(super) usage: Option<Value>,
-    /// Where it is not known, it follows from whether there are calls.
+    /// If unknown, it is derived from whether there are calls.
     pub(super) stop_reason: Option<&'static str>,
     pub(super) error: Option<String>,
 }
@@ -39,7 +42,7 @@ pub(super) struct ImportedReply {
 /// The result of one call.
 pub(super) struct ImportedResult {
     pub(super) call_id: String,
-    /// Needed only where the call itself is not in the recording.
+    /// Needed only if the call is not in the recording.
     pub(super) tool: Option<String>,
     pub(super) content: Vec<Value>,
     pub(super) is_error: bool,
@@ -70,7 +73,7 @@ impl ImportDraft {
         newest.map_or("", |newest| role(&newest.message))
     }
 
-    /// Whether anything was said but instructions.
+    /// Whether there is a message other than system messages.
     pub(super) fn has_conversation(&self) -> bool {
         self.imported.messages.iter().any(|imported| role(&imported.message) != "system")
     }
@@ -83,12 +86,12 @@ impl ImportDraft {
         self.imported.problems.push(problem(line, message));
     }
 
-    /// Passes the record on, or notes why there is none.
-    pub(super) fn accept<T>(&mut self, record: Result<T, super::ImportProblem>) -> Option<T> {
+    /// Returns the record, or adds the problem.
+    pub(super) fn accept<T>(&mut self, record: Result<T, ImportProblem>) -> Option<T> {
         record.map_err(|problem| self.imported.problems.push(problem)).ok()
     }
 
-    /// The first id and the first folder that a recording names are the session's.
+    /// Sets id and working folder of the session, unless they are known.
     pub(super) fn identify(&mut self, id: Option<&str>, cwd: Option<&str>) {
         for (known, named) in [(&mut self.imported.id, id), (&mut self.imported.cwd, cwd)] {
             if let (true, Some(named)) = (known.is_empty(), named) {
@@ -101,17 +104,17 @@ impl ImportDraft {
         self.provider = provider.into();
     }
 
-    /// The model of the replies to come.
+    /// Sets the model of the following replies.
     pub(super) fn set_model(&mut self, model: &str) {
         self.model = Some(model.into());
     }
 
-    /// The tools of the request; they go to the system message when the draft is finished.
+    /// Sets the tools of the request, which [`finish`](Self::finish) adds to the system message.
     pub(super) fn set_tools(&mut self, tools: Vec<Value>) {
         self.tools = tools.into_iter().map(block::tool).collect();
     }
 
-    /// The blocks of a content, each through `convert`; what is no block is noted and left out.
+    /// Converts the blocks of a content; values that are not blocks are skipped as problems.
     pub(super) fn convert_blocks(
         &mut self,
         line: u64,
@@ -139,7 +142,7 @@ impl ImportDraft {
         self.push(json!({ "role": "system", "content": text }), known_ms);
     }
 
-    /// Adds a message of the person; one without content is noted and left out.
+    /// Adds a user message; one without content is skipped as a problem.
     pub(super) fn add_user(&mut self, line: u64, blocks: Vec<Value>, known_ms: Option<i64>) {
         if blocks.is_empty() {
             return self.add_problem(line, "a user message without content");
@@ -147,7 +150,7 @@ impl ImportDraft {
         self.push(json!({ "role": "user", "content": blocks }), known_ms);
     }
 
-    /// Adds a reply and answers its place; one without content is noted and left out.
+    /// Adds a reply and returns its index; one without content is skipped as a problem.
     pub(super) fn add_reply(
         &mut self,
         line: u64,
@@ -171,7 +174,7 @@ impl ImportDraft {
         Some(place)
     }
 
-    /// Joins a later part of a reply to it; what the part says of usage and end replaces the old.
+    /// Appends a later part to a reply; its usage and stop reason replace the earlier ones.
     pub(super) fn extend_reply(&mut self, place: usize, part: ImportedReply) {
         for call in part.blocks.iter().filter(|block| block::kind(block) == "toolCall") {
             if let (Some(id), Some(name)) = (block::string(call, "id"), block::string(call, "name"))
@@ -213,17 +216,17 @@ impl ImportDraft {
         self.push(message, known_ms);
     }
 
-    /// Takes back every message from a place on.
+    /// Removes the messages from an index on.
     pub(super) fn truncate(&mut self, place: usize) {
         self.imported.messages.truncate(place);
     }
 
-    /// The import, with everything worked out that needs the whole of it.
-    /// The recording names the window of its model, in provider tokens.
+    /// Sets the context window, in provider tokens.
     pub(super) fn set_window(&mut self, tokens: u64) {
         self.imported.window_tokens = Some(tokens).filter(|tokens| *tokens > 0);
     }
 
+    /// Completes the messages: tools, stop reasons, timestamps and model.
     pub(super) fn finish(mut self) -> Result<ImportedTranscript, ImportError> {
         self.imported.problems.sort_by_key(|problem| problem.line);
         if !self.has_conversation() {
@@ -252,7 +255,7 @@ impl ImportDraft {
         self.imported.messages.get_mut(place)?.message.as_object_mut()
     }
 
-    /// Gives the tools to the leading system message, which is made where there is none.
+    /// Adds the tools to the leading system message, creating it if needed.
     fn place_tools(&mut self) {
         if self.tools.is_empty() {
             return;
@@ -274,7 +277,7 @@ fn role(message: &Value) -> &str {
     block::string(message, "role").unwrap_or_default()
 }
 
-/// Gives a reply without a known end the end that its blocks show.
+/// Sets the stop reason of a reply that has none.
 fn end_reply(message: &mut Value) {
     if role(message) != "assistant" || message.get("stopReason").is_some() {
         return;

@@ -1,20 +1,20 @@
-//! Lines of JSON: the objects of a JSONL file with their line numbers, and what the other lines are.
+//! Reads the objects of a JSON Lines file with their line numbers.
 
 use serde_json::{Map, Value};
 
-use super::ImportProblem;
+use super::transcript::ImportProblem;
 
-/// An object that stands in a line of its own, or in a list.
+/// A JSON object on a line of its own, or in a list.
 #[derive(Clone, Debug)]
 pub(super) struct JsonRecord {
-    /// The line it begins in, from 1.
+    /// The line that it starts on, from 1.
     pub(super) line: u64,
     /// Its fields.
     pub(super) fields: Map<String, Value>,
 }
 
 impl JsonRecord {
-    /// The record that a text holds; a problem where it is not one JSON object.
+    /// Parses one JSON object.
     pub(super) fn parse(line: u64, text: &[u8]) -> Result<JsonRecord, ImportProblem> {
         match serde_json::from_slice(text) {
             Ok(Value::Object(fields)) => Ok(JsonRecord { line, fields }),
@@ -25,17 +25,17 @@ impl JsonRecord {
         }
     }
 
-    /// A field that is a text.
+    /// A string field.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(Value::as_str)
     }
 
-    /// Whether a field is there and true.
+    /// Whether a field is `true`.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.fields.get(name).and_then(Value::as_bool) == Some(true)
     }
 
-    /// Takes a field out; `null` where it is not there.
+    /// Removes a field; `null` if it is missing.
     pub(super) fn take(&mut self, name: &str) -> Value {
         self.fields.get_mut(name).map(Value::take).unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl JsonRecord {
     }
 }
 
-/// The records of a JSONL file, and a problem for each line that holds none. Blank lines are skipped.
+/// The records of a JSON Lines file, and a problem for each line that is none. Blank lines are skipped.
 pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Result<JsonRecord, ImportProblem>> {
     let lines = strip_bom(bytes).split(|byte| *byte == b'\n');
     lines.zip(1..).filter_map(|(text, line)| {
@@ -55,7 +55,7 @@ pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Result<JsonRecord, I
     })
 }
 
-/// The bytes without the byte order mark that some editors put in front.
+/// The bytes without the byte order mark that some editors write.
 pub(super) fn strip_bom(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)
 }
@@ -64,19 +64,19 @@ pub(super) fn problem(line: u64, message: impl Into<String>) -> ImportProblem {
     ImportProblem { line, message: message.into() }
 }
 
-/// What a JSON value is, in words.
+/// The type of a JSON value for messages.
 pub(super) fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
 }
 
-/// Milliseconds since 1970 of an ISO 8601 time; without an offset it is read as UTC.
+/// Milliseconds since 1970 of an ISO 8601 time, in UTC if it has no offset.
 fn timestamp_ms(text: &str) -> Option<i64> {
     let zoned = text.parse::<jiff::Timestamp>().ok();
     let plain = || {

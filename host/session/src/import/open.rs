@@ -1,22 +1,22 @@
-//! A recording of any format, opened as a session in memory.
+//! Opens a recording of any format as a session in memory.
 
 use std::path::{Path, PathBuf};
 
 use ctxhost_files::LongLine;
 
-use super::{
-    ImportError, ImportFormat, ImportProblem, ImportedTranscript, detect, import_messages,
-};
+use super::detect::detect;
+use super::transcript::{ImportError, ImportFormat, ImportProblem, ImportedTranscript};
+use super::{anthropic, claude_code, codex, openai};
 use crate::{RecordBody, Session, SessionError, SessionHeader};
 
-/// A recording, opened.
+/// An imported recording.
 #[derive(Debug)]
 pub struct ImportedSession {
-    /// The session. In memory: nothing done to it reaches the recording.
+    /// The session, in memory: changes do not reach the recording.
     pub session: Session,
-    /// The format it was found in, with the version of a Pi session: `pi-v3`, `claude-code`, …
+    /// The format, with the version of a Pi session: `pi-v3`, `claude-code`, …
     pub format: String,
-    /// The window that the recording names for its model, in provider tokens.
+    /// The context window that the recording names, in provider tokens.
     pub window_tokens: Option<u64>,
     /// The lines that could not be read.
     pub problems: Vec<ImportProblem>,
@@ -30,10 +30,10 @@ pub enum ImportOpenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It is in no known format, or nothing usable is in it.
+    /// Its format is unknown, or it has no usable message.
     #[error("{}: {source}", path.display())]
     Recording {
         /// The file.
@@ -41,7 +41,7 @@ pub enum ImportOpenError {
         /// What is wrong.
         source: ImportError,
     },
-    /// A line is too long to be read, and nothing usable is in the others.
+    /// A line is too long, and the others have no usable message.
     #[error("{}, line {}: {}", path.display(), line.line, line.message())]
     LongLine {
         /// The file.
@@ -49,16 +49,34 @@ pub enum ImportOpenError {
         /// The line.
         line: LongLine,
     },
-    /// It is a Pi session, but not a usable one.
+    /// It is an invalid Pi session.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-/// Opens a recording of any format. The file is read and never written.
+/// Converts a recording of the format found by [`detect`] to Pi messages.
 ///
 /// # Errors
 ///
-/// [`ImportOpenError`] where the file cannot be read or holds no session of a known format.
+/// [`ImportError`] if it has no message. A line that cannot be read is an [`ImportProblem`] only.
+pub fn import_messages(
+    format: ImportFormat,
+    bytes: &[u8],
+) -> Result<ImportedTranscript, ImportError> {
+    match format {
+        ImportFormat::Pi => Err(ImportError::Pi),
+        ImportFormat::ClaudeCode => claude_code::import(bytes),
+        ImportFormat::Codex => codex::import(bytes),
+        ImportFormat::OpenAi => openai::import(bytes),
+        ImportFormat::Anthropic => anthropic::import(bytes),
+    }
+}
+
+/// Opens a recording of any format.
+///
+/// # Errors
+///
+/// [`ImportOpenError`] if the file cannot be read or is not a session of a known format.
 pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     let unreadable = |source| ImportOpenError::Unreadable { path: path.into(), source };
     let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
@@ -75,52 +93,46 @@ pub fn open_file(path: &Path) -> Result<ImportedSession, ImportOpenError> {
     Ok(recorded)
 }
 
-/// Opens the bytes of a recording of any format. Errors call it by `name`.
+/// Opens the bytes of a recording of any format. Errors mention `name`.
 ///
 /// # Errors
 ///
-/// [`ImportOpenError`] where the bytes are no session of a known format.
+/// [`ImportOpenError`] if the bytes are not a session of a known format.
 pub fn open_bytes(name: &str, bytes: &[u8]) -> Result<ImportedSession, ImportOpenError> {
     let unusable = |source| ImportOpenError::Recording { path: name.into(), source };
     match detect(bytes).map_err(unusable)? {
-        ImportFormat::Pi => Ok(read_pi(name, bytes)?),
-        foreign => Ok(opened(foreign, import_messages(foreign, bytes).map_err(unusable)?)?),
+        ImportFormat::Pi => Ok(open_pi(name, bytes)?),
+        format => Ok(open_foreign(format, import_messages(format, bytes).map_err(unusable)?)?),
     }
 }
 
-fn read_pi(name: &str, bytes: &[u8]) -> Result<ImportedSession, SessionError> {
+fn open_pi(name: &str, bytes: &[u8]) -> Result<ImportedSession, SessionError> {
     let session = Session::parse(name, bytes)?;
     let version = session.migrated_from().unwrap_or_else(|| session.header().version());
-    let problems = session.problems().iter();
-    let problems =
-        problems.map(|p| ImportProblem { line: p.line as u64, message: p.message.clone() });
+    let problems = session.problems().iter().map(|problem| ImportProblem {
+        line: problem.line as u64,
+        message: problem.message.clone(),
+    });
     let problems = problems.collect();
     let format = format!("pi-v{version}");
     Ok(ImportedSession { session, format, window_tokens: None, problems })
 }
 
-fn opened(
+fn open_foreign(
     format: ImportFormat,
     imported: ImportedTranscript,
 ) -> Result<ImportedSession, SessionError> {
-    let problems = imported.problems.clone();
-    let window_tokens = imported.window_tokens;
-    let session = in_memory(imported)?;
-    Ok(ImportedSession { session, format: format.name().to_owned(), window_tokens, problems })
-}
-
-fn in_memory(imported: ImportedTranscript) -> Result<Session, SessionError> {
-    let began_ms = imported.messages.first().map_or(0, |message| message.timestamp_ms);
-    let id = (!imported.id.is_empty()).then_some(imported.id.as_str());
-    // Without an id of its own a recording gets a fixed one, so that two replays are the same.
-    let header = SessionHeader::new(Some(id.unwrap_or("recording")), &imported.cwd, began_ms);
-    let mut session = Session::in_memory(header);
-    if let Some((provider, model)) = &imported.model {
+    let ImportedTranscript { messages, model, cwd, id, window_tokens, problems } = imported;
+    let began_ms = messages.first().map_or(0, |message| message.timestamp_ms);
+    // A fixed id for a recording without one, so that two replays are identical.
+    let id = if id.is_empty() { "recording" } else { &id };
+    let mut session = Session::in_memory(SessionHeader::new(Some(id), &cwd, began_ms));
+    if let Some((provider, model)) = &model {
         session.append_at(RecordBody::model_change(provider, model), began_ms)?;
     }
-    for message in imported.messages {
+    for message in messages {
         let body = RecordBody::message(&message.message.to_string())?;
         session.append_at(body, message.timestamp_ms)?;
     }
-    Ok(session)
+    Ok(ImportedSession { session, format: format.name().to_owned(), window_tokens, problems })
 }

@@ -73,7 +73,7 @@ fn read(bytes: &[u8]) -> Result<ImportedTranscript, ImportError> {
     import_messages(detect(bytes)?, bytes)
 }
 
-/// The folder of the fixtures; `None`, said aloud, where it is not there.
+/// The folder of the fixtures; `None`, with a message, if it is missing.
 #[allow(clippy::print_stderr, reason = "a test that is skipped must be seen to be")]
 fn fixtures() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
@@ -234,8 +234,8 @@ fn fixtures_of_other_agents_are_refused_by_name() {
         for (name, bytes) in files(folder.join("small").join(agent)) {
             let error = detect(&bytes).unwrap_err();
             assert!(matches!(error, ImportError::Unknown { .. }), "{name}");
-            let said = error.to_string();
-            assert!(said.contains(seen) && said.contains("claude-code"), "{name}: {said}");
+            let message = error.to_string();
+            assert!(message.contains(seen) && message.contains("claude-code"), "{name}: {message}");
         }
     }
 }

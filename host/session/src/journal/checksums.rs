@@ -1,7 +1,6 @@
-//! The checksums beside a session: one row for each line that ctxhost wrote, in the order of the lines.
+//! The checksum file `<name>.crc`: one row per line that ctxhost wrote, in write order.
 //!
-//! `<name>.crc` is never needed to open a session. Where it is missing, shorter or cannot be written,
-//! less is known about the file, and that is all.
+//! It is optional: without it, or if it cannot be written, `fsck` detects less.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,13 +12,13 @@ use super::disk::{DiskFile, JournalDisk, OpenMode};
 use super::sidecar::sidecar_path;
 use crate::lines::split_lines;
 
-/// What the file begins with; its last byte is the version.
+/// The start of the file; its last byte is the version.
 const HEAD: &[u8; 8] = b"ctxcrc\0\x01";
 
-/// Bytes of a row: the length of the line, its CRC-32, and the CRC-32 of these two.
+/// Length of a row: line length, CRC-32 of the line, and CRC-32 of these eight bytes.
 const ROW_BYTES: usize = 12;
 
-/// What is known of a line: its length in bytes and its CRC-32, both without the line break.
+/// Length and CRC-32 of a line, without its line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChecksumRow {
     length_bytes: u32,
@@ -44,11 +43,12 @@ impl ChecksumRow {
         let (length, crc) = known.split_at_mut(4);
         length.copy_from_slice(&self.length_bytes.to_le_bytes());
         crc.copy_from_slice(&self.crc.to_le_bytes());
+        // So that a damaged row is not taken for a damaged line.
         check.copy_from_slice(&crc32fast::hash(known).to_le_bytes());
         bytes
     }
 
-    /// The row of these bytes, where they are as they were written.
+    /// Parses a row; `None` if it is damaged.
     fn parse(bytes: &[u8]) -> Option<ChecksumRow> {
         let (length, rest) = bytes.split_first_chunk()?;
         let (crc, _) = rest.split_first_chunk()?;
@@ -60,17 +60,17 @@ impl ChecksumRow {
     }
 }
 
-/// The rows of a file of checksums.
+/// The rows of a checksum file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ChecksumRows {
-    /// In the order in which they were written.
+    /// In write order.
     pub(crate) rows: Vec<ChecksumRow>,
-    /// Whether some were cut short or damaged themselves.
+    /// Whether some are incomplete or damaged.
     pub(crate) has_bad: bool,
 }
 
 impl ChecksumRows {
-    /// Those beside a session; `None` where there are none that this version reads.
+    /// Reads those beside a session; `None` if there is no file of this version.
     pub(crate) fn read_beside(session: &Path) -> Option<ChecksumRows> {
         let bytes = ctxhost_files::read(&checksum_path(session), SESSION_FILE_BYTES).ok()?;
         let body = bytes.strip_prefix(HEAD)?;
@@ -81,12 +81,12 @@ impl ChecksumRows {
     }
 }
 
-/// The file of checksums beside a session.
+/// The path of the checksum file of a session.
 pub(crate) fn checksum_path(session: &Path) -> PathBuf {
     sidecar_path(session, "crc")
 }
 
-/// Writes the checksums of all lines anew.
+/// Rewrites the checksums of all lines.
 pub(crate) fn rebuild(disk: Arc<dyn JournalDisk>, session: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut checksums = ChecksumWriter::new(disk, session);
     checksums.discard()?;
@@ -94,7 +94,7 @@ pub(crate) fn rebuild(disk: Arc<dyn JournalDisk>, session: &Path, bytes: &[u8]) 
     checksums.write(bytes)
 }
 
-/// Writes these rows in the place of those that are there. No rows, no file.
+/// Replaces all rows; without rows, removes the file.
 pub(crate) fn replace(
     disk: Arc<dyn JournalDisk>,
     session: &Path,
@@ -109,7 +109,7 @@ pub(crate) fn replace(
     checksums.write_rows(rows.iter().copied())
 }
 
-/// The file of checksums while its session is written to. Opened with the first row.
+/// The checksum file of a session that is open for writing. It is opened with the first row.
 #[derive(Debug)]
 pub(super) struct ChecksumWriter {
     disk: Arc<dyn JournalDisk>,
@@ -124,7 +124,7 @@ enum WriterState {
         file: Box<dyn DiskFile>,
         length_bytes: u64,
     },
-    /// It could not be written, or another version wrote it.
+    /// Writing failed, or the file has another version.
     Off,
 }
 
@@ -133,8 +133,7 @@ impl ChecksumWriter {
         ChecksumWriter { disk, path: checksum_path(session), state: WriterState::Unopened }
     }
 
-    /// Adds rows for the lines of what was written to the session. That they cannot be written is told
-    /// in the log: the session itself has its lines.
+    /// Adds rows for the lines written to the session. Failure is logged only, since checksums are optional.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let opened = match self.state {
             WriterState::Unopened => self.open(),
@@ -146,7 +145,7 @@ impl ChecksumWriter {
         }
     }
 
-    /// Removes the file: what it says is about to be wrong.
+    /// Removes the file, before the lines it describes change.
     pub(super) fn discard(&mut self) -> io::Result<()> {
         self.disk.remove(&self.path)?;
         self.state = WriterState::Unopened;
@@ -157,11 +156,12 @@ impl ChecksumWriter {
         let mut file = self.disk.open(&self.path, OpenMode::Any)?;
         let bytes = file.read()?;
         let is_ours = bytes.starts_with(HEAD);
+        // Rows of a newer version, to which this one must not append.
         if bytes.len() >= HEAD.len() && !is_ours {
             self.state = WriterState::Off;
             return Ok(());
         }
-        // A crash may have cut the head or the last row short.
+        // A crash may leave a partial head or last row.
         let half_bytes = bytes.len().saturating_sub(HEAD.len()) % ROW_BYTES;
         let whole_bytes = if is_ours { bytes.len() - half_bytes } else { 0 };
         if whole_bytes < bytes.len() {
@@ -183,7 +183,7 @@ impl ChecksumWriter {
         let WriterState::Open { file, length_bytes } = &mut self.state else { return Ok(()) };
         let rows: Vec<u8> = rows.flat_map(ChecksumRow::to_bytes).collect();
         if let Err(error) = file.append(&rows) {
-            // Half a row is found and cut off when the file is opened again.
+            // If this fails, opening the file again truncates the partial row.
             let _ = file.truncate(*length_bytes);
             return Err(error);
         }
@@ -192,7 +192,7 @@ impl ChecksumWriter {
     }
 }
 
-/// The lines that have rows: all but blank ones.
+/// The lines that have rows, which are all but blank ones.
 pub(crate) fn checksummed_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     split_lines(bytes).map(|(line, _)| line).filter(|line| !line.trim_ascii().is_empty())
 }

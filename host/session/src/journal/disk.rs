@@ -1,4 +1,4 @@
-//! What a journal needs of a file system, so that tests can let every step of it fail.
+//! The file operations of a journal, behind traits so that tests can make every one of them fail.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,62 +11,62 @@ use ctxhost_files::{FileLines, check_regular, open_flags, read_open_lines};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// Sessions hold whatever the agent saw, so they are their owner's alone.
+/// Sessions contain everything the agent read, so only their owner may read them.
 pub(crate) const FILE_MODE: u32 = 0o600;
 
-/// The same for their folders.
+/// The mode of their folders.
 pub(crate) const FOLDER_MODE: u32 = 0o700;
 
 /// A file system.
 pub(crate) trait JournalDisk: std::fmt::Debug + Send + Sync {
     /// Opens a file for reading and appending; never through a link.
     fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, in place of what has it.
+    /// Renames a file, replacing the target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file another name that nothing has yet.
+    /// Renames a file; fails if the target exists.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a name; one that is not there is no error.
+    /// Removes a file; a missing one is not an error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes the names in the folder of this path last.
+    /// Syncs the folder of this path, so that names in it survive a crash.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
-    /// Makes one folder for its owner alone; one that is there stays as it is.
+    /// Creates a folder with mode 0700; an existing one is left unchanged.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Which files may be opened.
+/// Which files an open accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
-    /// One that is there.
+    /// Existing files only.
     Existing,
-    /// One that is not.
+    /// Creates the file; fails if it exists.
     New,
-    /// Either.
+    /// Opens or creates the file.
     Any,
 }
 
 /// An open file.
 pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
-    /// All of it.
+    /// Reads the file.
     fn read(&mut self) -> io::Result<Vec<u8>>;
-    /// All of its lines but those that are too long to be held.
+    /// Reads its lines except those above the length limit.
     fn read_lines(&mut self) -> io::Result<FileLines>;
-    /// Its length now.
+    /// Its current length.
     fn length_bytes(&self) -> io::Result<u64>;
-    /// Writes all bytes at the end.
+    /// Appends all bytes.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Waits until what was written is on the disk.
+    /// Syncs written data to disk.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts it.
+    /// Truncates it.
     fn truncate(&mut self, length_bytes: u64) -> io::Result<()>;
-    /// Who may read and write it.
+    /// Its permission bits.
     fn mode(&self) -> io::Result<u32>;
-    /// Changes that, whatever the umask.
+    /// Sets its permission bits, ignoring the umask.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
-    /// Whether the path leads to it.
+    /// Whether the path refers to it.
     fn is_at(&self, path: &Path) -> io::Result<bool>;
-    /// Claims it for one writer, until it is closed or the process ends.
+    /// Takes the exclusive lock, which the kernel releases when the file is closed or the process ends.
     fn lock(&self) -> Result<(), TryLockError>;
-    /// Gives that claim up.
+    /// Releases the lock.
     fn unlock(&self) -> io::Result<()>;
 }
 
@@ -80,6 +80,7 @@ impl JournalDisk for OsJournalDisk {
         let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = OpenOptions::new()
             .read(true)
+            // With O_APPEND a second writer, possible where locks do not work, overwrites nothing.
             .append(true)
             .create(opening == OpenMode::Any)
             .create_new(is_new)
@@ -88,11 +89,11 @@ impl JournalDisk for OsJournalDisk {
             .open(path)?;
         check_regular(&file)?;
         let metadata = file.metadata()?;
-        // The umask may have taken from the mode of a new file, and others may have added to an old one's.
+        // The umask restricts the mode of a new file, and an old one may have been opened to others.
         let is_ours = opening != OpenMode::Existing && metadata.mode() & 0o777 != FILE_MODE;
         if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
             if is_new {
-                // A file that others might read is worse than none, and nothing is in it yet.
+                // Still empty: removing it is better than a file that others may read.
                 let _ = fs::remove_file(path);
             }
             return Err(error);
@@ -106,7 +107,8 @@ impl JournalDisk for OsJournalDisk {
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Some file systems cannot do this in one step.
+            // Some file systems do not support RENAME_NOREPLACE. On those, two processes can race
+            // between the check and the rename.
             Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
             other => Ok(other?),
         }
@@ -128,6 +130,7 @@ impl JournalDisk for OsJournalDisk {
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            // The umask has restricted the mode.
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
             Err(_) if path.is_dir() => Ok(()),
             Err(error) => Err(error),
@@ -135,7 +138,7 @@ impl JournalDisk for OsJournalDisk {
     }
 }
 
-/// Makes a folder and those above it that are not there, so that none is gone after a crash.
+/// Creates a folder and its missing parents, each synced so that it survives a crash.
 pub(crate) fn create_folders(disk: &dyn JournalDisk, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     missing.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(
@@ -171,6 +174,7 @@ impl DiskFile for OsJournalFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        // fdatasync also writes the length of the file, and skips the times, which nothing needs.
         self.0.sync_data()
     }
 
@@ -190,7 +194,7 @@ impl DiskFile for OsJournalFile {
         let own = self.0.metadata()?;
         match fs::symlink_metadata(path) {
             Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
-            // A folder on the way may be another file by now.
+            // A folder of the path may have been replaced by a file.
             Err(error)
                 if matches!(
                     error.kind(),

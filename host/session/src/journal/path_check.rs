@@ -1,140 +1,139 @@
-//! Whether the name of a session still leads to its file, which may be deleted, renamed or replaced while it is
-//! open; and the file made again where it does not.
+//! Detects that a session file was deleted, renamed or replaced while it is open, and recreates it.
 
 use std::fs::TryLockError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::Journal;
 use super::disk::{DiskFile, OpenMode, create_folders};
-use super::lock::{LockHolder, LockNote};
+use super::lock::{LockNote, read_note};
 use super::sidecar::{create_file, sidecar_path};
-use super::{Journal, io_error};
-use crate::error::SessionError;
+use crate::error::{SessionError, io_error};
 
-/// What became of the file of a session since the last look.
+/// The state of a session file, with what changed since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileCheck {
-    /// It stands where it stood.
+    /// The path refers to the open file.
     Intact,
-    /// It was gone from its place, and was made again there with all that it held.
+    /// The file was missing or replaced, and was recreated with all its bytes.
     Recreated {
         /// The file.
         path: PathBuf,
     },
-    /// It is gone from its place and cannot be made again; the next look tries once more.
+    /// The file is missing or replaced and cannot be recreated; the next check tries again.
     Lost {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be made, as a sentence.
+        /// Why it cannot be recreated, as a sentence.
         reason: String,
     },
 }
 
-/// What is known of the place of a file.
+/// The result of checks that no caller has seen, and of the last attempt.
 #[derive(Debug, Default)]
 pub(super) struct PathState {
-    /// What nobody has asked for yet.
-    news: Option<FileCheck>,
-    /// It could not be made again when it was tried last.
-    is_gone: bool,
+    unreported: Option<FileCheck>,
+    is_lost: bool,
 }
 
 impl Journal {
-    /// What became of the file since the last look. That it is gone is told once.
+    /// Checks the file. That it is lost is reported once.
     pub(crate) fn check_file(&mut self) -> FileCheck {
         if !self.is_broken {
-            // What went wrong is among the news.
+            // A failure is in `unreported`.
             let _ = self.check_path();
         }
-        self.place.news.take().unwrap_or(FileCheck::Intact)
+        self.path_state.unreported.take().unwrap_or(FileCheck::Intact)
     }
 
-    /// Makes the file again where its name does not lead to it any more: what is written to the old one would
+    /// Recreates the file if the path does not refer to it any more: bytes written to the open file would
     /// be lost with this process.
     pub(super) fn check_path(&mut self) -> Result<(), SessionError> {
-        if self.file.is_at(&self.path).map_err(io_error("look at", &self.path))? {
-            self.place.is_gone = false;
+        if self.file.is_at(&self.path).map_err(io_error("inspect", &self.path))? {
+            self.path_state.is_lost = false;
             return Ok(());
         }
-        let made = self.make_again();
-        if let Err(error) = &made
-            && !self.place.is_gone
+        let recreated = self.recreate();
+        if let Err(error) = &recreated
+            && !self.path_state.is_lost
         {
             tracing::error!(
                 file = %self.path.display(), %error,
-                "a session file that is open was deleted, renamed or replaced, and cannot be made again; \
-                 what is said now is lost when this process ends, unless a later try succeeds"
+                "an open session file was deleted, renamed or replaced and cannot be recreated; \
+                 new messages are lost when this process ends, unless a later attempt succeeds"
             );
-            let (path, why) = (self.path.clone(), error.to_string());
-            self.place.news = Some(FileCheck::Lost { path, reason: why });
+            let (path, reason) = (self.path.clone(), error.to_string());
+            self.path_state.unreported = Some(FileCheck::Lost { path, reason });
         }
-        self.place.is_gone = made.is_err();
-        made
+        self.path_state.is_lost = recreated.is_err();
+        recreated
     }
 
-    fn make_again(&mut self) -> Result<(), SessionError> {
-        let failed = io_error("make again", &self.path);
-        // The open file has all its bytes, whatever its name.
-        let bytes = self.file.read().map_err(io_error("read what was", &self.path))?;
+    fn recreate(&mut self) -> Result<(), SessionError> {
+        let failed = io_error("recreate", &self.path);
+        // The open file has all its bytes, even without a name.
+        let bytes = self.file.read().map_err(io_error("read the open file of", &self.path))?;
         let folder = self.path.parent().unwrap_or(&self.path);
-        create_folders(&*self.disk, folder).map_err(io_error("make the folder", folder))?;
-        let replaced = match self.standing_there(&bytes)? {
+        create_folders(&*self.disk, folder).map_err(io_error("create the folder", folder))?;
+        let replaced = match self.occupant(&bytes)? {
             PathOccupant::Nothing => None,
-            PathOccupant::Same(file) => return self.take_over(file, None),
-            PathOccupant::Other => Some(self.set_other_aside()?),
+            // A tool wrote the same bytes to a new file, for example when it restored a backup.
+            PathOccupant::Same(file) => return self.switch_to(file, None),
+            PathOccupant::Other => Some(self.rename_occupant()?),
         };
         let file = create_file(&*self.disk, &self.path, &bytes).map_err(failed)?;
-        self.take_over(file, replaced)?;
+        self.switch_to(file, replaced)?;
         self.checksums.discard().map_err(io_error("remove the checksums of", &self.path))?;
         self.checksums.add(&bytes);
         Ok(())
     }
 
-    /// Goes on with another file that holds the same.
-    fn take_over(
+    /// Continues with another file of the same content.
+    fn switch_to(
         &mut self,
         file: Box<dyn DiskFile>,
         replaced: Option<PathBuf>,
     ) -> Result<(), SessionError> {
-        let replaced =
-            replaced.as_deref().map(std::path::Path::display).map(tracing::field::display);
+        let replaced = replaced.as_deref().map(Path::display).map(tracing::field::display);
         tracing::error!(
             file = %self.path.display(), replaced,
-            "a session file that is open was deleted, renamed or replaced; it was made again with all that it held"
+            "an open session file was deleted, renamed or replaced; it was recreated with all its content"
         );
         self.file = file;
         self.synced_bytes = self.length_bytes;
-        self.place.news = Some(FileCheck::Recreated { path: self.path.clone() });
+        self.path_state.unreported = Some(FileCheck::Recreated { path: self.path.clone() });
+        // The note may have been removed together with the file.
         self.note = LockNote::create(self.disk.clone(), &self.path);
         self.sync_folder()
     }
 
-    /// What has the name now.
-    fn standing_there(&self, bytes: &[u8]) -> Result<PathOccupant, SessionError> {
+    /// What the path refers to now.
+    fn occupant(&self, bytes: &[u8]) -> Result<PathOccupant, SessionError> {
         let mut file = match self.disk.open(&self.path, OpenMode::Existing) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(PathOccupant::Nothing);
             }
-            // A link, a folder, a pipe: it keeps what it is, under another name.
+            // A link, a folder or a pipe, which is kept under another name.
             Err(_) => return Ok(PathOccupant::Other),
         };
         if let Err(TryLockError::WouldBlock) = file.lock() {
-            let holder = LockHolder::read_note(&self.path).map(Box::new);
+            let holder = read_note(&self.path).map(Box::new);
             return Err(SessionError::Locked { path: self.path.clone(), holder });
         }
-        let is_as_long = file.length_bytes().is_ok_and(|length| length == bytes.len() as u64);
-        let is_same = is_as_long && file.read().is_ok_and(|there| there == bytes);
+        // The length first: it decides without reading a large file.
+        let has_same_length = file.length_bytes().is_ok_and(|length| length == bytes.len() as u64);
+        let is_same = has_same_length && file.read().is_ok_and(|found| found == bytes);
         Ok(if is_same { PathOccupant::Same(file) } else { PathOccupant::Other })
     }
 
-    /// Gives another name to what took the place of the file.
-    fn set_other_aside(&self) -> Result<PathBuf, SessionError> {
+    /// Renames what is at the path; returns its new path.
+    fn rename_occupant(&self) -> Result<PathBuf, SessionError> {
         for number in 1_u32..=999 {
             let suffix = if number == 1 { String::new() } else { format!(".{number}") };
-            let aside = sidecar_path(&self.path, &format!("replaced{suffix}"));
-            match self.disk.rename_new(&self.path, &aside) {
-                Ok(()) => return Ok(aside),
+            let target = sidecar_path(&self.path, &format!("replaced{suffix}"));
+            match self.disk.rename_new(&self.path, &target) {
+                Ok(()) => return Ok(target),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io_error("rename", &self.path)(error)),
             }
@@ -143,10 +142,10 @@ impl Journal {
     }
 }
 
-/// What stands under the name of a session whose file is elsewhere.
+/// What the path of a session refers to when it does not refer to the open file.
 enum PathOccupant {
     Nothing,
-    /// The same bytes: a copy that somebody put in the place.
+    /// An identical copy.
     Same(Box<dyn DiskFile>),
     Other,
 }

@@ -1,8 +1,8 @@
-//! When an append is durable.
+//! The sync policy of a session.
 
 use serde::{Deserialize, Serialize};
 
-/// When what is appended to a session is made durable.
+/// When appends are synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncPolicy {
@@ -11,16 +11,16 @@ pub enum SyncPolicy {
     Always,
     /// At the end of each turn, and before a compaction is acknowledged.
     Turn,
-    /// When the operating system likes.
+    /// When the operating system writes back.
     Os,
 }
 
-/// How long an append waits.
+/// Whether an append has to be synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncDemand {
-    /// As the policy says of single appends.
+    /// As the policy says.
     ByPolicy,
-    /// Until it is on the disk, unless that is left to the system.
+    /// Yes, unless the policy is `os`.
     Required,
 }
 
@@ -34,10 +34,10 @@ impl SyncPolicy {
         }
     }
 
-    pub(super) fn needs_sync(self, wait: SyncDemand) -> bool {
+    pub(super) fn needs_sync(self, demand: SyncDemand) -> bool {
         match self {
             SyncPolicy::Always => true,
-            SyncPolicy::Turn => wait == SyncDemand::Required,
+            SyncPolicy::Turn => demand == SyncDemand::Required,
             SyncPolicy::Os => false,
         }
     }

@@ -19,7 +19,7 @@ fn a_branch_is_what_leads_to_the_leaf() {
     assert!(matches!(session.set_leaf("nowhere"), Err(SessionError::UnknownRecord { .. })));
 
     let again = Session::parse("again", &session.to_bytes()).unwrap();
-    assert_eq!(texts(&again), ["message 1", "another way"], "a session stands at its last line");
+    assert_eq!(texts(&again), ["message 1", "another way"], "the leaf is the last line");
 }
 
 #[test]

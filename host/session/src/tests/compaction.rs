@@ -282,7 +282,7 @@ pub(super) fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
         let seq = entry.seq();
         match choices[seq as usize % choices.len()] % 7 {
             0..=2 => plan.keep(seq..seq + 1),
-            3 => plan.replace_text(seq, format!("told {seq}")),
+            3 => plan.replace_text(seq, format!("short {seq}")),
             4 if entry.kind() == EntryKind::Message => {
                 plan.replace_raw(seq, entry.raw().replace("read", "read again"))
             }
@@ -293,7 +293,7 @@ pub(super) fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
     plan
 }
 
-fn told(item: &PlanItem<'_>) -> (Role, String, u64) {
+fn summary_of_item(item: &PlanItem<'_>) -> (Role, String, u64) {
     (item.role(), item.text().into_owned(), item.tokens())
 }
 
@@ -316,7 +316,7 @@ proptest! {
             }
             let view = session.live(0).snapshot();
             let plan = any_plan(&view, &choices);
-            let expected: Vec<_> = plan.project(&view).iter().map(told).collect();
+            let expected: Vec<_> = plan.project(&view).iter().map(summary_of_item).collect();
             session.compact(NewCompaction::of_tests(&plan, &view)).unwrap();
             let live = seen(&session.live(1));
             let found: Vec<_> =

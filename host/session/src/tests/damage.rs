@@ -33,7 +33,7 @@ fn a_broken_line_hides_nothing_but_itself() {
     check(
         &[&a.replace("\"none\"", "null"), "{\"type\":\"message\",\"id\":\"b\"", &c],
         &["1", "3"],
-        &[(3, "left out: not JSON from column 26"), (4, "its parent `b`")],
+        &[(3, "skipped: not JSON from column 26"), (4, "its parent `b`")],
     );
 }
 
@@ -56,7 +56,7 @@ fn every_bad_line_is_reported_by_number() {
         &[
             (3, "not a JSON object"),
             (4, "no id"),
-            (5, "the id `a` is taken"),
+            (5, "duplicate id `a`"),
             (7, "second header"),
             (8, "no type"),
             (9, "no parent"),
@@ -147,10 +147,10 @@ fn another_torn_line_gets_another_file() {
         fs::write(&path, format!("{HEADER}\n{torn}")).unwrap();
         Session::open(&path).unwrap().append(user("on")).unwrap();
     }
-    let aside = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
-    assert_eq!(aside("s.jsonl.torn").as_deref(), Some("{\"one"));
-    assert_eq!(aside("s.jsonl.torn.2").as_deref(), Some("{\"two"));
-    assert_eq!(aside("s.jsonl.torn.3"), None);
+    let copy = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+    assert_eq!(copy("s.jsonl.torn").as_deref(), Some("{\"one"));
+    assert_eq!(copy("s.jsonl.torn.2").as_deref(), Some("{\"two"));
+    assert_eq!(copy("s.jsonl.torn.3"), None);
 }
 
 #[test]

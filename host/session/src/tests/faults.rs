@@ -41,7 +41,7 @@ impl Start {
         }
     }
 
-    /// What was said already.
+    /// What was appended already.
     fn texts(self) -> Vec<String> {
         if self == Start::Nothing { Vec::new() } else { vec!["first".to_owned()] }
     }
@@ -71,7 +71,7 @@ struct Life {
 }
 
 impl Life {
-    fn say(&mut self, text: &str) -> Result<(), SessionError> {
+    fn append(&mut self, text: &str) -> Result<(), SessionError> {
         self.tried.push(text.to_owned());
         self.session.append(user(text))?;
         self.acknowledged.push(text.to_owned());
@@ -99,7 +99,7 @@ fn check(start: Start, policy: SyncPolicy, (how, from, stays): (How, usize, bool
         Err(error) => {
             assert_eq!(start, Start::Nothing, "{}: {error}", what());
             assert!(error.to_string().contains("s.jsonl"), "{error}");
-            // Whoever is told that it failed can try again, unless the disk does not even remove.
+            // The caller can try again, unless the disk cannot even remove files.
             disk.heal();
             assert!(stays || created(&disk, &path).is_ok(), "{}: {error}", what());
             return true;
@@ -107,23 +107,23 @@ fn check(start: Start, policy: SyncPolicy, (how, from, stays): (How, usize, bool
     };
     let mut life = Life { session, acknowledged: start.texts(), tried: start.texts() };
     for text in ["one", "two 你好", "three"] {
-        if let Err(error) = life.say(text) {
+        if let Err(error) = life.append(text) {
             assert!(error.to_string().contains("s.jsonl"), "{}: {error}", what());
             assert_eq!(texts(&life.session), life.acknowledged, "{}", what());
         }
     }
     let synced = life.session.sync();
     disk.heal();
-    let went_on = life.say("after");
+    let continued = life.append("after");
     assert!(
-        went_on.is_ok()
-            || matches!(went_on, Err(SessionError::Broken { .. } | SessionError::Changed { .. })),
-        "{}: {went_on:?}",
+        continued.is_ok()
+            || matches!(continued, Err(SessionError::Broken { .. } | SessionError::Changed { .. })),
+        "{}: {continued:?}",
         what()
     );
     assert!(
-        stays || went_on.is_ok() || synced.is_err() || policy == SyncPolicy::Turn,
-        "{}: {went_on:?}",
+        stays || continued.is_ok() || synced.is_err() || policy == SyncPolicy::Turn,
+        "{}: {continued:?}",
         what()
     );
     let Life { session, acknowledged, tried } = life;
@@ -132,7 +132,7 @@ fn check(start: Start, policy: SyncPolicy, (how, from, stays): (How, usize, bool
     disk.failed().is_some()
 }
 
-/// Nothing acknowledged is lost, nothing is half there, and it goes on.
+/// Nothing acknowledged is lost, nothing is partially written, and it continues.
 fn check_afterwards(
     path: &Path,
     start: Start,
@@ -255,14 +255,14 @@ fn what_is_held_back_is_written_when_somebody_has_time_or_something_else_is_said
     assert_eq!((session.record_count(), written()), (before + 2, before));
     session.flush().unwrap();
     assert_eq!(written(), before + 2);
-    // A single line waits for nobody, and takes along what was said before it.
+    // A single append is not buffered, and writes the buffered lines first.
     session.append_all([user("three")], 1).unwrap();
     session.append(user("four")).unwrap();
     assert_eq!(written(), before + 4);
     session.append_all([user("five")], 1).unwrap();
-    let told = session.to_bytes();
+    let expected = session.to_bytes();
     drop(session);
-    assert_eq!(fs::read(&path).unwrap(), told, "closing writes the rest");
+    assert_eq!(fs::read(&path).unwrap(), expected, "closing writes the rest");
     assert!(Session::read(&path).unwrap().problems().is_empty());
 }
 
@@ -301,14 +301,14 @@ fn a_file_that_is_gone_is_made_again_whatever_fails_on_the_way() {
         fs::remove_dir_all(folder.path().join("state")).unwrap();
         let next = disk.0.lock().unwrap().seen;
         disk.0.lock().unwrap().from = next + number;
-        let said = session.append(user("two"));
+        let appended = session.append(user("two"));
         let failed = disk.failed();
         disk.heal();
-        let what = || format!("{how:?} at {number} ({failed:?}): {said:?}");
-        assert_eq!(said.is_ok(), texts(&session).len() == 2, "{}", what());
+        let what = || format!("{how:?} at {number} ({failed:?}): {appended:?}");
+        assert_eq!(appended.is_ok(), texts(&session).len() == 2, "{}", what());
         match session.append(user("three")) {
             Ok(_) => assert_eq!(fs::read(&path).unwrap(), session.to_bytes(), "{}", what()),
-            Err(SessionError::Broken { .. }) => assert!(said.is_err(), "{}", what()),
+            Err(SessionError::Broken { .. }) => assert!(appended.is_err(), "{}", what()),
             Err(error) => panic!("{}: {error}", what()),
         }
         let known = texts(&session);
@@ -341,7 +341,7 @@ impl Drop for TinyDisk {
 }
 
 #[test]
-#[allow(clippy::print_stderr)] // A skipped test has no other way to say so.
+#[allow(clippy::print_stderr)] // A skipped test has no other way to report it.
 fn a_full_disk_keeps_what_was_acknowledged() {
     let Some(disk) = TinyDisk::mount("64k") else {
         eprintln!(
@@ -352,23 +352,23 @@ fn a_full_disk_keeps_what_was_acknowledged() {
     let path = disk.0.path().join("s.jsonl");
     let mut session = Session::create(&path, "/", None).unwrap();
     let text = "x".repeat(1_500);
-    let mut said = 0;
+    let mut count = 0;
     let error = loop {
-        match session.append(user(&format!("{said} {text}"))) {
-            Ok(_) => said += 1,
+        match session.append(user(&format!("{count} {text}"))) {
+            Ok(_) => count += 1,
             Err(error) => break error,
         }
     };
     assert!(error.to_string().contains("No space left on device"), "{error}");
-    assert!(said > 10, "{said}");
+    assert!(count > 10, "{count}");
     assert!(session.append(user(&text)).is_err(), "it is still full");
     assert_eq!(fs::read(&path).unwrap(), session.to_bytes());
     drop(session);
 
     let mut session = Session::open(&path).unwrap();
-    assert_eq!((session.records().len(), session.problems()), (said, &[][..]));
+    assert_eq!((session.records().len(), session.problems()), (count, &[][..]));
     fs::remove_file(disk.0.path().join("s.jsonl.crc")).unwrap();
     session.append(user("short")).unwrap();
     drop(session);
-    assert_eq!(Session::read(&path).unwrap().records().len(), said + 1);
+    assert_eq!(Session::read(&path).unwrap().records().len(), count + 1);
 }

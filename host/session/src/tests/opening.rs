@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::compaction::{any_body, any_plan, by_pi, compact};
 use super::*;
-use crate::{NewCompaction, Record, RecordKind, checkpoint};
+use crate::{NewCompaction, Record, RecordKind, checkpoint, live_transcript};
 
 /// A session file in a folder of its own.
 struct Place {
@@ -32,7 +32,7 @@ impl Place {
     fn keep(&self, session: &mut Session) {
         fs::write(&self.path, session.to_bytes()).unwrap();
         let contents = session.contents.loaded_mut();
-        let compaction = contents.compute_live_base().unwrap();
+        let compaction = live_transcript::update_live_base(contents).unwrap();
         checkpoint::write_checkpoint(&self.path, contents, compaction, None).unwrap();
     }
 
@@ -62,7 +62,7 @@ fn asked(session: &Session) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 /// All there is of it.
-fn told(session: &Session) -> impl PartialEq + std::fmt::Debug + use<> {
+fn snapshot_of(session: &Session) -> impl PartialEq + std::fmt::Debug + use<> {
     let lines = |records: Vec<&Record>| -> Vec<String> {
         records.into_iter().map(|record| record.line().to_owned()).collect()
     };
@@ -81,11 +81,11 @@ fn check_the_same(place: &Place, choices: &[u8]) {
     assert_eq!(asked(&fast), asked(&whole));
     let ids: Vec<String> = whole.records().iter().map(|record| record.id().to_owned()).collect();
     for record in whole.records() {
-        let letter = record.inbox_id();
-        assert!(letter.is_none_or(|id| fast.delivered_messages().contains(&id)
+        let message_id = record.inbox_id();
+        assert!(message_id.is_none_or(|id| fast.delivered_messages().contains(&id)
             && whole.delivered_messages().contains(&id)));
     }
-    assert!(!fast.delivered_messages().contains("no such letter"));
+    assert!(!fast.delivered_messages().contains("no such message"));
     for (number, sort) in choices.iter().enumerate() {
         let (body, time_ms) = (any_body(*sort, number), 9_000 + number as i64);
         let id = fast.append_at(body.clone(), time_ms).unwrap();
@@ -107,7 +107,7 @@ fn check_the_same(place: &Place, choices: &[u8]) {
     for id in &ids {
         assert_eq!(entry(&fast, id), entry(&whole, id));
     }
-    assert_eq!(told(&fast), told(&whole));
+    assert_eq!(snapshot_of(&fast), snapshot_of(&whole));
     drop(fast);
     let again = place.open();
     assert!(again.is_partially_loaded(), "its compaction left a checkpoint");
@@ -121,12 +121,12 @@ fn entry(session: &Session, id: &str) -> Option<String> {
 /// One step of a session.
 #[derive(Clone, Debug)]
 enum Step {
-    Say(u8),
-    /// A letter that waited in the inbox.
-    Letter(u8),
+    Append(u8),
+    /// A message that waited in the inbox.
+    Queued(u8),
     /// State of ctxhost's own.
     State(u8),
-    /// A result that does not say what it answers.
+    /// A result without a call id.
     Nameless,
     Edit(Index, bool),
     Compact(Vec<u8>),
@@ -138,8 +138,8 @@ enum Step {
 
 fn steps(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        12 => any::<u8>().prop_map(Step::Say),
-        2 => any::<u8>().prop_map(Step::Letter),
+        12 => any::<u8>().prop_map(Step::Append),
+        2 => any::<u8>().prop_map(Step::Queued),
         1 => any::<u8>().prop_map(Step::State),
         2 => Just(Step::Nameless),
         1 => (any::<Index>(), any::<bool>()).prop_map(|(at, omit)| Step::Edit(at, omit)),
@@ -159,27 +159,26 @@ fn take(session: &mut Session, step: &Step) {
         let at = if number == 0 { return None } else { at.index(number) };
         Some(session.records()[at].id().to_owned())
     };
-    let say = |session: &mut Session, body| {
+    let append = |session: &mut Session, body| {
         session.append_at(body, time_ms).unwrap();
     };
     match step {
-        Step::Say(sort) => say(session, any_body(*sort, number)),
-        Step::Letter(id) => {
-            let letter =
-                json!({ "role": "user", "content": "a letter", "inboxId": format!("letter{id}") });
-            say(session, message(letter));
+        Step::Append(sort) => append(session, any_body(*sort, number)),
+        Step::Queued(id) => {
+            let queued = json!({ "role": "user", "content": "a queued message", "inboxId": format!("queued{id}") });
+            append(session, message(queued));
         }
-        Step::State(n) => say(session, RecordBody::custom("ctxhost.test", &json!({ "n": n }))),
+        Step::State(n) => append(session, RecordBody::custom("ctxhost.test", &json!({ "n": n }))),
         Step::Nameless => {
             let result = json!({ "role": "toolResult", "toolName": "read", "content": [] });
-            say(session, message(result));
+            append(session, message(result));
         }
         Step::Edit(at, omit) => {
             let Some(target) = any_id(at, session) else { return };
             let replacement = if *omit { Value::Null } else { json!({ "content": "edited" }) };
             let edit =
                 json!({ "type": "context_edit", "targetId": target, "replacement": replacement });
-            say(session, RecordBody::from_value(&edit).unwrap());
+            append(session, RecordBody::from_value(&edit).unwrap());
         }
         Step::Compact(choices) => {
             let view = session.live(0).snapshot();
@@ -307,7 +306,7 @@ fn check_the_same_bytes(place: &Place, session: &Session) {
     fs::write(&place.path, session.to_bytes()).unwrap();
     let (fast, whole) = (place.open(), place.whole());
     assert_eq!(asked(&fast), asked(&whole));
-    assert_eq!(told(&fast), told(&whole));
+    assert_eq!(snapshot_of(&fast), snapshot_of(&whole));
 }
 
 /// A session with some compactions, of which all but the newest part is left unread.
@@ -319,7 +318,7 @@ fn long() -> (Place, Session) {
         compact(&mut session, |plan| {
             plan.keep(0..1)
                 .insert(Role::User, "what happened", 1..4)
-                .replace_text(4, "told")
+                .replace_text(4, "shortened")
                 .keep(5..6);
         })
         .unwrap();
@@ -400,7 +399,7 @@ fn the_checkpoint_of_another_session_or_of_another_time_is_passed_over() {
     assert_eq!(asked(&other.open()), asked(&other_session));
 }
 
-/// A session of one compaction whose messages say `text`.
+/// A session of one compaction whose messages contain `text`.
 fn long_of(text: &str) -> (Place, Session) {
     let place = Place::new();
     let mut session = memory();
@@ -434,7 +433,7 @@ fn what_is_read_late_holds_what_was_appended_since() {
     let early = fast.append(user("early")).unwrap();
     assert_eq!(fast.records().len(), session.records().len() + 1);
     let late = fast.append(user("late")).unwrap();
-    assert!(!fast.is_partially_loaded(), "once read, all of it is at hand");
+    assert!(!fast.is_partially_loaded(), "reading once loads everything");
     assert_eq!(fast.record(&late).unwrap().parent_id(), Some(early.as_str()));
     assert_eq!(fast.to_bytes(), fs::read(&place.path).unwrap());
 }

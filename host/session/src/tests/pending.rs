@@ -1,4 +1,4 @@
-//! Compactions and undos that were cut short: what is found when the session is opened again.
+//! Interrupted compactions and undos: what opening the session finds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn worked_out() -> (TempDir, PathBuf, Vec<u8>, Vec<u8>) {
     let (folder, path, mut session) = session();
     let before = session.to_bytes();
     session.begin_compaction(&session.live(0).snapshot(), "legacy", "manual").complete();
-    // Somebody seems to write to the file, for an instant: the append is refused.
+    // The file seems to be changed by another program, so the append fails.
     fs::write(&path, [&before[..], b"x"].concat()).unwrap();
     let failed = try_compact(&mut session);
     assert!(matches!(failed, Err(SessionError::Changed { .. })), "{failed:?}");
@@ -121,13 +121,13 @@ fn a_result_that_is_recorded_already_is_not_recorded_twice() {
     let (recovered, found) = recover(&path);
     assert_eq!(
         recovered,
-        CompactionRecovery::Discarded { reason: "it is in the session already".into() }
+        CompactionRecovery::Discarded { reason: "it is already in the session".into() }
     );
     assert_eq!(found, after);
 }
 
 #[test]
-fn a_session_that_has_gone_on_keeps_to_itself() {
+fn a_result_of_an_extended_session_is_discarded() {
     let (_folder, path, ..) = worked_out();
     let mut session = Session::open(&path).unwrap();
     session.append_at(user("one more"), 8_000).unwrap();
@@ -136,7 +136,7 @@ fn a_session_that_has_gone_on_keeps_to_itself() {
     let (recovered, found) = recover(&path);
     assert_eq!(
         recovered,
-        CompactionRecovery::Discarded { reason: "the session has gone on since".into() }
+        CompactionRecovery::Discarded { reason: "the session was extended since".into() }
     );
     assert_eq!(found, before);
 }
@@ -162,8 +162,8 @@ fn what_is_beside_a_session_and_unreadable_is_kept_and_stops_nothing() {
             "{number}: {recovered:?}"
         );
         assert_eq!(found, before);
-        let aside = folder.path().join("s.jsonl.pending.unreadable");
-        assert_eq!(fs::read(aside).unwrap(), *bytes);
+        let copy = folder.path().join("s.jsonl.pending.unreadable");
+        assert_eq!(fs::read(copy).unwrap(), *bytes);
     }
 }
 
@@ -214,7 +214,7 @@ proptest! {
         prop_assert!(after.starts_with(whole.strip_suffix(b"\n").unwrap_or(&whole)));
     }
 
-    /// The write of an undo may stop at any byte: the session stands before it or after it.
+    /// The write of an undo may stop at any byte: the session is as before or after it.
     #[test]
     fn an_undo_that_was_cut_is_none(
         since in 0..6_usize,
@@ -243,16 +243,16 @@ proptest! {
         let mut session = Session::open(&path).unwrap();
         let expected = if is_done { &stands_at } else { &stood_at };
         prop_assert_eq!(&texts(&session), expected);
-        session.append_at(user("goes on"), 9_900).unwrap();
-        let went_on = [&expected[..], &["goes on".to_owned()]].concat();
-        prop_assert_eq!(&texts(&session), &went_on);
+        session.append_at(user("continued"), 9_900).unwrap();
+        let continued = [&expected[..], &["continued".to_owned()]].concat();
+        prop_assert_eq!(&texts(&session), &continued);
         drop(session);
-        prop_assert_eq!(&texts(&Session::read(&path).unwrap()), &went_on);
+        prop_assert_eq!(&texts(&Session::read(&path).unwrap()), &continued);
     }
 }
 
 #[test]
-fn half_an_undo_from_which_somebody_went_on_is_theirs() {
+fn half_an_undo_from_which_somebody_continued_is_theirs() {
     let (_folder, path, mut session) = session();
     compact(&mut session);
     for number in 0..3 {
@@ -264,12 +264,12 @@ fn half_an_undo_from_which_somebody_went_on_is_theirs() {
     let header = session.header().line().to_owned();
     drop(session);
     // The undo and the first of its three are there; another program spoke behind them.
-    let said = r#"{"type":"message","id":"12345678","parentId":"PARENT","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":"from Pi"}}"#;
+    let foreign = r#"{"type":"message","id":"12345678","parentId":"PARENT","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":"from Pi"}}"#;
     let last = crate::Record::parse(&lines[before + 1]).unwrap().record;
-    let said = said.replace("PARENT", last.id());
+    let foreign = foreign.replace("PARENT", last.id());
     let kept = lines[..before + 2].iter().map(String::as_str);
     let file: Vec<&str> =
-        [header.as_str()].into_iter().chain(kept).chain([said.as_str()]).collect();
+        [header.as_str()].into_iter().chain(kept).chain([foreign.as_str()]).collect();
     fs::write(&path, file.join("\n") + "\n").unwrap();
     let session = Session::read(&path).unwrap();
     assert_eq!(session.leaf().unwrap().id(), "12345678");

@@ -97,7 +97,7 @@ fn case_72_a_made_up_result_gives_way_to_the_real_one() {
     assert_eq!((shown.len(), shown.last().unwrap().text()), (3, "real"));
     assert!(!shown.last().unwrap().has(Flags::ORPHAN));
     let alone = live(&both[..3]);
-    assert!(alone.last().unwrap().has(Flags::UNANSWERED), "the law puts its own in for it");
+    assert!(alone.last().unwrap().has(Flags::UNANSWERED), "the invariants insert a synthetic one");
     let quoted =
         live(&[user, calls(&["a"]), result(json!("a"), "exec", &format!("grep: {made_up}"))]);
     assert_eq!(quoted.len(), 3, "a result that quotes it is a result");

@@ -38,7 +38,7 @@ fn edit(target: &str, replacement: Value) -> RecordBody {
 #[derive(Clone, Debug)]
 enum Step {
     /// A record of some sort.
-    Say(u8),
+    Append(u8),
     /// A whole generated conversation.
     Talk(GeneratedTranscript),
     /// An earlier record has other content from here on, or none.
@@ -53,7 +53,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => any::<u8>().prop_map(Step::Say),
+        8 => any::<u8>().prop_map(Step::Append),
         1 => generate::transcripts().prop_map(Step::Talk),
         1 => (any::<Index>(), any::<bool>()).prop_map(|(at, omit)| Step::Edit(at, omit)),
         3 => prop::collection::vec(any::<u8>(), 1..9).prop_map(Step::Compact),
@@ -68,7 +68,7 @@ fn take(session: &mut Session, step: &Step, digests: &mut Vec<(String, String)>)
     let number = session.records().len();
     let before = session.digest();
     match step {
-        Step::Say(sort) => {
+        Step::Append(sort) => {
             session.append_at(any_body(*sort, number), 1_000 + number as i64).unwrap();
         }
         Step::Talk(talk) => {
@@ -204,22 +204,22 @@ fn an_edit_since_still_finds_what_it_edits() {
     let slip = session.append(user("a slip")).unwrap();
     session.append(edit(&slip, Value::Null)).unwrap();
     let first = session.records()[0].id().to_owned();
-    session.append(edit(&first, json!({ "content": "mended" }))).unwrap();
+    session.append(edit(&first, json!({ "content": "edited" }))).unwrap();
     session.undo_newest_compaction().unwrap();
-    assert_eq!(texts(&session), ["mended"]);
+    assert_eq!(texts(&session), ["edited"]);
 }
 
 #[test]
 fn a_digest_is_of_what_is_said_not_of_where_it_stands() {
-    let say = |id: &str, words: &str| {
+    let with_text = |id: &str, words: &str| {
         let mut session = Session::in_memory(SessionHeader::new(Some(id), "/home/dev", 1_000));
         session.append_at(RecordBody::custom_message("note", words, true), 5).unwrap();
         session.append_at(user(words), 6).unwrap();
         session
     };
-    assert_eq!(say("a", "x").digest(), say("b", "x").digest());
-    assert_ne!(say("a", "x").digest(), say("a", "y").digest());
-    let session = say("a", "x");
+    assert_eq!(with_text("a", "x").digest(), with_text("b", "x").digest());
+    assert_ne!(with_text("a", "x").digest(), with_text("a", "y").digest());
+    let session = with_text("a", "x");
     let id = session.records()[0].id().to_owned();
     assert_ne!(transcript_digest(&session.live_at(&id).unwrap().snapshot()), session.digest());
     assert!(session.live_before(&id).unwrap().is_empty());

@@ -1,25 +1,25 @@
-//! Where the database is: an address becomes what a connection is made with.
+//! The address of the database and its TLS configuration.
 
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use tokio_postgres::config::{Host, SslMode as Wanted};
+use tokio_postgres::config::{Host, SslMode as PgSslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreOpenError;
 use crate::settings::{SslMode, StoreSettings};
 
-/// What a connection is made with.
+/// The configuration of a connection.
 #[derive(Clone)]
 pub(super) struct DatabaseAddress {
     pub(super) config: tokio_postgres::Config,
-    /// `None` where nothing is encrypted.
+    /// `None` without TLS.
     pub(super) tls: Option<MakeRustlsConnect>,
 }
 
 impl DatabaseAddress {
-    /// The address that the settings name.
+    /// Reads the address from the settings.
     pub(super) fn from_settings(
         settings: &StoreSettings,
     ) -> Result<DatabaseAddress, StoreOpenError> {
@@ -27,10 +27,12 @@ impl DatabaseAddress {
         let mut config: tokio_postgres::Config =
             url.parse().map_err(|error| StoreOpenError::BadUrl { reason: error_chain(&error) })?;
         if config.get_hosts().is_empty() {
-            return Err(StoreOpenError::BadUrl { reason: "it names no host".into() });
+            return Err(StoreOpenError::BadUrl { reason: "it has no host".into() });
         }
         let timeout = Duration::from_millis(settings.timeout_ms);
+        // Three attempts have to fit into the limit.
         config.connect_timeout(timeout / 3);
+        // Without these a stalled network keeps a dead connection in the pool for many minutes.
         config.tcp_user_timeout(timeout);
         config.keepalives_idle(timeout);
         if config.get_application_name().is_none() {
@@ -39,14 +41,17 @@ impl DatabaseAddress {
         let is_encrypted = match settings.sslmode {
             SslMode::Require => true,
             SslMode::Disable => false,
-            SslMode::Auto => config.get_ssl_mode() == Wanted::Require || !is_this_machine(&config),
+            SslMode::Auto => {
+                config.get_ssl_mode() == PgSslMode::Require || !is_this_machine(&config)
+            }
         };
-        config.ssl_mode(if is_encrypted { Wanted::Require } else { Wanted::Disable });
+        // Never `prefer`, which falls back to plain text if someone on the network breaks TLS.
+        config.ssl_mode(if is_encrypted { PgSslMode::Require } else { PgSslMode::Disable });
         let tls = if is_encrypted { Some(tls()?) } else { None };
         Ok(DatabaseAddress { config, tls })
     }
 
-    /// Host, port and database, as people may read it.
+    /// Host, port and database, without credentials.
     pub(super) fn location(&self) -> String {
         let hosts: Vec<String> = self.config.get_hosts().iter().map(host_name).collect();
         let ports: Vec<String> = self.config.get_ports().iter().map(u16::to_string).collect();
@@ -83,6 +88,7 @@ fn is_this_machine(config: &tokio_postgres::Config) -> bool {
 }
 
 fn tls() -> Result<MakeRustlsConnect, StoreOpenError> {
+    // Named here: rustls panics if it finds several providers and none is the default.
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| StoreOpenError::Tls { reason: error.to_string() };
     let config = ClientConfig::builder_with_provider(provider)
@@ -94,10 +100,10 @@ fn tls() -> Result<MakeRustlsConnect, StoreOpenError> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// An error with what caused it, in one line.
+/// An error and its causes in one line.
 pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_spoken_to_in_the_clear() {
+    fn only_local_connections_are_unencrypted() {
         let encrypted = |url, sslmode| address(url, sslmode).unwrap().tls.is_some();
         assert!(!encrypted("postgres://a@localhost/db", SslMode::Auto));
         assert!(!encrypted("postgres://a@127.0.0.1:5433/db", SslMode::Auto));

@@ -1,4 +1,4 @@
-//! The thread that talks to the database: a session waits for it as it waits for a disk.
+//! The thread that runs all database work. Callers block on it, as they do on a disk.
 
 use std::io;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -10,13 +10,11 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long the end of a store waits for what was left to be done later, such as giving a session back.
-/// A lease that is not given back ends by itself, so a dead network should not hold up the end of a
-/// program.
+/// How long closing a store waits for deferred work, such as releasing leases. A lease that is not released
+/// expires, so an unreachable database must not delay the end of a program.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// A thread with a tokio runtime of its own, so that whoever waits for it may stand on any thread,
-/// in a runtime or in none.
+/// A thread with its own tokio runtime, so that callers may be on any thread, inside a runtime or not.
 #[derive(Debug)]
 pub(super) struct DatabaseThread {
     handle: Handle,
@@ -35,27 +33,28 @@ impl DatabaseThread {
         let thread = std::thread::Builder::new().name("ctxhost-store".into()).spawn(move || {
             runtime.block_on(async move {
                 ending.cancelled().await;
-                // What is not done by then is found undone by the next machine.
+                // Leases and messages that are not released expire.
                 let _ = tokio::time::timeout(SHUTDOWN_GRACE, done.wait()).await;
             });
         })?;
         Ok(DatabaseThread { handle, later, end, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Does something and waits for it on this thread. `None` where the store is at its end.
+    /// Runs work and blocks until it is done. `None` if the thread has ended.
     pub(super) fn block_on<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
+        // A channel, because `Handle::block_on` panics on a thread of another runtime.
         let (done, answer) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
-            // Nobody has stopped waiting: the receiver stands on a thread that does nothing else.
+            // The receiver cannot be dropped: its thread is blocked in `recv`.
             let _ = done.send(work.await);
         });
         answer.recv().ok()
     }
 
-    /// Does something and waits for it in a runtime. Dropping the future breaks it off.
+    /// Runs work and awaits it. Dropping the future aborts the work.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -65,12 +64,12 @@ impl DatabaseThread {
         task.await.ok()
     }
 
-    /// Does something as long as the store is there.
+    /// Spawns work that ends with the store.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
 
-    /// Does something while nobody waits. The end of the store waits for it a little.
+    /// Spawns work that closing the store waits for.
     pub(super) fn spawn_deferred(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.later.spawn_on(work, &self.handle);
     }
@@ -81,8 +80,10 @@ impl Drop for DatabaseThread {
         self.later.close();
         self.end.cancel();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // The last owner may be a task of the thread itself.
-        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+        // A thread cannot join itself, and the last owner may be one of its tasks.
+        if let Some(thread) =
+            thread.filter(|thread| thread.thread().id() != std::thread::current().id())
+        {
             let _ = thread.join();
         }
     }

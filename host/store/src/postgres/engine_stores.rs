@@ -1,16 +1,16 @@
-//! What engines keep, in the database: the same for all machines.
+//! Engine key-value stores in the database, shared by all machines.
 
 use std::sync::Arc;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::PostgresCore;
+use super::core::PostgresCore;
 use ctxhost_blobs::hash;
 use ctxhost_engine::EngineStores;
 use ctxhost_engine::store::{EngineStore, StoreError, StoreSize, check_key};
 
-/// Storage for engines.
+/// The stores of all engines.
 #[derive(Debug)]
 pub(super) struct PostgresEngineStores {
     core: Arc<PostgresCore>,
@@ -28,33 +28,32 @@ impl EngineStores for PostgresEngineStores {
     }
 }
 
-/// Storage of one engine.
+/// The store of one engine.
 #[derive(Debug)]
 struct PostgresEngineStore {
     core: Arc<PostgresCore>,
     engine: String,
 }
 
-/// A value of a statement that outlives the call that gives it.
+/// An owned statement value, since the statement runs on another thread.
 type OwnedValue = (Box<dyn ToSql + Sync + Send>, Type);
 
 impl PostgresEngineStore {
-    fn ask(
+    fn query(
         &self,
         action: &'static str,
         statement: &'static str,
-        given: Vec<OwnedValue>,
+        owned: Vec<OwnedValue>,
     ) -> Result<Vec<Row>, StoreError> {
         let pool = self.core.pool.clone();
-        let asked = self.core.link.block_on(async move {
-            let values: Vec<(&(dyn ToSql + Sync), Type)> = given
+        let rows = self.core.query(async move {
+            let values: Vec<(&(dyn ToSql + Sync), Type)> = owned
                 .iter()
                 .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
                 .collect();
             pool.rows(statement, &values).await
         });
-        let failed = |reason| StoreError::Database { action, reason };
-        self.core.require_answer(asked).map_err(|trouble| failed(trouble.into_reason()))
+        rows.map_err(|error| StoreError::Database { action, reason: error.into_reason() })
     }
 
     fn engine(&self) -> OwnedValue {
@@ -63,6 +62,8 @@ impl PostgresEngineStore {
 }
 
 fn bytes(bytes: &[u8]) -> OwnedValue {
+    // Keys and values are bytes in the database: text columns reject zero bytes, and sort by
+    // the collation of the server.
     (Box::new(bytes.to_vec()), Type::BYTEA)
 }
 
@@ -70,7 +71,7 @@ impl EngineStore for PostgresEngineStore {
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
         let statement = "select value from @.engine_values where engine = $1 and key = $2";
         let rows =
-            self.ask("read a value", statement, vec![self.engine(), bytes(key.as_bytes())])?;
+            self.query("read a value", statement, vec![self.engine(), bytes(key.as_bytes())])?;
         Ok(rows.first().map(|row| String::from_utf8_lossy(row.get(0)).into_owned()))
     }
 
@@ -78,20 +79,22 @@ impl EngineStore for PostgresEngineStore {
         check_key(key)?;
         let statement = "insert into @.engine_values (engine, key, value) values ($1, $2, $3) \
                          on conflict (engine, key) do update set value = excluded.value";
-        let given = vec![self.engine(), bytes(key.as_bytes()), bytes(value.as_bytes())];
-        self.ask("write a value", statement, given).map(drop)
+        let values = vec![self.engine(), bytes(key.as_bytes()), bytes(value.as_bytes())];
+        self.query("write a value", statement, values).map(drop)
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
         let statement = "delete from @.engine_values where engine = $1 and key = $2";
-        self.ask("remove a value", statement, vec![self.engine(), bytes(key.as_bytes())]).map(drop)
+        self.query("remove a value", statement, vec![self.engine(), bytes(key.as_bytes())])
+            .map(drop)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        // No `like`, where % and _ in a prefix would be wildcards.
         let statement = "select key from @.engine_values where engine = $1 \
                          and substring(key from 1 for length($2)) = $2 order by key";
         let rows =
-            self.ask("list values", statement, vec![self.engine(), bytes(prefix.as_bytes())])?;
+            self.query("list values", statement, vec![self.engine(), bytes(prefix.as_bytes())])?;
         let key = |row: &Row| String::from_utf8_lossy(row.get(0)).into_owned();
         Ok(rows.iter().map(key).collect())
     }
@@ -100,19 +103,19 @@ impl EngineStore for PostgresEngineStore {
         let handle = hash(content);
         let statement = "insert into @.blobs (handle, bytes) values ($1, $2) \
                          on conflict (handle) do nothing";
-        let given: Vec<OwnedValue> = vec![(Box::new(handle.clone()), Type::TEXT), bytes(content)];
-        self.ask("write bytes", statement, given)?;
+        let values: Vec<OwnedValue> = vec![(Box::new(handle.clone()), Type::TEXT), bytes(content)];
+        self.query("write a blob", statement, values)?;
         Ok(handle)
     }
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let statement = "select bytes from @.blobs where handle = $1";
-        let given: Vec<OwnedValue> = vec![(Box::new(handle.to_owned()), Type::TEXT)];
-        let rows = self.ask("read bytes", statement, given)?;
+        let values: Vec<OwnedValue> = vec![(Box::new(handle.to_owned()), Type::TEXT)];
+        let rows = self.query("read a blob", statement, values)?;
         let Some(found) = rows.first().map(|row| row.get::<_, Vec<u8>>(0)) else { return Ok(None) };
         if hash(&found) != handle {
-            let reason = format!("the bytes of {handle} are not those of their name");
-            return Err(StoreError::Database { action: "read bytes", reason });
+            let reason = format!("the bytes of blob {handle} do not match its hash");
+            return Err(StoreError::Database { action: "read a blob", reason });
         }
         Ok(Some(found))
     }
@@ -120,9 +123,9 @@ impl EngineStore for PostgresEngineStore {
     fn size(&self) -> Result<StoreSize, StoreError> {
         let statement = "select count(*), coalesce(sum(length(key) + length(value)), 0)::bigint \
                          from @.engine_values where engine = $1";
-        let rows = self.ask("count values", statement, vec![self.engine()])?;
+        let rows = self.query("count values", statement, vec![self.engine()])?;
         let number = |row: &Row, at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
-        let kept = |row: &Row| StoreSize { entries: number(row, 0), bytes: number(row, 1) };
-        Ok(rows.first().map(kept).unwrap_or_default())
+        let size = |row: &Row| StoreSize { entries: number(row, 0), bytes: number(row, 1) };
+        Ok(rows.first().map(size).unwrap_or_default())
     }
 }

@@ -1,15 +1,15 @@
-//! The lines of a session: read in order, and written all at once when it begins.
+//! The lines of a session: read in order, and inserted in one transaction when it is created.
 
 use std::sync::Arc;
 
 use tokio_postgres::types::{ToSql, Type};
 
+use super::core::{PostgresCore, store_error};
 use super::pool::{ConnectionGuard, ConnectionPool, QueryError};
-use super::{PostgresCore, store_error};
 use ctxhost_session::{NewSession, SessionError};
 
-/// The most that one statement carries when a whole session is written, in bytes: the server takes
-/// statements up to a gigabyte, and holds them in memory.
+/// Bytes per statement when a whole session is inserted. The server accepts up to a gigabyte, but holds it in
+/// memory.
 const CHUNK_BYTES: usize = 8 << 20;
 
 /// Lines of a session.
@@ -17,56 +17,56 @@ const CHUNK_BYTES: usize = 8 << 20;
 pub(super) struct SessionLines {
     /// Their bytes, with line breaks.
     pub(super) bytes: Vec<u8>,
-    /// The number of the line that comes next.
+    /// Number of the next line.
     pub(super) next_seq: i64,
 }
 
-/// What is kept beside a line, so that damage is found.
+/// The checksum that is stored with a line.
 pub(super) fn checksum(line: &[u8]) -> i64 {
     i64::from(crc32fast::hash(line))
 }
 
 impl PostgresCore {
-    /// All lines of a session.
+    /// Reads all lines of a session.
     pub(super) fn read_session(&self, id: &str) -> Result<SessionLines, SessionError> {
         let (pool, session) = (self.pool.clone(), id.to_owned());
-        let asked = self.link.block_on(async move { read_lines_from(&pool, &session, 0).await });
-        let lines =
-            self.require_answer(asked).map_err(store_error(format!("read session {id}")))?;
+        let read = self.query(async move { read_lines_from(&pool, &session, 0).await });
+        let lines = read.map_err(store_error(format!("read session {id}")))?;
         if lines.next_seq == 0 {
             return Err(SessionError::NotFound { id: id.to_owned() });
         }
         Ok(lines)
     }
 
-    /// Writes a new session; answers the number of the line that comes next.
-    pub(super) fn insert_session(&self, founding: &NewSession<'_>) -> Result<i64, SessionError> {
-        let id = founding.id;
+    /// Inserts a session; returns the number of the next line.
+    pub(super) fn insert_session(&self, session: &NewSession<'_>) -> Result<i64, SessionError> {
+        let id = session.id;
         if id.is_empty() {
             let reason = "its header has no id".to_owned();
-            return Err(SessionError::Store { action: "keep the session".into(), reason });
+            return Err(SessionError::Store { action: "create the session".into(), reason });
         }
         let lines: Arc<[Vec<u8>]> =
-            founding.bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            session.bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         let next_seq = i64::try_from(lines.len()).unwrap_or(i64::MAX);
         let new = SessionInsert {
             id: id.to_owned(),
-            cwd: founding.cwd.to_owned(),
-            // Tells this session from one of the same id that somebody else began.
+            cwd: session.cwd.to_owned(),
+            // Distinguishes it from a session with the same id that another machine creates.
             founder: self.new_handle_name(),
             next_seq,
             lines,
         };
         let pool = self.pool.clone();
-        let asked = self.link.block_on(async move { new.write(&pool).await });
-        match self.require_answer(asked).map_err(store_error(format!("keep session {id}")))? {
-            true => Ok(next_seq),
-            false => Err(SessionError::AlreadyExists { id: id.to_owned() }),
+        let inserted = self.query(async move { new.run(&pool).await });
+        if inserted.map_err(store_error(format!("create session {id}")))? {
+            Ok(next_seq)
+        } else {
+            Err(SessionError::AlreadyExists { id: id.to_owned() })
         }
     }
 }
 
-/// The lines of a session from a number on. What was read before a connection went away counts.
+/// Reads the lines of a session from a number on. After a lost connection, it continues at the next line.
 pub(super) async fn read_lines_from(
     pool: &ConnectionPool,
     session: &str,
@@ -83,7 +83,7 @@ pub(super) async fn read_lines_from(
                 [(&session, Type::TEXT), (&from, Type::INT8)];
             pool.acquire()
                 .await?
-                .for_each_row(statement, &values, |row| lines.take(session, &row))
+                .for_each_row(statement, &values, |row| lines.add(session, &row))
                 .await
         };
         match attempt.await {
@@ -94,14 +94,14 @@ pub(super) async fn read_lines_from(
 }
 
 impl SessionLines {
-    fn take(&mut self, session: &str, row: &tokio_postgres::Row) {
+    fn add(&mut self, session: &str, row: &tokio_postgres::Row) {
         let (seq, line, crc): (i64, &[u8], i64) = (row.get(0), row.get(1), row.get(2));
         if crc != checksum(line) {
-            // The session is read all the same: the rest of it is worth more than this line.
+            // Not fatal: the rest of the session is more useful than an error.
             tracing::error!(
                 session,
                 seq,
-                "a line is not what was written; restore it from a backup"
+                "a stored line differs from its checksum; restore it from a backup"
             );
         }
         self.bytes.extend_from_slice(line);
@@ -109,7 +109,7 @@ impl SessionLines {
     }
 }
 
-/// A session that is to be written.
+/// A session to be inserted.
 struct SessionInsert {
     id: String,
     cwd: String,
@@ -119,32 +119,29 @@ struct SessionInsert {
 }
 
 impl SessionInsert {
-    /// Writes all of it or nothing; whether the id was free.
-    async fn write(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
+    /// Inserts everything or nothing; returns whether the id was free.
+    async fn run(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
         let mut retry = pool.retry();
         loop {
-            match self.write_once(pool).await {
+            match self.run_once(pool).await {
                 Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
                 outcome => return outcome,
             }
         }
     }
 
-    async fn write_once(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
-        let mut line = pool.acquire().await?;
-        match self.write_on(&mut line).await {
-            Ok(InsertOutcome::Inserted) => Ok(true),
-            Ok(InsertOutcome::AlreadyInserted) => Ok(true),
-            Ok(InsertOutcome::IdTaken) => Ok(false),
-            Err(trouble) => {
-                line.discard();
-                Err(trouble)
-            }
+    async fn run_once(&self, pool: &ConnectionPool) -> Result<bool, QueryError> {
+        let mut connection = pool.acquire().await?;
+        let inserted = self.insert(&mut connection).await;
+        if inserted.is_err() {
+            // The transaction is open: without the connection, the server rolls it back.
+            connection.discard();
         }
+        inserted
     }
 
-    async fn write_on(&self, line: &mut ConnectionGuard<'_>) -> Result<InsertOutcome, QueryError> {
-        line.run_batch("begin").await?;
+    async fn insert(&self, connection: &mut ConnectionGuard<'_>) -> Result<bool, QueryError> {
+        connection.run_batch("begin").await?;
         let values: [(&(dyn ToSql + Sync), Type); 4] = [
             (&self.id, Type::TEXT),
             (&self.cwd, Type::TEXT),
@@ -153,17 +150,14 @@ impl SessionInsert {
         ];
         let statement = "insert into @.sessions (id, cwd, founder, next_seq) \
                          values ($1, $2, $3, $4) on conflict (id) do nothing returning id";
-        if line.rows(statement, &values).await?.is_empty() {
-            let statement =
-                "select founder = $3 from @.sessions where id = $1 and $2 <> $3 and $4 >= 0";
-            let rows = line.rows(statement, &values).await?;
-            line.run_batch("rollback").await?;
-            let is_ours = rows.first().is_some_and(|row| row.get(0));
-            return Ok(if is_ours {
-                InsertOutcome::AlreadyInserted
-            } else {
-                InsertOutcome::IdTaken
-            });
+        if connection.rows(statement, &values).await?.is_empty() {
+            // An earlier attempt, whose reply was lost, may have been committed.
+            let statement = "select founder = $2 from @.sessions where id = $1";
+            let values: [(&(dyn ToSql + Sync), Type); 2] =
+                [(&self.id, Type::TEXT), (&self.founder, Type::TEXT)];
+            let rows = connection.rows(statement, &values).await?;
+            connection.run_batch("rollback").await?;
+            return Ok(rows.first().is_some_and(|row| row.get(0)));
         }
         let mut seq = 0_i64;
         for chunk in chunks(&self.lines) {
@@ -174,25 +168,19 @@ impl SessionInsert {
                 (&chunk, Type::BYTEA_ARRAY),
                 (&crcs, Type::INT8_ARRAY),
             ];
+            // Fence 0 is older than that of any lease.
             let statement = "insert into @.entries (session, seq, fence, line, crc) \
                              select $1, $2 + number - 1, 0, line, crc \
                              from unnest($3, $4) with ordinality as given (line, crc, number)";
-            line.rows(statement, &values).await?;
+            connection.rows(statement, &values).await?;
             seq += i64::try_from(chunk.len()).unwrap_or_default();
         }
-        line.run_batch("commit").await?;
-        Ok(InsertOutcome::Inserted)
+        connection.run_batch("commit").await?;
+        Ok(true)
     }
 }
 
-enum InsertOutcome {
-    Inserted,
-    /// By an earlier attempt, whose answer was lost.
-    AlreadyInserted,
-    IdTaken,
-}
-
-/// Neighbouring lines of about [`CHUNK_BYTES`].
+/// Splits lines into chunks of about [`CHUNK_BYTES`].
 fn chunks(lines: &[Vec<u8>]) -> impl Iterator<Item = &[Vec<u8>]> {
     let mut rest = lines;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What this machine has is renewed, as long as it lives.
+//! Renews the leases and inboxes of this machine.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -8,95 +8,93 @@ use tokio_postgres::types::Type;
 
 use super::pool::{ConnectionPool, QueryError};
 
-/// Renewals in the time of one lease: two may fail.
+/// Renewals per lease time, so that two may fail.
 const RENEWALS: u32 = 3;
 
-/// What is renewed.
+/// What has to be renewed.
 #[derive(Debug, Default)]
 pub(super) struct LeaseHeartbeat {
-    had: Mutex<HeartbeatState>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug, Default)]
 struct HeartbeatState {
-    /// Sessions by hold.
-    holds: HashMap<String, String>,
-    /// Open sessions that keep letters.
-    keepers: HashSet<String>,
+    /// Sessions by lease.
+    leases: HashMap<String, String>,
+    /// Handles with queued messages.
+    inboxes: HashSet<String>,
 }
 
 impl LeaseHeartbeat {
-    /// A session is held, or about to be.
-    pub(super) fn add_lease(&self, hold: &str, session: &str) {
-        self.had().holds.insert(hold.to_owned(), session.to_owned());
+    /// Adds a lease that is held or requested.
+    pub(super) fn add_lease(&self, lease_name: &str, session: &str) {
+        self.state().leases.insert(lease_name.to_owned(), session.to_owned());
     }
 
-    /// It is not any more.
-    pub(super) fn remove_lease(&self, hold: &str) {
-        self.had().holds.remove(hold);
+    /// Removes a lease.
+    pub(super) fn remove_lease(&self, lease_name: &str) {
+        self.state().leases.remove(lease_name);
     }
 
-    /// An open session keeps letters.
-    pub(super) fn add_inbox(&self, keeper: &str) {
-        self.had().keepers.insert(keeper.to_owned());
+    /// Adds a handle with queued messages.
+    pub(super) fn add_inbox(&self, handle_name: &str) {
+        self.state().inboxes.insert(handle_name.to_owned());
     }
 
-    /// A session is closed; whether it kept letters.
-    pub(super) fn remove_inbox(&self, keeper: &str) -> bool {
-        self.had().keepers.remove(keeper)
+    /// Removes a handle; returns whether it had queued messages.
+    pub(super) fn remove_inbox(&self, handle_name: &str) -> bool {
+        self.state().inboxes.remove(handle_name)
     }
 
-    fn had(&self) -> MutexGuard<'_, HeartbeatState> {
-        self.had.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, HeartbeatState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Renews until the store is gone. The connections are its own.
-pub(super) async fn renew(beat: Weak<LeaseHeartbeat>, heart: ConnectionPool, lease_ms: u64) {
+/// Renews until the store is closed.
+pub(super) async fn renew(heartbeat: Weak<LeaseHeartbeat>, pool: ConnectionPool, lease_ms: u64) {
     let pause = Duration::from_millis(lease_ms) / RENEWALS;
     loop {
         tokio::time::sleep(pause).await;
-        let Some(beat) = beat.upgrade() else { return };
-        let (holds, sessions): (Vec<String>, Vec<String>) =
-            beat.had().holds.clone().into_iter().unzip();
-        let keepers: Vec<String> = beat.had().keepers.iter().cloned().collect();
-        drop(beat);
-        if let Err(trouble) = renew_once(&heart, lease_ms, &holds, &sessions, &keepers).await {
-            // If it stays so, the next line that is written says who took the session over.
-            tracing::warn!(
-                reason = trouble.into_reason(),
-                "leases of sessions could not be renewed"
-            );
+        let Some(heartbeat) = heartbeat.upgrade() else { return };
+        let (leases, sessions): (Vec<String>, Vec<String>) =
+            heartbeat.state().leases.clone().into_iter().unzip();
+        let inboxes: Vec<String> = heartbeat.state().inboxes.iter().cloned().collect();
+        // Before the network is used: this task must not be the last owner.
+        drop(heartbeat);
+        if let Err(error) = renew_once(&pool, lease_ms, &leases, &sessions, &inboxes).await {
+            // If a lease is lost, the next append reports it.
+            tracing::warn!(reason = error.into_reason(), "cannot renew leases of sessions");
         }
     }
 }
 
 async fn renew_once(
-    heart: &ConnectionPool,
+    pool: &ConnectionPool,
     lease_ms: u64,
-    holds: &[String],
+    leases: &[String],
     sessions: &[String],
-    keepers: &[String],
+    inboxes: &[String],
 ) -> Result<(), QueryError> {
     let lease_ms = lease_ms as f64;
-    if !holds.is_empty() {
+    if !leases.is_empty() {
         let statement = "update @.sessions set expires_at = clock_timestamp() \
                          + $3 * interval '1 millisecond' where id = any($1) and hold = any($2)";
         let values = [
             (&sessions as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT_ARRAY),
-            (&holds, Type::TEXT_ARRAY),
+            (&leases, Type::TEXT_ARRAY),
             (&lease_ms, Type::FLOAT8),
         ];
-        heart.run(statement, &values).await?;
+        pool.run(statement, &values).await?;
     }
-    if !keepers.is_empty() {
+    if !inboxes.is_empty() {
         let statement = "update @.letters set expires_at = clock_timestamp() \
                          + $2 * interval '1 millisecond' where keeper = any($1)";
         let values = [
-            (&keepers as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT_ARRAY),
+            (&inboxes as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT_ARRAY),
             (&lease_ms, Type::FLOAT8),
         ];
-        heart.run(statement, &values).await?;
+        pool.run(statement, &values).await?;
     }
     Ok(())
 }

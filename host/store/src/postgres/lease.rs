@@ -1,13 +1,13 @@
-//! A session is given to one machine at a time, by a lease with a fence.
+//! Leases: a session is given to one machine at a time, with a fencing token.
 //!
 //! ```text
-//!  sessions row   hold ──── who has it, until when by the server's clock; renewed while the machine lives
-//!                 fence ─── grows with every hold; a line is taken only with the newest
-//!                 next_seq  the number of the line that comes next
+//!  sessions row   hold ──── lease, expires by the server's clock, renewed while the machine lives
+//!                 fence ─── incremented with every lease; a line is accepted with the newest only
+//!                 next_seq  number of the next line
 //! ```
 //!
-//! Whoever waits stands in a queue in the database, so that no machine starves another. A place in it is
-//! lost by not asking for two seconds, a session by not renewing for the time of a lease.
+//! Waiting machines queue in the database, so that none starves. A queue position expires after two seconds without
+//! polling, a lease without renewal.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,46 +16,44 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::core::{PostgresCore, store_error};
 use super::entries::read_lines_from;
 use super::pool::{ConnectionPool, QueryError};
-use super::{PostgresCore, store_error};
 use ctxhost_session::SessionError;
 use ctxhost_session::backend::{SessionLease, SharedSessionLock};
 
-/// The first pause of whoever waits; each further one takes half as long again, up to the last number.
+/// The first polling interval of a waiting machine, which grows by half up to the maximum.
 const POLL: Duration = Duration::from_millis(10);
-const LONGEST_POLL: Duration = Duration::from_millis(200);
+const MAX_POLL: Duration = Duration::from_millis(200);
 
-/// How long somebody who does not ask keeps a place in the queue, in milliseconds: ten of the longest
-/// pauses.
+/// How long a queue position survives without polling: ten of the longest intervals.
 const QUEUE_MS: f64 = 2_000.0;
 
-/// An open session: what its keeper, its lane and its letters share.
+/// An opened session, shared by its backend, its lock and its inbox.
 #[derive(Debug)]
 pub(super) struct SessionHandle {
     pub(super) core: Arc<PostgresCore>,
-    /// The session.
     pub(super) id: String,
-    /// This opening of it, for other machines.
+    /// The name of this handle in the database.
     pub(super) handle_name: String,
     state: Mutex<HandleState>,
 }
 
 #[derive(Debug)]
 struct HandleState {
-    /// The number of the line that comes next, as far as this machine knows.
+    /// Number of the next line, as far as this machine knows.
     next_seq: i64,
-    /// What it read of others and has not handed out.
-    fresh: Vec<u8>,
-    held: Option<FencingToken>,
-    /// Holds so far.
-    holds: u64,
+    /// Lines of other machines that were read but not taken.
+    new_lines: Vec<u8>,
+    token: Option<FencingToken>,
+    /// Number of leases requested so far.
+    leases: u64,
 }
 
-/// What a line needs to be taken.
+/// What an append needs to be accepted.
 #[derive(Clone, Debug)]
 pub(super) struct FencingToken {
-    pub(super) hold: String,
+    pub(super) lease_name: String,
     pub(super) fence: i64,
     pub(super) next_seq: i64,
 }
@@ -63,73 +61,78 @@ pub(super) struct FencingToken {
 impl SessionHandle {
     /// A session whose lines before `next_seq` are known.
     pub(super) fn new(core: &Arc<PostgresCore>, id: &str, next_seq: i64) -> Arc<SessionHandle> {
-        let state = HandleState { next_seq, fresh: Vec::new(), held: None, holds: 0 };
-        let keeper = core.new_handle_name();
+        let state = HandleState { next_seq, new_lines: Vec::new(), token: None, leases: 0 };
+        let handle_name = core.new_handle_name();
         let (core, id, state) = (core.clone(), id.to_owned(), Mutex::new(state));
-        Arc::new(SessionHandle { core, id, handle_name: keeper, state })
+        Arc::new(SessionHandle { core, id, handle_name, state })
     }
 
-    /// What is held now.
+    /// The token of the current lease.
     pub(super) fn token(&self) -> Option<FencingToken> {
         let state = self.state();
-        state.held.clone().map(|held| FencingToken { next_seq: state.next_seq, ..held })
+        state.token.clone().map(|token| FencingToken { next_seq: state.next_seq, ..token })
     }
 
-    /// What was read of others, once.
+    /// Takes the lines of other machines that were read.
     pub(super) fn take_new_lines(&self) -> Vec<u8> {
-        std::mem::take(&mut self.state().fresh)
+        std::mem::take(&mut self.state().new_lines)
     }
 
-    /// Whether there is something that others wrote and this machine has not taken in.
+    /// Whether lines of other machines were read but not taken.
     pub(super) fn has_new_lines(&self) -> bool {
-        !self.state().fresh.is_empty()
+        !self.state().new_lines.is_empty()
     }
 
-    /// Lines were taken.
+    /// Counts lines that were appended.
     pub(super) fn advance(&self, lines: i64) {
         self.state().next_seq += lines;
     }
 
-    /// Waits for the session and reads what others wrote meanwhile.
+    /// Waits for the lease and reads the lines that other machines appended.
     pub(super) async fn acquire(self: Arc<Self>) -> Result<Box<PostgresLease>, SessionError> {
-        let hold = Box::new(PostgresLease::new(&self));
-        let taken = self.wait_for(&hold.name).await?;
+        let lease = Box::new(PostgresLease::new(&self));
+        let token = self.wait_for(&lease.name).await?;
         let known = self.state().next_seq;
-        if taken.next_seq > known {
+        if token.next_seq > known {
             let read = read_lines_from(&self.core.pool, &self.id, known).await;
             let lines = read.map_err(store_error(format!("read session {}", self.id)))?;
             let mut state = self.state();
-            state.fresh.extend_from_slice(&lines.bytes);
+            state.new_lines.extend_from_slice(&lines.bytes);
             state.next_seq = lines.next_seq;
         }
-        self.state().held = Some(taken);
-        Ok(hold)
+        self.state().token = Some(token);
+        Ok(lease)
     }
 
-    async fn wait_for(&self, hold: &str) -> Result<FencingToken, SessionError> {
-        let trouble = || store_error(format!("take session {}", self.id));
+    async fn wait_for(&self, lease_name: &str) -> Result<FencingToken, SessionError> {
+        let failed = || store_error(format!("acquire session {}", self.id));
+        // The first attempt has no ticket yet, so every waiting machine comes first.
         let (begun, mut ticket, mut poll) = (Instant::now(), i64::MAX, POLL);
         loop {
-            if let Some(held) = self.take(hold, ticket).await.map_err(trouble())? {
-                return Ok(held);
+            if let Some(token) = self.try_acquire(lease_name, ticket).await.map_err(failed())? {
+                return Ok(token);
             }
-            let queued = queue(&self.core.pool, &self.id, hold).await.map_err(trouble())?;
-            let Some(queued) = queued else {
+            let queued = enqueue(&self.core.pool, &self.id, lease_name).await.map_err(failed())?;
+            let Some(position) = queued else {
                 return Err(SessionError::NotFound { id: self.id.clone() });
             };
-            ticket = queued.ticket;
+            ticket = position.ticket;
             if begun.elapsed() >= Duration::from_millis(self.core.wait_ms) {
                 let waited_ms = self.core.wait_ms;
-                let holder = queued.holder.unwrap_or_else(|| "nobody, but others wait".into());
+                let holder = position.holder.unwrap_or_else(|| "no machine, others wait".into());
                 return Err(SessionError::LeaseTimeout { id: self.id.clone(), holder, waited_ms });
             }
             tokio::time::sleep(poll).await;
-            poll = (poll * 3 / 2).min(LONGEST_POLL);
+            poll = (poll * 3 / 2).min(MAX_POLL);
         }
     }
 
-    /// Takes the session where it is free and nobody waits before this ticket.
-    async fn take(&self, hold: &str, ticket: i64) -> Result<Option<FencingToken>, QueryError> {
+    /// Acquires the lease if it is free and no machine with a lower ticket waits.
+    async fn try_acquire(
+        &self,
+        lease_name: &str,
+        ticket: i64,
+    ) -> Result<Option<FencingToken>, QueryError> {
         let statement = "with taken as ( \
                 update @.sessions set fence = fence + 1, hold = $2, \
                     expires_at = clock_timestamp() + $4 * interval '1 millisecond' \
@@ -141,12 +144,12 @@ impl SessionHandle {
             ), \
             gone as (delete from @.waiters where hold = $2 and exists (select from taken)) \
             select fence, next_seq from taken";
-        // What this very session still holds is from a turn that is over.
-        let (own, lease_ms) = (format!("{}/", self.handle_name), self.core.lease_ms as f64);
+        // A lease of this handle belongs to a turn that has ended, and need not expire first.
+        let (own_prefix, lease_ms) = (format!("{}/", self.handle_name), self.core.lease_ms as f64);
         let values: [(&(dyn ToSql + Sync), Type); 6] = [
             (&self.id, Type::TEXT),
-            (&hold, Type::TEXT),
-            (&own, Type::TEXT),
+            (&lease_name, Type::TEXT),
+            (&own_prefix, Type::TEXT),
             (&lease_ms, Type::FLOAT8),
             (&ticket, Type::INT8),
             (&QUEUE_MS, Type::FLOAT8),
@@ -154,7 +157,7 @@ impl SessionHandle {
         let rows = self.core.pool.rows(statement, &values).await?;
         Ok(rows.first().map(|row| {
             let (fence, next_seq) = (row.get(0), row.get(1));
-            FencingToken { hold: hold.to_owned(), fence, next_seq }
+            FencingToken { lease_name: lease_name.to_owned(), fence, next_seq }
         }))
     }
 
@@ -164,31 +167,31 @@ impl SessionHandle {
 }
 
 impl Drop for SessionHandle {
-    /// Letters that nobody here will deliver any more are the next machine's.
+    /// Releases queued messages to other machines.
     fn drop(&mut self) {
-        if !self.core.beat.remove_inbox(&self.handle_name) {
+        if !self.core.heartbeat.remove_inbox(&self.handle_name) {
             return;
         }
-        let (pool, keeper) = (self.core.pool.clone(), self.handle_name.clone());
-        self.core.link.spawn_deferred(async move {
+        let (pool, handle_name) = (self.core.pool.clone(), self.handle_name.clone());
+        self.core.thread.spawn_deferred(async move {
             let statement = "update @.letters set expires_at = clock_timestamp() where keeper = $1";
-            // Without this they wait until the lease is over.
-            let _ = pool.run(statement, &[(&keeper, Type::TEXT)]).await;
+            // If this fails, they are released when the lease expires.
+            let _ = pool.run(statement, &[(&handle_name, Type::TEXT)]).await;
         });
     }
 }
 
-/// A place in the queue, and who has the session.
+/// A position in the queue, and the current lease holder.
 struct QueuePosition {
     ticket: i64,
     holder: Option<String>,
 }
 
-/// Takes a place in the queue or keeps it; `None` where there is no such session.
-async fn queue(
+/// Enters the queue or renews the position; `None` if the session does not exist.
+async fn enqueue(
     pool: &ConnectionPool,
     session: &str,
-    hold: &str,
+    lease_name: &str,
 ) -> Result<Option<QueuePosition>, QueryError> {
     let statement = "with queued as ( \
             insert into @.waiters (session, hold) select id, $2 from @.sessions where id = $1 \
@@ -196,34 +199,36 @@ async fn queue(
             returning ticket \
         ) \
         select queued.ticket, s.hold from queued, @.sessions s where s.id = $1";
-    let values: [(&(dyn ToSql + Sync), Type); 2] = [(&session, Type::TEXT), (&hold, Type::TEXT)];
+    let values: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&session, Type::TEXT), (&lease_name, Type::TEXT)];
     let rows = pool.rows(statement, &values).await?;
     Ok(rows.first().map(|row| {
-        let hold: Option<String> = row.get(1);
-        QueuePosition { ticket: row.get(0), holder: hold.as_deref().map(holder_name) }
+        let holder: Option<String> = row.get(1);
+        QueuePosition { ticket: row.get(0), holder: holder.as_deref().map(holder_name) }
     }))
 }
 
-/// Who has a hold, without its numbers.
-pub(super) fn holder_name(hold: &str) -> String {
-    hold.split('/').next().unwrap_or_default().to_owned()
+/// The process that holds a lease.
+pub(super) fn holder_name(lease_name: &str) -> String {
+    lease_name.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// The right to write a session, or the wish for it. Dropping it lets the next one in.
+/// A lease, or the request for one. Dropping it releases the lease or leaves the queue.
 #[derive(Debug)]
 pub(super) struct PostgresLease {
-    place: Arc<SessionHandle>,
+    handle: Arc<SessionHandle>,
     name: String,
 }
 
 impl PostgresLease {
-    fn new(place: &Arc<SessionHandle>) -> PostgresLease {
-        let mut state = place.state();
-        state.holds += 1;
-        let name = format!("{}/{}", place.handle_name, state.holds);
+    fn new(handle: &Arc<SessionHandle>) -> PostgresLease {
+        let mut state = handle.state();
+        state.leases += 1;
+        let name = format!("{}/{}", handle.handle_name, state.leases);
         drop(state);
-        place.core.beat.add_lease(&name, &place.id);
-        PostgresLease { place: place.clone(), name }
+        // Renewed before it is granted, so that it cannot expire in between.
+        handle.core.heartbeat.add_lease(&name, &handle.id);
+        PostgresLease { handle: handle.clone(), name }
     }
 }
 
@@ -231,37 +236,38 @@ impl SessionLease for PostgresLease {}
 
 impl Drop for PostgresLease {
     fn drop(&mut self) {
-        let core = &self.place.core;
-        core.beat.remove_lease(&self.name);
-        let mut state = self.place.state();
-        state.held.take_if(|held| held.hold == self.name);
+        let core = &self.handle.core;
+        core.heartbeat.remove_lease(&self.name);
+        let mut state = self.handle.state();
+        state.token.take_if(|token| token.lease_name == self.name);
         drop(state);
-        let (pool, id, hold) = (core.pool.clone(), self.place.id.clone(), self.name.clone());
-        core.link.spawn_deferred(async move {
+        let (pool, id, name) = (core.pool.clone(), self.handle.id.clone(), self.name.clone());
+        core.thread.spawn_deferred(async move {
             let statement = "with left_queue as (delete from @.waiters where hold = $2) \
                              update @.sessions set hold = null where id = $1 and hold = $2";
-            // If it cannot be given back, the lease ends by itself.
-            let _ = pool.run(statement, &[(&id, Type::TEXT), (&hold, Type::TEXT)]).await;
+            // If this fails, the lease expires.
+            let _ = pool.run(statement, &[(&id, Type::TEXT), (&name, Type::TEXT)]).await;
         });
     }
 }
 
-/// The lane of an open session.
+/// The lock of an opened session.
 #[derive(Debug)]
 pub(super) struct PostgresSessionLock(pub(super) Arc<SessionHandle>);
 
 impl SharedSessionLock for PostgresSessionLock {
     fn acquire(&self) -> BoxFuture<'_, Result<Box<dyn SessionLease>, SessionError>> {
-        let place = self.0.clone();
+        let handle = self.0.clone();
         Box::pin(async move {
-            let entered = self.0.core.link.run(place.acquire()).await;
-            let hold = entered.unwrap_or_else(|| Err(store_closed(&self.0.id)))?;
-            Ok(hold as Box<dyn SessionLease>)
+            let acquired = self.0.core.thread.run(handle.acquire()).await;
+            let lease = acquired.unwrap_or_else(|| Err(store_closed(&self.0.id)))?;
+            Ok(lease as Box<dyn SessionLease>)
         })
     }
 }
 
-/// The store is at its end.
+/// The error of a store whose thread has ended.
 pub(super) fn store_closed(id: &str) -> SessionError {
-    SessionError::Store { action: format!("take session {id}"), reason: "it is closed".into() }
+    let (action, reason) = (format!("acquire session {id}"), "the store is closed".into());
+    SessionError::Store { action, reason }
 }

@@ -1,7 +1,7 @@
-//! A few connections, and statements that are repeated until they are answered.
+//! A connection pool that repeats statements after lost connections.
 //!
-//! Every statement of this room may run twice: it says itself for which state it is meant. So when a
-//! connection goes away between a statement and its answer, it is simply asked again.
+//! Every statement of this store is idempotent: its conditions name the expected state. So a statement whose
+//! reply was lost can be repeated.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,22 +16,22 @@ use tokio_postgres::{Client, NoTls, Row};
 
 use super::address::{DatabaseAddress, error_chain};
 
-/// The pause before the first repetition; each further one takes twice as long, up to the last number.
+/// The pause before the first repetition, which doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+const MAX_PAUSE: Duration = Duration::from_millis(400);
 
-/// Attempts that fit into the time of one statement, where none of them is answered.
+/// Number of unanswered attempts within `store.timeout_ms`.
 const ATTEMPTS: u32 = 3;
 
-/// A statement's values, each with its type: so it takes one round trip, and no plan is kept for it.
+/// The values of a statement with their types, so that it needs one round trip and no prepared plan.
 pub(super) type StatementValues<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// Why a statement has no answer.
+/// Why a statement failed.
 #[derive(Clone, Debug)]
 pub(super) enum QueryError {
-    /// The connection went away: nobody knows what became of it.
+    /// The connection was lost, so the outcome is unknown.
     Lost(String),
-    /// The server said no.
+    /// The server rejected the statement.
     Refused(String),
 }
 
@@ -51,17 +51,19 @@ impl QueryError {
     }
 }
 
-/// What the server says when another attempt may do better.
+/// Whether another attempt may succeed.
 fn is_transient(code: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
         SqlState::TOO_MANY_CONNECTIONS,
+        // Reported by `statement_timeout`.
         SqlState::QUERY_CANCELED,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::T_R_SERIALIZATION_FAILURE,
+        // During a failover, a connection may still be to the old primary, now a standby.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ]
     .contains(code)
@@ -72,21 +74,21 @@ pub(super) struct ConnectionPool {
     address: DatabaseAddress,
     schema: String,
     timeout: Duration,
-    places: Semaphore,
+    permits: Semaphore,
     idle: Mutex<Vec<PooledConnection>>,
 }
 
 impl std::fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool")
-            .field("place", &self.location())
+            .field("location", &self.location())
             .field("schema", &self.schema)
             .finish()
     }
 }
 
 impl ConnectionPool {
-    /// At most so many connections, made when they are wanted.
+    /// A pool of at most `connections` connections, opened on demand.
     pub(super) fn new(
         address: &DatabaseAddress,
         schema: &str,
@@ -97,7 +99,7 @@ impl ConnectionPool {
             address: address.clone(),
             schema: schema.to_owned(),
             timeout: Duration::from_millis(timeout_ms.max(1)),
-            places: Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)),
             idle: Mutex::default(),
         }
     }
@@ -107,8 +109,8 @@ impl ConnectionPool {
         self.address.location()
     }
 
-    /// The answer to a statement, in which `@.` stands for the schema. Asked again until it is there or
-    /// the time is over.
+    /// Runs a statement, in which `@.` is replaced by the schema, and returns its rows. Repeats it after lost
+    /// connections until the timeout.
     pub(super) async fn rows(
         &self,
         statement: &str,
@@ -124,7 +126,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A statement without an answer.
+    /// Runs a statement without result rows.
     pub(super) async fn run(
         &self,
         statement: &str,
@@ -133,33 +135,40 @@ impl ConnectionPool {
         self.rows(statement, values).await.map(drop)
     }
 
-    /// Attempts from now on.
+    /// Starts a sequence of attempts.
     pub(super) fn retry(&self) -> QueryRetry {
         QueryRetry { until: Instant::now() + self.timeout, pause: PAUSE }
     }
 
-    /// A connection. It is given back by dropping it, and given up where something is left open on it.
+    /// Takes a connection. Dropping it returns it to the pool, or closes it if a statement is unfinished.
     pub(super) async fn acquire(&self) -> Result<ConnectionGuard<'_>, QueryError> {
-        let waiting = tokio::time::timeout(self.timeout, self.places.acquire());
-        let lost = || QueryError::Lost("all its connections are busy (store.connections)".into());
-        let place = waiting.await.map_err(|_| lost())?.map_err(|_| lost())?;
+        let waiting = tokio::time::timeout(self.timeout, self.permits.acquire());
+        let lost = || QueryError::Lost("all connections are busy (store.connections)".into());
+        let permit = waiting.await.map_err(|_| lost())?.map_err(|_| lost())?;
         let idle = self.take_idle();
-        let line = match idle {
-            Some(line) => line,
+        let connection = match idle {
+            Some(connection) => connection,
             None => self.connect().await?,
         };
-        Ok(ConnectionGuard { pool: self, line: Some(line), is_clean: true, _place: place })
+        Ok(ConnectionGuard {
+            pool: self,
+            connection: Some(connection),
+            is_clean: true,
+            _permit: permit,
+        })
     }
 
     fn take_idle(&self) -> Option<PooledConnection> {
         let mut idle = self.idle();
-        idle.retain(|line| !line.client.is_closed());
+        idle.retain(|connection| !connection.client.is_closed());
         idle.pop()
     }
 
     async fn connect(&self) -> Result<PooledConnection, QueryError> {
         let connecting = tokio::time::timeout(self.attempt(), self.connect_once());
-        connecting.await.map_err(|_| QueryError::Lost("it does not answer".into()))?
+        connecting
+            .await
+            .map_err(|_| QueryError::Lost("no reply in time (store.timeout_ms)".into()))?
     }
 
     async fn connect_once(&self) -> Result<PooledConnection, QueryError> {
@@ -167,26 +176,33 @@ impl ConnectionPool {
         let (client, driver) = match self.address.tls.clone() {
             Some(tls) => {
                 let (client, connection) =
-                    config.connect(tls).await.map_err(|e| QueryError::from_postgres(&e))?;
+                    config.connect(tls).await.map_err(|error| QueryError::from_postgres(&error))?;
                 (client, tokio::spawn(connection).abort_handle())
             }
             None => {
-                let (client, connection) =
-                    config.connect(NoTls).await.map_err(|e| QueryError::from_postgres(&e))?;
+                let (client, connection) = config
+                    .connect(NoTls)
+                    .await
+                    .map_err(|error| QueryError::from_postgres(&error))?;
                 (client, tokio::spawn(connection).abort_handle())
             }
         };
-        let line = PooledConnection { client, driver };
-        // A line that is answered for is on the server's disk. A statement that nobody waits for any
-        // more does not go on for ever.
+        let connection = PooledConnection { client, driver };
+        // Acknowledged lines must be on the server's disk. And a statement whose client is gone must not run
+        // forever.
+        // Only `off` is changed: `local` and the stricter values are the operator's choice.
         let settings = format!(
             "select set_config('synchronous_commit', 'on', false) \
              where current_setting('synchronous_commit') = 'off'; \
              set statement_timeout = {}",
             self.timeout.as_millis()
         );
-        line.client.batch_execute(&settings).await.map_err(|e| QueryError::from_postgres(&e))?;
-        Ok(line)
+        connection
+            .client
+            .batch_execute(&settings)
+            .await
+            .map_err(|error| QueryError::from_postgres(&error))?;
+        Ok(connection)
     }
 
     fn attempt(&self) -> Duration {
@@ -206,7 +222,7 @@ struct PooledConnection {
 }
 
 impl Drop for PooledConnection {
-    /// A connection that is stuck would otherwise wait for an answer that nobody wants.
+    /// Ends the driver task, which would wait on a stalled connection forever.
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -216,14 +232,14 @@ impl Drop for PooledConnection {
 #[derive(Debug)]
 pub(super) struct ConnectionGuard<'a> {
     pool: &'a ConnectionPool,
-    line: Option<PooledConnection>,
-    /// Whether nothing is under way on it.
+    connection: Option<PooledConnection>,
+    /// Whether no statement is unfinished.
     is_clean: bool,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl ConnectionGuard<'_> {
-    /// The answer to a statement, asked once.
+    /// Runs a statement once and returns its rows.
     pub(super) async fn rows(
         &mut self,
         statement: &str,
@@ -234,55 +250,56 @@ impl ConnectionGuard<'_> {
         Ok(rows)
     }
 
-    /// Row by row: however many there are, only a pause between two of them counts as an answer that
-    /// does not come.
+    /// Runs a statement once, row by row. The timeout applies to each row, so that a large result does not
+    /// exceed it.
     pub(super) async fn for_each_row(
         &mut self,
         statement: &str,
         values: &StatementValues<'_>,
-        mut take: impl FnMut(Row),
+        mut handle_row: impl FnMut(Row),
     ) -> Result<(), QueryError> {
         let statement = statement.replace("@.", &format!("{}.", self.pool.schema));
         let attempt = self.pool.attempt();
-        let client = &self.line.as_ref().ok_or_else(gone)?.client;
+        let client = &self.connection.as_ref().ok_or_else(closed)?.client;
+        // If this future is dropped at an await, the reply of the statement is still to come.
         self.is_clean = false;
         let values = values.iter().map(|(value, kind)| (*value, kind.clone()));
         let asking = in_time(attempt, client.query_typed_raw(&statement, values)).await?;
         let mut rows = std::pin::pin!(asking);
         while let Some(row) = in_time(attempt, rows.try_next()).await? {
-            take(row);
+            handle_row(row);
         }
         self.is_clean = true;
         Ok(())
     }
 
-    /// Statements without values or answers, such as `begin`.
+    /// Runs statements without values or rows, such as `begin`.
     pub(super) async fn run_batch(&mut self, statements: &str) -> Result<(), QueryError> {
         let statements = statements.replace("@.", &format!("{}.", self.pool.schema));
         let attempt = self.pool.attempt();
-        let client = &self.line.as_ref().ok_or_else(gone)?.client;
+        let client = &self.connection.as_ref().ok_or_else(closed)?.client;
         self.is_clean = false;
         in_time(attempt, client.batch_execute(&statements)).await?;
         self.is_clean = true;
         Ok(())
     }
 
-    /// Gives the connection up with whatever is open on it: the server rolls that back.
+    /// Closes the connection; the server rolls back an open transaction.
     pub(super) fn discard(mut self) {
-        self.line = None;
+        self.connection = None;
     }
 }
 
 impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        if let Some(line) = self.line.take().filter(|_| self.is_clean) {
-            self.pool.idle().push(line);
+        if let Some(connection) = self.connection.take().filter(|_| self.is_clean) {
+            self.pool.idle().push(connection);
         }
     }
 }
 
-fn gone() -> QueryError {
-    QueryError::Lost("the connection was given up".into())
+fn closed() -> QueryError {
+    QueryError::Lost("the connection was closed".into())
 }
 
 async fn in_time<T>(
@@ -291,11 +308,11 @@ async fn in_time<T>(
 ) -> Result<T, QueryError> {
     match tokio::time::timeout(attempt, asking).await {
         Ok(answer) => answer.map_err(|error| QueryError::from_postgres(&error)),
-        Err(_) => Err(QueryError::Lost("it does not answer".into())),
+        Err(_) => Err(QueryError::Lost("no reply in time (store.timeout_ms)".into())),
     }
 }
 
-/// Attempts until a time.
+/// A sequence of attempts with a time limit.
 #[derive(Debug)]
 pub(super) struct QueryRetry {
     until: Instant,
@@ -303,14 +320,14 @@ pub(super) struct QueryRetry {
 }
 
 impl QueryRetry {
-    /// Whether there is time for another attempt; waits before it.
+    /// Waits before another attempt; `false` if there is no time for one.
     pub(super) async fn wait_for_retry(&mut self, reason: &str) -> bool {
         if Instant::now() + self.pause >= self.until {
             return false;
         }
-        tracing::debug!(reason, "the store is asked again");
+        tracing::debug!(reason, "repeating a statement after a lost connection");
         tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         true
     }
 }

@@ -1,103 +1,111 @@
-//! One session as rows: a line is taken with the newest fence and the right number, or not at all.
+//! One session as rows: a line is appended with the newest fencing token and the expected number, or not at all.
 
 use std::sync::Arc;
 
 use tokio_postgres::types::{ToSql, Type};
 
+use super::core::{PostgresCore, store_error};
 use super::entries::checksum;
 use super::inbox::PostgresInbox;
 use super::lease::{FencingToken, PostgresSessionLock, SessionHandle, holder_name, store_closed};
 use super::pool::{ConnectionPool, QueryError};
-use super::store_error;
 use ctxhost_session::backend::{InboxBackend, SharedSessionLock};
 use ctxhost_session::{NewSession, SessionBackend, SessionError};
+
+/// Creates a session and opens it.
+pub(super) fn create(
+    core: &Arc<PostgresCore>,
+    session: &NewSession<'_>,
+) -> Result<Box<dyn SessionBackend>, SessionError> {
+    let next_seq = core.insert_session(session)?;
+    Ok(Box::new(PostgresBackend::new(SessionHandle::new(core, session.id, next_seq))))
+}
 
 /// A session in the database, open for writing.
 #[derive(Debug)]
 pub(super) struct PostgresBackend {
-    place: Arc<SessionHandle>,
+    handle: Arc<SessionHandle>,
 }
 
 impl PostgresBackend {
-    pub(super) fn new(place: Arc<SessionHandle>) -> PostgresBackend {
-        PostgresBackend { place }
+    pub(super) fn new(handle: Arc<SessionHandle>) -> PostgresBackend {
+        PostgresBackend { handle }
     }
 
-    fn append_with(&self, held: FencingToken, lines: &[&str]) -> Result<(), SessionError> {
-        let (pool, id) = (self.place.core.pool.clone(), self.place.id.clone());
+    fn append_with(&self, token: FencingToken, lines: &[&str]) -> Result<(), SessionError> {
+        let (pool, id) = (self.handle.core.pool.clone(), self.handle.id.clone());
         let count = i64::try_from(lines.len()).unwrap_or(i64::MAX);
         let lines = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
-        let asked = self.place.core.link.block_on(async move {
-            let lines = LineAppend { session: id, held, lines, count };
-            lines.append(&pool).await
+        let outcome = self.handle.core.query(async move {
+            let append = LineAppend { session: id, token, lines, count };
+            append.run(&pool).await
         });
-        let id = || self.place.id.clone();
-        match self.place.core.require_answer(asked) {
-            Ok(AppendOutcome::Kept) => {
-                self.place.advance(count);
+        let id = || self.handle.id.clone();
+        match outcome {
+            Ok(AppendOutcome::Stored) => {
+                self.handle.advance(count);
                 Ok(())
             }
             Ok(AppendOutcome::Fenced(holder)) => Err(SessionError::Fenced { id: id(), holder }),
-            Ok(AppendOutcome::Behind) => Err(SessionError::Stale { id: id() }),
-            Ok(AppendOutcome::Missing) => Err(SessionError::NotFound { id: id() }),
+            Ok(AppendOutcome::Stale) => Err(SessionError::Stale { id: id() }),
+            Ok(AppendOutcome::NotFound) => Err(SessionError::NotFound { id: id() }),
             Err(QueryError::Lost(reason)) => Err(SessionError::OutcomeUnknown { id: id(), reason }),
-            Err(trouble) => {
-                Err(store_error(format!("append to session {}", self.place.id))(trouble))
-            }
+            Err(error) => Err(store_error(format!("append to session {}", self.handle.id))(error)),
         }
     }
 }
 
 impl SessionBackend for PostgresBackend {
-    /// Outside of a lane the session is taken for these lines alone.
     fn append(&mut self, lines: &[&str]) -> Result<(), SessionError> {
-        if let Some(held) = self.place.token() {
-            return self.append_with(held, lines);
+        if let Some(token) = self.handle.token() {
+            return self.append_with(token, lines);
         }
-        let entering = self.place.core.link.block_on(self.place.clone().acquire());
-        let _hold = entering.unwrap_or_else(|| Err(store_closed(&self.place.id)))?;
-        let held = self.place.token().filter(|_| !self.place.has_new_lines());
-        let behind = || SessionError::Stale { id: self.place.id.clone() };
-        self.append_with(held.ok_or_else(behind)?, lines)
+        // Without a lease of the caller, one is acquired for these lines only.
+        let acquired = self.handle.core.thread.block_on(self.handle.clone().acquire());
+        let _lease = acquired.unwrap_or_else(|| Err(store_closed(&self.handle.id)))?;
+        let token = self.handle.token().filter(|_| !self.handle.has_new_lines());
+        let stale = || SessionError::Stale { id: self.handle.id.clone() };
+        self.append_with(token.ok_or_else(stale)?, lines)
     }
 
     fn refresh(&mut self) -> Result<Vec<u8>, SessionError> {
-        Ok(self.place.take_new_lines())
+        Ok(self.handle.take_new_lines())
     }
 
-    fn create(&self, founding: &NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError> {
-        self.place.core.insert(founding)
+    fn create(&self, session: &NewSession<'_>) -> Result<Box<dyn SessionBackend>, SessionError> {
+        create(&self.handle.core, session)
     }
 
     fn session_lock(&self) -> Arc<dyn SharedSessionLock> {
-        Arc::new(PostgresSessionLock(self.place.clone()))
+        Arc::new(PostgresSessionLock(self.handle.clone()))
     }
 
     fn inbox(&self) -> Arc<dyn InboxBackend> {
-        Arc::new(PostgresInbox(self.place.clone()))
+        Arc::new(PostgresInbox(self.handle.clone()))
     }
 }
 
-/// Lines on their way.
+/// Lines to be appended.
 struct LineAppend {
     session: String,
-    held: FencingToken,
+    token: FencingToken,
     lines: Vec<Vec<u8>>,
     count: i64,
 }
 
-/// What became of lines.
 enum AppendOutcome {
-    Kept,
+    Stored,
+    /// Another lease is newer; with its holder.
     Fenced(String),
-    Behind,
-    Missing,
+    /// Other lines were appended.
+    Stale,
+    NotFound,
 }
 
 impl LineAppend {
-    /// One statement takes the lines or leaves everything as it is. Where its answer was lost it is asked
-    /// again, and finds the lines that it has taken already: same numbers, same fence, same bytes.
-    async fn append(&self, pool: &ConnectionPool) -> Result<AppendOutcome, QueryError> {
+    /// Appends all lines or none in one statement.
+    async fn run(&self, pool: &ConnectionPool) -> Result<AppendOutcome, QueryError> {
+        // One statement is atomic without a transaction, and needs one round trip.
         let statement = "with held as ( \
                 update @.sessions set next_seq = next_seq + $6, changed_at = clock_timestamp() \
                 where id = $1 and fence = $2 and next_seq = $3 returning id \
@@ -109,20 +117,23 @@ impl LineAppend {
         let crcs: Vec<i64> = self.lines.iter().map(|line| checksum(line)).collect();
         let values: [(&(dyn ToSql + Sync), Type); 6] = [
             (&self.session, Type::TEXT),
-            (&self.held.fence, Type::INT8),
-            (&self.held.next_seq, Type::INT8),
+            (&self.token.fence, Type::INT8),
+            (&self.token.next_seq, Type::INT8),
             (&self.lines, Type::BYTEA_ARRAY),
             (&crcs, Type::INT8_ARRAY),
             (&self.count, Type::INT8),
         ];
-        match pool.rows(statement, &values).await?.is_empty() {
-            false => Ok(AppendOutcome::Kept),
-            true => self.look(pool).await,
+        if pool.rows(statement, &values).await?.is_empty() {
+            self.explain(pool).await
+        } else {
+            Ok(AppendOutcome::Stored)
         }
     }
 
-    /// Why they were not taken.
-    async fn look(&self, pool: &ConnectionPool) -> Result<AppendOutcome, QueryError> {
+    /// Why no line was inserted.
+    async fn explain(&self, pool: &ConnectionPool) -> Result<AppendOutcome, QueryError> {
+        // The pool repeats a statement whose reply was lost. If the first attempt was committed, its lines
+        // are there with the same numbers, fence and bytes.
         let statement = "select s.fence = $2, s.hold, ( \
                 select count(*) from @.entries e, unnest($4) with ordinality as given (line, number) \
                 where e.session = $1 and e.seq = $3 + given.number - 1 \
@@ -131,20 +142,20 @@ impl LineAppend {
             from @.sessions s where s.id = $1";
         let values: [(&(dyn ToSql + Sync), Type); 5] = [
             (&self.session, Type::TEXT),
-            (&self.held.fence, Type::INT8),
-            (&self.held.next_seq, Type::INT8),
+            (&self.token.fence, Type::INT8),
+            (&self.token.next_seq, Type::INT8),
             (&self.lines, Type::BYTEA_ARRAY),
             (&self.count, Type::INT8),
         ];
         let rows = pool.rows(statement, &values).await?;
-        let Some(row) = rows.first() else { return Ok(AppendOutcome::Missing) };
-        let (is_newest, hold, are_there): (bool, Option<String>, bool) =
+        let Some(row) = rows.first() else { return Ok(AppendOutcome::NotFound) };
+        let (is_newest, lease, is_stored): (bool, Option<String>, bool) =
             (row.get(0), row.get(1), row.get(2));
-        Ok(match (are_there, is_newest) {
-            (true, _) => AppendOutcome::Kept,
-            (false, true) => AppendOutcome::Behind,
+        Ok(match (is_stored, is_newest) {
+            (true, _) => AppendOutcome::Stored,
+            (false, true) => AppendOutcome::Stale,
             (false, false) => AppendOutcome::Fenced(
-                hold.as_deref().map_or_else(|| "another machine".into(), holder_name),
+                lease.as_deref().map_or_else(|| "another machine".into(), holder_name),
             ),
         })
     }

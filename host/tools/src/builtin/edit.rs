@@ -1,4 +1,4 @@
-//! `edit`: one text of a file becomes another; all else stays to the byte.
+//! `edit`: replaces one piece of text in a file and keeps all other bytes.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,13 +19,13 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "edit";
 
-/// The largest file that is edited: it is held in memory twice, and sources are far smaller.
+/// The largest editable file. It is in memory twice, and source files are far smaller.
 const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// So many places of an ambiguous text are named.
-const PLACES_SHOWN: usize = 10;
+/// The most positions listed for an ambiguous text.
+const POSITIONS_LISTED: usize = 10;
 
-/// Edits files.
+/// The `edit` tool.
 #[derive(Debug)]
 pub struct EditTool {
     paths: PathResolver,
@@ -39,18 +39,19 @@ struct EditArguments {
 }
 
 impl EditTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> EditTool {
         EditTool { paths: PathResolver::new(settings) }
     }
 
     async fn edit(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: EditArguments = arguments::read(NAME, &schema(), raw)?;
+        let arguments: EditArguments = arguments::read(NAME, &schema(), raw)?;
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |stop| {
-            let path = paths.resolve(&cwd, &asked.path, PathAccess::Write)?;
-            stop.check()?;
-            with_write_lock(|| edit_file(&path, &asked))
+        run_blocking(move |cancel| {
+            let path = paths.resolve(&cwd, &arguments.path, PathAccess::Write)?;
+            cancel.check()?;
+            // The lock covers reading too, so that a parallel edit is not lost.
+            with_write_lock(|| edit_file(&path, &arguments))
         })
         .await
     }
@@ -61,8 +62,8 @@ impl Tool for EditTool {
         ToolSpec {
             name: NAME.into(),
             description:
-                "Replaces one piece of text in a file. old_text must stand in the file exactly \
-                          once, to the letter, so take enough of the text around it."
+                "Replaces one piece of text in a file. old_text must occur in the file exactly \
+                          once, character by character, so include enough surrounding text."
                     .into(),
             input_schema: schema(),
         }
@@ -82,28 +83,28 @@ fn schema() -> Value {
         "type": "object",
         "properties": {
             "path": { "type": "string", "description": "The file." },
-            "old_text": { "type": "string", "description": "The text to replace, as it stands there." },
-            "new_text": { "type": "string", "description": "What stands there afterwards." },
+            "old_text": { "type": "string", "description": "The text to replace, exactly as in the file." },
+            "new_text": { "type": "string", "description": "The replacement." },
         },
         "required": ["path", "old_text", "new_text"],
         "additionalProperties": false,
     })
 }
 
-fn edit_file(path: &Path, asked: &EditArguments) -> Result<ToolOutput, ToolError> {
+fn edit_file(path: &Path, arguments: &EditArguments) -> Result<ToolOutput, ToolError> {
     let text = text_file::read_text(path, FILE_MAX_BYTES)?;
-    let (place, edited) = replace_once(path, &text, &asked.old_text, &asked.new_text)?;
+    let (position, edited) = replace_once(path, &text, &arguments.old_text, &arguments.new_text)?;
     replace(path, edited.as_bytes())?;
-    let line = text_file::line_of(&text, place.start);
-    let before = asked.old_text.lines().count();
-    let after = asked.new_text.lines().count();
+    let line = text_file::line_of(&text, position.start);
+    let before = arguments.old_text.lines().count();
+    let after = arguments.new_text.lines().count();
     Ok(ToolOutput::text(format!(
         "edited {} at line {line}: {before} lines became {after}",
         path.display()
     )))
 }
 
-/// The place of the old text, and the whole text after the edit.
+/// The position of the old text, and the edited text.
 pub(crate) fn replace_once(
     path: &Path,
     text: &str,
@@ -116,45 +117,45 @@ pub(crate) fn replace_once(
     if old == new {
         return Err(ToolError::SameText);
     }
-    let place = find_unique(path, text, old)?;
+    let position = find_unique(path, text, old)?;
     let (Some(before), Some(found), Some(after)) =
-        (text.get(..place.start), text.get(place.clone()), text.get(place.end..))
+        (text.get(..position.start), text.get(position.clone()), text.get(position.end..))
     else {
         return Err(not_found(path, text, old));
     };
     let new = if ends_lines_with_crlf(found, text) { with_crlf(new) } else { new.to_owned() };
-    Ok((place, format!("{before}{new}{after}")))
+    Ok((position, format!("{before}{new}{after}")))
 }
 
-/// The one place where a text stands: as it is given, else with the line endings of Windows, which
-/// models do not write.
+/// The only position of a text: as given, else with CRLF line endings, which models do not write.
 fn find_unique(path: &Path, text: &str, old: &str) -> Result<Range<usize>, ToolError> {
-    for wanted in [old.to_owned(), with_crlf(old)] {
-        match *find_all(text, &wanted).as_slice() {
+    for text_to_find in [old.to_owned(), with_crlf(old)] {
+        match *find_all(text, &text_to_find).as_slice() {
             [] => {}
-            [start] => return Ok(start..start + wanted.len()),
-            ref places => return Err(not_unique(path, text, places)),
+            [start] => return Ok(start..start + text_to_find.len()),
+            ref positions => return Err(not_unique(path, text, positions)),
         }
     }
     Err(not_found(path, text, old))
 }
 
-/// Every place where a text begins; they may overlap, since each of them could be meant.
-fn find_all(text: &str, wanted: &str) -> Vec<usize> {
-    let step = wanted.chars().next().map_or(1, char::len_utf8);
-    let mut places = Vec::new();
+/// All positions of a text, overlapping ones included, since each could be meant.
+fn find_all(text: &str, text_to_find: &str) -> Vec<usize> {
+    let step = text_to_find.chars().next().map_or(1, char::len_utf8);
+    let mut positions = Vec::new();
     let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.find(wanted)) {
-        places.push(from + found);
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find(text_to_find)) {
+        positions.push(from + found);
         from += found + step;
     }
-    places
+    positions
 }
 
-/// How lines end at a place: as in the text found there, or where it has one line only, as in the file.
+/// Whether the replaced text has CRLF line endings; a single line takes those of the file.
 fn ends_lines_with_crlf(found: &str, text: &str) -> bool {
     let sample = if found.contains('\n') { found } else { text };
     let all = sample.matches('\n').count();
+    // A file with mixed line endings follows the majority.
     sample.matches("\r\n").count() * 2 > all
 }
 
@@ -162,21 +163,24 @@ fn with_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-fn not_unique(path: &Path, text: &str, places: &[usize]) -> ToolError {
-    let lines = places.iter().take(PLACES_SHOWN);
+fn not_unique(path: &Path, text: &str, positions: &[usize]) -> ToolError {
+    let lines = positions.iter().take(POSITIONS_LISTED);
     let mut lines =
         lines.map(|&at| text_file::line_of(text, at).to_string()).collect::<Vec<_>>().join(", ");
-    if places.len() > PLACES_SHOWN {
+    if positions.len() > POSITIONS_LISTED {
         lines.push_str(", ...");
     }
-    ToolError::TextNotUnique { path: path.to_owned(), times: places.len(), lines }
+    ToolError::TextNotUnique { path: path.to_owned(), times: positions.len(), lines }
 }
 
 fn not_found(path: &Path, text: &str, old: &str) -> ToolError {
     let first = old.lines().map(str::trim).find(|line| !line.is_empty());
     let alike = first.and_then(|first| text.lines().position(|line| line.trim() == first));
     let hint = alike.map(|at| {
-        format!(", though line {} is like its first line but for spaces or what follows", at + 1)
+        format!(
+            ", but line {} matches its first line except for whitespace or what follows",
+            at + 1
+        )
     });
     ToolError::TextNotFound { path: path.to_owned(), hint: hint.unwrap_or_default() }
 }

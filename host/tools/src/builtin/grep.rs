@@ -1,4 +1,4 @@
-//! `grep`: the lines of files that fit a regular expression.
+//! `grep`: searches files for a regular expression.
 
 use std::path::Path;
 
@@ -20,16 +20,16 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "grep";
 
-/// Lines in one answer, unless fewer are asked for: whoever needs more needs another pattern.
+/// The most lines of a result, and the default.
 const MATCHES_MAX: usize = 200;
 
-/// Where a long line is cut, so that a minified file does not fill the answer.
+/// The length at which a line is cut, so that a minified file does not fill the result.
 const LINE_MAX_CHARS: usize = 400;
 
-/// The largest file that is searched; what is larger is data, and is counted in a notice.
+/// The largest file that is searched. Larger ones are data, and are counted in a notice.
 const FILE_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Searches files.
+/// The `grep` tool.
 #[derive(Debug)]
 pub struct GrepTool {
     paths: PathResolver,
@@ -48,19 +48,19 @@ struct GrepArguments {
 }
 
 impl GrepTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> GrepTool {
         GrepTool { paths: PathResolver::new(settings) }
     }
 
     async fn grep(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: GrepArguments = arguments::read(NAME, &schema(), raw)?;
+        let arguments: GrepArguments = arguments::read(NAME, &schema(), raw)?;
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |stop| {
-            let path = asked.path.as_deref().unwrap_or(".");
+        run_blocking(move |cancel| {
+            let path = arguments.path.as_deref().unwrap_or(".");
             let path = paths.resolve(&cwd, path, PathAccess::Read)?;
-            let mut search = GrepSearch::new(&asked)?;
-            search.search_tree(&path, &cwd, &asked, stop)?;
+            let mut search = GrepSearch::new(&arguments)?;
+            search.search_tree(&path, &cwd, &arguments, cancel)?;
             Ok(ToolOutput::text(search.into_text()))
         })
         .await
@@ -104,7 +104,7 @@ fn schema() -> Value {
     })
 }
 
-/// A search and what it found so far.
+/// A search in progress.
 struct GrepSearch {
     regex: Regex,
     limit: usize,
@@ -115,12 +115,13 @@ struct GrepSearch {
 }
 
 impl GrepSearch {
-    fn new(asked: &GrepArguments) -> Result<GrepSearch, ToolError> {
-        let regex = RegexBuilder::new(&asked.pattern).case_insensitive(asked.ignore_case).build();
+    fn new(arguments: &GrepArguments) -> Result<GrepSearch, ToolError> {
+        let regex =
+            RegexBuilder::new(&arguments.pattern).case_insensitive(arguments.ignore_case).build();
         let bad = |error: regex::Error| ToolError::BadPattern {
-            cause: format!("the pattern is no regular expression: {error}"),
+            cause: format!("invalid regular expression: {error}"),
         };
-        let limit = asked.limit.unwrap_or(MATCHES_MAX).clamp(1, MATCHES_MAX);
+        let limit = arguments.limit.unwrap_or(MATCHES_MAX).clamp(1, MATCHES_MAX);
         let found = String::new();
         Ok(GrepSearch {
             regex: regex.map_err(bad)?,
@@ -136,18 +137,18 @@ impl GrepSearch {
         &mut self,
         base: &Path,
         cwd: &Path,
-        asked: &GrepArguments,
-        stop: &CancelFlag,
+        arguments: &GrepArguments,
+        cancel: &CancelFlag,
     ) -> Result<(), ToolError> {
         base.metadata().map_err(|cause| ToolError::io("search", base, cause))?;
-        let glob = asked.glob.as_deref().map(glob).transpose()?;
-        let scope = WalkOptions { depth: None, include_ignored: asked.include_ignored };
-        // Folders that may not be read are passed by, as every search does.
+        let glob = arguments.glob.as_deref().map(glob).transpose()?;
+        let scope = WalkOptions { depth: None, include_ignored: arguments.include_ignored };
+        // Unreadable folders are skipped, as in other search tools.
         for entry in walk(base, scope).flatten() {
-            stop.check()?;
+            cancel.check()?;
             let path = entry.path();
             let below = path.strip_prefix(base).unwrap_or(path);
-            // A file that was asked for by name is searched though it be a link.
+            // A file that was named explicitly is searched even if it is a link.
             let is_file = match entry.depth() {
                 0 => path.is_file(),
                 _ => entry.file_type().is_some_and(|kind| kind.is_file()),
@@ -164,7 +165,7 @@ impl GrepSearch {
         Ok(())
     }
 
-    fn search_file(&mut self, path: &Path, shown: &Path) {
+    fn search_file(&mut self, path: &Path, display: &Path) {
         if path.metadata().is_ok_and(|file| file.len() > FILE_MAX_BYTES) {
             self.too_large += 1;
             return;
@@ -173,13 +174,14 @@ impl GrepSearch {
         if bytes.is_empty() || text_file::is_binary(&bytes) {
             return;
         }
-        // The last newline ends a line and begins none.
+        // A final newline does not start another line.
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if !self.regex.is_match(line) {
                 continue;
             }
+            // Checked before the next match, so that the notice appears only if there is one.
             if self.count == self.limit || self.found.len() > OUTPUT_MAX_BYTES {
                 self.is_cut = true;
                 return;
@@ -187,7 +189,7 @@ impl GrepSearch {
             self.count += 1;
             self.found.push_str(&format!(
                 "{}:{}: {}\n",
-                shown.display(),
+                display.display(),
                 index + 1,
                 truncate_line(line)
             ));
@@ -213,7 +215,7 @@ impl GrepSearch {
 }
 
 fn truncate_line(line: &[u8]) -> String {
-    // More bytes than the characters can have, so that a line of megabytes costs nothing.
+    // More bytes than the characters can have, so that a line of megabytes is not converted.
     let beginning = line.get(..LINE_MAX_CHARS * 4 + 4).unwrap_or(line);
     let text = String::from_utf8_lossy(beginning);
     match text.char_indices().nth(LINE_MAX_CHARS) {

@@ -1,4 +1,4 @@
-//! `list`: what is in a folder, or the files of a tree that fit a glob.
+//! `list`: lists a folder, or finds files by a glob.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "list";
 
-/// Names in one answer: more is not read but searched.
+/// The most names of a result.
 const ENTRIES_MAX: usize = 1_000;
 
-/// Lists folders.
+/// The `list` tool.
 #[derive(Debug)]
 pub struct ListTool {
     paths: PathResolver,
@@ -37,18 +37,18 @@ struct ListArguments {
 }
 
 impl ListTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> ListTool {
         ListTool { paths: PathResolver::new(settings) }
     }
 
     async fn list(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: ListArguments = arguments::read(NAME, &schema(), raw)?;
+        let arguments: ListArguments = arguments::read(NAME, &schema(), raw)?;
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |stop| {
-            let path = asked.path.as_deref().unwrap_or(".");
+        run_blocking(move |cancel| {
+            let path = arguments.path.as_deref().unwrap_or(".");
             let path = paths.resolve(&cwd, path, PathAccess::Read)?;
-            Ok(ToolOutput::text(list(&path, &asked, stop)?))
+            Ok(ToolOutput::text(list(&path, &arguments, cancel)?))
         })
         .await
     }
@@ -88,21 +88,22 @@ fn schema() -> Value {
     })
 }
 
-fn list(base: &Path, asked: &ListArguments, stop: &CancelFlag) -> Result<String, ToolError> {
+fn list(base: &Path, arguments: &ListArguments, cancel: &CancelFlag) -> Result<String, ToolError> {
     let metadata = base.metadata().map_err(|cause| ToolError::io("list", base, cause))?;
     if !metadata.is_dir() {
         return Ok(format!("{} is a file of {} bytes", base.display(), metadata.len()));
     }
-    let glob = asked.glob.as_deref().map(glob).transpose()?;
-    let depth = asked.depth.or_else(|| glob.is_none().then_some(1)).map(|depth| depth.max(1));
+    let glob = arguments.glob.as_deref().map(glob).transpose()?;
+    // A glob searches the whole tree; a plain listing shows one level.
+    let depth = arguments.depth.or_else(|| glob.is_none().then_some(1)).map(|depth| depth.max(1));
     let mut listing = String::new();
     let mut count = 0;
-    for entry in walk(base, WalkOptions { depth, include_ignored: asked.include_ignored }) {
-        stop.check()?;
+    for entry in walk(base, WalkOptions { depth, include_ignored: arguments.include_ignored }) {
+        cancel.check()?;
         let entry = match entry {
             Ok(entry) if entry.depth() == 0 => continue,
             Ok(entry) => entry,
-            // What may not be read is named, and the rest is listed.
+            // Unreadable entries are reported, and the rest is listed.
             Err(error) => {
                 listing.push_str(&format!("[{error}]\n"));
                 continue;
@@ -120,8 +121,9 @@ fn list(base: &Path, asked: &ListArguments, stop: &CancelFlag) -> Result<String,
         listing.push_str(&format!("{}{}\n", name.display(), if is_folder { "/" } else { "" }));
         count += 1;
     }
-    match listing.is_empty() {
-        true => Ok("(nothing; what git ignores is left out unless include_ignored is true)".into()),
-        false => Ok(listing),
+    if listing.is_empty() {
+        Ok("(nothing; what git ignores is left out unless include_ignored is true)".into())
+    } else {
+        Ok(listing)
     }
 }

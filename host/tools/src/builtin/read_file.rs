@@ -1,4 +1,4 @@
-//! `read_file`: the lines of a text, or an image.
+//! `read_file`: reads lines of a text file, or an image.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,16 +22,16 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "read_file";
 
-/// Lines of one answer: a long source file, and no log.
+/// The most lines of a result: a long source file, but not a log.
 const LINES_MAX: u64 = 2_000;
 
-/// The largest image: 5 MB in base64, where the strictest provider draws the line.
+/// The largest image: 5 MB in base64, the limit of the strictest provider (Anthropic).
 const IMAGE_MAX_BYTES: u64 = 3_750_000;
 
-/// After so many skipped lines it is asked whether anybody still waits.
+/// How often skipping lines checks for cancellation.
 const LINES_BETWEEN_CHECKS: u64 = 10_000;
 
-/// Reads files.
+/// The `read_file` tool.
 #[derive(Debug)]
 pub struct ReadFileTool {
     paths: PathResolver,
@@ -45,17 +45,17 @@ struct ReadFileArguments {
 }
 
 impl ReadFileTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> ReadFileTool {
         ReadFileTool { paths: PathResolver::new(settings) }
     }
 
     async fn read(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: ReadFileArguments = arguments::read(NAME, &schema(), raw)?;
+        let arguments: ReadFileArguments = arguments::read(NAME, &schema(), raw)?;
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |stop| {
-            let path = paths.resolve(&cwd, &asked.path, PathAccess::Read)?;
-            read(&path, &asked, stop)
+        run_blocking(move |cancel| {
+            let path = paths.resolve(&cwd, &arguments.path, PathAccess::Read)?;
+            read(&path, &arguments, cancel)
         })
         .await
     }
@@ -98,11 +98,12 @@ fn schema() -> Value {
 
 fn read(
     path: &Path,
-    asked: &ReadFileArguments,
-    stop: &CancelFlag,
+    arguments: &ReadFileArguments,
+    cancel: &CancelFlag,
 ) -> Result<ToolOutput, ToolError> {
     let size_bytes = text_file::regular_file(path)?.len();
     let failed = |cause: io::Error| ToolError::io("read", path, cause);
+    // The buffer is as large as the sniffed part, so one `fill_buf` is enough for both checks.
     let mut reader = BufReader::with_capacity(SNIFFED_BYTES, File::open(path).map_err(failed)?);
     let beginning = reader.fill_buf().map_err(failed)?;
     if let Some(mime_type) = image_type(beginning) {
@@ -111,9 +112,9 @@ fn read(
     if text_file::is_binary(beginning) {
         return Err(ToolError::Binary { path: path.to_owned(), size_bytes });
     }
-    let offset = asked.offset.unwrap_or(1).max(1);
-    let limit = asked.limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
-    let skipped = skip(&mut reader, offset - 1, stop, failed)?;
+    let offset = arguments.offset.unwrap_or(1).max(1);
+    let limit = arguments.limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
+    let skipped = skip(&mut reader, offset - 1, cancel, failed)?;
     let lines = lines(&mut reader, limit).map_err(failed)?;
     if lines.count == 0 && offset > 1 {
         return Err(ToolError::OffsetPastEnd { path: path.to_owned(), lines: skipped, offset });
@@ -121,16 +122,16 @@ fn read(
     Ok(ToolOutput::text(lines.into_text(offset)))
 }
 
-/// Goes past lines; says past how many.
+/// Skips lines and returns how many there were.
 fn skip(
     reader: &mut impl BufRead,
     lines: u64,
-    stop: &CancelFlag,
+    cancel: &CancelFlag,
     failed: impl Fn(io::Error) -> ToolError,
 ) -> Result<u64, ToolError> {
     for skipped in 0..lines {
         if skipped % LINES_BETWEEN_CHECKS == 0 {
-            stop.check()?;
+            cancel.check()?;
         }
         if reader.skip_until(b'\n').map_err(&failed)? == 0 {
             return Ok(skipped);
@@ -139,14 +140,14 @@ fn skip(
     Ok(lines)
 }
 
-/// The lines of an answer.
+/// The lines of a result.
 struct TextLines {
     bytes: Vec<u8>,
     count: u64,
     end: ReadEnd,
 }
 
-/// Why an answer holds no more.
+/// Why a result ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadEnd {
     OfFile,
@@ -158,7 +159,7 @@ fn lines(reader: &mut impl BufRead, limit: u64) -> io::Result<TextLines> {
     let mut lines = TextLines { bytes: Vec::new(), count: 0, end: ReadEnd::OfFile };
     while lines.count < limit {
         let before = lines.bytes.len();
-        // One byte more than fits, to see that it does not.
+        // One byte more than fits, to detect that it does not.
         let room = (OUTPUT_MAX_BYTES - before) as u64 + 1;
         if reader.take(room).read_until(b'\n', &mut lines.bytes)? == 0 {
             return Ok(lines);
@@ -178,7 +179,7 @@ fn lines(reader: &mut impl BufRead, limit: u64) -> io::Result<TextLines> {
 }
 
 impl TextLines {
-    /// The text, with a notice where it does not end with the file.
+    /// The text, with a notice if it does not reach the end of the file.
     fn into_text(mut self, first: u64) -> String {
         if self.end == ReadEnd::LongLine {
             self.drop_partial_character();
@@ -215,7 +216,7 @@ impl TextLines {
     }
 }
 
-/// The type of an image that providers take, by how it begins.
+/// The MIME type of an image that providers accept, by its first bytes.
 fn image_type(beginning: &[u8]) -> Option<&'static str> {
     match beginning {
         [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some("image/png"),

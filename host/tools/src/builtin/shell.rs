@@ -1,4 +1,4 @@
-//! `shell`: a command, what it printed, and how it ended.
+//! `shell`: runs a command and returns its output and exit code.
 
 mod capture;
 
@@ -28,14 +28,14 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "shell";
 
-/// How long a pipe is emptied after the command ended. What it printed is in the pipe by then; only a
-/// process that left the group can hold it open.
+/// How long the pipe is drained after the command has ended. Only a process that has left the group can keep the
+/// pipe open.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// Bytes taken from the pipe at once: what a pipe of Linux holds.
+/// The capacity of a pipe on Linux.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Runs commands.
+/// The `shell` tool.
 #[derive(Debug)]
 pub struct ShellTool {
     timeout: Duration,
@@ -55,7 +55,7 @@ enum CommandEnd {
 }
 
 impl ShellTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> ShellTool {
         ShellTool {
             timeout: Duration::from_millis(settings.shell_timeout_ms),
@@ -64,22 +64,24 @@ impl ShellTool {
     }
 
     async fn run(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: ShellArguments = arguments::read(NAME, &schema(), raw)?;
-        let own = asked.timeout_ms.map_or(self.timeout, Duration::from_millis);
+        let arguments: ShellArguments = arguments::read(NAME, &schema(), raw)?;
+        // The model may ask for less or more than the default, but not for more than the agent allows.
+        let own = arguments.timeout_ms.map_or(self.timeout, Duration::from_millis);
         let timeout = own.min(context.timeout);
         let not_started = |cause| ToolError::ShellNotStarted { cwd: context.cwd.clone(), cause };
-        let (mut group, output) = self.start(&asked.command, &context.cwd).map_err(not_started)?;
+        let (mut group, output) =
+            self.start(&arguments.command, &context.cwd).map_err(not_started)?;
         let mut capture = OutputCapture::default();
         let ending =
             capture_output(&mut group, output, &mut capture, timeout).await.map_err(not_started)?;
         Ok(render_output(capture.finish().await, ending, timeout))
     }
 
-    /// Starts a shell. Both of its outputs go into one pipe, so that they come in the order in which
-    /// they were written.
+    /// Starts a shell with stdout and stderr in one pipe, which keeps their order.
     fn start(&self, command: &str, cwd: &Path) -> io::Result<(ProcessGroup, Receiver)> {
         let (output, input) = io::pipe()?;
         let mut shell = Command::new("sh");
+        // stdin is closed: a command that reads it would wait until the timeout.
         shell.arg("-c").arg(command).current_dir(cwd).stdin(Stdio::null());
         shell.stdout(input.try_clone()?).stderr(input);
         for (name, _) in std::env::vars_os() {
@@ -87,7 +89,7 @@ impl ShellTool {
                 shell.env_remove(name);
             }
         }
-        // Nobody sits before the terminal to page, or to answer a question of git.
+        // No interactive pager, no credential prompts of git.
         shell.envs([("TERM", "dumb"), ("PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0")]);
         let group = ProcessGroup::spawn(shell)?;
         Ok((group, Receiver::from_owned_fd(OwnedFd::from(output))?))
@@ -134,7 +136,7 @@ fn schema() -> Value {
     })
 }
 
-/// Takes in what a command prints until it ends, or its time does.
+/// Captures output until the command or its time ends.
 async fn capture_output(
     group: &mut ProcessGroup,
     mut output: Receiver,
@@ -147,7 +149,7 @@ async fn capture_output(
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         tokio::select! {
-            // Time goes first: a command that prints without an end must not push it aside.
+            // The deadline is polled first: endless output must not starve it.
             biased;
             () = sleep_until(deadline) => {
                 group.kill();

@@ -1,14 +1,14 @@
-//! Files as the built-in tools meet them: told apart from folders, devices and what is no text.
+//! File checks for the built-in tools: regular or not, text or binary.
 
 use std::fs::{self, Metadata};
 use std::path::Path;
 
 use crate::error::ToolError;
 
-/// So many bytes are looked at to tell text from the rest, as git does.
+/// Bytes that are searched for a NUL byte, as git does.
 pub(super) const SNIFFED_BYTES: usize = 8 * 1024;
 
-/// The metadata of a regular file, or what it is instead. A pipe would be waited for without an end.
+/// The metadata of a regular file; an error for anything else. Reading a pipe would block forever.
 pub(super) fn regular_file(path: &Path) -> Result<Metadata, ToolError> {
     let metadata = fs::metadata(path).map_err(|cause| ToolError::io("read", path, cause))?;
     match () {
@@ -18,7 +18,7 @@ pub(super) fn regular_file(path: &Path) -> Result<Metadata, ToolError> {
     }
 }
 
-/// The whole text of a file.
+/// Reads a text file.
 pub(super) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, ToolError> {
     let size_bytes = regular_file(path)?.len();
     if size_bytes > limit_bytes {
@@ -28,12 +28,12 @@ pub(super) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, ToolErr
     String::from_utf8(bytes).map_err(|_| ToolError::Binary { path: path.to_owned(), size_bytes })
 }
 
-/// Whether a beginning is that of a file that is no text.
+/// Whether the first bytes are those of a binary file.
 pub(super) fn is_binary(beginning: &[u8]) -> bool {
     memchr::memchr(0, beginning.get(..SNIFFED_BYTES).unwrap_or(beginning)).is_some()
 }
 
-/// The number of the line, from 1, in which a byte stands.
+/// The line number of a byte, from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or_default();
     memchr::memchr_iter(b'\n', before).count() + 1

@@ -1,4 +1,4 @@
-//! The walk through folders that `list` and `grep` share: sorted, without what git ignores.
+//! The directory walk of `list` and `grep`: sorted, without git-ignored files.
 
 use std::path::Path;
 
@@ -7,27 +7,28 @@ use ignore::{Walk, WalkBuilder};
 
 use crate::error::ToolError;
 
-/// What is walked through.
+/// What a walk includes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkOptions {
-    /// How deep; 1 for what stands in the folder itself. All the way down where there is none.
+    /// The maximum depth; 1 for the folder itself, `None` for no limit.
     pub(super) depth: Option<usize>,
-    /// Whether files that git ignores are walked through too.
+    /// Whether git-ignored files are included.
     pub(super) include_ignored: bool,
 }
 
-/// Everything below a folder, in the order of names. Links are not followed, so that the walk ends
-/// and stays in its folder.
+/// All entries below a folder, sorted by name. Links are not followed, so the walk ends and stays in its folder.
 pub(super) fn walk(base: &Path, scope: WalkOptions) -> Walk {
     let respects = !scope.include_ignored;
     WalkBuilder::new(base)
         .max_depth(scope.depth)
+        // An agent needs dotfiles such as `.github` and `.env.example`.
         .hidden(false)
         .ignore(respects)
         .git_ignore(respects)
         .git_global(respects)
         .git_exclude(respects)
         .parents(respects)
+        // `.gitignore` applies outside of a git repository, too.
         .require_git(false)
         .follow_links(false)
         .sort_by_file_name(std::ffi::OsStr::cmp)
@@ -35,16 +36,17 @@ pub(super) fn walk(base: &Path, scope: WalkOptions) -> Walk {
         .build()
 }
 
-/// A glob as people mean it: one without a slash is about names, at any depth.
+/// Parses a glob. One without a slash matches names at any depth.
 pub(super) fn glob(written: &str) -> Result<GlobMatcher, ToolError> {
-    let deep = match written.contains('/') {
-        true => written.trim_start_matches("./").to_owned(),
-        false => format!("**/{written}"),
+    let deep = if written.contains('/') {
+        written.trim_start_matches("./").to_owned()
+    } else {
+        format!("**/{written}")
     };
     let glob = GlobBuilder::new(&deep).literal_separator(true).build();
     let bad = |error: globset::Error| ToolError::BadPattern {
         cause: format!(
-            "`{written}` is no glob: {}; write one such as *.rs or src/**/*.ts",
+            "invalid glob `{written}`: {}; write one such as *.rs or src/**/*.ts",
             error.kind()
         ),
     };

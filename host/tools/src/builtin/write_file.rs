@@ -1,4 +1,4 @@
-//! `write_file`: a whole file, with the folders above it.
+//! `write_file`: writes a file and creates its folders.
 
 use ctxhost_engine_api::ToolSpec;
 use futures_util::future::BoxFuture;
@@ -15,7 +15,7 @@ use crate::{CallContext, Tool, arguments};
 
 const NAME: &str = "write_file";
 
-/// Writes files.
+/// The `write_file` tool.
 #[derive(Debug)]
 pub struct WriteFileTool {
     paths: PathResolver,
@@ -28,20 +28,20 @@ struct WriteFileArguments {
 }
 
 impl WriteFileTool {
-    /// The tool.
+    /// Creates the tool.
     pub fn new(settings: &ToolSettings) -> WriteFileTool {
         WriteFileTool { paths: PathResolver::new(settings) }
     }
 
     async fn write(&self, raw: &Value, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let asked: WriteFileArguments = arguments::read(NAME, &schema(), raw)?;
+        let arguments: WriteFileArguments = arguments::read(NAME, &schema(), raw)?;
         let (paths, cwd) = (self.paths.clone(), context.cwd.clone());
-        run_blocking(move |stop| {
-            let path = paths.resolve(&cwd, &asked.path, PathAccess::Write)?;
-            stop.check()?;
-            let was_there = with_write_lock(|| replace(&path, asked.content.as_bytes()))?;
-            let what = if was_there { "replaced" } else { "new file" };
-            let bytes = asked.content.len();
+        run_blocking(move |cancel| {
+            let path = paths.resolve(&cwd, &arguments.path, PathAccess::Write)?;
+            cancel.check()?;
+            let existed = with_write_lock(|| replace(&path, arguments.content.as_bytes()))?;
+            let what = if existed { "replaced" } else { "new file" };
+            let bytes = arguments.content.len();
             Ok(ToolOutput::text(format!("wrote {bytes} bytes to {} ({what})", path.display())))
         })
         .await
@@ -53,8 +53,8 @@ impl Tool for WriteFileTool {
         ToolSpec {
             name: NAME.into(),
             description:
-                "Writes a whole text file and makes the folders above it. What the file held \
-                          is gone; to change a part of it use `edit`."
+                "Writes a complete text file and creates its folders. The previous content \
+                          is lost; to change a part use `edit`."
                     .into(),
             input_schema: schema(),
         }
@@ -74,7 +74,7 @@ fn schema() -> Value {
         "type": "object",
         "properties": {
             "path": { "type": "string", "description": "The file." },
-            "content": { "type": "string", "description": "All that it shall hold." },
+            "content": { "type": "string", "description": "The complete new content." },
         },
         "required": ["path", "content"],
         "additionalProperties": false,

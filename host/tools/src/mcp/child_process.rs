@@ -1,4 +1,4 @@
-//! A server as a child process: a clean environment, a group of its own, its log in ours.
+//! Runs an MCP server as a child process with a clean environment, in its own process group.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,21 +13,20 @@ use super::settings::SecretValues;
 use crate::error::ToolError;
 use crate::process::ProcessGroup;
 
-/// What a server gets of our environment: enough to find programs, a home and the language, and no
-/// keys. Everything else stands in its `env`.
+/// The environment variables that a server inherits: programs, home and language, but no keys.
 const SAFE_VARIABLES: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
 
-/// How long a server may take to end after its input was closed.
+/// How long a server may take to exit after its input was closed.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// How long an answer may be on its way when the server has ended.
+/// How long a last response may take after the server has exited.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// Bytes of a server's log that are read, and written to ours, at once.
+/// Bytes of a server's log that are copied at a time.
 const LOG_CHUNK_BYTES: usize = 8 * 1024;
 
-/// The process of a server. It ends, with all that it started, when this is dropped.
+/// The process of a server. Dropping it kills the process group.
 #[derive(Debug)]
 pub(super) struct ServerProcess(Mutex<ProcessGroup>);
 
@@ -41,6 +40,7 @@ impl ServerProcess {
         cwd: Option<&Path>,
     ) -> Result<(ServerProcess, (ChildStdout, ChildStdin)), ToolError> {
         let mut process = Command::new(command);
+        // A server is foreign code: it gets no keys of the host.
         process.args(args).env_clear();
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in SAFE_VARIABLES {
@@ -54,34 +54,34 @@ impl ServerProcess {
         }
         let bad = |complaint: String| ToolError::BadServer { server: server.to_owned(), complaint };
         let mut group = ProcessGroup::spawn(process)
-            .map_err(|cause| bad(format!("could not start `{command}`: {cause}")))?;
+            .map_err(|cause| bad(format!("cannot start `{command}`: {cause}")))?;
         let child = group.child();
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-            return Err(bad(format!("`{command}` was started without pipes")));
+            return Err(bad(format!("`{command}` has no stdin or stdout pipe")));
         };
+        // An unread pipe would block the server once it is full.
         if let Some(log) = child.stderr.take() {
             tokio::spawn(log_lines(server.to_owned(), log));
         }
         Ok((ServerProcess(Mutex::new(group)), (output, input)))
     }
 
-    /// Whether the process has ended. A child of its own may still hold the pipes open, so that they
-    /// do not tell.
+    /// Whether the process has ended. The pipes do not show it: a child of the server may keep them open.
     pub(super) fn has_ended(&self) -> bool {
-        // Whoever holds it waits for that very end.
+        // If the lock is taken, another task waits for the process, so it still runs.
         self.0.try_lock().is_ok_and(|mut group| group.has_ended())
     }
 
-    /// Waits until the process has ended, and a moment for what it said last.
+    /// Waits until the process has ended, and a moment for its last response.
     pub(super) async fn wait_for_exit(&self) {
-        // An error says that there is nobody to wait for.
+        // An error means that there is no process to wait for.
         let _ = self.0.lock().await.wait().await;
         sleep(DRAIN).await;
     }
 
-    /// Waits for a moment until the process has ended; then it is killed.
+    /// Waits briefly for the process to exit, then kills it.
     pub(super) async fn shut_down(&self) {
-        // Whether it ended by itself or not: nothing of it stays.
+        // Kill the group in any case: children may remain.
         let _ = timeout(LEAVE, async { self.0.lock().await.wait().await }).await;
         if let Ok(mut group) = self.0.try_lock() {
             group.kill();
@@ -89,7 +89,7 @@ impl ServerProcess {
     }
 }
 
-/// Writes what a server says of itself into our log, until it ends.
+/// Copies the server's stderr to the log.
 async fn log_lines(server: String, mut log: impl AsyncRead + Unpin) {
     let mut chunk = vec![0; LOG_CHUNK_BYTES];
     loop {

@@ -1,4 +1,4 @@
-//! One connection to a server: the handshake, the list of tools, calls that can be taken back.
+//! A connection to an MCP server: handshake, tool list, cancellable calls.
 
 use std::time::Duration;
 
@@ -15,18 +15,28 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::ListedTool;
 use super::child_process::ServerProcess;
 use super::settings::{McpSettings, McpTransport, SecretValues};
 use crate::error::ToolError;
 
-/// Pages of one list of tools: a server that never ends its list is ended by us.
+/// The most pages of a tool list, against a server whose list never ends.
 const PAGES_MAX: usize = 100;
 
-/// How long the far end of an address may take to be told that we leave.
+/// How long the shutdown of a connection may take.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// A server that answered the handshake.
+/// A tool as its server describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedTool {
+    /// The server's name for it.
+    pub name: String,
+    /// The description.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: Value,
+}
+
+/// A connection after its handshake.
 #[derive(Debug)]
 pub(super) struct McpConnection {
     server: String,
@@ -34,25 +44,25 @@ pub(super) struct McpConnection {
     call_timeout: Duration,
     peer: Peer<RoleClient>,
     running: Mutex<RunningService<RoleClient, ClientInfo>>,
-    // Dropped after the service, whose pipes are its input.
+    // Dropped after the service, which uses its pipes.
     process: Option<ServerProcess>,
 }
 
 /// Why a call has no result.
 #[derive(Debug)]
 pub(super) enum McpCallError {
-    /// It never left.
+    /// It was not sent.
     NotSent(String),
-    /// It left, and the server went away.
+    /// It was sent, and the connection was lost.
     Lost(String),
-    /// Its time was up.
+    /// It timed out.
     TimedOut(Duration),
-    /// The server said no.
+    /// The server rejected it.
     Refused(String),
 }
 
 impl McpCallError {
-    /// The error of the room, for a tool of a server.
+    /// Converts to the error of a tool.
     pub(super) fn into_tool_error(self, server: &str, tool: &str) -> ToolError {
         let server = server.to_owned();
         match self {
@@ -68,7 +78,7 @@ impl McpCallError {
 }
 
 impl McpConnection {
-    /// Starts or reaches a server and shakes hands.
+    /// Starts or connects to a server, and does the handshake.
     pub(super) async fn open(
         server: &str,
         settings: &McpSettings,
@@ -81,7 +91,8 @@ impl McpConnection {
                 (timeout(connect_timeout, client().serve(pipes)).await, Some(process))
             }
             McpTransport::Http { url, headers } => {
-                // The client takes the cryptography of the process; an embedder may have chosen another one before.
+                // The SDK's HTTP client uses the process-wide crypto provider. An embedder may have
+                // installed another one.
                 _ = rustls::crypto::ring::default_provider().install_default();
                 let transport =
                     StreamableHttpClientTransport::from_config(http(server, url, headers)?);
@@ -103,13 +114,13 @@ impl McpConnection {
         })
     }
 
-    /// Whether calls can still be made.
+    /// Whether calls are possible.
     pub(super) fn is_open(&self) -> bool {
         let has_ended = self.process.as_ref().is_some_and(ServerProcess::has_ended);
         !has_ended && !self.peer.is_transport_closed()
     }
 
-    /// Waits until the process of the server has ended; for ever where it is none of ours.
+    /// Waits until the server's process has ended; forever if it is not a child.
     async fn wait_for_exit(&self) {
         match &self.process {
             Some(process) => process.wait_for_exit().await,
@@ -134,10 +145,10 @@ impl McpConnection {
                 return Ok(tools);
             }
         }
-        Err(unreachable(&self.server, format!("its list of tools has more than {PAGES_MAX} pages")))
+        Err(unreachable(&self.server, format!("its tool list has more than {PAGES_MAX} pages")))
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    /// Calls a tool. Dropping the future sends a cancellation.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -147,6 +158,7 @@ impl McpConnection {
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(call));
         let options = PeerRequestOptions::with_timeout(self.call_timeout.min(longest))
+            // A server that reports progress forever still ends at the total timeout.
             .reset_timeout_on_progress()
             .with_max_total_timeout(longest);
         let not_sent = |error: ServiceError| McpCallError::NotSent(error_chain(&error));
@@ -155,12 +167,13 @@ impl McpConnection {
         let mut takes_back = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
         let answer = tokio::select! {
             answer = handle.await_response() => answer,
+            // The transport does not notice the end of a server whose child keeps the pipes open.
             () = self.wait_for_exit() => Err(ServiceError::TransportClosed),
         };
         takes_back.id = None;
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
-            Ok(_) => Err(McpCallError::Refused("its answer is no result of a tool".into())),
+            Ok(_) => Err(McpCallError::Refused("its response is not a tool result".into())),
             Err(ServiceError::McpError(error)) => Err(McpCallError::Refused(error.message.into())),
             Err(ServiceError::Timeout { timeout }) => Err(McpCallError::TimedOut(timeout)),
             Err(error @ ServiceError::TransportSend(_)) => Err(not_sent(error)),
@@ -168,9 +181,9 @@ impl McpConnection {
         }
     }
 
-    /// Takes leave, and waits until the server has ended.
+    /// Closes the connection and waits until the server has exited.
     pub(super) async fn shut_down(&self) {
-        // Whatever it says to that: the connection is dropped next.
+        // The result does not matter: the connection is dropped.
         let _ = self.running.lock().await.close_with_timeout(LEAVE).await;
         if let Some(process) = &self.process {
             process.shut_down().await;
@@ -178,7 +191,7 @@ impl McpConnection {
     }
 }
 
-/// Tells the server, when dropped in the middle of a call, that nobody waits for it any more.
+/// Sends a cancellation if dropped during a call.
 struct CancelOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -192,7 +205,7 @@ impl Drop for CancelOnDrop<'_> {
         runtime.spawn(async move {
             let reason = Some("the call was cancelled".to_owned());
             let cancelled = CancelledNotificationParam { request_id, reason };
-            // A server that is gone needs no telling.
+            // A failed notification means that the server is gone.
             let _ = peer.notify_cancelled(cancelled).await;
         });
     }
@@ -210,10 +223,10 @@ fn http(
 ) -> Result<StreamableHttpClientTransportConfig, ToolError> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url);
     for (name, value) in headers.expand(server)? {
-        // The value may be a secret, so that it is not told.
+        // Without the value, which may be a secret.
         let bad = || ToolError::BadServer {
             server: server.to_owned(),
-            complaint: format!("`{name}` is no header, or its value none"),
+            complaint: format!("invalid header `{name}` or value"),
         };
         let (Ok(header), Ok(value)) = (name.parse(), value.parse()) else { return Err(bad()) };
         config.custom_headers.insert(header, value);
@@ -238,20 +251,20 @@ fn unreachable(server: &str, cause: String) -> ToolError {
 }
 
 fn timed_out(server: &str, timeout: Duration) -> ToolError {
-    unreachable(server, format!("no answer within {} ms", timeout.as_millis()))
+    unreachable(server, format!("no response within {} ms", timeout.as_millis()))
 }
 
-/// An error with its causes: the SDK's outermost word alone says little.
+/// An error with its causes. The SDK's outermost message alone is not helpful.
 fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let inner_words = inner.to_string();
-        if !words.contains(&inner_words) {
-            words.push_str(": ");
-            words.push_str(&inner_words);
+        let inner_message = inner.to_string();
+        if !message.contains(&inner_message) {
+            message.push_str(": ");
+            message.push_str(&inner_message);
         }
         cause = inner.source();
     }
-    words
+    message
 }

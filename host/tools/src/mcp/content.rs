@@ -1,14 +1,14 @@
-//! What a server answered, as blocks for the model.
+//! Converts the result of an MCP call to blocks for the model.
 
 use rmcp::model::{CallToolResult, Content, RawContent, ResourceContents};
 
 use crate::output::{ToolBlock, ToolOutput};
 use crate::output_limit::truncate_with_notice;
 
-/// The answer of a call. Works on files where a text is too long, so it is for a blocking thread.
+/// Converts a result. Long texts are saved to a file, so this must run on a blocking thread.
 pub(super) fn output(result: CallToolResult) -> ToolOutput {
     let mut blocks = result.content.into_iter().map(block).collect::<Vec<_>>();
-    // Servers are asked to say the same as text; some do not.
+    // The specification asks servers to repeat structured content as text; some do not.
     if let (true, Some(structured)) = (blocks.is_empty(), result.structured_content) {
         blocks.push(ToolBlock::Text(truncate_with_notice(structured.to_string())));
     }

@@ -1,7 +1,7 @@
-//! One server: its tools, and the connection to it.
+//! An MCP server: its tools and its connection.
 //!
-//! A server is connected once and shared by all sessions. When it went away, the next call connects
-//! it again; a call in which it went away is not repeated, since it may have been carried out.
+//! A connection is shared by all sessions and reopened by the next call if it is lost. The call in which it was
+//! lost is not repeated, because it may have had effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::connection::{McpCallError, McpConnection};
-use super::{McpSettings, content};
+use super::connection::{ListedTool, McpCallError, McpConnection};
+use super::content;
+use super::settings::McpSettings;
 use crate::blocking_task::run_blocking;
 use crate::error::ToolError;
 use crate::output::ToolOutput;
 use crate::{CallContext, Tool};
 
-/// A server, and the tools it listed when it was connected first.
+/// A server and its tools.
 #[derive(Debug)]
 pub struct McpServer {
     name: String,
@@ -27,23 +28,12 @@ pub struct McpServer {
     connection: Mutex<Option<Arc<McpConnection>>>,
 }
 
-/// A tool as its server describes it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListedTool {
-    /// The server's own name for it.
-    pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The schema of its arguments.
-    pub input_schema: Value,
-}
-
 impl McpServer {
-    /// Starts or reaches a server and asks for its tools. Dropping the last one that knows the server
-    /// ends it.
+    /// Connects to a server and lists its tools. Dropping the last reference ends the server.
     pub async fn connect(name: &str, settings: &McpSettings) -> Result<Arc<McpServer>, ToolError> {
         let connection = McpConnection::open(name, settings).await?;
         let mut listed = connection.list_tools().await?;
+        // A stable order: the tool list is part of the prefix that the provider caches.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Arc::new(McpServer {
             name: name.to_owned(),
@@ -53,22 +43,22 @@ impl McpServer {
         }))
     }
 
-    /// Its name in the configuration.
+    /// Its name in the config.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its tools, in the order of their names.
+    /// Its tools, sorted by name.
     pub fn listed_tools(&self) -> &[ListedTool] {
         &self.listed
     }
 
-    /// One of its tools, under the name by which the model shall call it.
+    /// One of its tools, under the name that the model uses.
     pub fn tool(self: &Arc<Self>, name: String, listed: &ListedTool) -> Arc<dyn Tool> {
         Arc::new(McpTool { server: Arc::clone(self), name, listed: listed.clone() })
     }
 
-    /// Calls a tool by the server's own name for it.
+    /// Calls a tool by the server's name for it.
     pub async fn call(
         &self,
         tool: &str,
@@ -77,9 +67,9 @@ impl McpServer {
     ) -> Result<ToolOutput, ToolError> {
         let connection = self.connection().await?;
         let result = match connection.call(tool, arguments.clone(), timeout).await {
-            // It never reached the server, so that nothing is done twice.
+            // The call was not sent, so repeating it is safe.
             Err(McpCallError::NotSent(cause)) => {
-                tracing::warn!(server = %self.name, %cause, "MCP server is connected again");
+                tracing::warn!(server = %self.name, %cause, "reconnecting to the MCP server");
                 let connection = self.reconnect(&connection).await?;
                 connection.call(tool, arguments, timeout).await
             }
@@ -90,8 +80,7 @@ impl McpServer {
         run_blocking(move |_| Ok(content::output(result))).await
     }
 
-    /// Takes leave of the server and waits for a moment until it has ended. A later call starts it
-    /// again.
+    /// Shuts the server down. A later call starts it again.
     pub async fn close(&self) {
         let connection = self.connection.lock().await.take();
         if let Some(connection) = connection {
@@ -99,7 +88,7 @@ impl McpServer {
         }
     }
 
-    /// The connection, opened again where the server went away.
+    /// The connection; reopened if it was lost.
     async fn connection(&self) -> Result<Arc<McpConnection>, ToolError> {
         let mut slot = self.connection.lock().await;
         match &*slot {
@@ -108,7 +97,7 @@ impl McpServer {
         }
     }
 
-    /// Another connection than this one, which somebody else may have opened meanwhile.
+    /// A connection other than `broken`; another call may have reopened it already.
     async fn reconnect(
         &self,
         broken: &Arc<McpConnection>,
@@ -124,7 +113,7 @@ impl McpServer {
         &self,
         slot: &mut Option<Arc<McpConnection>>,
     ) -> Result<Arc<McpConnection>, ToolError> {
-        // The old process ends before a new one begins.
+        // The old process must end first.
         *slot = None;
         let connection = Arc::new(McpConnection::open(&self.name, &self.settings).await?);
         *slot = Some(Arc::clone(&connection));
@@ -132,7 +121,7 @@ impl McpServer {
     }
 }
 
-/// One tool of a server.
+/// A tool of a server.
 #[derive(Debug)]
 struct McpTool {
     server: Arc<McpServer>,

@@ -1,4 +1,4 @@
-//! The table `[mcp.<name>]`: how a server is started or reached.
+//! The settings `[mcp.<name>]`: how a server is started or reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,54 +10,55 @@ use crate::error::ToolError;
 
 /// `[mcp.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WireMcpSettings", into = "WireMcpSettings")]
 pub struct McpSettings {
-    /// Where the server is.
+    /// How the server is reached.
     pub transport: McpTransport,
-    /// How long starting it and shaking hands may take.
+    /// The timeout for the start and the handshake.
     pub connect_timeout_ms: u64,
-    /// A call without a sign of progress.
+    /// The timeout of a call without progress notifications.
     pub timeout_ms: u64,
 }
 
-/// Where a server is.
+/// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpTransport {
-    /// A child process that is spoken to over its standard input and output.
+    /// A child process, over stdin and stdout.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// What its environment holds beside the little that every server gets.
+        /// Environment variables beside the inherited ones.
         env: SecretValues,
-        /// The folder it runs in; that of the host where there is none.
+        /// The working folder; the host's if `None`.
         cwd: Option<PathBuf>,
     },
-    /// A server that speaks streamable HTTP.
+    /// Streamable HTTP.
     Http {
-        /// Its address.
+        /// The URL.
         url: String,
-        /// What is sent with every request.
+        /// Headers of every request.
         headers: SecretValues,
     },
 }
 
 impl McpSettings {
-    /// Every setting of the table as it is written.
-    pub const SETTINGS: &'static [ctxhost_engine_api::settings::Setting] = Written::SETTINGS;
+    /// All settings of the table.
+    pub const SETTINGS: &'static [ctxhost_engine_api::settings::Setting] =
+        WireMcpSettings::SETTINGS;
 
-    /// A server on a wire, with the usual times.
-    pub fn new(wire: McpTransport) -> McpSettings {
-        let usual = Written::default();
+    /// A server with the default timeouts.
+    pub fn new(transport: McpTransport) -> McpSettings {
+        let defaults = WireMcpSettings::default();
         McpSettings {
-            transport: wire,
-            connect_timeout_ms: usual.connect_timeout_ms,
-            timeout_ms: usual.timeout_ms,
+            transport,
+            connect_timeout_ms: defaults.connect_timeout_ms,
+            timeout_ms: defaults.timeout_ms,
         }
     }
 
-    /// The same, with a relative working folder taken from this one.
+    /// Resolves a relative working folder against this one.
     #[must_use]
     pub fn with_paths_from(mut self, folder: &Path) -> McpSettings {
         if let McpTransport::Stdio { cwd: Some(cwd), .. } = &mut self.transport {
@@ -67,21 +68,21 @@ impl McpSettings {
     }
 }
 
-/// Names and their values, in which `${NAME}` stands for a variable of the environment. They may be
-/// secret, so that they are never shown.
+/// Names and values, in which `${NAME}` is replaced by an environment variable. `Debug` hides the values, which may
+/// be secrets.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct SecretValues(BTreeMap<String, String>);
 
 impl SecretValues {
-    /// These.
+    /// Creates them from pairs.
     pub fn new<N: Into<String>, V: Into<String>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> SecretValues {
         SecretValues(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 
-    /// Each with its variables replaced; `server` is for the error.
+    /// The values with their variables replaced; `server` is for the error.
     pub(super) fn expand(&self, server: &str) -> Result<Vec<(String, String)>, ToolError> {
         let fill = |(key, value): (&String, &String)| {
             let filled = expand_variables(value).map_err(|variable| {
@@ -99,73 +100,81 @@ impl fmt::Debug for SecretValues {
     }
 }
 
-/// A value with its variables replaced, or the variable that is not set.
+/// Replaces variables; the error is the name of one that is not set.
 fn expand_variables(value: &str) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = value;
-    while let Some((before, after)) = rest.split_once("${") {
-        let Some((name, behind)) = after.split_once('}') else { break };
+    while let Some((before, tail)) = rest.split_once("${") {
+        let Some((name, after)) = tail.split_once('}') else { break };
         filled.push_str(before);
         filled.push_str(&std::env::var(name).map_err(|_| name.to_owned())?);
-        rest = behind;
+        rest = after;
     }
     filled.push_str(rest);
     Ok(filled)
 }
 
 ctxhost_engine_api::settings! {
-    /// The table as it is written.
+    /// The table in the config file.
     #[derive(Clone, Deserialize, Serialize)]
     #[serde(default, deny_unknown_fields)]
-    struct Written {
-        /// The program of a server that is started and spoken to over its standard input and
-        /// output. Starting it is running its code.
+    struct WireMcpSettings {
+        /// The program of a server that is started and reached over stdin and stdout. Starting it runs its
+        /// code.
         command: Option<String> = None, Text;
         /// Its arguments.
         args: Vec<String> = Vec::new(), List;
-        /// Its environment, beside PATH, HOME, language and the like: a server gets nothing else of
-        /// ours. `${NAME}` stands for a variable, so that no key stands in a file.
+        /// Its environment variables, beside PATH, HOME, language and the like: it inherits nothing else.
+        /// `${NAME}` is replaced by a variable, so that no key is in the file.
         env: SecretValues = SecretValues::default(), Texts;
-        /// The folder it runs in, relative to this file; unset, that of ctxhost.
+        /// Its working folder, relative to this file; ctxhost's if unset.
         cwd: Option<PathBuf> = None, Text;
-        /// The address of a server that speaks streamable HTTP, instead of `command`.
+        /// The URL of a server with streamable HTTP, instead of `command`.
         url: Option<String> = None, Url;
-        /// What is sent with every request to `url`; `${NAME}` stands for a variable, so that no
-        /// key stands in a file.
+        /// Headers of every request to `url`; `${NAME}` is replaced by a variable, so that no key is in the
+        /// file.
         headers: SecretValues = SecretValues::default(), Texts;
-        /// Starting a server and shaking hands; half a minute, since a first start may download it.
-        /// One that does not answer is left out, and said to be.
+        /// Timeout for the start and the handshake; half a minute, because a first start may download the
+        /// server. A server that does not respond is skipped with a warning.
         connect_timeout_ms: u64 = 30_000, Whole(1), "ms";
-        /// One call without a sign of progress; with such signs `tools.timeout_ms` is the end.
+        /// Timeout of a call without progress notifications; with them `tools.timeout_ms` applies.
         timeout_ms: u64 = 120_000, Whole(1), "ms";
     }
 }
 
-/// A table that names no server, or two.
+/// Invalid settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpSettingsError {
-    /// Neither a command nor an address.
-    #[error("an MCP server needs `command`, to be started, or `url`, to be reached")]
+    /// Neither a command nor a URL.
+    #[error("an MCP server needs `command` to start it, or `url` to connect to it")]
     NoTransport,
-    /// Both of them.
-    #[error("an MCP server has either `command` or `url`; take one of them out")]
+    /// Both.
+    #[error("an MCP server has either `command` or `url`; remove one of them")]
     TwoTransports,
-    /// Settings that belong to a process, for an address.
-    #[error("`args`, `env` and `cwd` belong to `command`; a server with `url` takes `headers`")]
+    /// Process settings with a URL.
+    #[error("`args`, `env` and `cwd` require `command`; with `url` use `headers`")]
     ProcessSettingsForUrl,
-    /// Settings that belong to an address, for a process.
-    #[error("`headers` belongs to `url`; a server with `command` takes `env`")]
+    /// HTTP settings with a command.
+    #[error("`headers` requires `url`; with `command` use `env`")]
     HeadersForCommand,
 }
 
-impl TryFrom<Written> for McpSettings {
+impl TryFrom<WireMcpSettings> for McpSettings {
     type Error = McpSettingsError;
 
-    fn try_from(written: Written) -> Result<Self, McpSettingsError> {
-        let Written { command, args, env, cwd, url, headers, connect_timeout_ms, timeout_ms } =
-            written;
+    fn try_from(wire: WireMcpSettings) -> Result<Self, McpSettingsError> {
+        let WireMcpSettings {
+            command,
+            args,
+            env,
+            cwd,
+            url,
+            headers,
+            connect_timeout_ms,
+            timeout_ms,
+        } = wire;
         let of_process = !args.is_empty() || env != SecretValues::default() || cwd.is_some();
-        let wire = match (command, url) {
+        let transport = match (command, url) {
             (None, None) => return Err(McpSettingsError::NoTransport),
             (Some(_), Some(_)) => return Err(McpSettingsError::TwoTransports),
             (None, Some(_)) if of_process => return Err(McpSettingsError::ProcessSettingsForUrl),
@@ -175,19 +184,22 @@ impl TryFrom<Written> for McpSettings {
             }
             (Some(command), None) => McpTransport::Stdio { command, args, env, cwd },
         };
-        Ok(McpSettings { transport: wire, connect_timeout_ms, timeout_ms })
+        Ok(McpSettings { transport, connect_timeout_ms, timeout_ms })
     }
 }
 
-impl From<McpSettings> for Written {
-    fn from(settings: McpSettings) -> Written {
-        let McpSettings { transport: wire, connect_timeout_ms, timeout_ms } = settings;
-        let times = Written { connect_timeout_ms, timeout_ms, ..Written::default() };
-        match wire {
+impl From<McpSettings> for WireMcpSettings {
+    fn from(settings: McpSettings) -> WireMcpSettings {
+        let McpSettings { transport, connect_timeout_ms, timeout_ms } = settings;
+        let timeouts =
+            WireMcpSettings { connect_timeout_ms, timeout_ms, ..WireMcpSettings::default() };
+        match transport {
             McpTransport::Stdio { command, args, env, cwd } => {
-                Written { command: Some(command), args, env, cwd, ..times }
+                WireMcpSettings { command: Some(command), args, env, cwd, ..timeouts }
             }
-            McpTransport::Http { url, headers } => Written { url: Some(url), headers, ..times },
+            McpTransport::Http { url, headers } => {
+                WireMcpSettings { url: Some(url), headers, ..timeouts }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The box: whatever goes wrong in a call is an answer.
+//! The registry: any failure of a call is returned as its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::stage::{Stage, context};
 use crate::{CallContext, Tool, ToolError, ToolOutput, ToolRegistry, ToolSettings};
 
-/// A tool that does as its name says.
+/// A tool whose behaviour depends on its name.
 #[derive(Debug)]
 struct Odd(&'static str);
 
@@ -40,19 +40,19 @@ impl Tool for Odd {
 }
 
 async fn call(name: &'static str, arguments: Value) -> ToolOutput {
-    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
-    assert!(toolbox.add(Arc::new(Odd(name))).unwrap());
+    let mut registry = ToolRegistry::empty(ToolSettings::default());
+    assert!(registry.add(Arc::new(Odd(name))).unwrap());
     let context = CallContext { timeout: Duration::from_millis(50), ..context("/".as_ref()) };
-    toolbox.call(name, &arguments, &context).await
+    registry.call(name, &arguments, &context).await
 }
 
 #[tokio::test]
-async fn a_panic_and_a_hang_are_answers() {
+async fn a_panic_and_a_timeout_are_error_results() {
     let text = json!({"text": ""});
     for (name, words) in [
-        ("panics_at_once", "`panics_at_once` broke down: no way;"),
-        ("panics", "`panics` broke down: late;"),
-        ("hangs", "`hangs` was ended after 50 ms"),
+        ("panics_at_once", "`panics_at_once` panicked: no way;"),
+        ("panics", "`panics` panicked: late;"),
+        ("hangs", "`hangs` timed out after 50 ms"),
     ] {
         let output = call(name, text.clone()).await;
         assert!(output.is_error && output.joined_text().starts_with(words), "{output:?}");
@@ -61,57 +61,57 @@ async fn a_panic_and_a_hang_are_answers() {
 }
 
 #[tokio::test]
-async fn bad_arguments_are_told_with_what_the_tool_takes() {
-    let takes = "it takes text (string, required), count (integer or null), any";
+async fn invalid_arguments_are_reported_with_the_expected_ones() {
+    let takes = "expected text (string, required), count (integer or null), any";
     for (arguments, complaint) in [
         (json!({}), "`text` is missing"),
         (json!(null), "`text` is missing"),
         (json!({"text": null}), "`text` is missing"),
-        (json!("text"), "a JSON object is wanted, not a string"),
+        (json!("text"), "expected a JSON object, not a string"),
         (json!({"text": 5}), "`text` must be string, not a number"),
         (json!({"text": "", "count": "5"}), "`count` must be integer or null, not a string"),
         (json!({"text": "", "count": 5.5}), "`count` must be integer or null, not a number"),
-        (json!({"text": "", "txt": ""}), "`txt` is not an argument of it"),
+        (json!({"text": "", "txt": ""}), "unknown argument `txt`"),
     ] {
         let output = call("echo", arguments.clone()).await;
-        let words = format!("bad arguments for `echo`: {complaint}; {takes}");
+        let words = format!("invalid arguments for `echo`: {complaint}; {takes}");
         assert_eq!(output, ToolOutput::error(words), "{arguments}");
     }
 }
 
 #[tokio::test]
-async fn good_arguments_arrive_as_they_are() {
+async fn valid_arguments_are_passed_unchanged() {
     let arguments = json!({"text": "a", "count": null, "any": [1, {"b": null}]});
     assert_eq!(call("echo", arguments.clone()).await, ToolOutput::text(arguments.to_string()));
 }
 
 #[tokio::test]
-async fn nulls_count_as_not_written_and_whole_numbers_as_such() {
+async fn nulls_are_omitted_and_whole_floats_are_integers() {
     let stage = Stage::new();
     stage.write("a.txt", "text");
     let arguments = json!({"path": "a.txt", "offset": null, "limit": 1.0});
-    assert_eq!(stage.well("read_file", arguments).await, "text");
-    let told = stage.badly("read_file", json!({"path": "a.txt", "offset": -1})).await;
-    assert!(told.starts_with("bad arguments for `read_file`: invalid value"), "{told}");
+    assert_eq!(stage.call_ok("read_file", arguments).await, "text");
+    let text = stage.call_error("read_file", json!({"path": "a.txt", "offset": -1})).await;
+    assert!(text.starts_with("invalid arguments for `read_file`: invalid value"), "{text}");
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_answered_with_those_there_are() {
+async fn an_unknown_tool_is_answered_with_the_known_ones() {
     let stage = Stage::new();
-    let told = stage.badly("readfile", json!({})).await;
+    let text = stage.call_error("readfile", json!({})).await;
     assert_eq!(
-        told,
-        "there is no tool `readfile` (did you mean `read_file`?); tools: edit, grep, list, read_file, shell, write_file"
+        text,
+        "unknown tool `readfile` (did you mean `read_file`?); tools: edit, grep, list, read_file, shell, write_file"
     );
     assert!(
-        stage.badly("fly", json!({})).await.starts_with("there is no tool `fly`; tools: edit,")
+        stage.call_error("fly", json!({})).await.starts_with("unknown tool `fly`; tools: edit,")
     );
 }
 
 #[test]
-fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
-    let toolbox = ToolRegistry::with_builtins(ToolSettings::default());
-    let specs = toolbox.specs();
+fn specs_are_sorted_and_their_schemas_complete() {
+    let registry = ToolRegistry::with_builtins(ToolSettings::default());
+    let specs = registry.specs();
     let names = specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>();
     assert_eq!(names, ["edit", "grep", "list", "read_file", "shell", "write_file"]);
     for spec in &specs {
@@ -121,16 +121,16 @@ fn tools_are_told_in_one_order_and_their_schemas_are_whole() {
             assert!(spec.input_schema["properties"][name.as_str().unwrap()].is_object());
         }
     }
-    // They are sent with every request, so that they must stay small.
+    // They are sent with every request, so they must stay small.
     let bytes = serde_json::to_string(&specs).unwrap().len();
     assert!(bytes < 5_000, "{bytes}");
 }
 
 #[test]
-fn names_are_legal_and_single() {
-    let mut toolbox = ToolRegistry::empty(ToolSettings::default());
-    assert!(toolbox.add(Arc::new(Odd("one"))).unwrap());
-    assert!(matches!(toolbox.add(Arc::new(Odd("one"))), Err(ToolError::NameTaken { .. })));
+fn names_are_valid_and_unique() {
+    let mut registry = ToolRegistry::empty(ToolSettings::default());
+    assert!(registry.add(Arc::new(Odd("one"))).unwrap());
+    assert!(matches!(registry.add(Arc::new(Odd("one"))), Err(ToolError::NameTaken { .. })));
     for bad in [
         "",
         "two words",
@@ -138,12 +138,15 @@ fn names_are_legal_and_single() {
         "ä",
         "x123456789x123456789x123456789x123456789x123456789x123456789x1234",
     ] {
-        assert!(matches!(toolbox.add(Arc::new(Odd(bad))), Err(ToolError::BadName { .. })), "{bad}");
+        assert!(
+            matches!(registry.add(Arc::new(Odd(bad))), Err(ToolError::BadName { .. })),
+            "{bad}"
+        );
     }
 }
 
 #[test]
-fn allow_and_deny_are_about_names_and_patterns() {
+fn allow_and_deny_take_names_and_patterns() {
     let offered = |written: &str| {
         let settings = toml::from_str::<ToolSettings>(written).unwrap();
         ToolRegistry::with_builtins(settings)
@@ -156,6 +159,6 @@ fn allow_and_deny_are_about_names_and_patterns() {
     assert_eq!(offered("allow = ['*_file']"), "read_file write_file");
     assert_eq!(offered("allow = ['{list,*_file}']\ndeny = ['w*']"), "list read_file");
     let error = toml::from_str::<ToolSettings>("deny = ['[a']").unwrap_err();
-    assert!(error.to_string().contains("`[a` is no pattern of names"), "{error}");
+    assert!(error.to_string().contains("invalid name pattern `[a`"), "{error}");
     assert!(toml::from_str::<ToolSettings>("denny = []").is_err());
 }

@@ -1,4 +1,4 @@
-//! Confined tools stay in their folders, links or not.
+//! Confined tools stay in their folders, also through links.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ fn confined(roots: Vec<PathBuf>) -> Stage {
 }
 
 #[tokio::test]
-async fn without_confinement_everything_is_open() {
+async fn without_confinement_all_paths_are_allowed() {
     let outside = TempDir::new().unwrap();
     let path = outside.path().join("a.txt");
     let stage = Stage::new();
-    stage.well("write_file", json!({"path": path, "content": "x"})).await;
+    stage.call_ok("write_file", json!({"path": path, "content": "x"})).await;
     assert_eq!(std::fs::read_to_string(path).unwrap(), "x");
 }
 
 #[tokio::test]
-async fn what_lies_outside_is_neither_read_nor_written() {
+async fn paths_outside_are_neither_read_nor_written() {
     let outside = TempDir::new().unwrap();
     let secret = outside.path().join("secret.txt");
     std::fs::write(&secret, "secret").unwrap();
@@ -56,8 +56,8 @@ async fn what_lies_outside_is_neither_read_nor_written() {
             assert!(!output.joined_text().contains(": secret"), "{tool} {way}");
         }
     }
-    let words = stage.badly("read_file", json!({"path": "innocent.txt"})).await;
-    assert!(words.contains("is outside of the folders open to file tools"), "{words}");
+    let words = stage.call_error("read_file", json!({"path": "innocent.txt"})).await;
+    assert!(words.contains("is outside the allowed folders"), "{words}");
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
 }
@@ -68,17 +68,17 @@ fn with_path(mut arguments: Value, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_working_folder_the_roots_and_saved_output_are_open() {
+async fn the_working_folder_the_roots_and_saved_output_are_allowed() {
     let other = TempDir::new().unwrap();
     let stage = confined(vec![other.path().to_owned(), "/no/such/folder".into()]);
-    stage.well("write_file", json!({"path": "new/a.txt", "content": "here"})).await;
-    stage.well("edit", json!({"path": "new/a.txt", "old_text": "here", "new_text": "x"})).await;
+    stage.call_ok("write_file", json!({"path": "new/a.txt", "content": "here"})).await;
+    stage.call_ok("edit", json!({"path": "new/a.txt", "old_text": "here", "new_text": "x"})).await;
     let there = other.path().join("deep/b.txt");
-    stage.well("write_file", json!({"path": there, "content": "there"})).await;
-    assert_eq!(stage.well("read_file", json!({"path": there})).await, "there");
-    let long = stage.well("shell", json!({"command": "yes | head -c 60000"})).await;
+    stage.call_ok("write_file", json!({"path": there, "content": "there"})).await;
+    assert_eq!(stage.call_ok("read_file", json!({"path": there})).await, "there");
+    let long = stage.call_ok("shell", json!({"command": "yes | head -c 60000"})).await;
     let saved = long.split(" in ").nth(1).unwrap().split(']').next().unwrap().to_owned();
-    stage.well("read_file", json!({"path": saved})).await;
-    stage.badly("write_file", json!({"path": saved, "content": "x"})).await;
+    stage.call_ok("read_file", json!({"path": saved})).await;
+    stage.call_error("write_file", json!({"path": saved, "content": "x"})).await;
     std::fs::remove_file(saved).unwrap();
 }

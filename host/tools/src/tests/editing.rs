@@ -9,17 +9,17 @@ use super::stage::Stage;
 use crate::builtin::replace_once;
 
 #[tokio::test]
-async fn one_place_is_replaced_and_told() {
+async fn one_match_is_replaced_and_reported() {
     let stage = Stage::new();
     stage.write("a.rs", "fn a() {}\nfn b() {}\n");
     let arguments = json!({"path": "a.rs", "old_text": "fn b() {}", "new_text": "fn c() {\n}"});
-    let told = stage.well("edit", arguments).await;
-    assert!(told.ends_with("a.rs at line 2: 1 lines became 2"), "{told}");
+    let text = stage.call_ok("edit", arguments).await;
+    assert!(text.ends_with("a.rs at line 2: 1 lines became 2"), "{text}");
     assert_eq!(stage.text_of("a.rs"), "fn a() {}\nfn c() {\n}\n");
 }
 
 #[tokio::test]
-async fn what_is_not_there_once_is_refused_and_nothing_is_written() {
+async fn a_text_without_exactly_one_match_is_refused() {
     let stage = Stage::new();
     let text = "let a = 1;\n    let b = 2;\nlet a = 1;\naaa\n";
     stage.write("a.rs", text);
@@ -30,37 +30,37 @@ async fn what_is_not_there_once_is_refused_and_nothing_is_written() {
         ("a.rs", "let a = 1;", "2 times, at lines 1, 3"),
         ("a.rs", "aa", "2 times, at lines 4, 4"),
         ("a.rs", "let c", "is not in"),
-        ("a.rs", "let b = 2;\nlet d", "though line 2 is like its first line"),
+        ("a.rs", "let b = 2;\nlet d", "but line 2 matches its first line"),
         ("a.rs", "", "old_text is empty"),
-        ("a.rs", "new", "the same"),
-        ("binary", "x", "is binary, 2 bytes"),
-        ("nowhere", "x", "is not there"),
+        ("a.rs", "new", "are equal"),
+        ("binary", "x", "is a binary file of 2 bytes"),
+        ("nowhere", "x", "does not exist"),
         (".", "x", "is a folder"),
         ("many", "x", "20 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."),
     ];
     for (path, old, words) in cases {
         let arguments = json!({"path": path, "old_text": old, "new_text": "new"});
-        let told = stage.badly("edit", arguments).await;
-        assert!(told.contains(words), "{path} {old:?}: {told}");
+        let text = stage.call_error("edit", arguments).await;
+        assert!(text.contains(words), "{path} {old:?}: {text}");
     }
     assert_eq!(stage.text_of("a.rs"), text);
     assert_eq!(stage.text_of("many"), long);
 }
 
 #[tokio::test]
-async fn line_endings_of_windows_stay() {
+async fn crlf_line_endings_stay() {
     let stage = Stage::new();
     stage.write("a.txt", "one\r\ntwo\r\nthree\r\n");
     let arguments = json!({"path": "a.txt", "old_text": "one\ntwo\n", "new_text": "1\n2\n2b\n"});
-    stage.well("edit", arguments).await;
+    stage.call_ok("edit", arguments).await;
     assert_eq!(stage.text_of("a.txt"), "1\r\n2\r\n2b\r\nthree\r\n");
     let arguments = json!({"path": "a.txt", "old_text": "three", "new_text": "3\n4"});
-    stage.well("edit", arguments).await;
+    stage.call_ok("edit", arguments).await;
     assert_eq!(stage.text_of("a.txt"), "1\r\n2\r\n2b\r\n3\r\n4\r\n");
 }
 
 #[tokio::test]
-async fn edits_side_by_side_do_not_lose_each_other() {
+async fn concurrent_edits_are_all_kept() {
     let stage = Stage::new();
     let lines = (0..40).map(|number| format!("<{number}>\n")).collect::<String>();
     stage.write("a.txt", &lines);
@@ -68,7 +68,7 @@ async fn edits_side_by_side_do_not_lose_each_other() {
         let old = format!("<{number}>");
         let arguments =
             json!({"path": "a.txt", "old_text": old, "new_text": format!("{number} done")});
-        stage.well("edit", arguments)
+        stage.call_ok("edit", arguments)
     };
     futures_util::future::join_all((0..40).map(edit)).await;
     assert_eq!(stage.text_of("a.txt").matches("done").count(), 40);
@@ -77,9 +77,9 @@ async fn edits_side_by_side_do_not_lose_each_other() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// What stands around the old text stays to the byte, whatever its line endings.
+    /// All bytes around the old text stay, with any line endings.
     #[test]
-    fn all_around_an_edit_stays(
+    fn bytes_around_an_edit_stay(
         before in "[ab\r\n é]{0,12}",
         old in "[xy\n]{1,6}",
         after in "[ab\r\n é]{0,12}",
@@ -95,7 +95,7 @@ proptest! {
                 let middle = &result[place.start..result.len() - (text.len() - place.end)];
                 prop_assert_eq!(middle.replace("\r\n", "\n"), new);
             }
-            // Refused only where there is more than one place.
+            // Refused only with more than one match.
             Err(_) => {
                 let all = (0..text.len()).filter(|&at| text.is_char_boundary(at));
                 prop_assert!(all.filter(|&at| text[at..].starts_with(&old)).count() > 1);
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_without_the_old_one_is_never_changed(text in "[a-f\n]{0,40}", new in ".{0,5}") {
+    fn a_file_without_the_old_text_is_never_changed(text in "[a-f\n]{0,40}", new in ".{0,5}") {
         prop_assert!(replace_once(Path::new("a"), &text, "X", &new).is_err());
     }
 }

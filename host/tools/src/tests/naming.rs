@@ -1,4 +1,4 @@
-//! What the tools of servers are called, and how servers are written down.
+//! The names of MCP tools, and the settings of MCP servers.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::mcp::{McpTransport, SecretValues};
 use crate::names::{is_valid, mcp_tool_name};
 
 #[test]
-fn plain_names_stay_and_bent_ones_end_in_a_mark() {
+fn valid_names_stay_and_changed_ones_end_in_a_hash() {
     let free = |_: &str| false;
     assert_eq!(mcp_tool_name("git", "log", free), "git__log");
     let bent = mcp_tool_name("my server", "a/b", free);
@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_name_is_legal_and_always_the_same(server in ".{0,70}", tool in ".{0,70}") {
+    fn every_name_is_valid_and_stable(server in ".{0,70}", tool in ".{0,70}") {
         let name = mcp_tool_name(&server, &tool, |_| false);
         prop_assert!(is_valid(&name), "{}", name);
         prop_assert_eq!(name, mcp_tool_name(&server, &tool, |_| false));
@@ -33,7 +33,7 @@ proptest! {
 }
 
 #[test]
-fn a_server_is_started_or_reached() {
+fn a_server_has_a_command_or_a_url() {
     let read = |text: &str| toml::from_str::<McpSettings>(text);
     let settings =
         read("command = 'x'\nargs = ['a']\nenv = { A = '${HOME}' }\ntimeout_ms = 5").unwrap();
@@ -44,8 +44,8 @@ fn a_server_is_started_or_reached() {
     for (text, words) in [
         ("", "needs `command`"),
         ("command = 'x'\nurl = 'http://x'", "either `command` or `url`"),
-        ("url = 'http://x'\nargs = ['a']", "belong to `command`"),
-        ("command = 'x'\nheaders = { a = 'b' }", "belongs to `url`"),
+        ("url = 'http://x'\nargs = ['a']", "require `command`"),
+        ("command = 'x'\nheaders = { a = 'b' }", "requires `url`"),
         ("comand = 'x'", "unknown field `comand`"),
     ] {
         let error = read(text).unwrap_err().to_string();
@@ -54,7 +54,7 @@ fn a_server_is_started_or_reached() {
 }
 
 #[test]
-fn values_are_never_shown() {
+fn secret_values_are_never_shown() {
     let settings: McpSettings =
         toml::from_str("url = 'http://x'\nheaders = { Authorization = 'Bearer s3cret' }").unwrap();
     let shown = format!("{settings:?}");

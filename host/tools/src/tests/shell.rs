@@ -1,4 +1,4 @@
-//! Commands: their output, their end, and that nothing outlives them.
+//! Commands: their output, their exit, and that no process outlives them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,35 +10,36 @@ use super::stage::{Stage, context};
 use crate::ToolSettings;
 
 #[tokio::test]
-async fn both_outputs_come_in_order_with_the_exit_code() {
+async fn stdout_and_stderr_are_in_order_with_the_exit_code() {
     let stage = Stage::new();
     let script = "echo one; echo two >&2; echo three; pwd";
-    let text = stage.well("shell", json!({"command": script})).await;
+    let text = stage.call_ok("shell", json!({"command": script})).await;
     let folder = stage.folder.path().canonicalize().unwrap();
     assert_eq!(text, format!("one\ntwo\nthree\n{}\n", folder.display()));
-    let text = stage.badly("shell", json!({"command": "printf broken; exit 3"})).await;
+    let text = stage.call_error("shell", json!({"command": "printf broken; exit 3"})).await;
     assert_eq!(text, "broken\n[exit code 3]");
-    let text = stage.badly("shell", json!({"command": "kill -9 $$"})).await;
+    let text = stage.call_error("shell", json!({"command": "kill -9 $$"})).await;
     assert_eq!(text, "[killed by signal 9]");
-    assert_eq!(stage.well("shell", json!({"command": "true"})).await, "(no output)");
-    let text = stage.well("shell", json!({"command": "cat"})).await;
+    assert_eq!(stage.call_ok("shell", json!({"command": "true"})).await, "(no output)");
+    let text = stage.call_ok("shell", json!({"command": "cat"})).await;
     assert_eq!(text, "(no output)", "standard input is empty");
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_named() {
+async fn a_missing_folder_is_named() {
     let stage = Stage::new();
     let nowhere = stage.path("nowhere");
-    let output = stage.toolbox.call("shell", &json!({"command": "true"}), &context(&nowhere)).await;
+    let output =
+        stage.registry.call("shell", &json!({"command": "true"}), &context(&nowhere)).await;
     assert!(output.is_error);
-    assert!(output.joined_text().contains("could not start a shell in"), "{output:?}");
+    assert!(output.joined_text().contains("cannot start a shell in"), "{output:?}");
 }
 
 #[tokio::test]
 async fn five_megabytes_are_kept_and_their_end_is_shown() {
     let stage = Stage::new();
     let script = "i=0; head -c 5242880 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo the end";
-    let text = stage.well("shell", json!({"command": script})).await;
+    let text = stage.call_ok("shell", json!({"command": script})).await;
     assert!(text.len() < 52_000, "{}", text.len());
     assert!(text.ends_with("\nthe end\n"));
     let (notice, shown) = text.split_once('\n').unwrap();
@@ -51,24 +52,24 @@ async fn five_megabytes_are_kept_and_their_end_is_shown() {
 }
 
 #[tokio::test]
-async fn a_command_that_hangs_is_ended_with_what_it_said() {
+async fn a_hanging_command_is_ended_and_its_output_kept() {
     let stage = Stage::new();
     let started = Instant::now();
     let arguments = json!({"command": "echo begun; sleep 60 & sleep 60", "timeout_ms": 300});
-    let text = stage.badly("shell", arguments).await;
+    let text = stage.call_error("shell", arguments).await;
     assert_eq!(text, "begun\n[ended after 300 ms, with all that it had started]");
     assert!(started.elapsed() < Duration::from_secs(5));
-    // Printing without an end does not push the time aside.
-    let text = stage.badly("shell", json!({"command": "yes", "timeout_ms": 300})).await;
+    // Endless output does not delay the timeout.
+    let text = stage.call_error("shell", json!({"command": "yes", "timeout_ms": 300})).await;
     assert!(text.ends_with("[ended after 300 ms, with all that it had started]"));
     let saved = text.split(" in ").nth(1).unwrap().split(']').next().unwrap();
     std::fs::remove_file(saved).unwrap();
 }
 
 #[tokio::test]
-async fn the_whole_group_dies_with_the_future() {
+async fn the_process_group_is_killed_with_the_future() {
     let stage = Stage::new();
-    // A grandchild that would write for ever, behind a shell that waits for it.
+    // A grandchild that writes for ever, and a shell that waits for it.
     let script = "echo $$ > pid; (while :; do date >> ticks; sleep 0.05; done) & wait";
     let arguments = json!({"command": script});
     let call = stage.call("shell", arguments);
@@ -81,31 +82,32 @@ async fn the_whole_group_dies_with_the_future() {
 }
 
 #[tokio::test]
-async fn what_stays_in_the_background_ends_with_the_command() {
+async fn background_processes_end_with_the_command() {
     let stage = Stage::new();
     let started = Instant::now();
-    let text = stage.well("shell", json!({"command": "sleep 60 & echo $! > pid; echo done"})).await;
+    let text =
+        stage.call_ok("shell", json!({"command": "sleep 60 & echo $! > pid; echo done"})).await;
     assert_eq!(text, "done\n");
     assert!(started.elapsed() < Duration::from_secs(5), "the pipe was waited for");
     assert!(dies(&stage.text_of("pid")).await);
 }
 
 #[tokio::test]
-async fn keys_of_models_are_hidden() {
-    // The environment is everybody's, so that the variable is one that cargo sets for tests.
+async fn api_keys_are_hidden() {
+    // Tests share the environment, so this uses a variable that cargo sets.
     let settings = ToolSettings {
         shell_hidden_env: vec!["CARGO_PKG_N*".to_owned().try_into().unwrap()],
         ..ToolSettings::default()
     };
     let script = "echo \"$CARGO_PKG_NAME|$CARGO_PKG_VERSION\"";
-    let hidden = Stage::with(settings).well("shell", json!({"command": script})).await;
+    let hidden = Stage::with(settings).call_ok("shell", json!({"command": script})).await;
     assert_eq!(hidden, format!("|{}\n", env!("CARGO_PKG_VERSION")));
-    let shown = Stage::new().well("shell", json!({"command": script})).await;
+    let shown = Stage::new().call_ok("shell", json!({"command": script})).await;
     let package = concat!(env!("CARGO_PKG_NAME"), "|", env!("CARGO_PKG_VERSION"), "\n");
     assert_eq!(shown, package);
 }
 
-/// Whether a process is gone, or only waits to be collected, within a few seconds.
+/// Whether a process has exited (or is a zombie) within a few seconds.
 async fn dies(pid: &str) -> bool {
     let stat = Path::new("/proc").join(pid.trim()).join("stat");
     for _ in 0..100 {

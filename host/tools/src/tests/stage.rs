@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and calls as the runtime makes them.
+//! A temporary folder for each test, and tool calls as the runtime makes them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::{CallContext, ToolOutput, ToolRegistry, ToolSettings};
 
 pub(super) struct Stage {
-    pub(super) toolbox: ToolRegistry,
+    pub(super) registry: ToolRegistry,
     pub(super) folder: TempDir,
 }
 
@@ -19,7 +19,7 @@ impl Stage {
     }
 
     pub(super) fn with(settings: ToolSettings) -> Stage {
-        Stage { toolbox: ToolRegistry::with_builtins(settings), folder: TempDir::new().unwrap() }
+        Stage { registry: ToolRegistry::with_builtins(settings), folder: TempDir::new().unwrap() }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -37,18 +37,18 @@ impl Stage {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
-        self.toolbox.call(tool, &arguments, &context(self.folder.path())).await
+        self.registry.call(tool, &arguments, &context(self.folder.path())).await
     }
 
-    /// The text of a call that must go well.
-    pub(super) async fn well(&self, tool: &str, arguments: Value) -> String {
+    /// The text of a call that must succeed.
+    pub(super) async fn call_ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(!output.is_error, "{output:?}");
         output.joined_text()
     }
 
     /// The text of a call that must fail.
-    pub(super) async fn badly(&self, tool: &str, arguments: Value) -> String {
+    pub(super) async fn call_error(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(output.is_error, "{output:?}");
         output.joined_text()

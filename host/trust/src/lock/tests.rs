@@ -1,4 +1,4 @@
-//! The lock: read and written as a whole, and never taken for empty when it is not.
+//! Reading and writing the lock file; a damaged one is not an empty one.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn the_file_is_as_it_is_documented() {
 }
 
 #[test]
-fn what_is_damaged_or_newer_is_not_the_same_as_nothing() {
+fn a_damaged_or_newer_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("ctxhost.toml");
     fs::write(folder.path().join(LOCK_NAME), "version = 1\n[[engine]]\nid = 3\n").unwrap();

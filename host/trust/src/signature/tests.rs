@@ -1,4 +1,4 @@
-//! Signatures as minisign makes them: whose they are, of which bytes, and what is none.
+//! Verification of signatures that minisign makes.
 
 use std::io::Cursor;
 
@@ -39,7 +39,7 @@ fn a_signature_is_of_one_key_and_of_one_file() {
 }
 
 #[test]
-fn what_is_no_signature_is_worse_than_none() {
+fn an_invalid_signature_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libx.so");
     for text in ["", "no signature", "untrusted comment: x\n!!!!\ntrusted comment: y\n!!!!\n"] {
@@ -66,7 +66,7 @@ fn a_trusted_comment_that_was_changed_is_noticed() {
 }
 
 #[test]
-fn a_key_that_is_none_is_named() {
+fn an_invalid_key_is_named() {
     let error = TrustedKeys::parse(&["RWQ".to_owned()]).unwrap_err().to_string();
-    assert!(error.starts_with("\"RWQ\" is no minisign public key"), "{error}");
+    assert!(error.starts_with("\"RWQ\" is not a minisign public key"), "{error}");
 }

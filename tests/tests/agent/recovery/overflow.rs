@@ -115,7 +115,7 @@ async fn overflows_for_ever_stay_within_the_hourly_budget() {
     let config = ctxhost_tests::workplace::ConfigText::new();
     let place = config
         .provider("fake", Wire::Anthropic, &server.url(), WINDOW_TOKENS)
-        .tables("[law]\ncompactions_per_hour = 5\nbreaker_failures = 100")
+        .tables("[invariants]\ncompactions_per_hour = 5\nbreaker_failures = 100")
         .workplace();
     let mut stage = Stage::open(&place).await;
     for n in 0..6 {

@@ -25,7 +25,7 @@ async fn an_overflow_without_numbers_keeps_what_there_is_room_for() {
     assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let sizes: Vec<u64> = since(&server, before).iter().map(|seen| seen.prompt_tokens).collect();
     let [first, second] = sizes[..] else { panic!("{sizes:?}") };
-    // The floor of `law.room_floor_share`.
+    // The floor of `invariants.room_floor_share`.
     assert!(second < first && second * 10 >= first * 3, "{sizes:?}");
 }
 

@@ -222,17 +222,17 @@ fn the_loop_outlives_whatever_an_engine_does() {
     round.says("loaded keep-going@dev.1 ");
 
     author.edit("src/choice.rs", "/// The layer that", "let it be; /// The layer that");
-    round.says("error: cargo did not build the engine");
+    round.says("error: cargo failed to build the engine");
 
     author.edit("src/choice.rs", "let it be; /// The layer that", "/// The layer that");
-    round.says("the library is the same as before");
+    round.says("the library is unchanged");
 
     author.edit(
         "src/lib.rs",
         "Ok(choice::choose",
         "if true { std::process::abort() }\n        Ok(choice::choose",
     );
-    round.says("in quarantine: its worker was killed by signal 6 (SIGABRT)");
+    round.says("in quarantine: its sandbox was killed by signal 6 (SIGABRT)");
 
     author.edit("src/lib.rs", "std::process::abort()", "panic!(\"not today\")");
     round.says("in quarantine: panicked: not today");
@@ -246,13 +246,13 @@ fn once_ends_as_a_script_expects() {
     let author = Author::with_engine("keep-once");
     let nothing = author.run(&["dev", "--once"]);
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
-    assert!(nothing.err.contains("holds no engine"), "{nothing:?}");
+    assert!(nothing.err.contains("has neither a Cargo.toml nor a Makefile"), "{nothing:?}");
 
     author.edit("src/choice.rs", WHOLE_FRAMES, CUT_PAIRS);
     let cut = author.run_inside(&["dev", "--once", "--debug"]);
     assert_eq!(cut.code, Some(0), "mended plans are served: {cut:?}");
-    assert!(cut.out.contains("the host mended "), "{cut:?}");
-    assert!(cut.out.contains("which: ctxhost check "), "{cut:?}");
+    assert!(cut.out.contains("the host repaired "), "{cut:?}");
+    assert!(cut.out.contains("details: ctxhost check "), "{cut:?}");
     assert_ne!(figure(&cut.out, "repairs")[0], "0", "{cut:?}");
 
     author.edit(
@@ -325,7 +325,7 @@ fn a_broken_engine_is_not_conformant_and_the_check_says_why() {
     let checked = author.run(&["check", "--only", "transcript", &author.library()]);
     assert_eq!(checked.code, Some(1), "{checked:?}");
     assert!(checked.out.contains("transcript") && checked.out.contains("FAIL"), "{checked:?}");
-    assert!(checked.out.contains("again: ctxhost check "), "{checked:?}");
+    assert!(checked.out.contains("repeat: ctxhost check "), "{checked:?}");
     assert!(checked.out.contains("NOT CONFORMANT"), "{checked:?}");
 }
 

@@ -94,8 +94,8 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let before = place.config();
     let (code, said) = place.run(&["install", "libchaos.so"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("installing runs native code, in a process of its own"), "{said}");
-    assert!(said.contains("nobody can be asked here"), "{said}");
+    assert!(said.contains("the engine runs as native code in a sandboxed process"), "{said}");
+    assert!(said.contains("cannot ask for confirmation"), "{said}");
     assert_eq!(place.config(), before, "who was not asked did not agree");
     assert!(!place.at("ctxhost.lock").exists());
 
@@ -124,13 +124,13 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let said = place.refused(&["use", "chaos"], "error: chaos: file hash ");
     assert!(said.contains(" does not match ctxhost.lock "), "{said}");
     assert!(said.contains("; not loaded; `ctxhost install FILE` "), "a way out: {said}");
-    assert!(said.contains("\neffective engine stays legacy\n"), "{said}");
+    assert!(said.contains("\nthe effective engine is still legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
     assert_eq!(list["slot"]["effective"], "legacy");
     assert_eq!(place.listed()["trust"], "changed!");
     let said = place.done(&["engines", "list", "--check"]);
-    assert!(said.contains("slot: configured chaos, effective legacy (by loading it)"), "{said}");
+    assert!(said.contains("slot: configured chaos, effective legacy (loaded)"), "{said}");
 
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(!said.contains("next:"), "it is in the slot already: {said}");
@@ -159,7 +159,7 @@ fn another_build_replaces_the_pin_and_lifts_the_quarantine_of_the_old_one() {
     let lock = fs::read_to_string(place.at("ctxhost.lock")).unwrap();
     assert_eq!(lock.matches("[[engine]]").count(), 1, "{lock}");
     let said = place.done(&["install", "two.so", "--yes"]);
-    assert!(said.contains("these bytes are pinned already"), "{said}");
+    assert!(said.contains("these bytes are already pinned"), "{said}");
     assert_eq!(place.installed(), new);
 
     // A digest by hand and a lock that says otherwise: somebody has to settle it.
@@ -228,7 +228,7 @@ fn a_crate_and_a_folder_are_installed_as_well() {
     fs::rename(place.at("conformance.json"), folder.join("conformance.json")).unwrap();
     fs::remove_file(place.at("ctxhost.toml")).unwrap();
     let said = place.done(&["install", "package", "--yes"]);
-    assert!(said.contains("\nctxhost.toml is new: [plugins.entries.chaos] path\n"), "{said}");
+    assert!(said.contains("\nctxhost.toml (new): [plugins.entries.chaos] path\n"), "{said}");
     assert!(said.contains("\nconformance conformant, 7 checks\n"), "{said}");
     assert_eq!(place.listed()["conformance"], "conformant, 7 checks");
 }
@@ -257,7 +257,7 @@ fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     place.done(&["use", "legacy"]);
     place.engine("libchaos.so", b"");
     place.done(&["install", "libchaos.so", "--yes"]);
-    let command = format!("`ctxhost install {}` pins them", mask.display());
+    let command = format!("`ctxhost install {}` pins it", mask.display());
     place.refused(&["use", "mask"], &command);
     // The user's own word at the command line is enough.
     place.done(&["engines", "info", mask.to_str().unwrap()]);
@@ -268,7 +268,7 @@ fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     place.done(&["use", "mask"]);
 
     let strict = Place::with(&format!("[plugins]\ntrust = \"pinned\"\n{by_hand}"));
-    strict.refused(&["use", "mask"], "effective engine stays legacy");
+    strict.refused(&["use", "mask"], "the effective engine is still legacy");
     let damaged = Place::with(&by_hand);
     fs::write(damaged.at("ctxhost.lock"), "this is no lock").unwrap();
     damaged.refused(&["use", "mask"], "is damaged");
@@ -288,7 +288,7 @@ fn an_id_that_is_a_path_is_not_installed() {
     bytes.splice(at..at + 10, *b"\nid=../ab\n");
     fs::write(place.at("libchaos.so"), bytes).unwrap();
     let (code, said) = place.run(&["install", "libchaos.so", "--yes"]);
-    assert!(code != Some(0) && said.contains("which is no id"), "{said}");
+    assert!(code != Some(0) && said.contains("which is not a valid id"), "{said}");
     assert!(!place.at("deep").exists() && !place.at("ctxhost.lock").exists());
 }
 
@@ -378,7 +378,7 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     );
     place.engine("libchaos.so", b"");
     let said = place.done(&["install", "libchaos.so", "--yes"]);
-    assert!(said.contains("installing runs native code with your permissions"), "{said}");
+    assert!(said.contains("the engine runs as native code with your permissions"), "{said}");
     assert!(said.contains("  isolation thread\n"), "{said}");
     for crashes in 1..=2 {
         let (code, _) = place.run(&["engines", "info", "chaos"]);
@@ -388,13 +388,13 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert_eq!(place.listed()["quarantined"], true);
     let before = place.config();
     let said = place.refused(&["use", "chaos"], "2 crashes of a host, last in create: signal 6");
-    assert!(said.contains("effective engine stays legacy"), "{said}");
+    assert!(said.contains("the effective engine is still legacy"), "{said}");
     let said = place.done(&["engines", "list"]);
     assert!(said.contains("quarantined since 20"), "{said}");
     assert!(said.contains("`ctxhost engines release chaos`"), "{said}");
 
     let said = place.done(&["engines", "release", "chaos"]);
-    assert!(said.contains("is released; it had 2 crashes of a host"), "{said}");
+    assert!(said.contains("released; it had 2 crashes of a host"), "{said}");
     assert_eq!(place.listed()["quarantined"], false);
     let said = place.done(&["engines", "unquarantine", "chaos"]);
     assert_eq!(said, "chaos is not in quarantine\n");
@@ -407,6 +407,6 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     // Other bytes begin anew.
     place.engine("libchaos.so", b"mended");
     let said = place.done(&["install", "libchaos.so", "--yes"]);
-    assert!(said.contains("the quarantine of older builds is lifted"), "{said}");
+    assert!(said.contains("older builds are released from quarantine"), "{said}");
     assert_eq!(place.listed()["failures"], Value::Null);
 }

@@ -120,7 +120,7 @@ fn a_program_that_says_a_byte_now_and_then_is_late_all_the_same() {
     spec.sandbox.program = Some(program);
     spec.sandbox.start_ms = 300;
     let error = EngineInstance::open(&spec, &patient()).expect_err("late").to_string();
-    assert!(error.contains("used up its 300 ms (plugins.worker.start_ms)"), "{error}");
+    assert!(error.contains("exceeded 300 ms (plugins.worker.start_ms)"), "{error}");
 }
 
 #[test]

@@ -108,7 +108,7 @@ async fn a_worker_that_does_not_let_go_is_killed_and_replaced() {
         let first = engine.sandbox_info().unwrap().pid;
         let error = assemble(&engine).await.expect_err(mode);
         assert_eq!(error.kind, ErrorKind::Deadline, "{mode}: {error}");
-        assert!(error.message.contains("its worker was killed"), "{mode}: {error}");
+        assert!(error.message.contains("its sandbox was killed"), "{mode}: {error}");
         assert_eq!(engine.status().await.unwrap().summary, "stands");
         let worker = engine.sandbox_info().unwrap();
         assert_eq!(worker.respawns, 1, "{mode}");
@@ -173,7 +173,7 @@ async fn a_worker_that_ends_in_create_is_an_error_of_the_opening() {
     environment.timeouts.create_ms = 500;
     let spec = chaos("hang-create", Isolation::Process);
     let error = EngineInstance::open(&spec, &environment).expect_err("it hangs").to_string();
-    assert!(error.contains("longer than 500 ms"), "{error}");
+    assert!(error.contains("exceeded 500 ms"), "{error}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ fn told(lacks: Option<libc::c_long>) -> (String, String) {
         let line = said.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_default().trim().to_owned()
     };
-    (row("process "), row("not here "))
+    (row("process "), row("missing "))
 }
 
 #[test]

@@ -215,7 +215,7 @@ async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engi
     let ended = AfterTurnRequest { session: session("s"), ..AfterTurnRequest::default() };
     let served = slot.after_turn(&talk(), ended.clone()).await.unwrap();
     assert_eq!(served.engine, "legacy", "for this call");
-    assert!(served.fallback.unwrap().contains("chaos lost after_turn: its worker"), "it is told");
+    assert!(served.fallback.unwrap().contains("chaos lost after_turn: its sandbox"), "it is told");
     assert_eq!(slot.take_failures().failures, 1);
     assert!(slot.quarantine_record().is_none());
     assert_eq!(slot.tools(session("s")).await.unwrap().engine, "chaos");

@@ -180,7 +180,7 @@ fn no_file_of_an_ordinary_user_is_changed_or_read() {
     let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("nothing was done"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("an account that is not root's"), "{said}");
+    assert!(said.contains("a non-root account"), "{said}");
     unchanged(&file);
 }
 

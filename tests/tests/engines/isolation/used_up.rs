@@ -37,13 +37,13 @@ async fn said_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -> S
 #[tokio::test]
 async fn a_worker_with_too_many_threads_is_killed() {
     let said = said_when_killed("many-threads", 64, 1_000_000).await;
-    assert!(said.contains("64 are allowed (plugins.worker.threads)"), "{said}");
+    assert!(said.contains("the limit is 64 (plugins.worker.threads)"), "{said}");
 }
 
 #[tokio::test]
 async fn a_worker_that_works_while_nobody_asked_is_killed() {
     let said = said_when_killed("burns-behind", 64, 300).await;
-    assert!(said.contains("300 are allowed (plugins.worker.background_cpu_ms)"), "{said}");
+    assert!(said.contains("the limit is 300 ms (plugins.worker.background_cpu_ms)"), "{said}");
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ fn a_drop_that_never_ends_keeps_no_host() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{mode}: {said}");
         if mode == "spin-drop" {
-            assert!(said.contains("its drop took longer than 300 ms"), "{said}");
+            assert!(said.contains("drop exceeded 300 ms"), "{said}");
         }
     }
 }
@@ -123,7 +123,7 @@ fn a_server_whose_engine_never_lets_go_ends_when_it_is_told_to() {
     let output = ends(child);
     let said = first + &said.join().unwrap();
     assert!(output.status.code().is_some(), "{:?}: {said}", output.status);
-    assert!(said.contains("its drop took longer than 300 ms"), "{said}");
+    assert!(said.contains("drop exceeded 300 ms"), "{said}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_log_that_is_too_long_is_cut_and_forges_no_line() {
     let said = String::from_utf8_lossy(&output.stderr);
     let lines = said.lines().filter(|line| line.contains("talking")).count();
     assert_eq!(lines, 600, "of each minute");
-    assert!(said.contains("it says too much"), "{}", &said[said.len().saturating_sub(2000)..]);
-    assert!(said.contains("lines of its log were left out"), "the number is told");
+    assert!(said.contains("exceeds its log quota"), "{}", &said[said.len().saturating_sub(2000)..]);
+    assert!(said.contains("log lines of the engine were dropped"), "the number is told");
     assert!(said.lines().all(|line| !line.starts_with("ERROR forged")), "a forged line");
 }

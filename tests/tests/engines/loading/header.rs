@@ -135,8 +135,8 @@ fn c_type(rust: &str, all: &[StructLayout]) -> String {
             split_parameters(parameters).iter().map(|p| c_type(p, all)).collect();
         return format!("{answer} (*)({})", parameters.join(", "));
     }
-    // `WithView` and `WithoutView` are the two shapes that most calls of an engine have.
-    for (shape, view) in [("WithView<", "const ctxhost_transcript *, "), ("WithoutView<", "")] {
+    // Most calls of an engine have one of these two types.
+    for (shape, view) in [("TranscriptCall<", "const ctxhost_transcript *, "), ("PlainCall<", "")] {
         if let Some(request) = inside(shape) {
             let request = c_type(request, all);
             return format!(
@@ -157,8 +157,8 @@ fn c_type(rust: &str, all: &[StructLayout]) -> String {
         "f64" => "double".into(),
         "c_char" => "char".into(),
         "c_void" => "void".into(),
-        "Status" => "ctxhost_status".into(),
-        "Sink" => "ctxhost_sink".into(),
+        "CStatus" => "ctxhost_status".into(),
+        "TextSink" => "ctxhost_sink".into(),
         "HistorySink" => "ctxhost_history_sink".into(),
         "CHost" => "ctxhost_host".into(),
         "CAnswer" => "ctxhost_answer".into(),

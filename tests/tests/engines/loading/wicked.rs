@@ -23,15 +23,15 @@ fn refused(macros: &[&str], says: &str) {
 
 #[test]
 fn a_table_that_is_none() {
-    refused(&["NO_TABLE"], "its table is none of ctxhost_engine.h (the table is NULL)");
-    refused(&["SHORT"], "the table says struct_size 40; at least");
-    refused(&["HUGE_SIZE"], "the table says struct_size 18446744073709551615");
+    refused(&["NO_TABLE"], "its table does not match ctxhost_engine.h (the table is NULL)");
+    refused(&["SHORT"], "the table has struct_size 40; at least");
+    refused(&["HUGE_SIZE"], "the table has struct_size 18446744073709551615");
     refused(&["NO_CREATE"], "create is NULL");
     refused(&["NO_ASSEMBLE"], "assemble is NULL");
-    refused(&["NO_COMPACT"], "compact is NULL; write it, or set CTXHOST_DELEGATES_COMPACTION");
+    refused(&["NO_COMPACT"], "compact is NULL; implement it, or set CTXHOST_DELEGATES_COMPACTION");
     refused(&["NO_NAME"], "its name is empty");
     refused(&["TORN_NAME"], "its name: a text is not UTF-8 from byte 5 on");
-    refused(&["NO_NEEDS"], "its list of 1 needs is no list");
+    refused(&["NO_NEEDS"], "its list of 1 needs is invalid");
     refused(&["NO_SYMBOL"], "does not export context_engine_c_v1");
     refused(&["OTHER_ID"], "calls itself \"innocent\" but its metadata says \"wicked\"");
 }
@@ -69,14 +69,14 @@ fn assemble_fails(mode: &str, kind: ErrorKind, says: &str) -> EngineError {
 fn plans_that_make_no_sense() {
     let wrong = |mode, says| drop(assemble_fails(mode, ErrorKind::Protocol, says));
     wrong("bad-text", "a text is not UTF-8 from byte 5 on");
-    wrong("null-text", "a text of 9 bytes stands at NULL");
+    wrong("null-text", "a text of 9 bytes is at NULL");
     wrong("backward", "assemble names 2..1 of 6 entries");
     wrong("past-the-end", "assemble names 0..7 of 6 entries");
     wrong("replace-past-the-end", "of 6 entries");
     wrong("bad-role", "role 1 is neither user nor assistant");
-    wrong("bad-extras", "bad JSON");
-    wrong("wrong-setter", "set_count is no way to answer assemble");
-    wrong("no-compaction", "compact_delegate is no way to answer assemble");
+    wrong("bad-extras", "invalid JSON");
+    wrong("wrong-setter", "set_count does not answer assemble");
+    wrong("no-compaction", "compact_delegate does not answer assemble");
     wrong("never", "assemble answered nothing; call plan_keep or set_error");
     wrong("note-alone", "assemble answered nothing");
 }

@@ -64,7 +64,7 @@ const GROWTH: &[Patch<'static>] = &[
     ),
     insert(
         "src/host.rs",
-        "    /// Waits, without",
+        "    /// Waits without blocking a thread",
         "    /// Asks the host.\n    pub fn weather(&self) -> u64 { self.object.0.weather() }\n",
     ),
 ];
@@ -94,17 +94,17 @@ const WITHOUT_STATUS: &[Patch<'static>] = &[
     replace("src/abi/engine.rs", "    fn status(&self) -> RResult<RString, AbiError>;\n", ""),
     replace(
         "src/abi/export.rs",
-        "    fn status(&self) -> RResult<RString, AbiError> {\n        self.ask(|engine| Ok(engine.status()))\n    }\n",
+        "    fn status(&self) -> RResult<RString, AbiError> {\n        self.call_sync(|engine| Ok(engine.status()))\n    }\n",
         "",
     ),
     replace(
         "src/abi/c/engine.rs",
-        "    fn status(&self) -> RResult<RString, AbiError> {\n        self.at_once(Instance::status)\n    }\n",
+        "    fn status(&self) -> RResult<RString, AbiError> {\n        self.call_sync(CInstance::status)\n    }\n",
         "",
     ),
     replace(
         "src/abi/import.rs",
-        "        let answer = catch(|| self.engine.status())?;\n        from_json(from_abi(answer)?.as_str())\n",
+        "        let answer = catch_panic(|| self.engine.status())?;\n        from_json(from_abi(answer)?.as_str())\n",
         "        Ok(EngineStatus::default())\n",
     ),
 ];

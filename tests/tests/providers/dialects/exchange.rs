@@ -1,6 +1,7 @@
 //! Requests on their way through the gateway, without a socket: what is sent of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use ctxhost_agent::{Runtime, RuntimeBuilder};
@@ -8,7 +9,7 @@ use ctxhost_config::Config;
 use ctxhost_dialects::{FailureReason, ProviderError};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_gateway::proxy::{
-    ClientRequest, Endpoint, LocalResponse, ProxyAction, ProxyHandle, UpstreamRequest,
+    ClientRequest, Endpoint, LocalResponse, Proxy, ProxyAction, UpstreamRequest,
 };
 use ctxhost_models::ContextWindow;
 use ctxhost_tests::rules::{self, Wire};
@@ -21,7 +22,7 @@ pub(crate) const WINDOW_TOKENS: u64 = 20_000;
 
 /// A gateway without a server.
 pub(crate) struct Gateway {
-    pub(crate) exchange: ProxyHandle,
+    pub(crate) exchange: Arc<Proxy>,
     pub(crate) runtime: Runtime,
 }
 
@@ -41,7 +42,7 @@ impl Gateway {
         let config = Config::parse("ctxhost.toml", &(models.map(window).concat() + more)).unwrap();
         let builder = RuntimeBuilder::from_config(&config).engine(engine).without_builtin_tools();
         let runtime = builder.store_folder(state.join("engines")).build().await.unwrap();
-        Gateway { exchange: ProxyHandle::new(runtime.clone(), &config, state), runtime }
+        Gateway { exchange: Proxy::new(runtime.clone(), &config, state), runtime }
     }
 
     pub(crate) async fn close(self) {

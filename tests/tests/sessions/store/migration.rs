@@ -62,9 +62,9 @@ fn files_are_copied_in_once() {
         }
         assert!(!said.contains("postgres://"), "{said}");
     };
-    migrate(Some(1), &["made, version 3", "3 sessions copied", "not copied: files/none.jsonl"]);
+    migrate(Some(1), &["created, version 3", "3 sessions copied", "not copied: files/none.jsonl"]);
     fs::remove_file(files.join("none.jsonl")).unwrap();
-    migrate(Some(0), &["version 3 already", "0 sessions copied (0 lines), 3 there already"]);
+    migrate(Some(0), &["already at version 3", "0 sessions copied (0 lines), 3 already present"]);
 
     let store = PostgresStore::open(&settings).unwrap();
     assert_eq!(store.read("torn").unwrap().to_bytes(), whole);
@@ -72,10 +72,10 @@ fn files_are_copied_in_once() {
     assert_eq!(old.header().version(), 3);
     old.append(said("more")).unwrap();
     // What grew there is still the same session; what says something else is told.
-    migrate(Some(0), &["3 there already"]);
+    migrate(Some(0), &["3 already present"]);
     let other = Session::create(&files.join("other.jsonl"), "/w", Some("other")).unwrap();
     drop((store.create(super::contract::header("other", "/x")).unwrap(), other));
-    migrate(Some(1), &["different there, left as it is: files/other.jsonl"]);
+    migrate(Some(1), &["differs in the database, not changed: files/other.jsonl"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A host whose every service panics: none of it unwinds into C.
+//! Tests with a host whose services all panic: no panic unwinds into C.
 
 use std::ptr::null_mut;
 
@@ -120,7 +120,7 @@ fn no_panic_of_a_service_unwinds_into_c() {
     assert_eq!((API.has_capability)(host, text), 0);
     assert_eq!(((API.now_ms)(host), (API.monotonic_ns)(host)), (0, 0));
     assert_eq!((API.count_tokens)(host, text, text), 0);
-    // Whoever cannot ask had better stop.
+    // On a failure the engine must assume that the call is cancelled.
     assert_eq!(((API.is_cancelled)(host, 1), (API.remaining_ms)(host, 1)), (1, 0));
 }
 

@@ -47,7 +47,7 @@ async fn a_chain_serves_again_if_its_successor_fails() {
 
 #[tokio::test]
 async fn a_chain_past_its_trial_loses_only_the_failed_engine() {
-    let settings = "swap.proving_requests = 1\n";
+    let settings = "swap.trial_requests = 1\n";
     let mut agent = TestAgent::begin(settings, CountingEngine::spec("proved-0", "")).await;
     let chain =
         [CountingEngine::spec("proved-1", ""), scripted_engine::<1>("proved", "breaks in compact")];
@@ -113,7 +113,7 @@ async fn a_turn_continues_with_the_current_engine_after_the_drain_time() {
 
 #[tokio::test]
 async fn the_bundled_engine_answers_a_cancelled_call_of_a_chain() {
-    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\nswap.proving_requests = 0\n";
+    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\nswap.trial_requests = 0\n";
     let agent = TestAgent::begin(settings, CountingEngine::spec("cut-0", "")).await;
     let chain =
         [CountingEngine::spec("cut-1", ""), scripted_engine::<0>("cut", "hangs in assemble")];

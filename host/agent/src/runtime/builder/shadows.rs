@@ -31,7 +31,7 @@ impl RuntimeBuilder {
         let default_path = || state_folder().join(log::FILE_NAME);
         let path = self.shadow_log.clone().unwrap_or_else(default_path);
         let log = ShadowLog::new(path, log_bytes).for_config(&self.config);
-        let invariants = &self.config.law;
+        let invariants = &self.config.invariants;
         let shadows = ShadowEngines::open(&chains?, &options.legacy, &services, invariants, log);
         Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))
     }

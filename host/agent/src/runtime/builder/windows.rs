@@ -65,11 +65,11 @@ impl RuntimeBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Answer, Scripted, config};
+    use crate::testing::{Answer, ScriptedProvider, config};
 
     /// A provider that states a window; with 0 its query never returns.
     fn stating(window: Option<u64>) -> Arc<dyn ProviderClient> {
-        Scripted::stating(window, |_| Answer::Refusal)
+        ScriptedProvider::stating(window, |_| Answer::Refusal)
     }
 
     async fn found(text: &str, stated: Option<u64>) -> (u64, WindowSource) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::testing::{Answer, RecordingEngine, Scripted, config, session};
+use crate::testing::{Answer, RecordingEngine, ScriptedProvider, config, session};
 use crate::{Runtime, RuntimeBuilder};
 use ctxhost_context::CompactionVerdict;
 use ctxhost_engine::EngineSpec;
 
-async fn runtime(text: &str, client: &Arc<Scripted>) -> Runtime {
+async fn runtime(text: &str, client: &Arc<ScriptedProvider>) -> Runtime {
     let builder =
         RuntimeBuilder::from_config(&config(text)).model("scripted/model").window_tokens(64_000);
     builder.client(client.clone()).without_builtin_tools().build().await.unwrap()
@@ -18,7 +18,7 @@ async fn runtime(text: &str, client: &Arc<Scripted>) -> Runtime {
 #[tokio::test]
 async fn the_configured_chain_shapes_turns() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Text("an answer ".repeat(1_600)));
+    let client = ScriptedProvider::new(|_| Answer::Text("an answer ".repeat(1_600)));
     let chain = "[plugins.slots]\ncontext_engine = [\"mask\", \"legacy\"]\n";
     let runtime = runtime(chain, &client).await;
     assert_eq!(runtime.engine(), "mask+legacy");
@@ -42,7 +42,7 @@ async fn the_configured_chain_shapes_turns() {
 #[tokio::test]
 async fn a_chain_replaces_an_engine_at_runtime() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Text("yes".into()));
+    let client = ScriptedProvider::new(|_| Answer::Text("yes".into()));
     let runtime = runtime("", &client).await;
     let session = session(&runtime, &folder);
     assert_eq!(runtime.send(&session, "one").await.unwrap().engine, "legacy");

@@ -1,4 +1,4 @@
-//! Who serves where an engine is configured, and why another one does.
+//! The engine that a slot really uses, and why it differs from the configured one.
 
 use serde::Serialize;
 
@@ -10,28 +10,29 @@ use ctxhost_agent::engine_options::failure_log;
 use ctxhost_config::Config;
 use ctxhost_engine::{LEGACY, OnEngineError, join_ids, split_ids, state_folder};
 
-/// What stands where no engine serves.
+/// Shown if no engine serves.
 const NO_ENGINE: &str = "none";
 
-/// Who serves in the slot of a config.
+/// The engine that the slot of a config uses.
 #[derive(Serialize)]
 pub(crate) struct EffectiveEngine {
     configured: String,
-    /// `None` where no engine serves: the operator wants failures, or the slot names one that is not there.
+    /// `None` if no engine serves: plugins.on_engine_error is `fail`, or the slot names an unknown
+    /// engine.
     effective: Option<String>,
-    /// Why another one than the configured.
+    /// Why it differs from the configured engine.
     reason: Option<String>,
     /// `reading` or `loading`.
     found_by: &'static str,
 }
 
 impl EffectiveEngine {
-    /// Who serves a new process, by reading.
+    /// The engine of a new process, found by reading only.
     pub(crate) fn from_config(config: &Config) -> EffectiveEngine {
         EffectiveEngine::resolve(config, &read_engine_lines(config), false)
     }
 
-    /// The same among engines that were read, or by loading those of the slot.
+    /// The same for engines that were read already; `by_loading` loads those of the slot.
     pub(super) fn resolve(
         config: &Config,
         engines: &[EngineLine],
@@ -39,68 +40,75 @@ impl EffectiveEngine {
     ) -> EffectiveEngine {
         let slot = config.slot();
         let row = split_ids(&slot.engine);
-        let why_not = |id: &str| match by_loading {
-            true => engine_open::open_engine(config, id).err().map(CliError::into_message),
-            false => unavailable_reason(id, engines),
+        let why_not = |id: &str| {
+            if by_loading {
+                engine_open::open_engine(config, id).err().map(CliError::into_message)
+            } else {
+                unavailable_reason(id, engines)
+            }
         };
         let (mut serving, mut reasons) = (Vec::new(), Vec::new());
         for id in &row {
             match why_not(id) {
                 None => serving.push(*id),
+                // In a chain the reader needs to know which engine is meant.
                 Some(why) if row.len() > 1 => reasons.push(format!("{id}: {why}")),
                 Some(why) => reasons.push(why),
             }
         }
+        // Unknown differs from unavailable: no host starts with an unknown name.
         let is_known = |id: &&str| engines.iter().any(|engine| engine.id == **id);
         let effective = match config.plugins.on_engine_error {
-            // A name that leads nowhere is a mistake: nobody stands in for it.
+            // An unknown name is a config error, which has no fallback.
             _ if !row.iter().all(is_known) => None,
             OnEngineError::Fail if !reasons.is_empty() => None,
-            // Where a stage of several is missing, the others go on without it.
+            // A chain continues without its unavailable engines.
             _ if serving.is_empty() => Some(LEGACY.to_owned()),
             _ => Some(join_ids(serving)),
         };
         EffectiveEngine {
             effective,
             configured: slot.configured,
+            // The reason in the config comes first: it holds whatever state the engines are in.
             reason: slot.reason.or_else(|| (!reasons.is_empty()).then(|| reasons.join("; "))),
             found_by: if by_loading { "loading" } else { "reading" },
         }
     }
 
-    /// Who serves; `none` where nobody does.
+    /// The engine; `none` without one.
     pub(crate) fn effective(&self) -> &str {
         self.effective.as_deref().unwrap_or(NO_ENGINE)
     }
 
-    /// Whether nobody does.
+    /// Whether no engine serves.
     pub(crate) fn is_none(&self) -> bool {
         self.effective.is_none()
     }
 
-    /// Says beside the output why another one serves than the config names, where that is so.
+    /// Prints a note if the engine differs from the configured one.
     pub(crate) fn note_reason(&self, output: &mut Output) {
         if let Some(reason) = &self.reason {
-            output.note(&format!("the slot says {:?}, but {reason}", self.configured));
+            output.note(&format!("the slot names {:?}, but {reason}", self.configured));
         }
     }
 
-    /// Whether an engine serves.
+    /// Whether an engine is active.
     pub(super) fn serves(&self, id: &str) -> bool {
         self.effective.as_deref().is_some_and(|serving| split_ids(serving).contains(&id))
     }
 
     pub(super) fn to_line(&self) -> String {
         let how = match self.found_by {
-            "reading" => "by reading; --check loads it",
-            _ => "by loading it",
+            "reading" => "read only; --check loads it",
+            _ => "loaded",
         };
         let (configured, effective) = (&self.configured, self.effective());
         format!("slot: configured {configured}, effective {effective} ({how})\n")
     }
 }
 
-/// Why an engine, or one of a row, does not serve, as far as reading tells; `None` where all do.
+/// Why an engine, or one of a chain, is unavailable, as far as reading shows; `None` if all are
+/// available.
 pub(crate) fn chain_unavailable_reason(config: &Config, name: &str) -> Option<String> {
     let engines = read_engine_lines(config);
     let reasons: Vec<String> =
@@ -108,10 +116,10 @@ pub(crate) fn chain_unavailable_reason(config: &Config, name: &str) -> Option<St
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// Why an engine does not serve, as far as reading tells.
+/// Why an engine is unavailable, as far as reading shows.
 pub(super) fn unavailable_reason(id: &str, engines: &[EngineLine]) -> Option<String> {
     let Some(engine) = engines.iter().find(|engine| engine.id == id) else {
-        return Some(format!("there is no engine {id:?}, so no host starts"));
+        return Some(format!("engine {id:?} does not exist, so no host starts"));
     };
     let held = engine.failures.as_ref().filter(|_| engine.quarantined);
     held.map(|record| format!("it is in quarantine: {}", record.summary()))

@@ -1,8 +1,10 @@
-//! One card for each engine: what it cost and what it did, in sums.
+//! Cards with the totals of each engine.
 
 use ctxhost_agent::replay::report::{EngineRun, ReplayReport};
 
-use super::super::format::{format_layers, format_ms, format_percent, group_digits, one_line};
+use super::super::format::{
+    format_layers, format_ms, format_percent, group_digits, one_line, or_dash,
+};
 use super::curve::run_class;
 use super::markup::HtmlWriter;
 
@@ -27,6 +29,7 @@ fn card(page: &mut HtmlWriter, index: usize, run: &EngineRun) {
     page.raw("</strong> of the budget at its peak</p>\n<div class=\"bar");
     page.raw(if totals.peak_percent > 100.0 { " over" } else { "" });
     page.raw("\" aria-hidden=\"true\"><span style=\"width:");
+    // A bar beyond its frame would look like a rendering error; `over` colours it instead.
     page.text(format_args!("{:.1}", totals.peak_percent.clamp(0.0, 100.0)))
         .raw("%\"></span></div>\n<dl>\n");
     figure(page, "Largest request", &group_digits(totals.peak_tokens), "");
@@ -35,7 +38,7 @@ fn card(page: &mut HtmlWriter, index: usize, run: &EngineRun) {
     figure(page, "Identifiers kept", &identifiers(run), "");
     figure(page, "Compactions", &compactions(run), "");
     figure(page, "Shortened · left out", &dropped(run), "");
-    figure(page, "Layers", &or_none(format_layers(&totals.layers)), "");
+    figure(page, "Layers", &or_dash(format_layers(&totals.layers)), "");
     figure(page, "Fallbacks", &group_digits(totals.fallbacks), tone(totals.fallbacks, "warn"));
     figure(page, "Repairs", &group_digits(totals.repairs), tone(totals.repairs, "warn"));
     figure(page, "Violations", &group_digits(totals.violations), tone(totals.violations, "bad"));
@@ -57,8 +60,8 @@ fn identifiers(run: &EngineRun) -> String {
     let totals = &run.totals;
     let (kept, needed) =
         (group_digits(totals.identifiers_kept), group_digits(totals.identifiers_needed));
-    let told = |share| format!("{}, {kept} of {needed}", format_percent(share));
-    or_none(totals.identifiers_kept_percent.map(told).unwrap_or_default())
+    let describe = |share| format!("{}, {kept} of {needed}", format_percent(share));
+    or_dash(totals.identifiers_kept_percent.map(describe).unwrap_or_default())
 }
 
 fn compactions(run: &EngineRun) -> String {
@@ -74,8 +77,4 @@ fn dropped(run: &EngineRun) -> String {
     let left_out = run.dropped.iter().filter(|row| row.after_tokens == 0).count();
     let shortened = run.dropped.len() - left_out;
     format!("{} · {}", group_digits(shortened as u64), group_digits(left_out as u64))
-}
-
-fn or_none(text: String) -> String {
-    if text.is_empty() { "–".into() } else { text }
 }

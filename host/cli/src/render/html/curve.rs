@@ -1,23 +1,23 @@
-//! The occupancy curve: one line for each engine under the line of the budget.
+//! The occupancy chart: one line for each engine, and the budget.
 //!
-//! Everything is placed in percent of the plot, so that the drawing follows the page's width while
-//! lines and letters keep their size. Only the lines themselves lie in a stretched inner drawing.
+//! Positions are percentages of the plot, so that the chart scales with the page while line widths
+//! and labels keep their size. Only the curves are in a stretched inner SVG.
 
 use ctxhost_agent::replay::report::{CurvePoint, EngineRun, ReplayReport};
 
 use super::super::format::{format_count, format_percent, group_digits, one_line};
 use super::markup::HtmlWriter;
 
-/// Room above the highest value, as a factor.
+/// Space above the highest value, as a factor.
 const HEADROOM: f64 = 1.08;
 
-/// Steps of the token axis: about this many.
+/// Approximate number of steps on the token axis.
 const TICKS: f64 = 5.0;
 
-/// Requests named on the lower axis: about this many.
+/// Approximate number of labels on the request axis.
 const REQUEST_LABELS: u64 = 6;
 
-/// Where numbers go in the plot.
+/// Maps values to positions in the plot.
 struct CurveScale {
     requests: u64,
     top_tokens: f64,
@@ -43,10 +43,11 @@ impl CurveScale {
         100.0 - tokens / self.top_tokens * 100.0
     }
 
-    /// The distance between two lines of the token axis: 1, 2 or 5 times a power of ten.
+    /// Distance of two grid lines: 1, 2 or 5 times a power of ten.
     fn step(&self) -> f64 {
         let wanted = self.top_tokens / TICKS;
         let power = 10_f64.powf(wanted.log10().floor());
+        // The usual 1-2-5 steps; thresholds are near the geometric means of neighbours.
         let step = match wanted / power {
             ..1.5 => power,
             ..3.5 => 2.0 * power,
@@ -57,7 +58,7 @@ impl CurveScale {
     }
 }
 
-/// The section with the drawing, its legend and its words for those who cannot see it.
+/// The section with the chart, its legend and its text alternative.
 pub(super) fn section(page: &mut HtmlWriter, report: &ReplayReport) {
     if report.runs.iter().all(|run| run.curve.is_empty()) {
         return;
@@ -116,7 +117,7 @@ fn axes(page: &mut HtmlWriter, scale: &CurveScale) {
     page.raw("</g>\n");
 }
 
-/// The first, the last, and round ones that do not crowd the last.
+/// The first, the last, and round numbers that do not overlap the last.
 fn is_named(request: u64, every: u64, last: u64) -> bool {
     let is_round = request.is_multiple_of(round_step(every)) && last - request > every / 2;
     request == 1 || request == last || is_round
@@ -128,7 +129,10 @@ fn round_step(step: u64) -> u64 {
 }
 
 fn lines(page: &mut HtmlWriter, report: &ReplayReport, scale: &CurveScale) {
+    // Stretched to the plot, so that points can be percentages; text would be distorted and is
+    // outside of it.
     page.raw("<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\">\n");
+    // Areas of several runs would cover each other.
     let is_alone = report.runs.len() == 1;
     for (index, run) in report.runs.iter().enumerate() {
         if is_alone {
@@ -190,9 +194,10 @@ fn tooltip(run: &EngineRun, point: &CurvePoint) -> String {
     }
 }
 
-/// The points once more, for the line that follows the pointer: `id tokens,tokens,…;id …`.
+/// The points for the pointer line of the script: `id tokens,tokens,…;id …`.
 fn points_for_script(page: &mut HtmlWriter, report: &ReplayReport) {
     for (index, run) in report.runs.iter().enumerate() {
+        // In an attribute instead of a script, so that the page needs no inline data script.
         page.raw(if index == 0 { " data-curves=\"" } else { ";" });
         page.text(one_line(&run.engine.id).replace([';', ' '], "_")).raw(" ");
         for (index, point) in run.curve.iter().enumerate() {
@@ -202,7 +207,7 @@ fn points_for_script(page: &mut HtmlWriter, report: &ReplayReport) {
     page.raw("\"");
 }
 
-/// What the drawing says, in words.
+/// The text alternative of the chart.
 fn description(report: &ReplayReport) -> String {
     let of_run = |run: &EngineRun| {
         format!(
@@ -217,7 +222,7 @@ fn description(report: &ReplayReport) -> String {
     format!("Tokens in each request against the budget. {}.", runs.join("; "))
 }
 
-/// The class that gives a run its colour. Six are told apart; more runs begin anew, dashed.
+/// The CSS class that colours a run. After six runs the colours repeat, dashed.
 pub(super) fn run_class(index: usize) -> &'static str {
     const HUES: [&str; 12] = [
         "h0", "h1", "h2", "h3", "h4", "h5", "h0 again", "h1 again", "h2 again", "h3 again",
@@ -230,7 +235,7 @@ fn css_percent(percent: f64) -> String {
     format!("{percent:.3}%")
 }
 
-/// `15k`, `1.5M`: axis labels stay short, the facts are exact elsewhere.
+/// `15k`, `1.5M`: short axis labels.
 fn short(tokens: f64) -> String {
     match tokens {
         ..1_000.0 => format!("{tokens}"),

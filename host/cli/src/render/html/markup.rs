@@ -1,23 +1,23 @@
-//! HTML in the making: our own tags come in as constants, everything else is escaped.
+//! Builds HTML: our tags are constants, everything else is escaped.
 
 use std::fmt::{Display, Write};
 
-/// A piece of HTML. Only a `&'static str` can become markup, so no text of a session can.
+/// HTML under construction. Only a `&'static str` becomes markup, so text of a session cannot.
 #[derive(Debug, Default)]
 pub(super) struct HtmlWriter {
     html: String,
 }
 
 impl HtmlWriter {
-    /// Our own markup.
+    /// Adds markup.
     pub(super) fn raw(&mut self, html: &'static str) -> &mut Self {
         self.html.push_str(html);
         self
     }
 
-    /// Text, safe between tags and inside quoted attributes.
+    /// Adds text, safe between tags and in quoted attributes.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(HtmlEscaper(&mut self.html), "{text}");
         self
     }
@@ -38,8 +38,9 @@ impl Write for HtmlEscaper<'_> {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
+                // Kept for <pre>, where summaries are shown as they are.
                 '\n' | '\t' => self.0.push(char),
-                // Control characters are not allowed in HTML, not even as entities.
+                // HTML forbids control characters, even as entities.
                 control if control.is_control() => self.0.push('\u{fffd}'),
                 other => self.0.push(other),
             }

@@ -1,4 +1,4 @@
-//! The tables of a page: compactions, entries that a request no longer shows in full, turns.
+//! The tables of the page: compactions, entries no longer shown in full, turns.
 
 use ctxhost_agent::replay::report::{CompactionRow, DroppedRow, EngineRun, TurnRow};
 
@@ -9,17 +9,17 @@ use super::super::retention;
 use super::curve::run_class;
 use super::markup::HtmlWriter;
 
-/// A column's name, and whether numbers stand in it.
+/// Name of a column, and whether it holds numbers.
 type HtmlColumn = (&'static str, bool);
 
-/// Every compaction that was tried.
+/// Every attempted compaction.
 pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.compactions.len() as u64).sum();
     let title = ("Compactions", "compactions");
     let lead = match rows {
-        0 => "None was tried.",
+        0 => "There was none.",
         _ => {
-            "Size of the live transcript before and after, in tokens. Survival is the part of what was said that is still said somewhere. One that was rejected failed, made too little progress or kept too little, and changed nothing."
+            "Size of the live transcript before and after, in tokens. Retained is the share of the measured content that is still in the prompt. A rejected compaction failed, made too little progress or kept too little, and changed nothing."
         }
     };
     open(page, title, lead, rows);
@@ -29,17 +29,17 @@ pub(super) fn compactions(page: &mut HtmlWriter, runs: &[EngineRun]) {
             ("Turn", true),
             ("Request", true),
             ("Trigger", false),
-            ("Made by", false),
+            ("Engine", false),
             ("Before", true),
             ("After", true),
             ("Saved", true),
             ("Room used", true),
             ("Folded", true),
-            ("Survival", true),
+            ("Retained", true),
             ("ms", true),
             ("Result", false),
         ];
-        table(page, "Every compaction that was tried", &COLUMNS);
+        table(page, "Every attempted compaction", &COLUMNS);
         for (index, run) in runs.iter().enumerate() {
             run.compactions.iter().for_each(|row| compaction(page, index, run, row));
         }
@@ -70,7 +70,7 @@ fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Compac
         page.raw(" – ").text(one_line(&row.reason));
     }
     if !row.summary.is_empty() {
-        page.raw("<details><summary>what stands for them</summary><pre dir=\"auto\">");
+        page.raw("<details><summary>replacement</summary><pre dir=\"auto\">");
         page.text(&row.summary).raw("</pre></details>");
     }
     page.raw("</td></tr>\n");
@@ -78,6 +78,7 @@ fn compaction(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Compac
 
 fn retention_cell(page: &mut HtmlWriter, row: &CompactionRow) {
     let Some(shares) = &row.survival else {
+        // -1 sorts below every measured share.
         page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
         return;
     };
@@ -94,9 +95,9 @@ pub(super) fn dropped(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let title = ("No longer shown in full", "dropped");
     let lead = match rows {
         0 => "Every request showed every entry in full.".to_owned(),
-        1 => "1 entry was shortened or left out; the session still holds it whole.".to_owned(),
+        1 => "1 entry was shortened or left out; the session still has it in full.".to_owned(),
         rows => format!(
-            "{} entries were shortened or left out, each told once, at its first time. The session still holds them whole.",
+            "{} entries were shortened or left out, each listed once. The session still has them in full.",
             group_digits(rows)
         ),
     };
@@ -135,16 +136,18 @@ fn dropped_row(page: &mut HtmlWriter, index: usize, run: &EngineRun, row: &Dropp
     word(page, &row.detail);
     number(page, row.before_tokens);
     number(page, row.after_tokens);
+    // `dir=auto`: prompts may be in a right-to-left script.
     page.raw("<td class=\"wide quiet\" dir=\"auto\">")
         .text(one_line(&row.excerpt))
         .raw("</td></tr>\n");
 }
 
-/// Every turn, for each run one table that opens; of a single run it is open.
+/// Every turn, one collapsible table for each run; a single run is open.
 pub(super) fn turns(page: &mut HtmlWriter, runs: &[EngineRun]) {
     let rows = runs.iter().map(|run| run.turns.len() as u64).sum();
     open(page, ("Turns", "turns"), "A user message with every request until the next.", rows);
     for (index, run) in runs.iter().enumerate() {
+        // With several runs the page would be very long.
         page.raw(if runs.len() == 1 { "<details open>" } else { "<details>" });
         page.raw("<summary class=\"")
             .raw(run_class(index))

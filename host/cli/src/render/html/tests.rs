@@ -1,11 +1,11 @@
-//! What a page must hold, and what must never get into one.
+//! Tests of the page: required content, and injection.
 
 use super::super::sample;
 use super::*;
 
-/// The page for people to look at, where somebody asks for it: `CTXHOST_PAGE=out.html cargo test`.
+/// Writes the page to look at it: `CTXHOST_PAGE=out.html cargo test`.
 #[test]
-fn a_page_can_be_written_and_looked_at() {
+fn write_a_page_to_look_at() {
     let Some(path) = std::env::var_os("CTXHOST_PAGE") else { return };
     std::fs::write(&path, page(&sample::compared())).unwrap();
     let mut one = sample::troubled();
@@ -58,7 +58,7 @@ fn no_text_of_a_session_becomes_markup() {
 }
 
 #[test]
-fn a_page_asks_nobody_for_anything() {
+fn a_page_loads_nothing() {
     let html = page(&sample::compared());
     for address in ["http:", "https:", "src=", "href=", "url(", "@import"] {
         assert!(!html.contains(address), "{address}");
@@ -103,12 +103,13 @@ fn every_fact_is_on_the_page() {
 #[test]
 fn violations_stand_out() {
     let html = page(&sample::troubled());
-    assert!(
-        html.contains("<p class=\"verdict bad\" role=\"alert\"><strong>1 violation of the law")
-    );
+    assert!(html.contains(
+        "<p class=\"verdict bad\" role=\"alert\"><strong>1 invariant violation</strong> in "
+    ));
     assert!(html.contains("<tr class=\"bad\">"));
     assert!(
-        page(&sample::compared()).contains("<strong>No law was broken</strong> in 900 requests")
+        page(&sample::compared())
+            .contains("<strong>0 invariant violations</strong> in 900 requests")
     );
 }
 
@@ -120,5 +121,5 @@ fn an_empty_report_is_a_page_too() {
     }
     assert!(page(&report).ends_with("</html>\n"));
     report.runs.clear();
-    assert!(page(&report).contains("No law was broken"));
+    assert!(page(&report).contains("0 invariant violations"));
 }

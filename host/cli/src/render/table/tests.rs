@@ -1,4 +1,4 @@
-//! What stands on the terminal.
+//! Tests of the terminal report.
 
 use super::super::sample;
 use super::*;
@@ -9,7 +9,7 @@ fn one_run_shows_every_turn() {
 }
 
 #[test]
-fn several_runs_stand_side_by_side() {
+fn several_runs_are_compared() {
     insta::assert_snapshot!(render(&sample::compared(), TextStyle::default()));
 }
 
@@ -17,7 +17,7 @@ fn several_runs_stand_side_by_side() {
 fn a_narrow_terminal_wraps_and_loses_nothing() {
     let words = |text: &str| {
         let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
-        // Text that stands below its row has no name above it.
+        // Text below its row has no column name above it.
         words.retain(|word| !word.starts_with('─') && word != "prompt" && word != "reason");
         words.sort();
         words
@@ -41,7 +41,7 @@ fn a_narrow_terminal_puts_long_text_below_its_row() {
 }
 
 #[test]
-fn colour_changes_no_word() {
+fn colour_changes_no_text() {
     let colored = render(&sample::troubled(), TextStyle { color: true, width: None });
     assert!(colored.contains("\u{1b}[1m\u{1b}[31m"), "a violation is red");
     let plain = anstream::adapter::strip_str(&colored).to_string();

@@ -1,14 +1,13 @@
-//! Whether a model is asked to think: the fields of a body that say so.
+//! Turns thinking off in a request body.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::type_of;
-use crate::inbound::byte_offset;
+use crate::inbound::{replace_spans, span_of};
 
-/// The body with thinking turned off, where it has a budget; a model that thinks by effort asks for none
-/// in its history (A-14). Everything else stays as it is; `None` for a body that has nothing to turn off.
+/// The body with thinking disabled; `None` if it has no thinking budget.
 pub(super) fn disable_thinking(body: &[u8]) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
     struct ThinkingFields<'a> {
@@ -18,30 +17,23 @@ pub(super) fn disable_thinking(body: &[u8]) -> Option<Vec<u8>> {
         context_management: Option<&'a RawValue>,
     }
     let json = std::str::from_utf8(body).ok()?;
-    let options: ThinkingFields<'_> = serde_json::from_str(json).ok()?;
-    let thinking: Value = serde_json::from_str(options.thinking.get()).ok()?;
+    let fields: ThinkingFields<'_> = serde_json::from_str(json).ok()?;
+    let thinking: Value = serde_json::from_str(fields.thinking.get()).ok()?;
+    // Models with adaptive thinking do not require thinking in their history (A-14).
     if type_of(&thinking) != "enabled" {
         return None;
     }
-    let mut changes = vec![(options.thinking, json!({ "type": "disabled" }))];
-    // Clearing thinking is an error where there is none.
-    if let Some(raw) = options.context_management {
+    let disabled = json!({ "type": "disabled" }).to_string();
+    let mut changes = vec![(span_of(json, fields.thinking.get()), disabled)];
+    if let Some(raw) = fields.context_management {
         let mut management: Value = serde_json::from_str(raw.get()).ok()?;
         if let Some(edits) = management.get_mut("edits").and_then(Value::as_array_mut) {
+            // The API refuses `clear_thinking` edits in a request without thinking.
             edits.retain(|edit| !type_of(edit).starts_with("clear_thinking"));
-            changes.push((raw, management));
+            changes.push((span_of(json, raw.get()), management.to_string()));
         }
     }
-    changes.sort_by_key(|(raw, _)| byte_offset(json, raw.get()));
-    let (mut written, mut from) = (String::with_capacity(json.len()), 0);
-    for (raw, value) in changes {
-        let at = byte_offset(json, raw.get());
-        written.push_str(json.get(from..at)?);
-        written.push_str(&value.to_string());
-        from = at + raw.get().len();
-    }
-    written.push_str(json.get(from..)?);
-    Some(written.into_bytes())
+    replace_spans(json, changes).map(String::into_bytes)
 }
 
 #[cfg(test)]
@@ -53,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_so_is_changed() {
+    fn only_thinking_options_change() {
         let body = r#"{ "context_management" : {"edits":[{"type":"clear_thinking_20251015","keep":"all"},{"type":"clear_tool_uses_20250919"}]},"max_tokens":9.50, "thinking" :{"type":"enabled", "budget_tokens":1024},
 "messages":[] }"#;
         let expected = r#"{ "context_management" : {"edits":[{"type":"clear_tool_uses_20250919"}]},"max_tokens":9.50, "thinking" :{"type":"disabled"},
@@ -64,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_turned_off_that_is_not_on() {
+    fn bodies_without_a_budget_stay() {
         for body in [
             r#"{"messages":[]}"#,
             r#"{"thinking":{"type":"disabled"}}"#,

@@ -1,13 +1,11 @@
-//! Where the prompt cache ends: at most four marks, at the same places in every request.
-//!
-//! The second last user message is marked because the mark of the request before stood there: the
-//! provider looks back from a mark by 20 blocks only.
+//! Marks the ends of cached prefixes: at most four, at the same positions in every request.
 
 use serde_json::{Value, json};
 
 use super::history::{AnthropicMessage, AnthropicRole};
 
-/// User messages that are marked, from the end.
+/// Number of marked user messages, from the end. The second last one had the last mark of the
+/// previous request, and the provider looks back only 20 blocks from a mark.
 const MARKED_MESSAGES: usize = 2;
 
 /// Marks the last tool, the last system block and the ends of the last user messages.
@@ -18,7 +16,7 @@ pub(super) fn mark(
     one_hour: bool,
 ) {
     let users = messages.iter_mut().rev().filter(|message| message.role == AnthropicRole::User);
-    let ends = users.take(MARKED_MESSAGES).filter_map(|message| message.content.last_mut());
+    let ends = users.take(MARKED_MESSAGES).filter_map(|message| message.parts.last_mut());
     for block in tools.last_mut().into_iter().chain(system.last_mut()).chain(ends) {
         if let Some(block) = block.as_object_mut() {
             block.insert("cache_control".into(), lifetime(one_hour));
@@ -26,8 +24,8 @@ pub(super) fn mark(
     }
 }
 
-/// One lifetime for all marks, so that no long one follows a short one.
 fn lifetime(one_hour: bool) -> Value {
+    // All marks have one lifetime: the API refuses a longer one after a shorter one.
     if one_hour {
         json!({ "type": "ephemeral", "ttl": "1h" })
     } else {

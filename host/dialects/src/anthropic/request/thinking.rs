@@ -1,31 +1,32 @@
-//! How much a model is asked to think, in the way that the model takes.
+//! The thinking options of a request.
 
 use serde_json::{Map, Value, json};
 
 use super::history::{AnthropicMessage, AnthropicRole, is_thinking};
 use crate::request::{ModelRequest, ThinkingLevel};
 
-/// The least that a model may be asked to think.
+/// The smallest thinking budget.
 const BUDGET_MIN_TOKENS: u64 = 1_024;
 
-/// Claudes that take a budget. Newer ones take an effort instead and refuse budgets; models of others
-/// that speak this dialect know budgets only.
+/// Claude models with a thinking budget. Newer ones require an effort and refuse budgets; models of
+/// other providers with this dialect know only budgets.
 const BUDGET_CLAUDES: [&str; 7] =
+    // `-4-20` matches dated names such as `claude-sonnet-4-20250514`.
     ["claude-2", "claude-3", "-4-0", "-4-1", "-4-5", "-4-20", "claude-instant"];
 
-/// What a request asks for.
+/// How thinking is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingMode {
-    /// Nothing.
+    /// Not at all.
     Off,
-    /// Thinking of at most so many tokens.
+    /// At most this many tokens.
     Budget(u64),
-    /// As much as the model finds right for an effort.
+    /// As much as the model considers right for an effort.
     Effort(&'static str),
 }
 
 impl ThinkingMode {
-    /// What a request may ask for, given its limit and its messages.
+    /// The mode that the model, the limit of the answer and the history allow.
     pub(super) fn for_request(
         request: &ModelRequest,
         max_tokens: u64,
@@ -40,7 +41,7 @@ impl ThinkingMode {
         if is_adaptive(&request.model) {
             return ThinkingMode::Effort(effort);
         }
-        // Half of the limit stays for the answer, since thinking counts against it.
+        // Thinking counts against `max_tokens`; half of it stays for the answer.
         let budget_tokens = (max_tokens / 2).min(wanted_tokens).max(BUDGET_MIN_TOKENS);
         if budget_tokens >= max_tokens || !loop_began_with_thinking(messages) {
             return ThinkingMode::Off;
@@ -48,7 +49,7 @@ impl ThinkingMode {
         ThinkingMode::Budget(budget_tokens)
     }
 
-    /// Writes the fields of it.
+    /// Adds the fields to a body.
     pub(super) fn write(self, body: &mut Map<String, Value>, drop_unbound: bool) {
         let mut thinking = match self {
             ThinkingMode::Off => return,
@@ -66,23 +67,23 @@ impl ThinkingMode {
     }
 }
 
-/// Whether a model thinks by effort alone and takes neither a budget nor a temperature.
+/// Whether a model takes an effort, but neither a budget nor a temperature.
 pub(super) fn is_adaptive(model: &str) -> bool {
-    // Other endpoints write `claude-sonnet-4.5` and `claude-sonnet-4@20250514`.
+    // Other endpoints use the names `claude-sonnet-4.5` and `claude-sonnet-4@20250514`.
     let model = model.replace(['.', '@'], "-");
     let takes_budget = BUDGET_CLAUDES.iter().any(|part| model.contains(part));
     model.contains("claude") && !takes_budget && !model.ends_with("-4")
 }
 
-/// Whether thinking may be on although the model waits for results: only where its turn began so
-/// . A turn that began without thinking, or with that of another model, is finished without.
+/// Whether the current turn began with thinking. One that began without it, or with that of another
+/// model, has to be finished without.
 fn loop_began_with_thinking(messages: &[AnthropicMessage]) -> bool {
-    let spoke =
+    let is_user_turn =
         |message: &AnthropicMessage| message.role == AnthropicRole::User && !message.has_results();
-    let start = messages.iter().rposition(spoke).unwrap_or_default();
+    let start = messages.iter().rposition(is_user_turn).unwrap_or_default();
     let answers = messages.iter().skip(start);
     let first = answers
         .filter(|message| message.role == AnthropicRole::Assistant)
-        .find_map(|message| message.content.first());
+        .find_map(|message| message.parts.first());
     first.is_none_or(is_thinking)
 }

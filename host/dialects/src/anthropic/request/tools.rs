@@ -1,4 +1,4 @@
-//! The tools of a request, as Anthropic takes them.
+//! The tool declarations of a request.
 
 use std::collections::HashSet;
 
@@ -10,22 +10,22 @@ use crate::request::ModelRequest;
 use crate::schema::object_root;
 use ctxhost_engine_api::ToolSpec;
 
-/// What is declared.
+/// The tools of a request.
 pub(super) struct ToolDeclarations {
     /// The declarations.
     pub list: Vec<Value>,
-    /// Whether they only stand for the calls of the history, and none may be called.
+    /// Whether they only declare the calls of the history, and none may be called.
     pub are_historical: bool,
 }
 
-/// The tools of a request. A request without any, of which the history has calls, declares those: some
-/// endpoints refuse calls of tools that are nowhere declared.
+/// The tools of a request, else those that its history calls.
 pub(super) fn declare_tools(request: &ModelRequest) -> ToolDeclarations {
     let mut names = HashSet::new();
     if !request.tools.is_empty() {
         let fresh = request.tools.iter().filter(|tool| names.insert(tool_name(&tool.name)));
         return ToolDeclarations { list: fresh.map(declaration).collect(), are_historical: false };
     }
+    // Some endpoints refuse a history with calls of undeclared tools.
     let calls = request.messages.iter().flat_map(|message| message.content());
     let called = calls.filter_map(|block| match block {
         ChatBlock::ToolCall(call) => Some(tool_name(&call.name)),

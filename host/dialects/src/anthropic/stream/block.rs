@@ -4,11 +4,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::anthropic::API;
-use crate::json::string;
+use crate::json::{string, text};
 use crate::message::{ChatBlock, ToolCallBlock, arguments_object};
 use crate::request::StreamPart;
 
-/// A block that is still coming.
+/// A block that is still streamed.
 #[derive(Debug)]
 pub(super) enum StreamBlock {
     Text(String),
@@ -23,7 +23,7 @@ pub(super) enum StreamBlock {
         input: Value,
         json: String,
     },
-    /// A block that only this dialect knows; it is kept as it comes and sent back so.
+    /// A block of another type, kept as it comes and sent back unchanged.
     Item {
         item: Map<String, Value>,
         json: String,
@@ -31,82 +31,77 @@ pub(super) enum StreamBlock {
 }
 
 impl StreamBlock {
-    /// As it begins.
-    pub(super) fn open(begun: &Value) -> StreamBlock {
-        match begun.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "text" => StreamBlock::Text(string(begun, "text")),
+    pub(super) fn start(block: &Value) -> StreamBlock {
+        match text(block, "type") {
+            "text" => StreamBlock::Text(string(block, "text")),
             "thinking" => StreamBlock::Thinking {
-                thinking: string(begun, "thinking"),
-                signature: string(begun, "signature"),
+                thinking: string(block, "thinking"),
+                signature: string(block, "signature"),
             },
-            "redacted_thinking" => StreamBlock::Redacted(string(begun, "data")),
+            "redacted_thinking" => StreamBlock::Redacted(string(block, "data")),
             "tool_use" => StreamBlock::Call {
-                id: string(begun, "id"),
-                name: string(begun, "name"),
-                input: begun.get("input").cloned().unwrap_or_default(),
+                id: string(block, "id"),
+                name: string(block, "name"),
+                input: block.get("input").cloned().unwrap_or_default(),
                 json: String::new(),
             },
             _ => StreamBlock::Item {
-                item: begun.as_object().cloned().unwrap_or_default(),
+                item: block.as_object().cloned().unwrap_or_default(),
                 json: String::new(),
             },
         }
     }
 
-    /// Says what is in it from the beginning.
+    /// Passes on what the first event already holds.
     pub(super) fn emit_start(&self, parts: &mut dyn FnMut(StreamPart<'_>)) {
         match self {
-            StreamBlock::Text(text) if !text.is_empty() => parts(StreamPart::Text(text)),
-            StreamBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
-                parts(StreamPart::Thinking(thinking));
+            StreamBlock::Text(text) => emit_part(StreamPart::Text(text), parts),
+            StreamBlock::Thinking { thinking, .. } => {
+                emit_part(StreamPart::Thinking(thinking), parts);
             }
             StreamBlock::Call { name, .. } => parts(StreamPart::ToolCall { name }),
-            _ => {}
+            StreamBlock::Redacted(_) | StreamBlock::Item { .. } => {}
         }
     }
 
-    /// More of it. What belongs to another type is passed over.
+    /// Appends a delta. Fields of other block types are ignored.
     pub(super) fn append(&mut self, delta: &Value, parts: &mut dyn FnMut(StreamPart<'_>)) {
-        let piece = |key| delta.get(key).and_then(Value::as_str).unwrap_or_default();
         match self {
-            StreamBlock::Text(text) => {
-                text.push_str(piece("text"));
-                emit_part(StreamPart::Text(piece("text")), parts);
+            StreamBlock::Text(whole) => {
+                whole.push_str(text(delta, "text"));
+                emit_part(StreamPart::Text(text(delta, "text")), parts);
             }
             StreamBlock::Thinking { thinking, signature } => {
-                thinking.push_str(piece("thinking"));
-                signature.push_str(piece("signature"));
-                emit_part(StreamPart::Thinking(piece("thinking")), parts);
+                thinking.push_str(text(delta, "thinking"));
+                signature.push_str(text(delta, "signature"));
+                emit_part(StreamPart::Thinking(text(delta, "thinking")), parts);
             }
-            StreamBlock::Redacted(data) => data.push_str(piece("data")),
-            StreamBlock::Call { json, .. } => json.push_str(piece("partial_json")),
+            StreamBlock::Redacted(data) => data.push_str(text(delta, "data")),
+            StreamBlock::Call { json, .. } => json.push_str(text(delta, "partial_json")),
             StreamBlock::Item { item, json } => {
-                json.push_str(piece("partial_json"));
-                append_item(item, delta);
+                json.push_str(text(delta, "partial_json"));
+                append_fields(item, delta);
             }
         }
     }
 
-    /// Whether it is a call whose arguments have not come, or not all of them.
+    /// Whether it is a call whose arguments are missing or incomplete.
     pub(super) fn is_incomplete_call(&self) -> bool {
         let StreamBlock::Call { input, json, .. } = self else { return false };
-        let begun_whole = input.as_object().is_some_and(|fields| !fields.is_empty());
-        !(begun_whole && json.is_empty()) && serde_json::from_str::<IgnoredAny>(json).is_err()
+        let has_input = input.as_object().is_some_and(|fields| !fields.is_empty());
+        !(has_input && json.is_empty()) && serde_json::from_str::<IgnoredAny>(json).is_err()
     }
 
-    /// Its content; none where it stayed empty.
+    /// The content; `None` if the block stayed empty.
     pub(super) fn finish(self) -> Result<Option<ChatBlock>, String> {
         Ok(match self {
             StreamBlock::Text(text) => {
                 Some(text).filter(|text| !text.is_empty()).map(ChatBlock::text)
             }
             StreamBlock::Thinking { thinking, signature } => {
-                let any = !thinking.is_empty() || !signature.is_empty();
-                any.then(|| ChatBlock::Thinking {
-                    thinking,
-                    thinking_signature: Some(signature).filter(|signature| !signature.is_empty()),
-                    redacted: false,
-                })
+                let is_empty = thinking.is_empty() && signature.is_empty();
+                let signature = Some(signature).filter(|signature| !signature.is_empty());
+                (!is_empty).then(|| ChatBlock::thinking(thinking, signature))
             }
             StreamBlock::Redacted(data) => Some(ChatBlock::Thinking {
                 thinking: String::new(),
@@ -114,14 +109,8 @@ impl StreamBlock {
                 redacted: true,
             }),
             StreamBlock::Call { id, name, input, json } => {
-                let arguments =
-                    Value::Object(arguments_object(&parse_arguments(&json, input, &name)?));
-                Some(ChatBlock::ToolCall(ToolCallBlock {
-                    id,
-                    name,
-                    arguments,
-                    thought_signature: None,
-                }))
+                let arguments = arguments_object(&parse_arguments(&json, input, &name)?);
+                Some(ChatBlock::ToolCall(ToolCallBlock::new(id, name, arguments.into())))
             }
             StreamBlock::Item { mut item, json } => {
                 if !json.is_empty() {
@@ -139,17 +128,17 @@ fn emit_part(part: StreamPart<'_>, parts: &mut dyn FnMut(StreamPart<'_>)) {
     }
 }
 
-/// Arguments that came in pieces, or all at once with the beginning.
-fn parse_arguments(json: &str, begun: Value, name: &str) -> Result<Value, String> {
+/// Arguments from the deltas; without deltas those of the first event.
+fn parse_arguments(json: &str, first: Value, name: &str) -> Result<Value, String> {
     if json.trim().is_empty() {
-        return Ok(begun);
+        return Ok(first);
     }
     serde_json::from_str(json)
-        .map_err(|error| format!("the arguments of {name} are no JSON: {error}"))
+        .map_err(|error| format!("the arguments of {name} are not JSON: {error}"))
 }
 
-/// Texts grow, everything else is replaced.
-fn append_item(item: &mut Map<String, Value>, delta: &Value) {
+/// Appends texts and replaces all other fields.
+fn append_fields(item: &mut Map<String, Value>, delta: &Value) {
     let fields = delta.as_object().into_iter().flatten();
     for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "type" | "partial_json")) {
         match (item.get_mut(key), value) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// What a body breaks, by the numbers of the rules.
+/// The numbers of the rules that a body breaks.
 pub(super) fn breaches(body: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut check = |rule: &str, holds: bool| {
@@ -139,7 +139,7 @@ fn thinking(body: &Value, check: &mut Check<'_>) {
     }
     let budget = thinking["budget_tokens"].as_u64().unwrap();
     check("A-13 budget", (1_024..body["max_tokens"].as_u64().unwrap()).contains(&budget));
-    // The turn: what was said since a message of the user that answers nothing.
+    // The turn: the messages since the last user message without results.
     let messages = list(&body["messages"]);
     let answers = |message: &Value| !ids(message, "tool_result", "tool_use_id").is_empty();
     let start = messages.iter().rposition(|message| message["role"] == "user" && !answers(message));

@@ -1,4 +1,4 @@
-//! Addresses, headers, counting, and what the settings change.
+//! Paths, headers, token counting and settings.
 
 use serde_json::json;
 

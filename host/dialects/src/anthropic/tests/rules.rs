@@ -3,12 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::conversations::{call, image, request, result, result_of, says, thinks, tool};
+use crate::conversations::{
+    assistant_message, call, image, request, result, result_of, thinking_block, tool,
+};
 use crate::message::{ChatBlock, ChatMessage};
 use crate::request::ThinkingLevel;
 
-fn said(content: Vec<ChatBlock>) -> ChatMessage {
-    says(API, MODEL, content)
+fn assistant(content: Vec<ChatBlock>) -> ChatMessage {
+    assistant_message(API, MODEL, content)
 }
 
 fn user(text: &str) -> ChatMessage {
@@ -31,7 +33,7 @@ fn outline(body: &Value) -> Vec<String> {
 
 #[test]
 fn a_01_the_first_message_is_of_the_user() {
-    let body = encoded(vec![said(vec![ChatBlock::text("hello")]), user("hi")]);
+    let body = encoded(vec![assistant(vec![ChatBlock::text("hello")]), user("hi")]);
     assert_eq!(body["messages"][0]["content"][0]["text"], "(session bootstrap)");
     assert_eq!(outline(&body), ["user: text", "assistant: text", "user: text"]);
     assert_eq!(outline(&encoded(Vec::new())), ["user: text"]);
@@ -42,8 +44,8 @@ fn a_01_equal_neighbours_become_one() {
     let messages = vec![
         user("a"),
         user("b"),
-        said(vec![ChatBlock::text("c")]),
-        said(vec![ChatBlock::text("d")]),
+        assistant(vec![ChatBlock::text("c")]),
+        assistant(vec![ChatBlock::text("d")]),
         user("e"),
     ];
     assert_eq!(
@@ -56,9 +58,9 @@ fn a_01_equal_neighbours_become_one() {
 fn a_03_nothing_empty_is_sent() {
     let messages = vec![
         user("a"),
-        said(vec![ChatBlock::text(" \n")]),
+        assistant(vec![ChatBlock::text(" \n")]),
         user("\u{3000}"),
-        said(vec![ChatBlock::text(""), call("1", "read", json!({}))]),
+        assistant(vec![ChatBlock::text(""), call("1", "read", json!({}))]),
         result("1", "  "),
         user(""),
     ];
@@ -72,7 +74,7 @@ fn a_03_nothing_empty_is_sent() {
 
 #[test]
 fn a_04_the_last_message_is_of_the_user() {
-    let body = encoded(vec![user("a"), said(vec![ChatBlock::text("b \n")])]);
+    let body = encoded(vec![user("a"), assistant(vec![ChatBlock::text("b \n")])]);
     assert_eq!(outline(&body), ["user: text", "assistant: text", "user: text"]);
     assert_eq!(body["messages"][2]["content"][0]["text"], "Continue.");
 }
@@ -81,10 +83,10 @@ fn a_04_the_last_message_is_of_the_user() {
 fn a_05_every_tool_use_is_answered_in_the_next_message() {
     let messages = vec![
         user("a"),
-        said(vec![call("1", "read", json!({})), call("2", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({})), call("2", "read", json!({}))]),
         user("hurry"),
         result("2", "two"),
-        said(vec![ChatBlock::text("well")]),
+        assistant(vec![ChatBlock::text("well")]),
         user("b"),
     ];
     let body = encoded(messages);
@@ -110,7 +112,7 @@ fn a_06_a_result_without_its_call_is_left_out() {
 fn a_07_results_come_first() {
     let messages = vec![
         user("a"),
-        said(vec![call("1", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({}))]),
         user("wait"),
         result_of("1", vec![ChatBlock::text("no"), image()], true),
     ];
@@ -122,10 +124,10 @@ fn a_07_results_come_first() {
 fn a_08_one_result_for_each_id_and_no_id_twice() {
     let messages = vec![
         user("a"),
-        said(vec![call("1", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({}))]),
         result("1", "one"),
         result("1", "again"),
-        said(vec![call("1", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({}))]),
         result("1", "two"),
     ];
     let body = encoded(messages);
@@ -138,7 +140,7 @@ fn a_08_one_result_for_each_id_and_no_id_twice() {
 fn a_09_ids_and_names_are_legal() {
     let messages = vec![
         user("a"),
-        said(vec![
+        assistant(vec![
             call("toolu_01", "read", json!({})),
             call("call|fc:1", "mcp.read", json!({})),
             call(&"x".repeat(65), "read", json!({})),
@@ -155,7 +157,7 @@ fn a_09_ids_and_names_are_legal() {
 fn a_10_input_is_an_object() {
     let messages = vec![
         user("a"),
-        said(vec![
+        assistant(vec![
             call("1", "read", json!({ "path": "p" })),
             call("2", "read", json!("p")),
             call("3", "read", Value::Null),
@@ -170,7 +172,8 @@ fn a_10_input_is_an_object() {
 
 #[test]
 fn a_10_calls_without_any_tool_are_declared_and_none_may_be_called() {
-    let messages = vec![user("a"), said(vec![call("1", "read", json!({}))]), result("1", "one")];
+    let messages =
+        vec![user("a"), assistant(vec![call("1", "read", json!({}))]), result("1", "one")];
     let bare = ModelRequest { tools: Vec::new(), ..request(MODEL, messages) };
     let body = encoded_request(&bare);
     assert_eq!(body["tools"][0]["name"], "read");
@@ -183,7 +186,7 @@ fn a_10_calls_without_any_tool_are_declared_and_none_may_be_called() {
 fn a_11_errors_are_text_alone() {
     let messages = vec![
         user("a"),
-        said(vec![call("1", "read", json!({})), call("2", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({})), call("2", "read", json!({}))]),
         result_of("1", vec![image()], true),
         result_of("2", vec![image()], false),
     ];
@@ -198,9 +201,9 @@ fn a_11_errors_are_text_alone() {
 fn a_12_the_cache_ends_at_four_places() {
     let messages = vec![
         user("a"),
-        said(vec![ChatBlock::text("b")]),
+        assistant(vec![ChatBlock::text("b")]),
         user("c"),
-        said(vec![call("1", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({}))]),
         result("1", "d"),
     ];
     let mark = json!({ "type": "ephemeral" });
@@ -253,16 +256,16 @@ fn a_14_a_turn_that_began_without_thinking_is_finished_without() {
     let looped = |first: Vec<ChatBlock>| {
         let messages = vec![
             user("a"),
-            said(first),
+            assistant(first),
             result("1", "one"),
-            said(vec![call("2", "read", json!({}))]),
+            assistant(vec![call("2", "read", json!({}))]),
             result("2", "two"),
         ];
         encoded_request(&thinking(messages))
     };
-    let signed = looped(vec![thinks("hm", Some("c2ln")), call("1", "read", json!({}))]);
+    let signed = looped(vec![thinking_block("hm", Some("c2ln")), call("1", "read", json!({}))]);
     assert_eq!(signed["thinking"]["type"], "enabled");
-    let unsigned = looped(vec![thinks("hm", None), call("1", "read", json!({}))]);
+    let unsigned = looped(vec![thinking_block("hm", None), call("1", "read", json!({}))]);
     assert_eq!(unsigned.get("thinking"), None);
     assert_eq!(outline(&unsigned)[1], "assistant: tool_use");
     let silent = looped(vec![call("1", "read", json!({}))]);
@@ -279,7 +282,11 @@ fn a_15_signed_thinking_is_sent_back_as_it_came() {
     };
     let messages = vec![
         user("a"),
-        said(vec![thinks(text, Some("c2ln+/=")), hidden, call("1", "read", json!({}))]),
+        assistant(vec![
+            thinking_block(text, Some("c2ln+/=")),
+            hidden,
+            call("1", "read", json!({})),
+        ]),
         result("1", "one"),
     ];
     let body = encoded_request(&thinking(messages));
@@ -292,11 +299,15 @@ fn a_15_signed_thinking_is_sent_back_as_it_came() {
 fn a_16_thinking_without_a_signature_or_of_another_dialect_is_left_out() {
     let messages = vec![
         user("a"),
-        said(vec![thinks("mine", None), thinks("mine", Some("")), ChatBlock::text("b")]),
-        says(
+        assistant(vec![
+            thinking_block("mine", None),
+            thinking_block("mine", Some("")),
+            ChatBlock::text("b"),
+        ]),
+        assistant_message(
             "openai-responses",
             "gpt-5",
-            vec![thinks("theirs", Some("sig")), ChatBlock::text("c")],
+            vec![thinking_block("theirs", Some("sig")), ChatBlock::text("c")],
         ),
         user("d"),
     ];
@@ -305,14 +316,17 @@ fn a_16_thinking_without_a_signature_or_of_another_dialect_is_left_out() {
 
 #[test]
 fn a_17_thinking_of_older_turns_stays() {
-    let messages =
-        vec![user("a"), said(vec![thinks("old", Some("c2ln")), ChatBlock::text("b")]), user("c")];
+    let messages = vec![
+        user("a"),
+        assistant(vec![thinking_block("old", Some("c2ln")), ChatBlock::text("b")]),
+        user("c"),
+    ];
     assert_eq!(outline(&encoded(messages))[1], "assistant: thinking text");
 }
 
 #[test]
 fn thinking_at_the_end_of_a_message_is_left_out() {
-    let messages = vec![user("a"), said(vec![thinks("cut", Some("c2ln"))]), user("b")];
+    let messages = vec![user("a"), assistant(vec![thinking_block("cut", Some("c2ln"))]), user("b")];
     assert_eq!(outline(&encoded(messages)), ["user: text text"]);
 }
 
@@ -332,14 +346,14 @@ fn a_18_a_schema_is_a_plain_object() {
 }
 
 #[test]
-fn a_19_images_that_are_too_many_or_too_large_become_words() {
+fn a_19_excess_and_oversized_images_become_text() {
     let content = (0..105).map(|_| image()).collect();
     let large = ChatBlock::Image { data: "A".repeat(5 << 20 | 1), mime_type: "image/png".into() };
     let vector = ChatBlock::Image { data: "QQ==".into(), mime_type: "image/svg+xml".into() };
     let many = ChatMessage::User(crate::message::UserMessage { content, timestamp: 0 });
     let messages = vec![
         many,
-        said(vec![call("1", "read", json!({}))]),
+        assistant(vec![call("1", "read", json!({}))]),
         result_of("1", vec![large, vector], false),
     ];
     let body = encoded(messages);
@@ -355,7 +369,7 @@ fn a_20_items_that_only_this_dialect_knows_are_sent_back_as_they_came() {
         json!({ "type": "compaction", "content": "so far", "signature": "c2ln", "z": 1, "a": 2 });
     let own = ChatBlock::ProviderItem { api: API.into(), item: item.clone() };
     let foreign = ChatBlock::ProviderItem { api: "openai-responses".into(), item: json!({}) };
-    let messages = vec![user("a"), said(vec![own, foreign, ChatBlock::text("b")]), user("c")];
+    let messages = vec![user("a"), assistant(vec![own, foreign, ChatBlock::text("b")]), user("c")];
     let body = Anthropic::default().encode(&request(MODEL, messages));
     assert_eq!(body["messages"][1]["content"][0].to_string(), item.to_string());
     assert_eq!(outline(&body)[1], "assistant: compaction text");

@@ -8,7 +8,7 @@ use crate::failure::ProviderRefusal;
 use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
-/// The answer of a stream, and what was heard while it came.
+/// The decoded answer and its streamed parts.
 fn read(frames: &[Value]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
     let texts: Vec<_> = frames.iter().map(Value::to_string).collect();
     read_texts(&texts.iter().map(String::as_str).collect::<Vec<_>>())
@@ -16,14 +16,14 @@ fn read(frames: &[Value]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
 
 fn read_texts(frames: &[&str]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
     let mut decoder = Anthropic::default().new_decoder();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for data in frames {
-        let mut parts = |part: StreamPart<'_>| heard.push(format!("{part:?}"));
+        let mut parts = |part: StreamPart<'_>| received.push(format!("{part:?}"));
         if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut parts) {
-            return (Err(fault), heard);
+            return (Err(fault), received);
         }
     }
-    (decoder.finish(), heard)
+    (decoder.finish(), received)
 }
 
 fn start() -> Value {
@@ -92,7 +92,7 @@ fn thinking_text_and_calls_are_put_together() {
         open(4, json!({ "type": "tool_use", "id": "toolu_2", "name": "list", "input": {} })),
         close(4),
     ];
-    let (answer, heard) = read(&[&frames[..], &end("tool_use")[..]].concat());
+    let (answer, received) = read(&[&frames[..], &end("tool_use")[..]].concat());
     let call = |id: &str, name: &str, arguments| {
         ChatBlock::ToolCall(ToolCallBlock {
             id: id.into(),
@@ -139,11 +139,11 @@ fn thinking_text_and_calls_are_put_together() {
         "ToolCall { name: \"read\" }",
         "ToolCall { name: \"list\" }",
     ];
-    assert_eq!(heard, expected);
+    assert_eq!(received, expected);
 }
 
 #[test]
-fn reasons_keep_the_words_of_the_provider() {
+fn raw_stop_reasons_are_kept() {
     let reasons = [
         ("end_turn", StopReason::Stop),
         ("stop_sequence", StopReason::Stop),
@@ -192,7 +192,7 @@ fn a_stream_without_its_end_is_cut() {
 }
 
 #[test]
-fn what_is_no_json_is_nonsense() {
+fn a_frame_that_is_not_json_is_invalid() {
     assert!(matches!(read_texts(&["<html>"]).0, Err(StreamError::InvalidFrame { .. })));
     let early = [start(), delta(0, json!({ "type": "text_delta", "text": "a" }))];
     assert!(matches!(read(&early).0, Err(StreamError::InvalidFrame { .. })));
@@ -247,8 +247,8 @@ fn unknown_blocks_are_kept_and_sent_back_as_they_came() {
     let expected = items.clone().map(|item| ChatBlock::ProviderItem { api: API.into(), item });
     assert_eq!(answer.content, expected);
 
-    let said = crate::conversations::says(API, MODEL, answer.content);
-    let messages = vec![ChatMessage::from_user_text("a"), said, ChatMessage::from_user_text("b")];
+    let answer = crate::conversations::assistant_message(API, MODEL, answer.content);
+    let messages = vec![ChatMessage::from_user_text("a"), answer, ChatMessage::from_user_text("b")];
     let body = Anthropic::default().encode(&crate::conversations::request(MODEL, messages));
     assert_eq!(body["messages"][1]["content"], json!(items));
 }

@@ -1,4 +1,4 @@
-//! Error bodies as they come over the wire.
+//! Error bodies of providers and proxies.
 
 use crate::failure::{FailureReason, ProviderRefusal, parse_refusal};
 

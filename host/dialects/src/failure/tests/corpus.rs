@@ -1,4 +1,4 @@
-//! The corpus of real error bodies: each is what it is, with the numbers that it names.
+//! The corpus of recorded error bodies: reasons and numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::CLASSIFIER;
 use crate::failure::{Classification, FailureReason, ProviderRefusal, parse_refusal};
 
-/// One body with what it means and where it was seen.
+/// One body with its reason and source.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -19,14 +19,14 @@ struct Row {
     /// JSON as it is sent; a string is the text as it is sent.
     body: Value,
     expect: Expected,
-    /// What it may be taken for as well, where nothing depends on the difference.
+    /// Another acceptable reason, if the difference has no effect.
     #[serde(default)]
     also: Vec<Expected>,
     /// The limit that the text names, in tokens.
     limit: Option<u64>,
     /// The size that the text names, in tokens.
     used: Option<u64>,
-    /// What is left for the answer by the text's own numbers, in tokens.
+    /// The answer's budget by the text's numbers, in tokens.
     room: Option<u64>,
     source: String,
 }
@@ -100,7 +100,7 @@ fn corpus() -> Vec<Row> {
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
-/// The table of what is expected against what was found, one line for each pair.
+/// The table of expected and found reasons, one line per pair.
 fn confusion(rows: &[Row]) -> String {
     let mut pairs: BTreeMap<(Expected, Expected), usize> = BTreeMap::new();
     for row in rows {
@@ -142,7 +142,7 @@ fn the_numbers_of_a_text_are_found() {
     assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
 }
 
-/// Variants of one wording with other numbers count once, and every row says where it was seen.
+/// Variants of one text with other numbers count once, and every row names its source.
 #[test]
 fn the_corpus_is_wide() {
     let rows = corpus();

@@ -1,4 +1,4 @@
-//! The counts and limits in what providers write.
+//! Sizes and limits in refusals.
 
 use super::classified;
 use crate::failure::{Classifier, FailureReason, ProviderRefusal};
@@ -95,7 +95,7 @@ fn counts_and_limits_are_read() {
 }
 
 #[test]
-fn a_limit_of_output_is_no_size_of_a_request() {
+fn an_output_limit_is_not_a_request_size() {
     let found = classified(Some(400), "", "max_tokens: 65536 > 64000, which is the maximum");
     assert_eq!(found.reason, FailureReason::OutputLimit);
     assert_eq!((found.observed_tokens, found.limit_tokens), (None, Some(64_000)));
@@ -136,7 +136,7 @@ fn what_shows_that_a_request_is_too_large() {
 }
 
 #[test]
-fn a_limit_that_gemini_words_as_a_plan_s_is_waited_for() {
+fn gemini_s_per_minute_limits_are_rate_limits() {
     let words = "You exceeded your current quota, please check your plan and billing details.";
     let message = format!("{words} Please retry in 36.074s.");
     let reason = |code: &str, message: &str| {

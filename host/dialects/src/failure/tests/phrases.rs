@@ -1,4 +1,4 @@
-//! Every row of the tables of overflow phrases, as a full text; and what only sounds like one.
+//! A full text for every overflow phrase, and texts that only resemble one.
 
 use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ const OVERFLOWS: &[&str] = &[
     "Prompt 超长",
 ];
 
-/// Texts that mean something else, with what they mean.
+/// Texts of other reasons.
 const OTHERS: &[(&str, FailureReason)] = &[
     (
         "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 4096, but got 8192 instead.",
@@ -335,7 +335,7 @@ fn a_400_without_a_body_is_an_overflow_at_cerebras_only() {
 }
 
 #[test]
-fn phrases_of_ones_own_are_heard_and_bad_ones_are_named() {
+fn phrases_of_the_config_apply_and_invalid_ones_are_named() {
     let extra = |pattern: &str, reason| ExtraPhrase { pattern: pattern.to_owned(), reason };
     let own = Classifier::with_extra_phrases(&[
         extra("the scroll is full", FailureReason::ContextOverflow),
@@ -351,13 +351,13 @@ fn phrases_of_ones_own_are_heard_and_bad_ones_are_named() {
     assert_eq!(of(None, "the scroll is full, come back at dawn"), FailureReason::Overloaded);
     let bad = Classifier::with_extra_phrases(&[extra("full (", FailureReason::ContextOverflow)])
         .unwrap_err();
-    assert!(bad.to_string().starts_with("`full (` is no regular expression"), "{bad}");
+    assert!(bad.to_string().starts_with("`full (` is not a regular expression"), "{bad}");
     let read: ExtraPhrase = toml::from_str("pattern = 'x'\nreason = 'context_overflow'").unwrap();
     assert_eq!(read.reason, FailureReason::ContextOverflow);
     assert!(toml::from_str::<ExtraPhrase>("pattern = 'x'\nreason = 'no_such'").is_err());
 }
 
-/// Otherwise a row with a slip in it would hide behind a broader one.
+/// Otherwise a broader row would hide a row with a mistake.
 #[test]
 fn every_row_of_the_tables_matches_a_text_here() {
     let others = OTHERS.iter().map(|(text, _)| *text);
@@ -377,7 +377,7 @@ fn every_row_of_the_tables_matches_a_text_here() {
     let rows = tables.into_iter().flatten().flat_map(|(_, rows)| rows.iter());
     let silent: Vec<_> = rows
         .filter(|row| {
-            let pattern = super::super::classifier::compile_pattern(row).unwrap();
+            let pattern = super::super::patterns::compile_pattern(row).unwrap();
             !texts.iter().any(|text| pattern.is_match(text))
         })
         .collect();

@@ -1,97 +1,62 @@
-//! The conversation as Gemini takes it: calls answered in one turn, in their order, by their names.
+//! Writes the conversation as Gemini's contents.
 
 use serde_json::{Map, Value, json};
 
 use crate::gemini::{API, GENERATED_ID_PREFIX, is_gemini_3, path_name};
+use crate::json::text;
 use crate::message::{AssistantMessage, ChatBlock, arguments_object};
-use crate::pairing::{
-    BOOTSTRAP, CONTINUE, ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages,
-    tool_name,
-};
+use crate::pairing::{ConversationStep, NO_RESULT, PairedCall, is_blank, pair_messages, tool_name};
 use crate::request::ModelRequest;
+use crate::turns::{RoleTurn, TurnList};
 
-/// What stands where a signature is missing that cannot be had again (G-7).
+/// The placeholder that Google accepts for a signature the history does not have (G-7).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What can be seen at all.
+/// The image types that the API accepts.
 const IMAGE_TYPES: [&str; 5] =
     ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"];
 
-/// One turn.
-#[derive(Debug)]
-pub(super) struct GeminiTurn {
-    role: TurnRole,
-    /// Never none.
-    parts: Vec<Value>,
-}
-
-/// Who speaks. The person and the tools have one role and two turns.
+/// The role of a turn. User and tools share the role `user`, but not a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurnRole {
+pub(super) enum TurnRole {
     User,
     Model,
     Tools,
 }
 
-impl From<GeminiTurn> for Value {
-    fn from(turn: GeminiTurn) -> Value {
+impl From<RoleTurn<TurnRole>> for Value {
+    fn from(turn: RoleTurn<TurnRole>) -> Value {
         let role = if turn.role == TurnRole::Model { "model" } else { "user" };
         json!({ "role": role, "parts": turn.parts })
     }
 }
 
 /// The contents of a request.
-pub(super) fn contents(request: &ModelRequest) -> Vec<GeminiTurn> {
-    let scribe =
+pub(super) fn contents(request: &ModelRequest) -> Vec<RoleTurn<TurnRole>> {
+    let writer =
         PartWriter { model: path_name(&request.model), is_gemini_3: is_gemini_3(&request.model) };
-    let mut history = GeminiHistory::default();
+    let mut turns = TurnList::new();
+    // A call needs an id, even if the session has none (G-6).
+    let wire_id = |id: &str| if id.is_empty() { "call".to_owned() } else { id.to_owned() };
     for step in pair_messages(&request.messages, wire_id) {
         match step {
             ConversationStep::User(content) => {
-                history.push(TurnRole::User, scribe.user_parts(content))
+                turns.push(TurnRole::User, writer.user_parts(content));
             }
             ConversationStep::Assistant { message, calls } => {
-                history.push(TurnRole::Model, scribe.model_parts(message, &calls));
-                let (responses, images) = scribe.responses(&calls);
-                history.push(TurnRole::Tools, responses);
-                history.push(TurnRole::User, images);
+                turns.push(TurnRole::Model, writer.model_parts(message, &calls));
+                let (responses, images) = writer.responses(&calls);
+                turns.push(TurnRole::Tools, responses);
+                turns.push(TurnRole::User, images);
             }
         }
     }
-    let mut turns = history.into_turns();
-    if scribe.is_gemini_3 {
-        sign(&mut turns);
+    // Starts and ends with a turn of the user or the tools (G-2).
+    let mut turns = turns.close(TurnRole::User, TurnRole::Model, |text| json!({ "text": text }));
+    if writer.is_gemini_3 {
+        sign_calls(&mut turns);
     }
     turns
-}
-
-/// Turns that are still added to. Equal neighbours become one, except those of the tools: two of them
-/// never meet, since a turn of calls stands between.
-#[derive(Default)]
-struct GeminiHistory {
-    turns: Vec<GeminiTurn>,
-}
-
-impl GeminiHistory {
-    fn push(&mut self, speaker: TurnRole, mut parts: Vec<Value>) {
-        match self.turns.last_mut() {
-            _ if parts.is_empty() => {}
-            Some(last) if last.role == speaker => last.parts.append(&mut parts),
-            _ => self.turns.push(GeminiTurn { role: speaker, parts }),
-        }
-    }
-
-    /// Begins and ends with the person or the tools (G-2).
-    fn into_turns(mut self) -> Vec<GeminiTurn> {
-        if self.turns.first().is_none_or(|first| first.role == TurnRole::Model) {
-            let parts = vec![json!({ "text": BOOTSTRAP })];
-            self.turns.insert(0, GeminiTurn { role: TurnRole::User, parts });
-        }
-        if self.turns.last().is_some_and(|last| last.role == TurnRole::Model) {
-            self.push(TurnRole::User, vec![json!({ "text": CONTINUE })]);
-        }
-        self.turns
-    }
 }
 
 /// Writes parts for one model.
@@ -117,17 +82,17 @@ impl PartWriter<'_> {
         let mut calls = calls.iter();
         let part = |block: &ChatBlock| match block {
             ChatBlock::Text { text, text_signature } => {
-                let signature = usable(text_signature, is_own);
-                let says_something = !is_blank(text) || signature.is_some();
-                says_something.then(|| signed(json!({ "text": text }), signature))
+                let signature = valid_signature(text_signature, is_own);
+                let has_content = !is_blank(text) || signature.is_some();
+                has_content.then(|| signed(json!({ "text": text }), signature))
             }
             ChatBlock::Thinking { thinking, thinking_signature, .. } => {
-                let signature = usable(thinking_signature, is_own)?;
+                let signature = valid_signature(thinking_signature, is_own)?;
                 Some(signed(json!({ "text": thinking, "thought": true }), Some(signature)))
             }
             ChatBlock::ToolCall(call) => {
-                let signature = usable(&call.thought_signature, is_own);
-                calls.next().map(|answered| signed(self.call(answered), signature))
+                let signature = valid_signature(&call.thought_signature, is_own);
+                calls.next().map(|paired| signed(self.call(paired), signature))
             }
             ChatBlock::ProviderItem { api, item } => {
                 Some(item.clone()).filter(|_| api == API && is_own)
@@ -137,32 +102,30 @@ impl PartWriter<'_> {
         message.content.iter().filter_map(part).collect()
     }
 
-    fn call(&self, answered: &PairedCall<'_>) -> Value {
-        let mut call = self.call_head(answered);
-        call.insert("args".into(), arguments_object(&answered.call.arguments).into());
+    fn call(&self, paired: &PairedCall<'_>) -> Value {
+        let mut call = self.call_head(paired);
+        call.insert("args".into(), arguments_object(&paired.call.arguments).into());
         json!({ "functionCall": call })
     }
 
-    /// The answers to all calls of a message, and the images that cannot stand in them (G-12).
+    /// The responses to all calls of a message, and the images that responses cannot hold (G-12).
     fn responses(&self, calls: &[PairedCall<'_>]) -> (Vec<Value>, Vec<Value>) {
         let mut images = Vec::new();
-        let responses = calls.iter().map(|answered| self.response(answered, &mut images)).collect();
+        let responses = calls.iter().map(|paired| self.response(paired, &mut images)).collect();
         (responses, images)
     }
 
-    fn response(&self, answered: &PairedCall<'_>, images: &mut Vec<Value>) -> Value {
-        let shown =
-            answered.result.map(|result| self.user_parts(&result.content)).unwrap_or_default();
+    fn response(&self, paired: &PairedCall<'_>, images: &mut Vec<Value>) -> Value {
+        let parts = paired.result.map(|result| self.user_parts(&result.content));
         let (texts, mut media): (Vec<_>, Vec<_>) =
-            shown.into_iter().partition(|part| part.get("text").is_some());
-        let texts: Vec<_> =
-            texts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
-        let response = match answered.result {
+            parts.unwrap_or_default().into_iter().partition(|part| part.get("text").is_some());
+        let texts: Vec<_> = texts.iter().map(|part| text(part, "text")).collect();
+        let response = match paired.result {
             None => json!({ "error": NO_RESULT }),
             Some(result) if result.is_error => json!({ "error": texts.join("\n") }),
             Some(_) => json!({ "output": texts.join("\n") }),
         };
-        let mut head = self.call_head(answered);
+        let mut head = self.call_head(paired);
         head.insert("response".into(), response);
         if self.is_gemini_3 && !media.is_empty() {
             head.insert("parts".into(), media.into());
@@ -172,18 +135,18 @@ impl PartWriter<'_> {
         json!({ "functionResponse": head })
     }
 
-    /// What a call and its response have in common (G-6).
-    fn call_head(&self, answered: &PairedCall<'_>) -> Map<String, Value> {
+    /// The fields that a call and its response share (G-6).
+    fn call_head(&self, paired: &PairedCall<'_>) -> Map<String, Value> {
         let mut head = Map::new();
-        if self.is_gemini_3 || !answered.call.id.starts_with(GENERATED_ID_PREFIX) {
-            head.insert("id".into(), answered.id.clone().into());
+        if self.is_gemini_3 || !paired.call.id.starts_with(GENERATED_ID_PREFIX) {
+            head.insert("id".into(), paired.id.clone().into());
         }
-        head.insert("name".into(), tool_name(&answered.call.name).into());
+        head.insert("name".into(), tool_name(&paired.call.name).into());
         head
     }
 }
 
-/// Whether two names are of one model: providers answer with a date or a number behind it.
+/// Whether two names are of one model. Providers answer with a date or version as suffix.
 fn is_same_model(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let version = |rest: &str| rest.chars().all(|char| char.is_ascii_digit() || char == '-');
@@ -191,13 +154,13 @@ fn is_same_model(one: &str, other: &str) -> bool {
 }
 
 /// A signature that may be sent: of this model, and base64 (G-8).
-fn usable(signature: &Option<String>, is_own: bool) -> Option<&str> {
+fn valid_signature(signature: &Option<String>, is_own: bool) -> Option<&str> {
     let is_base64 = |text: &str| {
-        let letters = text.trim_end_matches('=');
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+        let digits = text.trim_end_matches('=');
+        let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
         text.len().is_multiple_of(4)
-            && text.len() - letters.len() <= 2
-            && letters.bytes().all(legal)
+            && text.len() - digits.len() <= 2
+            && digits.bytes().all(is_digit)
     };
     signature.as_deref().filter(|text| is_own && !text.is_empty() && is_base64(text))
 }
@@ -209,21 +172,19 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
     part
 }
 
-/// Signs the first call of each step since the person last spoke (G-7).
-fn sign(turns: &mut [GeminiTurn]) {
-    let spoken = turns.iter().rposition(is_spoken).unwrap_or_default();
-    for turn in turns.iter_mut().skip(spoken).filter(|turn| turn.role == TurnRole::Model) {
+/// Signs the first call of each step since the last user turn (G-7).
+fn sign_calls(turns: &mut [RoleTurn<TurnRole>]) {
+    // A turn of images alone may belong to results. Signing a step too many is harmless.
+    let has_text = |turn: &RoleTurn<TurnRole>| {
+        turn.role == TurnRole::User && turn.parts.iter().any(|part| part.get("text").is_some())
+    };
+    let start = turns.iter().rposition(has_text).unwrap_or_default();
+    for turn in turns.iter_mut().skip(start).filter(|turn| turn.role == TurnRole::Model) {
         let mut calls = turn.parts.iter_mut().filter(|part| part.get("functionCall").is_some());
         if let Some(Value::Object(first)) = calls.next() {
             first.entry("thoughtSignature").or_insert_with(|| NO_SIGNATURE.into());
         }
     }
-}
-
-/// Whether the person said something in a turn. One of images alone may belong to results, and a
-/// signature too many does no harm.
-fn is_spoken(turn: &GeminiTurn) -> bool {
-    turn.role == TurnRole::User && turn.parts.iter().any(|part| part.get("text").is_some())
 }
 
 fn image(data: &str, mime_type: &str) -> Value {
@@ -232,9 +193,4 @@ fn image(data: &str, mime_type: &str) -> Value {
     } else {
         json!({ "text": format!("[{mime_type} left out: it cannot be shown]") })
     }
-}
-
-/// An id as it is given; there must be one (G-6).
-fn wire_id(id: &str) -> String {
-    if id.is_empty() { "call".to_owned() } else { id.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! JSON schemas in the words that Gemini knows; a word that it does not know refuses the request (G-10).
+//! Translates JSON schemas into Gemini's subset; the API refuses unknown keywords (G-10).
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{SchemaResolver, object_root, required};
 
-/// Words that are taken over as they are, by type.
-const WORDS: [(&str, &[&str]); 4] = [
+/// Keywords copied unchanged, by type.
+const KEYWORDS: [(&str, &[&str]); 4] = [
     ("string", &["description"]),
     ("number", &["description", "minimum", "maximum"]),
     ("integer", &["description", "minimum", "maximum"]),
     ("array", &["description", "minItems", "maxItems"]),
 ];
 
-/// The formats that are known, by type.
+/// Supported formats, by type.
 const FORMATS: [(&str, &[&str]); 3] = [
     ("string", &["date-time"]),
     ("number", &["float", "double"]),
     ("integer", &["int32", "int64"]),
 ];
 
-/// The parameters of a tool; `None` for one without any.
+/// The parameters of a tool; `None` without any.
 pub(super) fn parameters(schema: &Value) -> Option<Value> {
     let root = object_root(schema);
     let mut cleaner = SchemaCleaner { resolver: SchemaResolver::new(schema) };
@@ -34,14 +34,14 @@ struct SchemaCleaner<'a> {
 }
 
 impl SchemaCleaner<'_> {
-    /// A schema in Gemini's words. `trail` holds the references that led to it.
+    /// Translates a schema. `trail` holds the references that led to it.
     fn clean(&mut self, schema: &Value, trail: &[String]) -> Value {
         let mut trail = trail.to_vec();
         let mut node = self.resolver.resolve(schema, &mut trail);
         let branches = node.shift_remove("anyOf").or_else(|| node.shift_remove("oneOf"));
         let types = types(&node);
         let cleaned = match branches {
-            // Alternatives of what is required, beside the properties themselves.
+            // Alternatives that only vary `required`, beside the properties themselves.
             Some(Value::Array(branches)) if node.contains_key("properties") => {
                 self.resolver.fold(&mut node, &branches);
                 self.typed(&node, &types, &trail)
@@ -61,7 +61,7 @@ impl SchemaCleaner<'_> {
         Value::Object(cleaned)
     }
 
-    /// Alternatives. One that is left alone stands for itself, and null is a word and no type.
+    /// Translates alternatives. A single one replaces the node, and `null` becomes `nullable`.
     fn any_of(
         &mut self,
         branches: &[Value],
@@ -88,7 +88,7 @@ impl SchemaCleaner<'_> {
         node
     }
 
-    /// A schema of one type, perhaps or null.
+    /// Translates a schema of one type, possibly nullable.
     fn typed(
         &mut self,
         node: &Map<String, Value>,
@@ -107,12 +107,13 @@ impl SchemaCleaner<'_> {
         cleaned
     }
 
-    /// An object. It requires only what it has, and has no list of nothing.
+    /// Translates an object.
     fn object(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
-        let mut object = taken(node, "OBJECT", &["description"]);
+        let mut object = typed_node(node, "OBJECT", &["description"]);
         let own = node.get("properties").and_then(Value::as_object);
         let clean = |(name, schema): (&String, &Value)| (name.clone(), self.clean(schema, trail));
         let properties: Map<_, _> = own.into_iter().flatten().map(clean).collect();
+        // The API refuses required names without a property, and an empty list.
         let names = required(node).into_iter().filter(|name| properties.contains_key(name));
         let names: Vec<_> = names.collect();
         if !properties.is_empty() {
@@ -124,11 +125,12 @@ impl SchemaCleaner<'_> {
         object
     }
 
-    /// An array; it must say of what.
+    /// Translates an array; `items` is mandatory.
     fn array(&mut self, node: &Map<String, Value>, trail: &[String]) -> Map<String, Value> {
-        let mut array = taken(node, "ARRAY", words("array"));
+        let mut array = typed_node(node, "ARRAY", keywords("array"));
         let items = node.get("items").filter(|items| items.is_object());
         let items = items.map(|items| self.clean(items, trail));
+        // `items` is mandatory.
         array.insert("items".into(), items.unwrap_or_else(|| json!({ "type": "STRING" })));
         array
     }
@@ -137,19 +139,20 @@ impl SchemaCleaner<'_> {
 fn scalar(node: &Map<String, Value>, name: &str) -> Map<String, Value> {
     let known = ["string", "number", "integer", "boolean"].contains(&name);
     let name = if known { name } else { "string" };
-    let mut scalar = taken(node, &name.to_uppercase(), words(name));
+    let mut scalar = typed_node(node, &name.to_uppercase(), keywords(name));
     let format = node.get("format").and_then(Value::as_str).unwrap_or_default();
     if FORMATS.iter().any(|(of, formats)| *of == name && formats.contains(&format)) {
         scalar.insert("format".into(), format.into());
     }
     let values = texts(node);
+    // The API accepts `enum` only for strings.
     if name == "string" && !values.is_empty() {
         scalar.insert("enum".into(), values.into());
     }
     scalar
 }
 
-/// The values that are allowed: texts only, and none of them empty.
+/// The allowed values: strings that are not empty.
 fn texts(node: &Map<String, Value>) -> Vec<Value> {
     let listed = node.get("enum").and_then(Value::as_array).into_iter().flatten();
     let values = listed.chain(node.get("const"));
@@ -157,25 +160,25 @@ fn texts(node: &Map<String, Value>) -> Vec<Value> {
     values.filter(is_text).cloned().collect()
 }
 
-fn words(name: &str) -> &'static [&'static str] {
-    let found = WORDS.iter().find(|(of, _)| *of == name);
-    found.map_or(&["description"], |(_, words)| words)
+fn keywords(name: &str) -> &'static [&'static str] {
+    let found = KEYWORDS.iter().find(|(of, _)| *of == name);
+    found.map_or(&["description"], |(_, keywords)| keywords)
 }
 
-/// A node of a type with the words that are taken over.
-fn taken(node: &Map<String, Value>, name: &str, words: &[&str]) -> Map<String, Value> {
-    let mut taken = Map::new();
-    taken.insert("type".into(), name.into());
-    for word in words {
-        let value = node.get(*word).filter(|value| match *word {
+/// A node of a type with the keywords copied unchanged.
+fn typed_node(node: &Map<String, Value>, name: &str, keywords: &[&str]) -> Map<String, Value> {
+    let mut typed = Map::new();
+    typed.insert("type".into(), name.into());
+    for keyword in keywords {
+        let value = node.get(*keyword).filter(|value| match *keyword {
             "description" => value.is_string(),
             _ => value.is_number(),
         });
         if let Some(value) = value {
-            taken.insert((*word).to_owned(), value.clone());
+            typed.insert((*keyword).to_owned(), value.clone());
         }
     }
-    taken
+    typed
 }
 
 fn types(node: &Map<String, Value>) -> Vec<String> {
@@ -189,7 +192,7 @@ fn types(node: &Map<String, Value>) -> Vec<String> {
     }
 }
 
-/// The type of a schema that names none.
+/// The type of a schema without `type`.
 fn guess(node: &Map<String, Value>) -> &'static str {
     if node.contains_key("properties") {
         "object"
@@ -205,7 +208,7 @@ fn is_null(schema: &Value) -> bool {
         || schema.get("const") == Some(&Value::Null)
 }
 
-/// An alternative that names no type has that of what it stands in.
+/// An alternative without a type has that of the schema around it.
 fn inheriting(branch: &Value, node: &Map<String, Value>) -> Value {
     let says_what = ["type", "$ref", "allOf", "anyOf", "oneOf", "const", "properties"];
     match (branch, node.get("type")) {
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_left_out() {
+    fn unknown_keywords_are_dropped() {
         check(
             json!({
                 "type": "object",
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_a_word_and_no_type() {
+    fn null_becomes_nullable() {
         check(json!({ "type": ["string", "null"] }), json!({ "type": "STRING", "nullable": true }));
         check(
             json!({ "anyOf": [{ "type": "object", "properties": { "a": {} } }, { "type": "null" }], "description": "d" }),
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_stand_alone() {
+    fn alternatives_become_any_of() {
         check(
             json!({ "type": ["string", "integer"], "minimum": 1 }),
             json!({ "anyOf": [{ "type": "INTEGER", "minimum": 1 }, { "type": "STRING" }] }),
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_says_of_what() {
+    fn an_array_has_items() {
         check(
             json!({ "type": "array" }),
             json!({ "type": "ARRAY", "items": { "type": "STRING" } }),

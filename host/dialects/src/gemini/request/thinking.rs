@@ -1,17 +1,17 @@
-//! How much a Gemini is asked to think: the second generation has budgets, the third has levels.
+//! The thinking options of a request: Gemini 2.5 has budgets, Gemini 3 has levels.
 
 use serde_json::{Value, json};
 
 use crate::gemini::{is_gemini_3, path_name};
 use crate::request::{ModelRequest, ThinkingLevel};
 
-/// The least budget that every model of the second generation takes.
+/// The smallest budget that every 2.5 model accepts.
 const BUDGET_MIN_TOKENS: u64 = 512;
 
-/// The largest one; a smaller model takes no more.
+/// The largest budget of the smaller 2.5 models.
 const BUDGET_MAX_TOKENS: u64 = 24_576;
 
-/// The `thinkingConfig`; `None` leaves it to the model. Models that are neither refuse the field.
+/// The `thinkingConfig`; `None` leaves it to the model. Other models refuse the field.
 pub(super) fn config(request: &ModelRequest) -> Option<Value> {
     let model = path_name(&request.model);
     if is_gemini_3(model) {
@@ -22,7 +22,7 @@ pub(super) fn config(request: &ModelRequest) -> Option<Value> {
         return None;
     }
     let budget_tokens = match request.thinking {
-        // The larger model cannot stop thinking and refuses a budget of nothing.
+        // 2.5 Pro cannot stop thinking and refuses a budget of 0.
         ThinkingLevel::Off if model.starts_with("gemini-2.5-flash") => {
             return Some(json!({ "thinkingBudget": 0 }));
         }
@@ -35,18 +35,19 @@ pub(super) fn config(request: &ModelRequest) -> Option<Value> {
     Some(json!({ "thinkingBudget": budget_tokens, "includeThoughts": true }))
 }
 
-/// The first of the third generation knew no middle.
+/// The level of a Gemini 3 model.
 fn level(model: &str, level: ThinkingLevel) -> Option<&'static str> {
     match level {
         ThinkingLevel::Off => None,
         ThinkingLevel::Low => Some("low"),
+        // The first Gemini 3 models have no medium level.
         ThinkingLevel::Medium if model.starts_with("gemini-3-pro") => Some("high"),
         ThinkingLevel::Medium => Some("medium"),
         ThinkingLevel::High => Some("high"),
     }
 }
 
-/// Half of the limit stays for the answer, since thinking counts against it.
+// Thinking counts against the limit of the answer; half of it stays for the answer.
 fn within(budget_tokens: u64, max_output_tokens: u64) -> u64 {
     match max_output_tokens {
         0 => budget_tokens,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a body breaks, by the numbers of the rules.
+/// The numbers of the rules that a body breaks.
 pub(super) fn breaches(model: &str, body: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut check = |rule: &str, holds: bool| {
@@ -29,8 +29,8 @@ fn turns(contents: &[Value], check: &mut Check<'_>) {
         check("G-1 role", content["role"] == "user" || content["role"] == "model");
         check("G-1 parts", !list(&content["parts"]).is_empty());
         for part in list(&content["parts"]) {
-            let says = part["text"].as_str().is_none_or(|text| !text.trim().is_empty());
-            check("G-1 text", says || part.get("thoughtSignature").is_some());
+            let has_text = part["text"].as_str().is_none_or(|text| !text.trim().is_empty());
+            check("G-1 text", has_text || part.get("thoughtSignature").is_some());
         }
     }
     let first =

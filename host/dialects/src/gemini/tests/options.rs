@@ -1,4 +1,4 @@
-//! Addresses, counting, and what the level of thinking becomes.
+//! Paths, token counting and thinking levels.
 
 use serde_json::json;
 

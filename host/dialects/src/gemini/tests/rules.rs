@@ -3,15 +3,17 @@
 use serde_json::json;
 
 use super::*;
-use crate::conversations::{call, image, request, result, result_of, says, thinks, tool};
+use crate::conversations::{
+    assistant_message, call, image, request, result, result_of, thinking_block, tool,
+};
 use crate::message::{ChatBlock, ToolCallBlock};
 
 fn user(text: &str) -> ChatMessage {
     ChatMessage::from_user_text(text)
 }
 
-fn said(model: &str, content: Vec<ChatBlock>) -> ChatMessage {
-    says(API, model, content)
+fn assistant(model: &str, content: Vec<ChatBlock>) -> ChatMessage {
+    assistant_message(API, model, content)
 }
 
 fn read(id: &str) -> ChatBlock {
@@ -44,9 +46,9 @@ fn outline(contents: &Value) -> Vec<String> {
 fn g_01_nothing_empty_is_sent() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![ChatBlock::text(" ")]),
+        assistant(SECOND, vec![ChatBlock::text(" ")]),
         user("\n"),
-        said(SECOND, vec![thinks("unsigned", None), ChatBlock::text("b")]),
+        assistant(SECOND, vec![thinking_block("unsigned", None), ChatBlock::text("b")]),
         user("c"),
     ];
     let contents = encoded(SECOND, messages);
@@ -55,12 +57,12 @@ fn g_01_nothing_empty_is_sent() {
 
 #[test]
 fn g_02_the_first_turn_is_of_the_user() {
-    let contents = encoded(SECOND, vec![said(SECOND, vec![read("1")]), result("1", "one")]);
+    let contents = encoded(SECOND, vec![assistant(SECOND, vec![read("1")]), result("1", "one")]);
     assert_eq!(contents[0]["parts"][0]["text"], "(session bootstrap)");
     let orphaned = encoded(SECOND, vec![result("1", "one"), user("a")]);
     assert_eq!(outline(&orphaned), ["user: text"]);
     assert_eq!(outline(&encoded(SECOND, Vec::new())), ["user: text"]);
-    let open = encoded(SECOND, vec![user("a"), said(SECOND, vec![ChatBlock::text("b")])]);
+    let open = encoded(SECOND, vec![user("a"), assistant(SECOND, vec![ChatBlock::text("b")])]);
     assert_eq!(outline(&open), ["user: text", "model: text", "user: text"]);
 }
 
@@ -68,10 +70,10 @@ fn g_02_the_first_turn_is_of_the_user() {
 fn g_03_calls_come_right_after_the_user_or_a_response() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![ChatBlock::text("b")]),
-        said(SECOND, vec![read("1")]),
+        assistant(SECOND, vec![ChatBlock::text("b")]),
+        assistant(SECOND, vec![read("1")]),
         result("1", "one"),
-        said(SECOND, vec![read("2")]),
+        assistant(SECOND, vec![read("2")]),
         result("2", "two"),
     ];
     let expected = [
@@ -86,7 +88,8 @@ fn g_03_calls_come_right_after_the_user_or_a_response() {
 
 #[test]
 fn g_04_responses_come_right_after_their_calls() {
-    let messages = vec![user("a"), said(SECOND, vec![read("1")]), user("wait"), result("1", "one")];
+    let messages =
+        vec![user("a"), assistant(SECOND, vec![read("1")]), user("wait"), result("1", "one")];
     let expected = ["user: text", "model: functionCall", "user: functionResponse", "user: text"];
     assert_eq!(outline(&encoded(SECOND, messages)), expected);
 }
@@ -95,7 +98,7 @@ fn g_04_responses_come_right_after_their_calls() {
 fn g_05_as_many_responses_as_calls() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![read("1"), read("2")]),
+        assistant(SECOND, vec![read("1"), read("2")]),
         result("1", "one"),
         result("1", "again"),
     ];
@@ -109,7 +112,7 @@ fn g_05_as_many_responses_as_calls() {
 fn g_06_responses_have_the_order_the_names_and_the_ids_of_their_calls() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![read("1"), call("2", "mcp:list", json!({}))]),
+        assistant(SECOND, vec![read("1"), call("2", "mcp:list", json!({}))]),
         result("2", "two"),
         result("1", "one"),
     ];
@@ -125,7 +128,7 @@ fn g_06_an_id_of_our_own_is_sent_only_where_there_must_be_one() {
     let messages = |model: &str| {
         vec![
             user("a"),
-            said(model, vec![read("ctxhost_call_00_0")]),
+            assistant(model, vec![read("ctxhost_call_00_0")]),
             result("ctxhost_call_00_0", "b"),
         ]
     };
@@ -141,13 +144,13 @@ fn g_07_the_first_call_of_each_step_of_this_turn_is_signed() {
     let messages = |model: &str| {
         vec![
             user("old"),
-            said(model, vec![read("0")]),
+            assistant(model, vec![read("0")]),
             result("0", "zero"),
             user("new"),
-            said(model, vec![signed("1", "QUJD"), read("2")]),
+            assistant(model, vec![signed("1", "QUJD"), read("2")]),
             result("1", "one"),
             result("2", "two"),
-            said(model, vec![read("3"), read("4")]),
+            assistant(model, vec![read("3"), read("4")]),
             result("3", "three"),
             result_of("4", vec![image()], false),
         ]
@@ -172,7 +175,7 @@ fn g_08_signatures_are_of_this_model_and_base64() {
     let signature = |model: &str, signature: &str| {
         let text_signature = Some(signature.to_owned());
         let text = ChatBlock::Text { text: "b".into(), text_signature };
-        let messages = vec![user("a"), said(model, vec![text]), user("c")];
+        let messages = vec![user("a"), assistant(model, vec![text]), user("c")];
         encoded(THIRD, messages)[1]["parts"][0].get("thoughtSignature").cloned()
     };
     assert_eq!(signature(THIRD, "QUJDRA=="), Some(json!("QUJDRA==")));
@@ -186,9 +189,9 @@ fn g_08_signatures_are_of_this_model_and_base64() {
 #[test]
 fn g_08_parts_with_signatures_stay_alone() {
     let empty = ChatBlock::Text { text: String::new(), text_signature: Some("QUJD".into()) };
-    let thought = thinks("hm", Some("QUJD"));
+    let thought = thinking_block("hm", Some("QUJD"));
     let messages =
-        vec![user("a"), said(THIRD, vec![thought, ChatBlock::text("b"), empty]), user("c")];
+        vec![user("a"), assistant(THIRD, vec![thought, ChatBlock::text("b"), empty]), user("c")];
     let parts = json!([
         { "text": "hm", "thought": true, "thoughtSignature": "QUJD" },
         { "text": "b" },
@@ -201,7 +204,7 @@ fn g_08_parts_with_signatures_stay_alone() {
 fn g_09_arguments_and_responses_are_objects() {
     let messages = vec![
         user("a"),
-        said(SECOND, vec![call("1", "read", json!("p")), call("2", "read", Value::Null)]),
+        assistant(SECOND, vec![call("1", "read", json!("p")), call("2", "read", Value::Null)]),
         result_of("1", vec![ChatBlock::text("no"), ChatBlock::text("way")], true),
         result_of("2", Vec::new(), false),
     ];
@@ -215,7 +218,7 @@ fn g_09_arguments_and_responses_are_objects() {
 }
 
 #[test]
-fn g_10_schemas_have_known_words_alone() {
+fn g_10_schemas_have_only_known_keywords() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -243,7 +246,7 @@ fn g_12_images_stand_in_responses_of_the_third_generation_alone() {
     let messages = |model: &str| {
         vec![
             user("a"),
-            said(model, vec![read("1"), read("2")]),
+            assistant(model, vec![read("1"), read("2")]),
             result_of("1", vec![ChatBlock::text("see"), image()], false),
             result("2", "two"),
             user("b"),
@@ -264,10 +267,10 @@ fn g_12_images_stand_in_responses_of_the_third_generation_alone() {
 }
 
 #[test]
-fn an_image_that_cannot_be_shown_becomes_words() {
+fn an_unsupported_image_becomes_text() {
     let moving = ChatBlock::Image { data: "QQ==".into(), mime_type: "image/gif".into() };
     let messages =
-        vec![user("a"), said(THIRD, vec![read("1")]), result_of("1", vec![moving], false)];
+        vec![user("a"), assistant(THIRD, vec![read("1")]), result_of("1", vec![moving], false)];
     let response = encoded(THIRD, messages)[2]["parts"][0]["functionResponse"]["response"].take();
     assert_eq!(response, json!({ "output": "[image/gif left out: it cannot be shown]" }));
 }

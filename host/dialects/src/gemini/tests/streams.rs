@@ -8,17 +8,17 @@ use crate::failure::ProviderRefusal;
 use crate::message::{ChatBlock, StopReason, TokenUsage, ToolCallBlock};
 use crate::request::StreamPart;
 
-/// The answer of a stream, and what was heard while it came.
+/// The decoded answer and its streamed parts.
 fn read(frames: &[Value]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
     let mut decoder = Gemini.new_decoder();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for data in frames.iter().map(Value::to_string) {
-        let mut parts = |part: StreamPart<'_>| heard.push(format!("{part:?}"));
+        let mut parts = |part: StreamPart<'_>| received.push(format!("{part:?}"));
         if let Err(fault) = decoder.push(StreamFrame { event: "", data: &data }, &mut parts) {
-            return (Err(fault), heard);
+            return (Err(fault), received);
         }
     }
-    (decoder.finish(), heard)
+    (decoder.finish(), received)
 }
 
 /// A frame with parts.
@@ -66,7 +66,7 @@ fn thoughts_text_and_calls_are_put_together() {
         piece(json!([first_call, { "functionCall": { "id": "fc2", "name": "list" } }])),
         last,
     ];
-    let (answer, heard) = read(&frames);
+    let (answer, received) = read(&frames);
     let thinking = ChatBlock::Thinking {
         thinking: "I see 看".into(),
         thinking_signature: None,
@@ -101,7 +101,7 @@ fn thoughts_text_and_calls_are_put_together() {
         "ToolCall { name: \"read\" }",
         "ToolCall { name: \"list\" }",
     ];
-    assert_eq!(heard, expected);
+    assert_eq!(received, expected);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn other_parts_are_kept_as_they_came() {
 }
 
 #[test]
-fn reasons_keep_the_words_of_the_provider() {
+fn raw_stop_reasons_are_kept() {
     let reasons = [
         ("STOP", StopReason::Stop),
         ("MAX_TOKENS", StopReason::Length),
@@ -182,7 +182,7 @@ fn a_stream_without_a_reason_is_cut() {
 }
 
 #[test]
-fn what_is_no_json_is_nonsense() {
+fn a_frame_that_is_not_json_is_invalid() {
     let mut decoder = Gemini.new_decoder();
     let fault = decoder.push(StreamFrame { event: "", data: "<html>" }, &mut |_| {});
     assert!(matches!(fault, Err(StreamError::InvalidFrame { .. })));

@@ -1,22 +1,25 @@
-//! The conversation, as chat completions write it.
+//! Writes the conversation as chat completions.
 
 use serde_json::{Map, Value, json};
 
+use crate::blocks::data_url;
 use crate::call_id::{CallIds, IdRule};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, arguments_object,
+    text_of,
 };
 use crate::openai_chat::compat::Compat;
 use crate::request::ModelRequest;
 
-/// O-9: what old servers take.
+/// O-9: the longest call id that older servers accept.
 const CALL_ID_MAX_CHARS: usize = 40;
 
 /// The messages of a request; never empty.
 pub(super) fn request_messages(request: &ModelRequest, compat: &Compat) -> Vec<Value> {
-    let rule = match compat.nine_char_ids {
-        true => IdRule::Mistral,
-        false => IdRule::Any { max_chars: CALL_ID_MAX_CHARS },
+    let rule = if compat.nine_char_ids {
+        IdRule::Mistral
+    } else {
+        IdRule::Any { max_chars: CALL_ID_MAX_CHARS }
     };
     let ids = CallIds::from_messages(&request.messages, rule);
     let mut writer = MessageWriter { compat, ids, written: Vec::new(), images: Vec::new() };
@@ -24,8 +27,8 @@ pub(super) fn request_messages(request: &ModelRequest, compat: &Compat) -> Vec<V
         let role = if compat.developer_role { "developer" } else { "system" };
         writer.written.push(json!({ "role": role, "content": request.system }));
     }
-    // O-7: some servers want a word of the person's.
-    if !request.messages.iter().any(|it| matches!(it, ChatMessage::User(_))) {
+    // O-7: some servers require a user message.
+    if !request.messages.iter().any(|message| matches!(message, ChatMessage::User(_))) {
         writer.written.push(json!({ "role": "user", "content": "Go on." }));
     }
     for message in &request.messages {
@@ -39,7 +42,7 @@ struct MessageWriter<'a> {
     compat: &'a Compat,
     ids: CallIds,
     written: Vec<Value>,
-    /// Images of the results written last: they follow when all results of the turn stand.
+    /// Images of the last results. They follow after all results of the turn.
     images: Vec<Value>,
 }
 
@@ -64,15 +67,16 @@ impl MessageWriter<'_> {
     fn write_user(&mut self, content: Value) {
         let follows_result = self.written.last().is_some_and(|last| last["role"] == "tool");
         if follows_result && self.compat.assistant_after_results {
+            // Mistral refuses a user message directly after tool results.
             let between = "I have read the results.";
             self.written.push(json!({ "role": "assistant", "content": between }));
         }
         self.written.push(json!({ "role": "user", "content": content }));
     }
 
-    /// O-4: without text and without calls there is no message; O-5: arguments are a string.
+    /// O-4: an answer without text and calls is omitted. O-5: arguments are a string.
     fn write_assistant(&mut self, message: &AssistantMessage) {
-        let text = texts(&message.content);
+        let text = text_of(&message.content);
         let calls: Vec<_> = message.tool_calls().map(|call| self.call(call)).collect();
         if text.is_empty() && calls.is_empty() {
             return;
@@ -81,7 +85,7 @@ impl MessageWriter<'_> {
         let mut written = Map::new();
         written.insert("role".to_owned(), "assistant".into());
         written.insert("content".to_owned(), content);
-        // Servers that want thinking back want it with every call, be it empty.
+        // Servers that want thinking back require it with every call, even if empty.
         let thinking = thinking(&message.content);
         if self.compat.reasoning_content && !(thinking.is_empty() && calls.is_empty()) {
             written.insert("reasoning_content".to_owned(), thinking.into());
@@ -98,11 +102,11 @@ impl MessageWriter<'_> {
         json!({ "id": self.ids.wire_id(&call.id), "type": "function", "function": function })
     }
 
-    /// O-8: the content of a result is text; its images wait.
+    /// O-8: the content of a result is text; images follow separately.
     fn write_result(&mut self, result: &ToolResultMessage) {
         let id = self.ids.wire_id(&result.tool_call_id);
         let images: Vec<_> = result.content.iter().filter_map(image).collect();
-        let text = match texts(&result.content) {
+        let text = match text_of(&result.content) {
             text if !text.is_empty() => text,
             _ if !images.is_empty() => "(see the image below)".to_owned(),
             _ => "(no output)".to_owned(),
@@ -113,13 +117,13 @@ impl MessageWriter<'_> {
         }
         self.written.push(written);
         if !images.is_empty() {
-            let whose = format!("Images from {} ({id}):", result.tool_name);
-            self.images.push(json!({ "type": "text", "text": whose }));
+            let title = format!("Images from {} ({id}):", result.tool_name);
+            self.images.push(json!({ "type": "text", "text": title }));
             self.images.extend(images);
         }
     }
 
-    /// Images in results go into a message of the person's, behind all results (O-1).
+    /// Puts the images of results into a user message after all results (O-1).
     fn write_images(&mut self) {
         if !self.images.is_empty() {
             let images = std::mem::take(&mut self.images);
@@ -128,10 +132,10 @@ impl MessageWriter<'_> {
     }
 }
 
-/// A string where there is nothing but text, else parts; `None` where there is nothing.
+/// A string if there is only text, else parts; `None` if there is neither text nor image.
 fn user_content(blocks: &[ChatBlock]) -> Option<Value> {
     if !blocks.iter().any(|block| matches!(block, ChatBlock::Image { .. })) {
-        let text = texts(blocks);
+        let text = text_of(blocks);
         return (!text.is_empty()).then(|| text.into());
     }
     let part = |block: &ChatBlock| match block {
@@ -145,16 +149,8 @@ fn user_content(blocks: &[ChatBlock]) -> Option<Value> {
 
 fn image(block: &ChatBlock) -> Option<Value> {
     let ChatBlock::Image { data, mime_type } = block else { return None };
-    let url = format!("data:{mime_type};base64,{data}");
+    let url = data_url(mime_type, data);
     Some(json!({ "type": "image_url", "image_url": { "url": url } }))
-}
-
-fn texts(blocks: &[ChatBlock]) -> String {
-    let text = |block: &'_ ChatBlock| match block {
-        ChatBlock::Text { text, .. } if !text.is_empty() => Some(text.clone()),
-        _ => None,
-    };
-    blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
 fn thinking(blocks: &[ChatBlock]) -> String {

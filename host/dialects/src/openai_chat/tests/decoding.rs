@@ -7,23 +7,23 @@ use crate::dialect::{ModelResponse, StreamError, StreamFrame};
 use crate::message::{StopReason, TokenUsage};
 use crate::request::StreamPart;
 
-/// The answer that frames make, and what was heard on the way.
+/// The decoded answer and its streamed parts.
 fn decoded(frames: &[&str]) -> (Result<ModelResponse, StreamError>, Vec<String>) {
     let mut decoder = OpenAiChat::default().new_decoder();
-    let mut heard = Vec::new();
-    let mut hear = |part: StreamPart<'_>| {
-        heard.push(match part {
+    let mut received = Vec::new();
+    let mut receive = |part: StreamPart<'_>| {
+        received.push(match part {
             StreamPart::Text(text) => text.to_owned(),
             StreamPart::Thinking(text) => format!("({text})"),
             StreamPart::ToolCall { name } => format!("{name}()"),
         });
     };
     for data in frames {
-        if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut hear) {
-            return (Err(fault), heard);
+        if let Err(fault) = decoder.push(StreamFrame { event: "", data }, &mut receive) {
+            return (Err(fault), received);
         }
     }
-    (decoder.finish(), heard)
+    (decoder.finish(), received)
 }
 
 fn answer(deltas: &[Value]) -> (ModelResponse, Vec<String>) {
@@ -31,8 +31,8 @@ fn answer(deltas: &[Value]) -> (ModelResponse, Vec<String>) {
     let mut frames: Vec<_> = deltas.iter().map(chunk).collect();
     frames.push(json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}).to_string());
     frames.push("[DONE]".to_owned());
-    let (answer, heard) = decoded(&frames.iter().map(String::as_str).collect::<Vec<_>>());
-    (answer.unwrap(), heard)
+    let (answer, received) = decoded(&frames.iter().map(String::as_str).collect::<Vec<_>>());
+    (answer.unwrap(), received)
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> ChatBlock {
@@ -52,7 +52,7 @@ fn parallel_calls_are_put_together_by_their_index() {
         json!({"tool_calls": [{"index": index, "id": id, "type": "function",
         "function": {"name": "read", "arguments": ""}}]})
     };
-    let (answer, heard) = answer(&[
+    let (answer, received) = answer(&[
         json!({"role": "assistant", "content": null}),
         json!({"content": "I read."}),
         begin(0, "a"),
@@ -63,12 +63,12 @@ fn parallel_calls_are_put_together_by_their_index() {
     ]);
     let calls = [call("a", "read", json!({"path": 1})), call("b", "read", json!({}))];
     assert_eq!(answer.content[1..], calls);
-    assert_eq!(answer.stop_reason, StopReason::ToolUse, "although it says stop");
-    assert_eq!(heard, ["I read.", "read()", "read()"]);
+    assert_eq!(answer.stop_reason, StopReason::ToolUse, "although the reason is `stop`");
+    assert_eq!(received, ["I read.", "read()", "read()"]);
 }
 
 #[test]
-fn calls_of_servers_that_know_no_index_are_told_apart() {
+fn calls_without_an_index_are_distinguished() {
     let whole = |id: &str, arguments: Value| json!({"tool_calls": [{"id": id, "function": {"name": "f", "arguments": arguments}}]});
     let (without, _) = answer(&[whole("a", json!("{\"x\":1}")), whole("b", json!({"y": 2}))]);
     let expected = [call("a", "f", json!({"x": 1})), call("b", "f", json!({"y": 2}))];
@@ -78,7 +78,7 @@ fn calls_of_servers_that_know_no_index_are_told_apart() {
 }
 
 #[test]
-fn arguments_that_are_no_json_stay_text_and_none_are_an_object() {
+fn arguments_that_are_not_json_stay_text_and_empty_ones_are_an_object() {
     let one = |arguments: &str| json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": arguments}}]});
     assert_eq!(answer(&[one("")]).0.content, [call("a", "f", json!({}))]);
     assert_eq!(answer(&[one("{\"x\":")]).0.content, [call("a", "f", json!("{\"x\":"))]);
@@ -87,10 +87,10 @@ fn arguments_that_are_no_json_stay_text_and_none_are_an_object() {
 #[test]
 fn thinking_has_many_names() {
     for field in ["reasoning_content", "reasoning", "reasoning_text"] {
-        let (answer, heard) =
+        let (answer, received) =
             answer(&[json!({field: "h"}), json!({field: "m"}), json!({"content": "yes"})]);
         assert_eq!(answer.content, [thinking("hm", field), ChatBlock::text("yes")]);
-        assert_eq!(heard, ["(h)", "(m)", "yes"]);
+        assert_eq!(received, ["(h)", "(m)", "yes"]);
     }
     let twice = json!({"reasoning": "hm", "reasoning_content": "hm"});
     assert_eq!(answer(&[twice]).0.content, [thinking("hm", "reasoning_content")]);
@@ -134,8 +134,8 @@ fn why_it_stopped() {
         let chunk =
             json!({"choices": [{"delta": {"content": "x"}, "finish_reason": finish_reason}]});
         let answer = decoded(&[&chunk.to_string()]).0.unwrap();
-        let told = (answer.stop_reason, answer.raw_stop_reason.as_str());
-        assert_eq!(told, (expected, finish_reason));
+        let reasons = (answer.stop_reason, answer.raw_stop_reason.as_str());
+        assert_eq!(reasons, (expected, finish_reason));
     };
     check("stop", StopReason::Stop);
     check("eos", StopReason::Stop);

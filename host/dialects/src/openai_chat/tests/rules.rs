@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The rules that a body breaks, by number, each with what broke it.
+/// The rules that a body breaks, by number, each with the cause.
 pub(super) fn broken(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let mut broken = Vec::new();
@@ -40,7 +40,9 @@ pub(super) fn broken(body: &Value) -> Vec<String> {
                         blame("O-3", message);
                     }
                     let arguments = call["function"]["arguments"].as_str().unwrap_or("-");
-                    if !serde_json::from_str::<Value>(arguments).is_ok_and(|it| it.is_object()) {
+                    if !serde_json::from_str::<Value>(arguments)
+                        .is_ok_and(|value| value.is_object())
+                    {
                         blame("O-5", message);
                     }
                     if id.is_empty() || id.len() > 40 || !is_name(&call["function"]["name"]) {

@@ -1,11 +1,11 @@
-//! The `input` of a request: one string, or a list of items.
+//! The `input` of a request: a string or a list of items.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The items; none for a string.
+/// The items. A string has none: a request of one message cannot be shortened.
 #[derive(Debug, Default)]
 pub(super) struct InputField<'a> {
     pub(super) items: Vec<&'a RawValue>,
@@ -17,6 +17,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputField<'a> {
     }
 }
 
+// An untagged enum would buffer the list and lose the items' bytes in the body.
 struct InputVisitor;
 
 impl<'de> Visitor<'de> for InputVisitor {

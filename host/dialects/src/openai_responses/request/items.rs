@@ -1,23 +1,23 @@
-//! Messages as input items.
+//! Writes messages as input items.
 
 use serde_json::{Map, Value, json};
 
 use super::rules::{InputItem, apply_rules};
-use crate::blocks::{InlineImage, images_of, text_of};
+use crate::blocks::{InlineImage, images_of};
 use crate::call_id::{CallIds, IdRule};
 use crate::message::{
     AssistantMessage, ChatBlock, ChatMessage, ToolCallBlock, ToolResultMessage, UserMessage,
-    arguments_object,
+    arguments_object, text_of,
 };
 use crate::openai_responses::{API, ID_MAX_CHARS};
 
-/// What stands in the place of a result that has images and no text.
+/// The text of a result that has only images.
 const ONLY_IMAGES: &str = "(the images follow below)";
 
 /// The longest name of a tool.
 const TOOL_NAME_MAX_CHARS: usize = 64;
 
-/// The input items of a conversation. They keep the rules of pairs, ids and reasoning.
+/// The input items of a conversation, by the rules of pairs, ids and reasoning.
 pub(in crate::openai_responses) fn input_items(messages: &[ChatMessage]) -> Vec<Value> {
     let mut items = Vec::new();
     let mut shown = ResultImages::default();
@@ -40,7 +40,7 @@ pub(in crate::openai_responses) fn input_items(messages: &[ChatMessage]) -> Vec<
     apply_rules(items)
 }
 
-/// Images of results, held back until all results of their round are said.
+/// Images of results, which follow after all results of their turn.
 #[derive(Default)]
 struct ResultImages {
     parts: Vec<Value>,
@@ -80,8 +80,7 @@ fn user_message(parts: Vec<Value>) -> Option<Value> {
 }
 
 fn image_part(image: InlineImage<'_>) -> Value {
-    let url = format!("data:{};base64,{}", image.mime_type, image.data);
-    json!({ "type": "input_image", "detail": "auto", "image_url": url })
+    json!({ "type": "input_image", "detail": "auto", "image_url": image.url() })
 }
 
 fn result_item(result: &ToolResultMessage, ids: &CallIds) -> Value {
@@ -99,7 +98,7 @@ fn answer_items(answer: &AssistantMessage, ids: &CallIds) -> Vec<Value> {
         ChatBlock::Text { text, text_signature } => {
             Some(text_item(text, text_signature.as_deref().filter(|_| answer.api == API)))
         }
-        // Thinking of another dialect, and images, which no answer holds, have no place here.
+        // Thinking of another dialect cannot be read here, and answers hold no images.
         ChatBlock::Thinking { thinking_signature, .. } if answer.api == API => {
             reasoning_item(thinking_signature.as_deref()?)
         }
@@ -123,13 +122,14 @@ fn text_item(text: &str, signature: Option<&str>) -> Value {
     item
 }
 
-/// The item as it was received, where the server can read it: it keeps none, so it must be encrypted.
+/// The reasoning item as received; `None` without encrypted content, since the server stores none.
 fn reasoning_item(signature: &str) -> Option<Value> {
     let mut item: Map<String, Value> = serde_json::from_str(signature).ok()?;
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     if field("type") != "reasoning" || field("encrypted_content").is_empty() {
         return None;
     }
+    // The API refuses reasoning without a summary, even an empty one.
     if !item.get("summary").is_some_and(Value::is_array) {
         item.insert("summary".into(), json!([]));
     }
@@ -138,6 +138,7 @@ fn reasoning_item(signature: &str) -> Option<Value> {
 
 fn call_item(call: &ToolCallBlock, ids: &CallIds) -> Value {
     json!({
+        // Without its item id: with one, the API would require the reasoning before it.
         "type": "function_call",
         "call_id": ids.wire_id(&call.id),
         "name": tool_name(&call.name),
@@ -145,7 +146,7 @@ fn call_item(call: &ToolCallBlock, ids: &CallIds) -> Value {
     })
 }
 
-/// A name that another model made up may hold what this dialect answers with 400.
+/// A name that the API accepts; another model may have called a tool by any name.
 fn tool_name(name: &str) -> String {
     let legal = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
     let name = name.chars().map(|char| if legal(char) { char } else { '_' });

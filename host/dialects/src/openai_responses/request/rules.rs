@@ -1,7 +1,7 @@
-//! What the dialect answers with 400, taken out of a list of input items or mended in it.
+//! Makes input items satisfy the rules of the API.
 //!
-//! The law has paired calls and results already. This room keeps what the law does not know: items
-//! that no result of ours can answer, ids that came twice, and reasoning that lost what it led to.
+//! The invariants have paired calls and results already. These rules concern what they do not
+//! cover: items with results of other kinds, duplicate ids, and reasoning without its successor.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::openai_responses::ID_MAX_CHARS;
 
-/// What answers a call whose result was lost.
+/// The output of a call whose result is missing.
 const NO_RESULT: &str = "(no result: the call was broken off)";
 
-/// The beginnings of ids, by kind.
+/// The prefixes of ids, by kind.
 const ID_PREFIXES: [(&str, &str); 5] = [
     ("message", "msg_"),
     ("reasoning", "rs_"),
@@ -24,9 +24,9 @@ const ID_PREFIXES: [(&str, &str); 5] = [
 /// An input item.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InputItem {
-    /// It.
+    /// The item.
     pub(super) value: Value,
-    /// The position of the message that it comes from.
+    /// The index of its message.
     pub(super) origin: usize,
 }
 
@@ -39,7 +39,7 @@ impl InputItem {
         self.value.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The id of the call that this item makes; searches of the server have none.
+    /// The id of the call that this item is; `None` for searches that the server runs.
     fn call_id(&self) -> Option<&str> {
         Some(self.text("call_id")).filter(|id| !id.is_empty() && self.kind().ends_with("_call"))
     }
@@ -50,13 +50,13 @@ impl InputItem {
     }
 }
 
-/// The items that the server takes, in their order.
+/// The items that the API accepts, in order.
 pub(super) fn apply_rules(items: Vec<InputItem>) -> Vec<Value> {
     let items = drop_dangling_reasoning(pair_calls(drop_duplicates(items)));
     items.into_iter().map(|item| item.value).collect()
 }
 
-/// Ids are legal and come once. An item that comes a second time says nothing new.
+/// Removes invalid ids and items whose id occurred before.
 fn drop_duplicates(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut seen = HashSet::new();
     let mut kept = Vec::new();
@@ -85,7 +85,7 @@ fn pair_calls(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut orphans = HashSet::new();
     for (at, item) in items.iter().enumerate() {
         if let Some(call) = item.call_id() {
-            // An id may come again in a later turn; its first call is over then, answered or not.
+            // An id may occur again in a later turn, which ends its first call.
             unanswered.extend(open.insert(call.to_owned(), at));
         } else if let Some(call) = item.answered_call_id()
             && open.remove(call).is_none()
@@ -98,7 +98,8 @@ fn pair_calls(items: Vec<InputItem>) -> Vec<InputItem> {
     items.flat_map(|(at, item)| with_output(item, unanswered.contains(&at))).collect()
 }
 
-/// A call without a result gets one, or goes where nobody here can write its kind of result.
+/// A call, with an output if it has none. Calls of other kinds are dropped, since the form of their
+/// output is unknown.
 fn with_output(item: InputItem, is_unanswered: bool) -> Vec<InputItem> {
     if !is_unanswered {
         return vec![item];
@@ -112,11 +113,11 @@ fn with_output(item: InputItem, is_unanswered: bool) -> Vec<InputItem> {
     vec![item, output]
 }
 
-/// Reasoning stays where the item that it led to stands behind it, in the same answer. It leads to
-/// no compaction.
+/// Keeps reasoning only if another item of the same answer follows it, other than a compaction
+///
 fn drop_dangling_reasoning(items: Vec<InputItem>) -> Vec<InputItem> {
     let mut kept = Vec::with_capacity(items.len());
-    // The answer of which an item has been seen, walking from the end.
+    // The answer of the next kept item; the loop runs backwards.
     let mut followed = None;
     for item in items.into_iter().rev() {
         if item.kind() != "reasoning" {

@@ -1,17 +1,17 @@
-//! One output item and the block it becomes.
+//! One output item of a stream and the block it becomes.
 
 use serde_json::{Value, json};
 
-use crate::json::text;
+use crate::json::{set, string, text};
 use crate::message::{ChatBlock, ToolCallBlock};
 use crate::openai_responses::API;
 
-/// An output item while it comes.
+/// An output item that is still streamed.
 #[derive(Debug, Default)]
 pub(super) struct OutputItem {
-    /// The item: as it began, then as it is.
+    /// The item of its first event, then that of its last.
     pub(super) item: Value,
-    /// Whether it is whole.
+    /// Whether `item` is complete.
     pub(super) is_done: bool,
     /// Its text so far.
     pub(super) text: String,
@@ -22,9 +22,9 @@ pub(super) struct OutputItem {
 }
 
 impl OutputItem {
-    /// The block. A call that was cut short was never made.
+    /// The block; `None` for a call that was cut short.
     pub(super) fn into_content(self, is_cut_short: bool) -> Option<ChatBlock> {
-        let item = self.whole();
+        let item = self.into_item();
         match text(&item, "type") {
             "message" => text_block(&item),
             "reasoning" => Some(thinking_block(&item)),
@@ -34,45 +34,44 @@ impl OutputItem {
         }
     }
 
-    /// The item; of one that never was done, what the deltas said.
-    fn whole(self) -> Value {
-        let OutputItem { mut item, is_done, text: said, arguments, thinking } = self;
+    /// The item; for one without a `done` event what its deltas add up to.
+    fn into_item(self) -> Value {
+        let OutputItem { mut item, is_done, text: message, arguments, thinking } = self;
         if is_done {
             return item;
         }
-        if item.is_null() && !said.is_empty() {
+        if item.is_null() && !message.is_empty() {
             item = json!({ "type": "message" });
         }
         let (field, value) = match text(&item, "type") {
-            "message" => ("content", json!([{ "type": "output_text", "text": said }])),
+            "message" => ("content", json!([{ "type": "output_text", "text": message }])),
             "function_call" => ("arguments", arguments.into()),
             "reasoning" => ("summary", json!([{ "type": "summary_text", "text": thinking }])),
             _ => return item,
         };
-        if let Some(fields) = item.as_object_mut() {
-            fields.insert(field.into(), value);
-        }
+        set(&mut item, field, value);
         item
     }
 }
 
 fn text_block(item: &Value) -> Option<ChatBlock> {
-    let said = |part: &Value| match text(part, "type") {
-        "refusal" => text(part, "refusal").to_owned(),
-        _ => text(part, "text").to_owned(),
-    };
     let parts = item.get("content").and_then(Value::as_array);
-    let whole: String = parts.into_iter().flatten().map(said).collect();
-    let text_signature = Some(signature(item)).filter(|_| !text(item, "id").is_empty());
+    let whole: String = parts.into_iter().flatten().map(part_text).collect();
+    let text_signature = (!text(item, "id").is_empty()).then(|| signature(item));
     (!whole.is_empty()).then_some(ChatBlock::Text { text: whole, text_signature })
 }
 
-/// What Pi keeps of a message item.
+fn part_text(part: &Value) -> &str {
+    let field = if text(part, "type") == "refusal" { "refusal" } else { "text" };
+    text(part, field)
+}
+
+/// The signature of a text block as Pi writes it: id and phase of the message item.
 fn signature(item: &Value) -> String {
     let mut signature = json!({ "v": 1, "id": text(item, "id") });
     let phase = text(item, "phase");
-    if let (false, Some(fields)) = (phase.is_empty(), signature.as_object_mut()) {
-        fields.insert("phase".into(), phase.into());
+    if !phase.is_empty() {
+        set(&mut signature, "phase", phase);
     }
     signature.to_string()
 }
@@ -83,26 +82,24 @@ fn thinking_block(item: &Value) -> ChatBlock {
         parts.map(|part| text(part, "text")).collect::<Vec<_>>().join("\n\n")
     };
     let summary = texts("summary");
+    // Open models behind this API send their thinking as `content`, OpenAI only a summary.
     let thinking = if summary.is_empty() { texts("content") } else { summary };
-    ChatBlock::Thinking { thinking, thinking_signature: Some(item.to_string()), redacted: false }
+    // The whole item goes back to the API, with its id and `encrypted_content`.
+    ChatBlock::thinking(thinking, Some(item.to_string()))
 }
 
 fn call_block(item: &Value, is_cut_short: bool) -> Option<ChatBlock> {
     let written = text(item, "arguments");
     let parsed = match written.trim() {
         "" => Ok(json!({})),
-        arguments => serde_json::from_str(arguments),
+        json => serde_json::from_str(json),
     };
     if is_cut_short && (parsed.is_err() || text(item, "status") == "incomplete") {
         return None;
     }
-    // What is no JSON goes on as it is: the tool's refusal tells the model what it wrote.
+    // Arguments that are not JSON stay a string: the tool's error then shows them to the model.
     let arguments = parsed.unwrap_or_else(|_| written.into());
-    let id = [text(item, "call_id"), text(item, "id")].into_iter().find(|id| !id.is_empty());
-    Some(ChatBlock::ToolCall(ToolCallBlock {
-        id: id.unwrap_or_default().to_owned(),
-        name: text(item, "name").to_owned(),
-        arguments,
-        thought_signature: None,
-    }))
+    let ids = [text(item, "call_id"), text(item, "id")];
+    let id = ids.into_iter().find(|id| !id.is_empty()).unwrap_or_default().to_owned();
+    Some(ChatBlock::ToolCall(ToolCallBlock::new(id, string(item, "name"), arguments)))
 }

@@ -60,6 +60,6 @@ fn a_request_can_be_counted() {
     let (path, body) = OpenAiResponses.count_request(&asked).unwrap();
     assert_eq!(path, "/responses/input_tokens");
     assert_eq!((body.get("stream"), &body["instructions"]), (None, &json!("s")));
-    let said = json!({ "object": "response.input_tokens", "input_tokens": 11 });
-    assert_eq!(OpenAiResponses.parse_count(&said), Some(11));
+    let answer = json!({ "object": "response.input_tokens", "input_tokens": 11 });
+    assert_eq!(OpenAiResponses.parse_count(&answer), Some(11));
 }

@@ -1,4 +1,4 @@
-//! The rules as a reader of bodies sees them; it knows nothing of the encoder.
+//! Checks bodies by the rules, independently of the encoder.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::message::{ChatBlock, ChatMessage};
 
 /// The first rule that a body breaks.
 pub(super) fn check(body: &Value) -> Result<(), String> {
-    let items = body["input"].as_array().ok_or("input is no list")?;
+    let items = body["input"].as_array().ok_or("input is not a list")?;
     pairs(items)?;
     reasoning(items)?;
     ids(items)?;
@@ -76,7 +76,7 @@ fn ids(items: &[Value]) -> Result<(), String> {
     let mut seen = HashSet::new();
     for item in items {
         let Some(id) = item.get("id") else { continue };
-        let id = id.as_str().ok_or("R-7: an id is no text")?;
+        let id = id.as_str().ok_or("R-7: an id is not text")?;
         if id.chars().count() > 64 || !seen.insert(id) {
             return Err(format!("R-7: id {id}"));
         }
@@ -103,21 +103,21 @@ fn message(item: &Value) -> Result<(), String> {
             wrong.map_or(Ok(()), |part| Err(format!("R-11: {part}")))
         }
         "function_call" => {
-            let arguments = item["arguments"].as_str().ok_or("arguments are no text")?;
+            let arguments = item["arguments"].as_str().ok_or("arguments are not text")?;
             let parsed = serde_json::from_str::<Value>(arguments).ok();
-            parsed.filter(Value::is_object).ok_or("arguments are no object")?;
+            parsed.filter(Value::is_object).ok_or("arguments are not an object")?;
             let name = item["name"].as_str().unwrap_or_default();
             let legal = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
             let is_legal = (1..=64).contains(&name.len()) && name.chars().all(legal);
             if is_legal { Ok(()) } else { Err(format!("tool name {name:?}")) }
         }
-        "function_call_output" if !item["output"].is_string() => Err("output is no text".into()),
+        "function_call_output" if !item["output"].is_string() => Err("output is not text".into()),
         "" => Err(format!("an item without a type: {item}")),
         _ => Ok(()),
     }
 }
 
-/// Nothing that was said or shown is missing.
+/// No text and no image is missing.
 fn lost(body: &Value, asked: &[ChatMessage]) -> Option<ChatBlock> {
     let all = body.to_string();
     let is_lost = |block: &&ChatBlock| match block {
@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn whatever_the_law_lets_through_keeps_the_rules(
+    fn valid_conversations_satisfy_the_rules(
         asked in conversations(API),
         key in "[a-zé]{0,90}",
     ) {
@@ -150,7 +150,7 @@ proptest! {
         prop_assert_eq!(check(&compaction), Ok(()));
     }
 
-    /// What the law would not let through is mended as well.
+    /// Invalid conversations are repaired as well.
     #[test]
     fn a_torn_conversation_keeps_the_rules(
         asked in conversations(API),

@@ -14,7 +14,7 @@ fn compacted() -> Value {
 }
 
 #[test]
-fn a_history_is_sent_with_what_the_model_was_told() {
+fn a_history_is_sent_with_its_instructions() {
     let asked = ModelRequest {
         system: "s".into(),
         cache_key: "k".into(),
@@ -35,7 +35,7 @@ fn a_history_is_sent_with_what_the_model_was_told() {
 }
 
 #[test]
-fn what_comes_back_goes_back_word_for_word_after_it_was_stored() {
+fn compacted_items_are_stored_and_sent_back_unchanged() {
     let answer = compacted();
     let history = OpenAiResponses.parse_compaction(&answer).unwrap();
     let stored = serde_json::to_string(&history).unwrap();

@@ -18,7 +18,7 @@ fn r_01_every_call_has_its_output() {
 }
 
 #[test]
-fn r_01_a_call_that_only_the_server_knows_goes_where_nobody_answered_it() {
+fn r_01_an_unanswered_call_of_the_server_is_dropped() {
     let custom = json!({ "type": "custom_tool_call", "call_id": "c9", "name": "x", "input": "y" });
     let search = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" });
     let items = input(vec![
@@ -32,7 +32,7 @@ fn r_01_a_call_that_only_the_server_knows_goes_where_nobody_answered_it() {
 #[test]
 fn r_02_every_output_has_its_call() {
     let items = input(vec![
-        result("c1", "of nobody"),
+        result("c1", "of an unknown call"),
         ChatMessage::from_user_text("hi"),
         answer(vec![call("c1")]),
         result("c1", "one"),
@@ -50,7 +50,7 @@ fn r_02_an_id_that_comes_again_pairs_in_its_own_turn() {
 }
 
 #[test]
-fn r_03_reasoning_stands_before_what_it_led_to() {
+fn r_03_reasoning_precedes_its_item() {
     let (first, second) = (encrypted("rs_1"), encrypted("rs_2"));
     let items = input(vec![
         answer(vec![reasoning(first.clone()), call("c1")]),
@@ -164,7 +164,7 @@ fn r_11_who_speaks_decides_the_kind_of_text() {
 }
 
 #[test]
-fn r_11_images_of_results_stand_behind_all_results_of_the_round() {
+fn r_11_images_of_results_follow_all_results_of_the_turn() {
     let image = ChatBlock::Image { data: "AAAA".into(), mime_type: "image/png".into() };
     let shown = ChatMessage::ToolResult(ToolResultMessage {
         tool_call_id: "c1".into(),

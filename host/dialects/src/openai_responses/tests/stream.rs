@@ -1,4 +1,4 @@
-//! Streams as OpenAI sends them, shortened to what is read.
+//! Recorded streams of OpenAI, shortened to the decoded fields.
 
 use super::*;
 use crate::dialect::{ModelResponse, StreamFrame};
@@ -8,19 +8,19 @@ use crate::request::StreamPart;
 
 fn decoded(events: &[Value]) -> (Result<ModelResponse, StreamError>, String) {
     let mut decoder = OpenAiResponses.new_decoder();
-    let mut heard = String::new();
+    let mut received = String::new();
     let mut parts = |part: StreamPart<'_>| match part {
-        StreamPart::Text(text) => heard.push_str(text),
-        StreamPart::Thinking(text) => heard.push_str(&format!("<{text}>")),
-        StreamPart::ToolCall { name } => heard.push_str(&format!("[{name}]")),
+        StreamPart::Text(text) => received.push_str(text),
+        StreamPart::Thinking(text) => received.push_str(&format!("<{text}>")),
+        StreamPart::ToolCall { name } => received.push_str(&format!("[{name}]")),
     };
     for event in events {
         let (data, name) = (event.to_string(), event["type"].as_str().unwrap_or_default());
         if let Err(fault) = decoder.push(StreamFrame { event: name, data: &data }, &mut parts) {
-            return (Err(fault), heard);
+            return (Err(fault), received);
         }
     }
-    (decoder.finish(), heard)
+    (decoder.finish(), received)
 }
 
 fn created() -> Value {
@@ -75,7 +75,7 @@ fn thought() -> Value {
 
 #[test]
 fn thinking_text_and_a_call() {
-    let (answer, heard) = decoded(&[
+    let (answer, received) = decoded(&[
         created(),
         added(0, json!({ "id": "rs_1", "type": "reasoning", "summary": [] })),
         json!({ "type": "response.reasoning_summary_part.added", "output_index": 0 }),
@@ -96,7 +96,7 @@ fn thinking_text_and_a_call() {
         completed(),
     ]);
     let answer = answer.unwrap();
-    assert_eq!(heard, "<First.><\n\n><Then.>I read.[read_file]");
+    assert_eq!(received, "<First.><\n\n><Then.>I read.[read_file]");
     let signature = r#"{"v":1,"id":"msg_1","phase":"final_answer"}"#;
     assert_eq!(
         answer.content,
@@ -154,9 +154,9 @@ fn a_refusal_of_the_model_is_its_text() {
     let refused = json!({ "id": "msg_1", "type": "message",
         "content": [{ "type": "refusal", "refusal": "I can't." }] });
     let events = [delta("refusal", 0, "I can't."), done(0, refused), completed()];
-    let (answer, heard) = decoded(&events);
+    let (answer, received) = decoded(&events);
     let content = answer.unwrap().content;
-    assert_eq!(heard, "I can't.");
+    assert_eq!(received, "I can't.");
     assert!(matches!(&content[..], [ChatBlock::Text { text, .. }] if text == "I can't."));
 }
 
@@ -177,7 +177,7 @@ fn an_answer_that_reached_its_limit_makes_no_half_call() {
 }
 
 #[test]
-fn arguments_that_are_no_json_reach_the_tool_as_they_are() {
+fn arguments_that_are_not_json_reach_the_tool_unchanged() {
     let (answer, _) = decoded(&[done(0, function_call("{oops", "completed")), completed()]);
     let answer = answer.unwrap();
     let call = |block: &ChatBlock| match block {
@@ -194,7 +194,7 @@ fn a_lesser_server_may_leave_out_what_repeats() {
     end["response"]["output"] = json!([message("Hello")]);
     let (answer, _) = decoded(&[delta("output_text", 0, "Hel"), end]);
     assert_eq!(answer.unwrap().content.len(), 1);
-    // Nothing but deltas.
+    // Only deltas.
     let (answer, _) = decoded(&[delta("output_text", 0, "Hel"), completed()]);
     assert_eq!(answer.unwrap().content, [ChatBlock::text("Hel")]);
     // Items that are never done, and no indexes.
@@ -243,7 +243,7 @@ fn a_stream_that_ends_early_is_cut() {
 }
 
 #[test]
-fn what_is_no_json_is_nonsense() {
+fn a_frame_that_is_not_json_is_invalid() {
     let mut decoder = OpenAiResponses.new_decoder();
     let frame = StreamFrame { event: "", data: "<html>" };
     let fault = decoder.push(frame, &mut |_| {}).unwrap_err();

@@ -1,4 +1,4 @@
-//! Two plans in a row say the same as one.
+//! A composed plan shows the same as its two plans one after the other.
 
 use ctxhost_engine_api::testing::generate::{
     GeneratedTranscript, Script, rewrite_raw, transcripts,
@@ -10,19 +10,19 @@ use super::super::view::{LinkView, LinkViews};
 use super::*;
 use ctxhost_invariants::{self as invariants, InvariantSettings, PinReason, Repair};
 
-/// Large enough that only the shape of a plan is judged.
+/// Large enough that only the shape of a plan is checked.
 const BUDGET: u64 = 100_000;
 
 fn keep_all(view: &Transcript) -> Plan {
     Plan::keep_all(view.len())
 }
 
-/// The view that an engine behind a plan reads.
-fn behind(plan: &Plan, view: &Transcript) -> Transcript {
+/// The view of an engine after a plan.
+fn project(plan: &Plan, view: &Transcript) -> Transcript {
     LinkViews::default().project(&mut LinkView::default(), plan.clone(), view)
 }
 
-/// A plan that does at each entry what the next of these numbers says.
+/// A plan with an operation for each entry, chosen by the next number.
 fn walk(view: &Transcript, steps: &[u8]) -> Plan {
     let mut plan = Plan::default();
     for (entry, step) in view.iter().zip(steps.iter().cycle()) {
@@ -40,7 +40,7 @@ fn take(plan: &mut Plan, entry: &Entry<'_>, step: u8) {
         5 => plan.keep(seq..seq + 1).note("layer", "kept"),
         6 | 7 => plan,
         8 => plan.leave_out(seq..seq + 1).note("layer", "gone"),
-        9 => plan.replace_text(seq, text).note("layer", "retold"),
+        9 => plan.replace_text(seq, text).note("layer", "shortened"),
         10 if is_rewritable => plan.replace_raw(seq, rewrite_raw(entry.raw(), &text)),
         11 => plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1),
         12 => plan.insert(Role::Assistant, text, seq..seq + 1),
@@ -49,16 +49,16 @@ fn take(plan: &mut Plan, entry: &Entry<'_>, step: u8) {
     };
 }
 
-fn lawful(view: &Transcript, plan: Plan) -> Option<Plan> {
+fn enforced(view: &Transcript, plan: Plan) -> Option<Plan> {
     invariants::enforce(view, plan, BUDGET, &InvariantSettings::default())
         .ok()
-        .map(|lawful| lawful.plan)
+        .map(|enforced| enforced.plan)
 }
 
-/// What an item says, whatever it is made of: role, text, calls.
-type Told = (Role, String, Vec<(String, String)>);
+/// The content of an item, however it is stored: role, text, calls.
+type ItemContent = (Role, String, Vec<(String, String)>);
 
-fn told(item: &PlanItem<'_>) -> Told {
+fn content(item: &PlanItem<'_>) -> ItemContent {
     let calls = match item {
         PlanItem::ReplacedRaw { raw, .. } => Message::parse(raw, "").tool_calls(),
         other => other.entry().map(|entry| entry.tool_calls()).unwrap_or_default(),
@@ -67,8 +67,8 @@ fn told(item: &PlanItem<'_>) -> Told {
     (item.role(), item.text().into_owned(), calls.collect())
 }
 
-fn all_told(plan: &Plan, view: &Transcript) -> Vec<Told> {
-    plan.project(view).iter().map(told).collect()
+fn contents(plan: &Plan, view: &Transcript) -> Vec<ItemContent> {
+    plan.project(view).iter().map(content).collect()
 }
 
 fn sizes(plan: &Plan, view: &Transcript) -> Vec<u64> {
@@ -90,7 +90,7 @@ fn check(
 }
 
 #[test]
-fn as_in_the_drawing() {
+fn the_example_of_the_module() {
     check(
         |plan| {
             plan.keep(0..1).insert(Role::User, "A", 1..4).replace_text(4, "four").keep(5..9);
@@ -101,7 +101,7 @@ fn as_in_the_drawing() {
 }
 
 #[test]
-fn what_the_first_leaves_out_stays_told_unless_something_stands_for_it() {
+fn drops_of_the_first_stay_unless_the_second_covers_them() {
     check(
         |plan| {
             plan.leave_out(0..2).note("one", "old").keep(2..4).leave_out(4..6).keep(6..8);
@@ -115,7 +115,7 @@ fn what_the_first_leaves_out_stays_told_unless_something_stands_for_it() {
 }
 
 #[test]
-fn words_of_the_second_win() {
+fn changes_of_the_second_win() {
     let raw = r#"{"role":"toolResult","toolCallId":"a","content":"x"}"#;
     check(
         |plan| _ = plan.replace_text(0, "one").insert(Role::User, "A", 1..2).replace_text(2, "c"),
@@ -140,7 +140,7 @@ fn calls_that_the_first_rewrote_stay_rewritten() {
 }
 
 #[test]
-fn extras_of_both_are_told() {
+fn extras_of_both_are_merged() {
     let extras = |text: &str, epoch| PlanExtras {
         system_prompt_addition: Some(text.into()),
         projection_epoch: epoch,
@@ -159,7 +159,7 @@ fn extras_of_both_are_told() {
 }
 
 #[test]
-fn positions_and_origins_are_two_ways_of_saying_the_same() {
+fn positions_and_origins_are_inverse() {
     let mut plan = Plan::default();
     plan.keep(1..3).insert(Role::User, "A", 3..6).replace_text(6, "x").leave_out(7..8).keep(8..10);
     let shown = PlanProjection::new(&plan);
@@ -183,10 +183,10 @@ proptest! {
     #[test]
     fn a_plan_that_keeps_everything_changes_nothing(generated in transcripts(), steps in steps()) {
         let view = generated.transcript();
-        let Some(plan) = lawful(&view, walk(&view, &steps)) else { return Ok(()) };
-        let shows = behind(&plan, &view);
+        let Some(plan) = enforced(&view, walk(&view, &steps)) else { return Ok(()) };
+        let shows = project(&plan, &view);
         let kept = compose(&plan, keep_all(&shows));
-        prop_assert_eq!(all_told(&kept, &view), all_told(&plan, &view));
+        prop_assert_eq!(contents(&kept, &view), contents(&plan, &view));
         prop_assert_eq!(&compose(&keep_all(&view), plan.clone()).ops.len(), &plan.ops.len());
         let has_place = |op: &&Op| !op.action.range().is_empty();
         let places = |plan: &Plan| plan.ops.iter().filter(has_place).cloned().collect::<Vec<_>>();
@@ -197,12 +197,12 @@ proptest! {
     #[test]
     fn composing_is_projecting_twice(generated in transcripts(), one in steps(), two in steps()) {
         let view = generated.transcript();
-        let Some(first) = lawful(&view, walk(&view, &one)) else { return Ok(()) };
-        let shows = behind(&first, &view);
-        let Some(second) = lawful(&shows, walk(&shows, &two)) else { return Ok(()) };
-        let (expected, expected_sizes) = (all_told(&second, &shows), sizes(&second, &shows));
+        let Some(first) = enforced(&view, walk(&view, &one)) else { return Ok(()) };
+        let shows = project(&first, &view);
+        let Some(second) = enforced(&shows, walk(&shows, &two)) else { return Ok(()) };
+        let (expected, expected_sizes) = (contents(&second, &shows), sizes(&second, &shows));
         let composed = compose(&first, second);
-        prop_assert_eq!(all_told(&composed, &view), expected);
+        prop_assert_eq!(contents(&composed, &view), expected);
         for (size, expected) in sizes(&composed, &view).into_iter().zip(expected_sizes) {
             // Calls are rounded one by one in one form of an entry, and together in another.
             prop_assert!(size.abs_diff(expected) <= 4, "{size} {expected}");
@@ -210,40 +210,40 @@ proptest! {
     }
 
     #[test]
-    fn what_is_composed_of_lawful_plans_is_lawful(
+    fn a_composition_of_valid_plans_is_valid(
         generated in transcripts(),
         one in steps(),
         two in steps(),
     ) {
         let view = generated.transcript();
-        let Some(first) = lawful(&view, walk(&view, &one)) else { return Ok(()) };
-        let shows = behind(&first, &view);
-        let Some(second) = lawful(&shows, walk(&shows, &two)) else { return Ok(()) };
+        let Some(first) = enforced(&view, walk(&view, &one)) else { return Ok(()) };
+        let shows = project(&first, &view);
+        let Some(second) = enforced(&shows, walk(&shows, &two)) else { return Ok(()) };
         let composed = compose(&first, second);
-        let judged = invariants::enforce(&view, composed.clone(), BUDGET, &InvariantSettings::default());
-        let judged = judged.map_err(|violation| TestCaseError::fail(violation.to_string()))?;
+        let checked = invariants::enforce(&view, composed.clone(), BUDGET, &InvariantSettings::default());
+        let checked = checked.map_err(|violation| TestCaseError::fail(violation.to_string()))?;
         // What the first puts in at the end hides from the second that calls are under way.
         let is_live = |repair: &Repair| {
-            let (Repair::Reinserted { because, .. } | Repair::RestoredText { because, .. }) = repair
+            let (Repair::Reinserted { reason, .. } | Repair::RestoredText { reason, .. }) = repair
             else {
                 return false;
             };
-            *because == PinReason::LiveToolRound
+            *reason == PinReason::LiveToolRound
         };
-        prop_assert!(judged.repairs.iter().all(is_live), "mended: {:?}", judged.repairs);
-        if judged.repairs.is_empty() {
-            prop_assert_eq!(&judged.plan, &composed);
+        prop_assert!(checked.repairs.iter().all(is_live), "repaired: {:?}", checked.repairs);
+        if checked.repairs.is_empty() {
+            prop_assert_eq!(&checked.plan, &composed);
         }
-        prop_assert_eq!(invariants::verify(&view, &judged.items(&view), BUDGET), vec![]);
+        prop_assert_eq!(invariants::verify(&view, &checked.items(&view), BUDGET), vec![]);
     }
 
-    /// The view of a stage is told by the law as the session would be that held it.
+    /// The invariants treat a view like a session with the same entries.
     #[test]
     fn a_view_behind_a_plan_costs_what_the_plan_costs(generated in transcripts(), steps in steps()) {
         let view = generated.transcript();
-        let Some(plan) = lawful(&view, walk(&view, &steps)) else { return Ok(()) };
-        let shows = behind(&plan, &view);
-        prop_assert_eq!(all_told(&keep_all(&shows), &shows), all_told(&plan, &view));
+        let Some(plan) = enforced(&view, walk(&view, &steps)) else { return Ok(()) };
+        let shows = project(&plan, &view);
+        prop_assert_eq!(contents(&keep_all(&shows), &shows), contents(&plan, &view));
         prop_assert_eq!(shows.total_tokens(), sizes(&plan, &view).iter().sum::<u64>());
         for entry in shows.iter() {
             prop_assert!(entry.frame() <= entry.seq());
@@ -252,7 +252,7 @@ proptest! {
 }
 
 #[test]
-fn the_same_words_make_the_same_view_and_new_ones_a_new_epoch() {
+fn the_same_plan_makes_the_same_view_and_a_change_a_new_epoch() {
     let generated: GeneratedTranscript =
         Script::new().user("task").assistant("long answer").user("more").finish();
     let (view, views) = (generated.transcript(), LinkViews::default());

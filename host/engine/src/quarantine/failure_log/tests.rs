@@ -1,4 +1,4 @@
-//! The book of failures: what holds, for how long, and who sees it.
+//! How long failures and crashes quarantine an engine, and in which processes.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::{
 
 const MINUTE_MS: i64 = 60_000;
 
-/// A book on a clock that stands where it is set.
-fn book(state: &Path) -> (FailureLog, HostClock) {
+/// A log with a recorded clock.
+fn open_log(state: &Path) -> (FailureLog, HostClock) {
     let clock = HostClock::recorded();
     clock.set(1_000 * MINUTE_MS);
     (FailureLog::new(state, QuarantineRules::default(), clock.clone()), clock)
@@ -27,9 +27,9 @@ fn failure(clock: &HostClock) -> QuarantineRecord {
 }
 
 #[test]
-fn a_failure_holds_in_every_process_and_twice_as_long_after_the_next() {
+fn a_failure_quarantines_in_every_process_and_twice_as_long_after_the_next() {
     let state = tempfile::tempdir().unwrap();
-    let (here, clock) = book(state.path());
+    let (here, clock) = open_log(state.path());
     let there = FailureLog::new(state.path(), QuarantineRules::default(), clock.clone());
     assert_eq!(there.active_hold("x", "ab12"), None);
     let mut held_for = Vec::new();
@@ -46,74 +46,74 @@ fn a_failure_holds_in_every_process_and_twice_as_long_after_the_next() {
 }
 
 #[test]
-fn other_bytes_begin_with_a_clean_sheet() {
+fn other_bytes_start_without_records() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    book.record_failure(&failure(&clock)).unwrap();
-    assert_eq!(book.active_hold("x", "cd34"), None);
-    assert_eq!(book.active_hold("y", "ab12"), None);
-    assert_eq!(book.forget_other_builds("x", "cd34").unwrap().len(), 1);
-    assert_eq!(book.records().unwrap(), []);
+    let (log, clock) = open_log(state.path());
+    log.record_failure(&failure(&clock)).unwrap();
+    assert_eq!(log.active_hold("x", "cd34"), None);
+    assert_eq!(log.active_hold("y", "ab12"), None);
+    assert_eq!(log.forget_other_builds("x", "cd34").unwrap().len(), 1);
+    assert_eq!(log.records().unwrap(), []);
 }
 
 #[test]
-fn crashes_hold_from_the_second_on_until_somebody_releases() {
+fn crashes_quarantine_from_the_second_on_until_a_release() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    book.record_crash(&failure(&clock)).unwrap();
-    assert_eq!(book.active_hold("x", "ab12"), None, "one may be an accident");
-    assert_eq!(book.records().unwrap()[0].crashes, 1, "and is known all the same");
-    book.record_crash(&failure(&clock)).unwrap();
+    let (log, clock) = open_log(state.path());
+    log.record_crash(&failure(&clock)).unwrap();
+    assert_eq!(log.active_hold("x", "ab12"), None, "one may be an accident");
+    assert_eq!(log.records().unwrap()[0].crashes, 1, "and is recorded nevertheless");
+    log.record_crash(&failure(&clock)).unwrap();
     clock.set(i64::MAX / 2);
-    let held = book.active_hold("x", "ab12").unwrap();
+    let held = log.active_hold("x", "ab12").unwrap();
     assert_eq!(held.summary(), "2 crashes of a host, last in assemble: it fell over");
-    assert_eq!(book.release("x").unwrap(), [held]);
-    assert_eq!(book.active_hold("x", "ab12"), None);
-    assert_eq!(book.release("x").unwrap(), []);
+    assert_eq!(log.release("x").unwrap(), [held]);
+    assert_eq!(log.active_hold("x", "ab12"), None);
+    assert_eq!(log.release("x").unwrap(), []);
 }
 
 #[test]
-fn a_swap_excuses_failures_and_no_crash() {
+fn a_swap_clears_failures_but_not_crashes() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    book.record_failure(&failure(&clock)).unwrap();
-    assert_eq!(book.clear_failures("x").unwrap().len(), 1);
-    assert_eq!(book.active_hold("x", "ab12"), None);
-    (0..2).for_each(|_| book.record_crash(&failure(&clock)).unwrap());
-    assert_eq!(book.clear_failures("x").unwrap(), []);
-    assert!(book.active_hold("x", "ab12").is_some());
+    let (log, clock) = open_log(state.path());
+    log.record_failure(&failure(&clock)).unwrap();
+    assert_eq!(log.clear_failures("x").unwrap().len(), 1);
+    assert_eq!(log.active_hold("x", "ab12"), None);
+    (0..2).for_each(|_| log.record_crash(&failure(&clock)).unwrap());
+    assert_eq!(log.clear_failures("x").unwrap(), []);
+    assert!(log.active_hold("x", "ab12").is_some());
 }
 
 #[test]
-fn what_is_long_ago_counts_no_more() {
+fn old_failures_are_forgotten() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    book.record_failure(&failure(&clock)).unwrap();
-    book.record_crash(&failure(&clock)).unwrap();
+    let (log, clock) = open_log(state.path());
+    log.record_failure(&failure(&clock)).unwrap();
+    log.record_crash(&failure(&clock)).unwrap();
     clock.set(clock.now_ms() + 86_400_001);
-    book.record_crash(&failure(&clock)).unwrap();
-    let record = book.records().unwrap().remove(0);
+    log.record_crash(&failure(&clock)).unwrap();
+    let record = log.records().unwrap().remove(0);
     assert_eq!((record.failures, record.crashes, record.held), (0, 1, false));
 }
 
 #[test]
-fn a_file_that_is_no_book_holds_nobody_and_is_put_aside() {
+fn a_damaged_file_quarantines_no_engine_and_is_renamed() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
+    let (log, clock) = open_log(state.path());
     fs::create_dir_all(state.path().join("engines")).unwrap();
     let path = state.path().join("engines/quarantine.json");
-    fs::write(&path, "{ this is no").unwrap();
-    assert!(book.records().is_err());
-    assert_eq!(book.active_hold("x", "ab12"), None);
-    book.record_failure(&failure(&clock)).unwrap();
-    assert!(book.active_hold("x", "ab12").is_some());
-    assert_eq!(fs::read_to_string(path.with_extension("json.broken")).unwrap(), "{ this is no");
+    fs::write(&path, "{ not json").unwrap();
+    assert!(log.records().is_err());
+    assert_eq!(log.active_hold("x", "ab12"), None);
+    log.record_failure(&failure(&clock)).unwrap();
+    assert!(log.active_hold("x", "ab12").is_some());
+    assert_eq!(fs::read_to_string(path.with_extension("json.broken")).unwrap(), "{ not json");
     fs::write(&path, r#"{"version": 99, "records": []}"#).unwrap();
-    assert!(book.record_failure(&failure(&clock)).is_err(), "a newer file is not written over");
+    assert!(log.record_failure(&failure(&clock)).is_err(), "a newer file is not overwritten");
 }
 
 #[test]
-fn two_processes_lose_nothing_of_what_they_write() {
+fn concurrent_processes_lose_no_records() {
     let state = tempfile::tempdir().unwrap();
     let clock = HostClock::recorded();
     let threads: Vec<_> = (0..4)
@@ -121,77 +121,77 @@ fn two_processes_lose_nothing_of_what_they_write() {
             let (clock, state) = (clock.clone(), state.path().to_owned());
             std::thread::spawn(move || {
                 let rules = QuarantineRules::default();
-                let book = FailureLog::new(&state, rules, clock.clone());
-                (0..5).for_each(|_| _ = book.record_failure(&failure(&clock)).unwrap());
+                let log = FailureLog::new(&state, rules, clock.clone());
+                (0..5).for_each(|_| _ = log.record_failure(&failure(&clock)).unwrap());
             })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let (book, _) = book(state.path());
-    assert_eq!(book.records().unwrap()[0].failures, 20);
+    let (log, _) = open_log(state.path());
+    assert_eq!(log.records().unwrap()[0].failures, 20);
 }
 
 #[test]
-fn who_is_released_elsewhere_serves_again_here() {
+fn a_release_in_another_process_applies_here() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    let book = Arc::new(book);
-    let quarantine = Quarantine::with_log(Some(book.clone()));
+    let (log, clock) = open_log(state.path());
+    let log = Arc::new(log);
+    let quarantine = Quarantine::with_log(Some(log.clone()));
     quarantine.put(failure(&clock));
     quarantine.put(failure(&clock));
-    assert_eq!(book.records().unwrap()[0].failures, 1, "one quarantine is one failure");
+    assert_eq!(log.records().unwrap()[0].failures, 1, "one quarantine is one failure");
     clock.set(i64::MAX / 2);
-    assert!(quarantine.record("x").is_some(), "time alone brings no broken engine back");
-    book.release("x").unwrap();
+    assert!(quarantine.record("x").is_some(), "time alone releases no engine that failed here");
+    log.release("x").unwrap();
     assert_eq!(quarantine.record("x"), None);
     quarantine.put(failure(&clock));
     assert!(quarantine.release("x").is_some());
-    assert_eq!(book.records().unwrap(), [], "who lets it out here lets it out everywhere");
+    assert_eq!(log.records().unwrap(), [], "a release here applies everywhere");
 }
 
 #[test]
-fn another_build_brings_none_back_where_the_old_one_runs() {
+fn another_build_releases_no_process_that_runs_the_old_one() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
-    let book = Arc::new(book);
-    let quarantine = Quarantine::with_log(Some(book.clone()));
+    let (log, clock) = open_log(state.path());
+    let log = Arc::new(log);
+    let quarantine = Quarantine::with_log(Some(log.clone()));
     quarantine.put(failure(&clock));
-    assert_eq!(book.forget_other_builds("x", "cd34").unwrap().len(), 1);
+    assert_eq!(log.forget_other_builds("x", "cd34").unwrap().len(), 1);
     assert!(quarantine.record("x").is_some(), "the process still has the old bytes");
-    book.record_failure(&failure(&clock)).unwrap();
-    assert_eq!(book.clear_failures("x").unwrap().len(), 1);
-    assert!(quarantine.record("x").is_some(), "somebody else swapped it in, not here");
-    assert_eq!(book.release("x").unwrap(), [], "nothing is held, and yet somebody's word");
+    log.record_failure(&failure(&clock)).unwrap();
+    assert_eq!(log.clear_failures("x").unwrap().len(), 1);
+    assert!(quarantine.record("x").is_some(), "it was swapped in elsewhere, not here");
+    assert_eq!(log.release("x").unwrap(), [], "a release without a record counts as well");
     assert_eq!(quarantine.record("x"), None);
     quarantine.put(failure(&clock));
-    assert!(quarantine.record("x").is_some(), "that word was about the failure before");
+    assert!(quarantine.record("x").is_some(), "that release was about the failure before");
 }
 
 #[test]
-fn what_cannot_be_written_down_is_held_all_the_same() {
+fn an_engine_is_quarantined_even_if_the_log_cannot_be_written() {
     let state = tempfile::tempdir().unwrap();
-    // A file stands where the folder should be.
+    // A file in the place of the folder.
     fs::write(state.path().join("engines"), "").unwrap();
-    let (book, clock) = book(state.path());
-    let quarantine = Quarantine::with_log(Some(Arc::new(book)));
+    let (log, clock) = open_log(state.path());
+    let quarantine = Quarantine::with_log(Some(Arc::new(log)));
     quarantine.put(failure(&clock));
     assert!(quarantine.record("x").is_some());
 }
 
 #[test]
-fn without_a_book_nothing_is_left_behind() {
+fn without_a_log_nothing_is_written() {
     let quarantine = Quarantine::default();
     quarantine.put(failure(&HostClock::recorded()));
     assert!(quarantine.record("x").is_some());
 }
 
 #[test]
-fn a_bundled_engine_is_held_by_its_version_and_legacy_by_nobody() {
+fn a_bundled_engine_is_quarantined_by_version_and_legacy_never() {
     let state = tempfile::tempdir().unwrap();
-    let (book, clock) = book(state.path());
+    let (log, clock) = open_log(state.path());
     let bytes = Some(format!("bundled {}", env!("CARGO_PKG_VERSION")));
     for id in ["mask", "legacy"] {
-        book.record_failure(&QuarantineRecord {
+        log.record_failure(&QuarantineRecord {
             id: id.into(),
             bytes: bytes.clone(),
             ..failure(&clock)
@@ -199,7 +199,7 @@ fn a_bundled_engine_is_held_by_its_version_and_legacy_by_nobody() {
         .unwrap();
     }
     let mut environment = EngineEnvironment::new(EngineTimeouts::default(), clock);
-    environment.failure_log = Some(Arc::new(book));
+    environment.failure_log = Some(Arc::new(log));
     let open =
         |id| EngineInstance::open(&EngineSpec::bundled(id, serde_json::json!({})), &environment);
     let error = open("mask").unwrap_err();

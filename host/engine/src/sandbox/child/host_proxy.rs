@@ -1,8 +1,8 @@
-//! What the engine in a worker has of its host: some of it is here, for the rest somebody is sent.
+//! The host's services for a sandboxed engine: some run in the sandbox, the others are host calls.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ctxhost_engine_api::border::{BoxFuture, HostServices};
@@ -16,125 +16,136 @@ use crate::background::{self, BackgroundTasks};
 use crate::calls::{CallTable, current_session};
 use crate::sandbox::wire::{Base64Bytes, FromSandbox, HostCall, HostReply};
 
-/// Whoever waits for an errand.
+/// Called with the result of a host call.
 type ReplyCallback = Box<dyn FnOnce(Result<HostReply>) + Send>;
 
-/// The services of the host, from a worker.
+/// The host as a sandboxed engine sees it.
 pub(super) struct HostProxy {
-    host: HostInfo,
+    info: HostInfo,
     recorded_clock: bool,
     calls: Arc<CallTable>,
     tasks: BackgroundTasks,
-    born: Instant,
-    sent: Arc<PendingHostCalls>,
+    started: Instant,
+    pending: Arc<PendingHostCalls>,
 }
 
-/// Errands that are under way.
 struct PendingHostCalls {
-    mouth: FrameWriter,
-    next: AtomicU64,
-    waiting: Mutex<HashMap<u64, ReplyCallback>>,
+    writer: FrameWriter,
+    next_id: AtomicU64,
+    callbacks: Mutex<HashMap<u64, ReplyCallback>>,
 }
 
 impl HostProxy {
     pub(super) fn new(
-        host: HostInfo,
+        info: HostInfo,
         recorded_clock: bool,
         calls: Arc<CallTable>,
-        mouth: FrameWriter,
+        writer: FrameWriter,
     ) -> Self {
-        let sent = PendingHostCalls { mouth, next: AtomicU64::new(0), waiting: Mutex::default() };
-        let (tasks, born, sent) = (BackgroundTasks::default(), Instant::now(), Arc::new(sent));
-        HostProxy { host, recorded_clock, calls, tasks, born, sent }
-    }
-
-    /// The host has done it.
-    pub(super) fn complete(&self, ask: u64, result: Result<HostReply>) {
-        let waiting = self.sent.callbacks().remove(&ask);
-        if let Some(waiting) = waiting {
-            waiting(result);
+        let (next_id, callbacks) = (AtomicU64::new(0), Mutex::default());
+        HostProxy {
+            info,
+            recorded_clock,
+            calls,
+            tasks: BackgroundTasks::default(),
+            started: Instant::now(),
+            pending: Arc::new(PendingHostCalls { writer, next_id, callbacks }),
         }
     }
 
-    /// Sends somebody and waits on this very thread.
-    fn call_blocking(&self, wanted: HostCall) -> Result<HostReply> {
-        let (bring, brought) = mpsc::channel();
-        self.sent.send(wanted, Box::new(move |result| drop(bring.send(result))));
-        brought.recv().unwrap_or_else(|_| Err(EngineError::new(ErrorKind::Dead, "no host")))
+    /// Delivers the result of a host call.
+    pub(super) fn complete(&self, id: u64, result: Result<HostReply>) {
+        let callback = self.pending.callbacks().remove(&id);
+        if let Some(callback) = callback {
+            callback(result);
+        }
     }
 
-    /// Sends somebody when the future is polled first; nobody waits for what is dropped.
+    /// Calls the host and blocks this thread until the reply.
+    fn call_blocking(&self, request: HostCall) -> Result<HostReply> {
+        let (send, receive) = mpsc::channel();
+        self.pending.send(request, Box::new(move |result| drop(send.send(result))));
+        receive.recv().unwrap_or_else(|_| Err(EngineError::new(ErrorKind::Dead, "no host")))
+    }
+
+    /// Calls the host when the future is first polled. Dropping the future cancels the host call.
     fn call_async<T: Send + 'static>(
         &self,
-        wanted: HostCall,
-        open: impl FnOnce(HostReply) -> Option<T> + Send + 'static,
+        request: HostCall,
+        extract: impl FnOnce(HostReply) -> Option<T> + Send + 'static,
     ) -> BoxFuture<Result<T>> {
-        let sent = self.sent.clone();
+        let pending = self.pending.clone();
         Box::pin(async move {
-            let (bring, brought) = oneshot::channel();
-            let ask = sent.send(wanted, Box::new(move |result| drop(bring.send(result))));
-            let mut order = HostCallGuard { ask: Some(ask), sent };
-            let result = brought.await;
-            order.ask = None;
-            let given = result.map_err(|_| EngineError::new(ErrorKind::Dead, "no host"))??;
-            let other = || EngineError::new(ErrorKind::Protocol, "the host brought something else");
-            open(given).ok_or_else(other)
+            let (send, receive) = oneshot::channel();
+            let id = pending.send(request, Box::new(move |result| drop(send.send(result))));
+            let mut guard = HostCallGuard { id: Some(id), pending };
+            let result = receive.await;
+            guard.id = None;
+            let reply = result.map_err(|_| EngineError::new(ErrorKind::Dead, "no host"))??;
+            let mismatch = || EngineError::new(ErrorKind::Protocol, "the host sent another reply");
+            extract(reply).ok_or_else(mismatch)
         })
     }
 }
 
 impl PendingHostCalls {
-    fn send(&self, wanted: HostCall, waiting: ReplyCallback) -> u64 {
-        let ask = self.next.fetch_add(1, Ordering::Relaxed);
-        self.callbacks().insert(ask, waiting);
+    fn send(&self, request: HostCall, callback: ReplyCallback) -> u64 {
+        let host_call = self.next_id.fetch_add(1, Ordering::Relaxed);
+        // Before the frame is sent: the reply may arrive at once.
+        self.callbacks().insert(host_call, callback);
         let session = current_session().map(|session| session.as_ref().to_owned());
-        self.mouth.write(&FromSandbox::Ask { ask, session, wanted });
-        ask
+        self.writer.write(&FromSandbox::HostCall { host_call, session, request });
+        host_call
     }
 
     fn callbacks(&self) -> MutexGuard<'_, HashMap<u64, ReplyCallback>> {
-        self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An errand that somebody waits for.
+/// Cancels a host call when its future is dropped.
 struct HostCallGuard {
-    ask: Option<u64>,
-    sent: Arc<PendingHostCalls>,
+    id: Option<u64>,
+    pending: Arc<PendingHostCalls>,
 }
 
 impl Drop for HostCallGuard {
     fn drop(&mut self) {
-        if let Some(ask) = self.ask {
-            self.sent.callbacks().remove(&ask);
-            self.sent.mouth.write(&FromSandbox::Drop { ask });
+        if let Some(host_call) = self.id {
+            self.pending.callbacks().remove(&host_call);
+            self.pending.writer.write(&FromSandbox::CancelHostCall { host_call });
         }
     }
 }
 
-/// Takes the value of one kind out of what was given.
+/// Extracts the value of one kind of reply.
 macro_rules! only {
     ($kind:ident) => {
-        |given| if let HostReply::$kind(value) = given { Some(value) } else { None }
+        |reply| if let HostReply::$kind(value) = reply { Some(value) } else { None }
     };
 }
 
-fn nothing(given: HostReply) -> Option<()> {
-    matches!(given, HostReply::Nothing).then_some(())
+fn nothing(reply: HostReply) -> Option<()> {
+    matches!(reply, HostReply::Nothing).then_some(())
 }
 
 impl HostServices for HostProxy {
     fn info(&self) -> HostInfo {
-        self.host.clone()
+        self.info.clone()
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
         let (target, message, fields) = (target.into(), message.into(), fields.clone());
-        self.sent.mouth.write(&FromSandbox::Log { level: level as u8, target, message, fields });
+        self.pending.writer.write(&FromSandbox::Log {
+            level: level as u8,
+            target,
+            message,
+            fields,
+        });
     }
 
-    /// The system's clock is here as well; a recorded one is asked for.
     fn now_ms(&self) -> i64 {
+        // The system's clock is readable in the sandbox, a recorded one is not.
         if self.recorded_clock {
             let Ok(HostReply::Time(now_ms)) = self.call_blocking(HostCall::NowMs) else { return 0 };
             return now_ms;
@@ -144,10 +155,11 @@ impl HostServices for HostProxy {
     }
 
     fn monotonic_ns(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn count_tokens(&self, _model: &str, text: &str) -> u64 {
+        // The host uses the same estimate for all models, so this needs no host call.
         tokens::estimate(text)
     }
 
@@ -163,7 +175,7 @@ impl HostServices for HostProxy {
     fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.calls.progress(call);
         let (call, note) = (call.0, note.into());
-        self.sent.mouth.write(&FromSandbox::Progress { call, permille, note });
+        self.pending.writer.write(&FromSandbox::Progress { call, permille, note });
     }
 
     fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
@@ -204,6 +216,7 @@ impl HostServices for HostProxy {
     }
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
+        // Synchronous in the contract, so it has to block.
         match self.call_blocking(HostCall::PromptCache(session.clone())) {
             Ok(HostReply::Cache(cache)) => cache,
             _ => PromptCache::default(),
@@ -221,7 +234,7 @@ impl HostServices for HostProxy {
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
         if !self.tasks.spawn(task) {
             let fields = serde_json::json!({ "session": session.id });
-            let message = "spawn from a thread of its own was refused";
+            let message = "spawn refused: it was called on a thread that the engine started itself";
             self.log(LogLevel::Warn, "engine", message, &fields);
         }
     }

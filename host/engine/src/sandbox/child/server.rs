@@ -1,4 +1,4 @@
-//! The desk of a worker: it reads what the host says and has the engine do it, on a lane like the host's.
+//! Serves the frames of the host: keeps transcript replicas and runs calls on threads like the host's.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{EngineFactory, EngineHandle};
+use ctxhost_engine_api::border::{EngineFactory, EngineHandle, EngineReply};
 use ctxhost_engine_api::transcript::replica::TranscriptReplica;
 use ctxhost_engine_api::*;
 use serde_json::Value;
@@ -19,45 +19,44 @@ use crate::build_guard::BuildGuard;
 use crate::calls::{CallLimit, CallTable};
 use crate::sandbox::wire::{self, CallFrame, FromSandbox, Hello, ToSandbox, TranscriptDelta};
 use crate::threads::{STACK_BYTES, build_runtime, task_error};
-use ctxhost_engine_api::border::EngineReply;
 
-/// One engine and all that its host wants of it.
+/// One engine and the state of its calls.
 pub(super) struct SandboxServer {
-    door: EngineFactory,
+    factory: EngineFactory,
     engine: Arc<OnceLock<EngineHandle>>,
-    lane: Runtime,
+    runtime: Runtime,
     calls: Arc<CallTable>,
-    errands: Arc<HostProxy>,
-    mirrors: HashMap<String, TranscriptReplica>,
+    host: Arc<HostProxy>,
+    replicas: HashMap<String, TranscriptReplica>,
     running: Arc<Mutex<HashMap<u64, AbortHandle>>>,
-    mouth: FrameWriter,
+    writer: FrameWriter,
 }
 
 impl SandboxServer {
-    /// A desk for an engine that is loaded and not created yet.
+    /// A server for an engine that is loaded and not created yet.
     pub(super) fn new(
-        door: EngineFactory,
+        factory: EngineFactory,
         hello: Hello,
-        mouth: FrameWriter,
+        writer: FrameWriter,
     ) -> io::Result<SandboxServer> {
         let calls = Arc::new(CallTable::default());
-        let (clock, speaking) = (hello.recorded_clock, mouth.clone());
+        let (recorded_clock, proxy_writer) = (hello.recorded_clock, writer.clone());
         Ok(SandboxServer {
-            door,
+            factory,
             engine: Arc::default(),
-            lane: build_runtime(&hello.id, &BuildGuard::default())?,
-            errands: Arc::new(HostProxy::new(hello.host, clock, calls.clone(), speaking)),
+            runtime: build_runtime(&hello.id, &BuildGuard::default())?,
+            host: Arc::new(HostProxy::new(hello.host, recorded_clock, calls.clone(), proxy_writer)),
             calls,
-            mirrors: HashMap::new(),
+            replicas: HashMap::new(),
             running: Arc::default(),
-            mouth,
+            writer,
         })
     }
 
-    /// Does what the host says until it hangs up. Whatever the engine still does then is not waited for.
+    /// Serves until the host closes the connection, and does not wait for running calls then.
     pub(super) fn serve(mut self, wire: &UnixStream, buffer: Vec<u8>) -> io::Result<()> {
         let end = self.listen(wire, buffer);
-        self.lane.shutdown_background();
+        self.runtime.shutdown_background();
         end
     }
 
@@ -65,12 +64,12 @@ impl SandboxServer {
         while wire::receive(wire, wire::ANY_LENGTH, &mut buffer)? {
             match wire::decode(&buffer) {
                 Ok(message) => self.handle(message),
-                // A model may nest the arguments of a tool as deep as the host reads JSON, and a frame
-                // nests them deeper: that call fails, and the worker lives.
+                // A model may nest tool arguments as deep as serde_json reads, and the frame adds
+                // levels. Only that call fails.
                 Err(error) => {
                     let call = wire::call_of(&buffer).ok_or(error)?;
                     let result = Err(EngineError::failed("the call is nested too deep to be sent"));
-                    self.mouth.write(&FromSandbox::Ended { call, result });
+                    self.writer.write(&FromSandbox::Reply { call, result });
                 }
             }
         }
@@ -79,11 +78,11 @@ impl SandboxServer {
 
     fn handle(&mut self, message: ToSandbox<'_>) {
         match message {
-            // Said once, before this.
+            // Received once, before the server was created.
             ToSandbox::Hello(_) => {}
             ToSandbox::Create { call, limit_ms, config } => self.create(call, limit_ms, config),
-            ToSandbox::Change(change) => self.apply_delta(change),
-            ToSandbox::Forget { session } => drop(self.mirrors.remove(&session)),
+            ToSandbox::Transcript(delta) => self.apply_delta(delta),
+            ToSandbox::Forget { session } => drop(self.replicas.remove(&session)),
             ToSandbox::Call(call) => self.call(call),
             ToSandbox::Cancel { call } => {
                 self.calls.cancel(CallId(call));
@@ -91,75 +90,74 @@ impl SandboxServer {
                     task.abort();
                 }
             }
-            ToSandbox::Served { ask, result } => self.errands.complete(ask, result),
+            ToSandbox::HostReply { host_call, result } => self.host.complete(host_call, result),
         }
     }
 
-    /// `create` is a plain function, so it has a thread of its own; the host counts its time.
+    /// Creates the engine on a thread of its own, since `create` is synchronous. The host enforces the limit.
     fn create(&self, call: u64, limit_ms: u64, config: Value) {
         let limit = CallLimit::fixed(Duration::from_millis(limit_ms));
         let guard = self.calls.begin_with_id(call, limit, None);
-        let (door, errands, mouth) = (self.door, self.errands.clone(), self.mouth.clone());
+        let (factory, host, writer) = (self.factory, self.host.clone(), self.writer.clone());
         let engine = self.engine.clone();
         let thread = std::thread::Builder::new().name("engine-create".into());
-        let begun = thread.stack_size(STACK_BYTES).spawn(move || {
-            let result = door.create(errands, &config).map(|created| {
+        let spawned = thread.stack_size(STACK_BYTES).spawn(move || {
+            let result = factory.create(host, &config).map(|created| {
                 let _ = engine.set(created);
                 EngineReply::Created
             });
             drop(guard);
-            mouth.write(&FromSandbox::Ended { call, result });
+            writer.write(&FromSandbox::Reply { call, result });
         });
-        if let Err(error) = begun {
+        if let Err(error) = spawned {
             let result = Err(EngineError::failed(format!("no thread to create it on: {error}")));
-            self.mouth.write(&FromSandbox::Ended { call, result });
+            self.writer.write(&FromSandbox::Reply { call, result });
         }
     }
 
-    fn apply_delta(&mut self, change: TranscriptDelta<'_>) {
-        let mirror = self.mirrors.entry(change.session.into_owned()).or_default();
-        mirror.keep(change.kept);
-        change.marks.iter().for_each(|mark| mirror.patch(*mark));
-        change.added.into_iter().for_each(|entry| mirror.append(entry));
+    fn apply_delta(&mut self, delta: TranscriptDelta<'_>) {
+        let replica = self.replicas.entry(delta.session.into_owned()).or_default();
+        replica.keep(delta.kept);
+        delta.patches.iter().for_each(|patch| replica.patch(*patch));
+        delta.added.into_iter().for_each(|entry| replica.append(entry));
     }
 
     fn call(&mut self, call: CallFrame) {
-        let CallFrame { call, session, epoch, timeout_ms: patience_ms, cap_ms, request: question } =
-            call;
+        let CallFrame { call, session, epoch, timeout_ms, cap_ms, request } = call;
         let Some(engine) = self.engine.get().cloned() else {
-            let result = Err(EngineError::failed("there is no engine yet"));
-            return self.mouth.write(&FromSandbox::Ended { call, result });
+            let result = Err(EngineError::failed("the engine is not created yet"));
+            return self.writer.write(&FromSandbox::Reply { call, result });
         };
         let view = self.view(session.as_deref(), epoch);
         let limit = CallLimit {
-            timeout: Duration::from_millis(patience_ms),
+            timeout: Duration::from_millis(timeout_ms),
             cap: Duration::from_millis(cap_ms),
         };
         let guard = self.calls.begin_with_id(call, limit, Some(view.clone()));
         let guard = guard.with_session_id(session.map(Into::into));
-        let work = self.lane.spawn(guard.scope(engine.call(view, question)));
+        let work = self.runtime.spawn(guard.scope(engine.call(view, request)));
         running(&self.running).insert(call, work.abort_handle());
-        let (list, mouth) = (self.running.clone(), self.mouth.clone());
-        self.lane.spawn(async move {
+        let (list, writer) = (self.running.clone(), self.writer.clone());
+        self.runtime.spawn(async move {
             let result = match work.await {
                 Ok(result) => result,
                 Err(end) if end.is_cancelled() => {
-                    Err(EngineError::new(ErrorKind::Cancelled, "it was given up"))
+                    Err(EngineError::new(ErrorKind::Cancelled, "the call was cancelled"))
                 }
                 Err(end) => Err(task_error(&end.to_string())),
             };
             drop(guard);
             running(&list).remove(&call);
-            mouth.write(&FromSandbox::Ended { call, result });
+            writer.write(&FromSandbox::Reply { call, result });
         });
     }
 
     fn view(&self, session: Option<&str>, epoch: Option<u64>) -> Transcript {
-        let mirror = session.zip(epoch).and_then(|(session, _)| self.mirrors.get(session));
+        let replica = session.zip(epoch).and_then(|(session, _)| self.replicas.get(session));
         let epoch = epoch.unwrap_or(0);
-        mirror.map_or_else(
+        replica.map_or_else(
             || TranscriptReplica::new().snapshot(epoch),
-            |mirror| mirror.snapshot(epoch),
+            |replica| replica.snapshot(epoch),
         )
     }
 }

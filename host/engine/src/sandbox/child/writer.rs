@@ -1,11 +1,11 @@
-//! The worker's half of the wire that speaks: whoever has something to say says it here, one at a time.
+//! Writes frames to the host, one at a time.
 
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sandbox::wire::{self, FromSandbox};
 
-/// Clones speak on the same wire.
+/// Writes frames to the host. Clones share the socket.
 #[derive(Clone)]
 pub(super) struct FrameWriter {
     wire: Arc<Mutex<UnixStream>>,
@@ -16,11 +16,12 @@ impl FrameWriter {
         FrameWriter { wire: Arc::new(Mutex::new(wire)) }
     }
 
-    /// Says it. A host that does not listen is gone, and this process with it.
+    /// Writes a frame.
     pub(super) fn write(&self, message: &FromSandbox) {
-        // Put into bytes before the wire is taken: others may be waiting.
+        // Encoded before the lock: other threads may be waiting for it.
         let Ok(frame) = wire::frame(message) else { return };
-        let wire = self.wire.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        // Fails where the host is gone, and then this process is about to be killed.
         let _ = std::io::Write::write_all(&mut &*wire, &frame);
     }
 }

@@ -1,4 +1,4 @@
-//! Capabilities: what the kernel lets root do, piece by piece. A worker has none of them, and gets none back.
+//! Drops all capabilities, so that the sandbox cannot regain any.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -8,13 +8,13 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
-/// Gives up all capabilities of this thread, which has to be the only one.
+/// Drops all capabilities of this thread, which has to be the only one.
 pub(super) fn drop_all() -> Result<(), String> {
     let failed = |what: &'static str| move |error: Errno| format!("{what}: {error}");
-    // First of all: from here on no program that is run, and no file, gives anything back.
+    // First: from here on no executed file grants privileges.
     set_no_new_privs(true).map_err(failed("no_new_privs"))?;
     let bounding = empty_bounding_set();
-    // Uid 0 means nothing any more. An ordinary user may not set this, and has no need of it.
+    // Takes the special meaning from uid 0. Fails for an ordinary user, who does not need it.
     let _ = set_capabilities_secure_bits(
         CapabilitiesSecureBits::NO_ROOT
             | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -32,24 +32,25 @@ pub(super) fn drop_all() -> Result<(), String> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(failed("the sets of the process"))?;
-    // Where nothing is permitted and no privileges come, the bounding set bounds nothing: an ordinary
-    // user, who may not empty it, loses nothing by that.
+    // The bounding set has no effect without permitted capabilities and new privileges, so it does not
+    // matter that an ordinary user may not empty it.
     match bounding {
         Err(Errno::PERM) | Ok(()) => Ok(()),
         Err(error) => Err(failed("the bounding set")(error)),
     }
 }
 
-/// Asks the kernel whether any is left.
+/// Verifies that no capability is left.
 pub(super) fn check_none() -> Result<(), String> {
     let left = capabilities(None).map_err(|error| error.to_string())?;
     let is_empty =
         left.effective.is_empty() && left.permitted.is_empty() && left.inheritable.is_empty();
-    is_empty.then_some(()).ok_or_else(|| format!("these stay: {left:?}"))
+    is_empty.then_some(()).ok_or_else(|| format!("capabilities left: {left:?}"))
 }
 
-/// Capabilities that newer kernels add are found by asking for each number.
+/// Empties the bounding set.
 fn empty_bounding_set() -> Result<(), Errno> {
+    // By number, since newer kernels have capabilities that rustix does not name.
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(capability) {

@@ -1,5 +1,4 @@
-//! Landlock: what the disk looks like to a worker. It can read what a library needs to run, and nothing
-//! of the person's.
+//! Landlock: a sandbox can read what a library needs to run, and no files of the user.
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
@@ -8,12 +7,11 @@ use landlock::{
 
 use super::ConfinementLimits;
 
-/// The newest rules that are asked for; an older kernel gives what it has.
+/// The newest rules that are requested; an older kernel enforces those that it has.
 const RULES: ABI = ABI::V6;
 
-/// Where the system keeps libraries and time zones, and what the C library asks of the kernel: of a process'
-/// folder only the files that it or the Rust library opens. The rest of that folder shows the network
-/// (`net`), memory (`map_files`, `mem`) and mounts.
+/// Libraries, time zones, and the files of `/proc/self` that the C library or the Rust library opens. The
+/// rest of that folder shows the network (`net`), memory (`map_files`, `mem`) and mounts.
 const SYSTEM: [&str; 21] = [
     "/lib",
     "/lib32",
@@ -42,18 +40,18 @@ const SYSTEM: [&str; 21] = [
     "/proc/self/fd",
 ];
 
-/// Closes the disk and the network for this thread and all that it starts.
+/// Restricts files and network for this thread and its descendants.
 pub(super) fn restrict_access(limits: &ConfinementLimits) -> Result<(), String> {
     let status = restrict(limits).map_err(|error| error.to_string())?;
     match status {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
-        RulesetStatus::NotEnforced => Err("this kernel has none".into()),
+        RulesetStatus::NotEnforced => Err("this kernel has no landlock".into()),
     }
 }
 
 fn restrict(limits: &ConfinementLimits) -> Result<RulesetStatus, landlock::RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // Rules for what is not there are left out.
+    // Rules for missing paths are skipped.
     let restricted = Ruleset::default()
         .handle_access(AccessFs::from_all(RULES))?
         .handle_access(AccessNet::from_all(RULES))?

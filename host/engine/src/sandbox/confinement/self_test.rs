@@ -1,4 +1,4 @@
-//! Tries in the worker whether what was put on holds, before anything of an engine runs.
+//! Tests in the sandbox that the restrictions are in force, before any code of an engine runs.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -6,54 +6,51 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::process::{Resource, getrlimit};
 
-/// More address space than the limit cannot be had.
-pub(super) fn memory(most: u64) -> Result<(), String> {
-    let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
-    match Vec::<u8>::new().try_reserve_exact(most_bytes) {
-        Err(_) => limit(Resource::As, most),
-        Ok(()) => Err("more could be had".into()),
+/// An allocation of the whole address space fails.
+pub(super) fn memory(limit: u64) -> Result<(), String> {
+    let limit_bytes = usize::try_from(limit).unwrap_or(usize::MAX);
+    match Vec::<u8>::new().try_reserve_exact(limit_bytes) {
+        Err(_) => self::limit(Resource::As, limit),
+        Ok(()) => Err("a larger allocation succeeded".into()),
     }
 }
 
-/// The kernel says that this is the limit, and that it cannot be raised.
-pub(super) fn limit(resource: Resource, most: u64) -> Result<(), String> {
-    let limit = getrlimit(resource);
-    match (limit.current, limit.maximum) {
-        (Some(current), Some(maximum)) if current <= most && maximum <= most => Ok(()),
+/// The kernel reports the limit, and that it cannot be raised.
+pub(super) fn limit(resource: Resource, limit: u64) -> Result<(), String> {
+    let current = getrlimit(resource);
+    match (current.current, current.maximum) {
+        (Some(current), Some(maximum)) if current <= limit && maximum <= limit => Ok(()),
         other => Err(format!("the limit is {other:?}")),
     }
 }
 
-/// No folder that is not the system's is read. Everybody may list the root of the disk where nothing
-/// forbids it.
+/// A folder outside the allowed ones is unreadable. Any account may list `/` without landlock.
 pub(super) fn disk() -> Result<(), String> {
     match fs::read_dir("/").map(drop) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
-        Err(error) => Err(format!("tried, and the kernel says: {error}")),
-        Ok(()) => Err("tried, and it does not hold".into()),
+        Err(error) => Err(format!("the test failed with: {error}")),
+        Ok(()) => Err("the test succeeded in spite of it".into()),
     }
 }
 
-/// No socket is made, and nothing is opened for writing that anybody may write to.
+/// No socket is created, and a file that is writable for all is not opened for writing.
 pub(super) fn calls() -> Result<(), String> {
     let socket = UnixDatagram::unbound().map(drop);
     let written = File::options().write(true).open("/dev/null").map(drop);
-    for tried in [socket, written] {
-        match tried {
+    for result in [socket, written] {
+        match result {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
-            Err(error) => return Err(format!("tried, and the kernel says: {error}")),
-            Ok(()) => return Err("tried, and it does not hold".into()),
+            Err(error) => return Err(format!("the test failed with: {error}")),
+            Ok(()) => return Err("the test succeeded in spite of it".into()),
         }
     }
     Ok(())
 }
 
-/// Files of root are its own even without capabilities.
+/// Root owns files of root even without capabilities.
 pub(super) fn account() -> Result<(), String> {
-    match rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
-        false => Ok(()),
-        true => {
-            Err("ctxhost runs as root, and so do its engines; start it as an ordinary user".into())
-        }
+    if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
+        return Err("ctxhost and its engines run as root; start it as an ordinary user".into());
     }
+    Ok(())
 }

@@ -1,8 +1,8 @@
-//! Seccomp: calls of the kernel that an engine may make. All others fail and send no signal: an engine that
-//! tries them gets an error.
+//! Seccomp: an allowlist of system calls, in [`allowlist`] and [`conditions`]. All others fail with an error
+//! and send no signal.
 //!
-//! This is a list of what is allowed: kernels get new calls every year, and some do what an older one was
-//! refused for. [`allowlist`] and [`conditions`] hold the list.
+//! Not a list of forbidden calls: kernels get new calls every year, and some do what an older, forbidden
+//! one did.
 
 mod allowlist;
 mod conditions;
@@ -17,7 +17,7 @@ use seccompiler::{
 use self::allowlist::{ALLOWED, NEWEST, UNKNOWN};
 use self::conditions::CONDITIONAL;
 
-/// The numbers of x32 begin here: x86-64 has a second set of the same calls.
+/// The first number of x32, a second set of the same calls on x86-64.
 const X32: u32 = 0x4000_0000;
 
 /// Installs the filter for this process.
@@ -26,7 +26,7 @@ pub(super) fn install_filter() -> Result<(), String> {
     apply_filter_all_threads(&program).map_err(|error| error.to_string())
 }
 
-/// The filter: what is refused as unknown first, then the reviewed list.
+/// The filter program: unknown calls first, then the allowlist.
 fn program() -> Result<BpfProgram, BackendError> {
     let mut program = unknown();
     let mut allowed = BTreeMap::new();
@@ -45,15 +45,15 @@ fn program() -> Result<BpfProgram, BackendError> {
     Ok(program)
 }
 
-/// Answers that there is no such call to [`UNKNOWN`], and to every number that is newer than the list: as
-/// on a kernel of the list's age, the C library then takes an older call. Falls through to what follows.
+/// Returns ENOSYS for [`UNKNOWN`] and for numbers newer than the list, as a kernel of the list's age
+/// would; the C library then falls back to an older call. Other calls fall through to what follows.
 fn unknown() -> BpfProgram {
     let unknown = SECCOMP_RET_ERRNO | ENOSYS.unsigned_abs();
     let beyond = number(NEWEST) + 1;
     let mut steps = vec![
-        // The number of the call is the first that a filter is shown.
+        // The number is the first field of `seccomp_data`.
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
-        // Those of x32 are left to the list, which has none of them.
+        // x32 numbers are left to the allowlist, which contains none.
         step(BPF_JMP | BPF_JGE | BPF_K, 2, 0, X32),
         step(BPF_JMP | BPF_JGE | BPF_K, 0, 1, beyond),
         step(BPF_RET | BPF_K, 0, 0, unknown),

@@ -1,4 +1,4 @@
-//! What comes over the wire as it is, and what is refused.
+//! Messages that survive encoding, and frames that are refused.
 
 use ctxhost_engine_api::border::EngineRequest as _;
 use ctxhost_engine_api::testing::generate::plans;
@@ -7,25 +7,25 @@ use serde_json::json;
 
 use super::*;
 
-fn over_the_wire<'a, M: Serialize + Deserialize<'a>>(message: &M, buffer: &'a mut Vec<u8>) -> M {
+fn round_trip<'a, M: Serialize + Deserialize<'a>>(message: &M, buffer: &'a mut Vec<u8>) -> M {
     let frame = frame(message).unwrap();
     assert!(receive(frame.as_slice(), ANY_LENGTH, buffer).unwrap());
     decode(buffer).unwrap()
 }
 
-fn ended(result: Result<EngineReply>) -> Result<EngineReply> {
+fn round_trip_reply(result: Result<EngineReply>) -> Result<EngineReply> {
     let mut buffer = Vec::new();
-    match over_the_wire(&FromSandbox::Ended { call: 7, result }, &mut buffer) {
-        FromSandbox::Ended { call: 7, result } => result,
+    match round_trip(&FromSandbox::Reply { call: 7, result }, &mut buffer) {
+        FromSandbox::Reply { call: 7, result } => result,
         other => panic!("{other:?}"),
     }
 }
 
 proptest! {
     #[test]
-    fn every_plan_comes_over_as_it_is(plan in plans(9)) {
-        let came = AssembleRequest::reply(ended(Ok(EngineReply::Assemble(plan.clone()))).unwrap()).unwrap();
-        prop_assert_eq!(came, plan);
+    fn every_plan_survives(plan in plans(9)) {
+        let received = AssembleRequest::reply(round_trip_reply(Ok(EngineReply::Assemble(plan.clone()))).unwrap()).unwrap();
+        prop_assert_eq!(received, plan);
     }
 
     #[test]
@@ -36,26 +36,31 @@ proptest! {
 }
 
 #[test]
-fn what_is_rare_about_a_plan_and_errors_come_over() {
+fn rare_fields_of_plans_and_errors_survive() {
     let mut plan = Plan::keep_all(3);
     plan.note("window", "three");
     plan.extras.compaction_wanted = Some("soon".into());
     plan.extras.details = json!({ "files": ["a", 1.5, null, { "deep": -3 }] });
     let compaction = Compaction::Plan(plan);
-    let came = CompactRequest::reply(ended(Ok(EngineReply::Compact(compaction.clone()))).unwrap())
-        .unwrap();
-    assert_eq!(came, compaction);
+    let received = CompactRequest::reply(
+        round_trip_reply(Ok(EngineReply::Compact(compaction.clone()))).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(received, compaction);
     let error = EngineError::config("a.b", "is 3").with_detail(json!({ "key": "a.b" }));
-    let came = ended(Err(error.clone())).unwrap_err();
-    assert_eq!((came.kind, came.message, came.detail), (error.kind, error.message, error.detail));
-    let odd = ended(Err(EngineError::new(ErrorKind::Other(999), ""))).unwrap_err();
+    let received = round_trip_reply(Err(error.clone())).unwrap_err();
+    assert_eq!(
+        (received.kind, received.message, received.detail),
+        (error.kind, error.message, error.detail)
+    );
+    let odd = round_trip_reply(Err(EngineError::new(ErrorKind::Other(999), ""))).unwrap_err();
     assert_eq!(odd.kind, ErrorKind::Other(999));
 }
 
 #[test]
-fn questions_and_texts_come_over() {
+fn requests_and_texts_survive() {
     let model = ModelRef { provider: "p".into(), id: "m".into(), window_tokens: u64::MAX };
-    let request = CompactRequest {
+    let compact = CompactRequest {
         call: CallId(3),
         trigger: Trigger::Overflow,
         custom_instructions: Some("长".into()),
@@ -63,39 +68,41 @@ fn questions_and_texts_come_over() {
         now_ms: -1,
         ..CompactRequest::default()
     };
-    let question = EngineCall::Compact(request.clone());
+    let request = EngineCall::Compact(compact.clone());
     let call = CallFrame {
         call: 3,
         session: Some("s".into()),
         epoch: Some(1),
         timeout_ms: 1,
         cap_ms: 2,
-        request: question,
+        request,
     };
     let mut buffer = Vec::new();
-    let ToSandbox::Call(came) = over_the_wire(&ToSandbox::Call(call), &mut buffer) else {
-        panic!("another message came");
+    let ToSandbox::Call(received) = round_trip(&ToSandbox::Call(call), &mut buffer) else {
+        panic!("another message");
     };
-    let EngineCall::Compact(came) = came.request else { panic!("another question came") };
-    assert_eq!(format!("{came:?}"), format!("{request:?}"));
+    let EngineCall::Compact(received) = received.request else { panic!("another request") };
+    assert_eq!(format!("{received:?}"), format!("{compact:?}"));
 
-    let bytes = FromSandbox::Ask {
-        ask: 1,
+    let bytes = FromSandbox::HostCall {
+        host_call: 1,
         session: None,
-        wanted: HostCall::BlobPut(Base64Bytes(vec![0, 200, 255])),
+        request: HostCall::BlobPut(Base64Bytes(vec![0, 200, 255])),
     };
     let mut buffer = Vec::new();
-    let came = over_the_wire(&bytes, &mut buffer);
-    assert_eq!(format!("{came:?}"), format!("{bytes:?}"));
-    let given =
-        ToSandbox::Served { ask: 1, result: Ok(HostReply::Bytes(Some(Base64Bytes(vec![7; 5])))) };
+    let received = round_trip(&bytes, &mut buffer);
+    assert_eq!(format!("{received:?}"), format!("{bytes:?}"));
+    let reply = ToSandbox::HostReply {
+        host_call: 1,
+        result: Ok(HostReply::Bytes(Some(Base64Bytes(vec![7; 5])))),
+    };
     let mut buffer = Vec::new();
-    let came = over_the_wire(&given, &mut buffer);
-    assert_eq!(format!("{came:?}"), format!("{given:?}"));
+    let received = round_trip(&reply, &mut buffer);
+    assert_eq!(format!("{received:?}"), format!("{reply:?}"));
 }
 
 #[test]
-fn entries_come_over_whatever_characters_they_have() {
+fn entries_survive_with_any_characters() {
     let texts = ["plain", "", "\"quoted\"\n\t\\ and \u{0}\u{1b}\u{7f}", "长 \u{1f980} \u{2028}"];
     let entry = |text: &'static str| ReplicaEntry {
         ts_ms: i64::MIN,
@@ -117,11 +124,12 @@ fn entries_come_over_whatever_characters_they_have() {
         ..TranscriptDelta::default()
     };
     let mut buffer = Vec::new();
-    let ToSandbox::Change(came) = over_the_wire(&ToSandbox::Change(change), &mut buffer) else {
-        panic!("another message came");
+    let ToSandbox::Transcript(received) = round_trip(&ToSandbox::Transcript(change), &mut buffer)
+    else {
+        panic!("another message");
     };
-    assert_eq!((came.session.as_ref(), &came.added), ("a \"session\"", &added));
-    assert!(matches!(came.added[0].text, Cow::Borrowed(_)), "it needs no copy");
+    assert_eq!((received.session.as_ref(), &received.added), ("a \"session\"", &added));
+    assert!(matches!(received.added[0].text, Cow::Borrowed(_)), "borrowed from the frame");
 }
 
 /// Why a frame of these bytes is refused.
@@ -133,7 +141,7 @@ fn refused(bytes: impl AsRef<[u8]>) -> String {
     message
 }
 
-/// What a worker logs, with `fields` as they are.
+/// A log frame with raw `fields`.
 fn log(fields: &str) -> String {
     format!(r#"{{"Log":{{"level":1,"target":"t","message":"m","fields":{fields}}}}}"#)
 }
@@ -159,7 +167,7 @@ fn numbers_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn texts_that_are_no_unicode_are_refused() {
+fn invalid_unicode_is_refused() {
     let text = |text: &[u8]| [br#"{"Refused":{"reason":""#, text, br#""}}"#].concat();
     assert!(decode::<FromSandbox>(&text(br"\ud83e\udd80")).is_ok());
     assert!(refused(text(b"\xff")).contains("invalid unicode code point"));
@@ -170,11 +178,11 @@ fn texts_that_are_no_unicode_are_refused() {
 
 #[test]
 fn frames_with_more_or_less_than_a_message_are_refused() {
-    assert!(refused(r#"{"Drop":{"ask":1}} {}"#).contains("trailing characters"));
-    assert!(refused(r#"{"Drop":{"ask":1}"#).contains("EOF"));
+    assert!(refused(r#"{"CancelHostCall":{"host_call":1}} {}"#).contains("trailing characters"));
+    assert!(refused(r#"{"CancelHostCall":{"host_call":1}"#).contains("EOF"));
     assert!(refused("").contains("EOF"));
     assert!(refused(r#"{"Sing":{}}"#).contains("unknown variant `Sing`"));
-    let put = r#"{"Ask":{"ask":1,"session":null,"wanted":{"BlobPut":"AA!="}}}"#;
+    let put = r#"{"HostCall":{"host_call":1,"session":null,"request":{"BlobPut":"AA!="}}}"#;
     assert!(refused(put).contains("Invalid symbol 33"));
 }
 
@@ -192,8 +200,8 @@ fn the_number_of_a_call_is_read_however_deep_it_is_nested() {
 fn a_length_that_is_too_long_is_refused_before_it_is_read() {
     let mut buffer = Vec::new();
     let error = receive([0, 1, 0, 0, 9].as_slice(), 100, &mut buffer).unwrap_err();
-    assert_eq!(error.to_string(), "a frame of 65536 bytes, where 100 are allowed");
-    assert!(!receive([].as_slice(), 100, &mut buffer).unwrap(), "the end is no error");
+    assert_eq!(error.to_string(), "a frame of 65536 bytes; the limit is 100");
+    assert!(!receive([].as_slice(), 100, &mut buffer).unwrap(), "the end is not an error");
     let torn = receive([0, 0, 0, 9, 1].as_slice(), 100, &mut buffer).unwrap_err();
     assert_eq!(torn.kind(), io::ErrorKind::UnexpectedEof);
 }

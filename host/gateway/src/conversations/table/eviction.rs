@@ -1,4 +1,4 @@
-//! Conversations that leave memory: which may, which have to, and what is remembered of them.
+//! Eviction: which conversations may leave memory, which must, and what is remembered of them.
 
 use std::sync::Arc;
 
@@ -6,101 +6,112 @@ use super::super::conversation::{Conversation, EvictedConversation, SessionLocat
 use super::ConversationTable;
 use ctxhost_context::accounting::TokenAccounting;
 
-/// How many times `gateway.conversations` may be in memory because the last requests of the others were not answered,
-/// or because the disk takes none. An upstream that is down for long must not cost all memory.
+/// The hard limit, as a multiple of `gateway.conversations`. Conversations with an unanswered request, or that
+/// cannot be written, stay up to this: an upstream that is down must not exhaust the memory.
 const MAX_OVER: usize = 16;
 
-/// One in so many more than `gateway.conversations` may be in memory before the oldest are looked for.
+/// The tolerance above `gateway.conversations`, as a divisor of it, before a scan for the oldest is worth its cost.
 const SLACK_SHARE: usize = 8;
 
-/// How many times `gateway.conversations` are remembered of those that have left memory: some hundred bytes each.
-const MAX_LEFT: usize = 16;
+/// Evicted conversations that are remembered, as a multiple of `gateway.conversations`. Each takes some hundred
+/// bytes.
+const MAX_REMEMBERED: usize = 16;
 
 impl ConversationTable {
-    /// Whether there are so many more in memory than should be that looking for those who may leave is worth it.
-    pub fn is_crowded(&self) -> bool {
+    /// Whether a scan for conversations to evict is worth its cost.
+    pub(crate) fn is_crowded(&self) -> bool {
         self.table().conversations.len() > self.capacity + self.capacity / SLACK_SHARE
     }
 
-    /// Whether so many are in memory that some have to go whatever that costs.
-    pub fn is_overcrowded(&self) -> bool {
+    /// Whether the hard limit is exceeded.
+    pub(crate) fn is_overcrowded(&self) -> bool {
         self.table().conversations.len() > self.capacity.saturating_mul(MAX_OVER)
     }
 
-    /// The conversations that may leave memory, the oldest first, and whether each is one too many: those without a
-    /// request since `before_ms`, and as many as are too many. None of them has a request under way, and the last request
-    /// of those that are too many was answered.
-    pub fn eviction_candidates(&self, before_ms: i64) -> Vec<(Arc<Conversation>, bool)> {
+    /// The conversations to evict, the oldest first, each with whether it exceeds the limit: those without a
+    /// request since `before_ms`, and as many as are too many. None has a request in flight, and those above
+    /// the limit have an answered last request.
+    pub(crate) fn eviction_candidates(&self, before_ms: i64) -> Vec<(Arc<Conversation>, bool)> {
         let table = self.table();
         let too_many = table.conversations.len().saturating_sub(self.capacity);
         let is_overcrowded = table.conversations.len() > self.capacity.saturating_mul(MAX_OVER);
         let mut leaving = Vec::new();
-        for thread in table.conversations.values().filter(|thread| !is_in_use(thread, 0)) {
-            let Some(is_waiting) = thread.is_waiting() else { continue };
-            let is_old = thread.used_ms() < before_ms;
+        for conversation in
+            table.conversations.values().filter(|conversation| !is_in_use(conversation, 0))
+        {
+            let Some(is_waiting) = conversation.is_waiting() else { continue };
+            let is_old = conversation.used_ms() < before_ms;
             if is_old || !is_waiting || is_overcrowded {
-                leaving.push((!is_old, is_waiting, thread.used_ms(), thread.clone()));
+                leaving.push((!is_old, is_waiting, conversation.used_ms(), conversation.clone()));
             }
         }
         leaving
             .sort_by_key(|(is_young, is_waiting, used_ms, _)| (*is_young, *is_waiting, *used_ms));
         let old = leaving.iter().take_while(|(is_young, ..)| !is_young).count();
         let leaving = leaving.into_iter().take(too_many.max(old));
-        leaving.map(|(is_young, _, _, thread)| (thread, is_young)).collect()
+        leaving.map(|(is_young, _, _, conversation)| (conversation, is_young)).collect()
     }
 
-    /// All in memory that are in no file.
-    pub fn unpersisted(&self) -> Vec<Arc<Conversation>> {
-        let mut threads: Vec<_> = self.table().conversations.values().cloned().collect();
-        threads.retain(|thread| !thread.state().is_persisted);
-        threads
+    /// All conversations without a file.
+    pub(crate) fn unpersisted(&self) -> Vec<Arc<Conversation>> {
+        let mut conversations: Vec<_> = self.table().conversations.values().cloned().collect();
+        conversations.retain(|conversation| !conversation.state().is_persisted);
+        conversations
     }
 
-    /// Later requests open the session of a conversation from its file. `false` where a request beside the caller's
-    /// is under way in it; the caller then leaves it as it is.
-    pub fn close_if_idle(&self, thread: &Arc<Conversation>) -> bool {
-        // While the table is locked, no request finds it.
+    /// Marks the session of a conversation as closed; `false` if another request than the caller's uses it.
+    pub(crate) fn close_if_idle(&self, conversation: &Arc<Conversation>) -> bool {
+        // While the table is locked, no request can find it.
         let _table = self.table();
-        if is_in_use(thread, 1) {
+        if is_in_use(conversation, 1) {
             return false;
         }
-        thread.state().location = SessionLocation::File(self.path(thread.key(), thread.id()));
+        conversation.state().location =
+            SessionLocation::File(self.path(conversation.key(), conversation.id()));
         true
     }
 
-    /// The session of a conversation whose request is on its way is closed; what it has learned stays.
-    pub fn close_session(&self, thread: &Arc<Conversation>, learned: TokenAccounting) {
-        let mut state = thread.state();
-        state.location = SessionLocation::File(self.path(thread.key(), thread.id()));
+    /// Marks the session of a conversation with a request in flight as closed, and keeps what it has learned.
+    pub(crate) fn close_session(&self, conversation: &Arc<Conversation>, learned: TokenAccounting) {
+        let mut state = conversation.state();
+        state.location = SessionLocation::File(self.path(conversation.key(), conversation.id()));
         state.learned = Some(learned);
     }
 
-    /// A conversation leaves memory whose session is closed, unless a request has found it already.
-    pub fn evict(&self, thread: &Arc<Conversation>, left: Option<EvictedConversation>) {
+    /// Removes a conversation whose session is closed, unless a request has found it already.
+    pub(crate) fn evict(
+        &self,
+        conversation: &Arc<Conversation>,
+        evicted: Option<EvictedConversation>,
+    ) {
         let mut table = self.table();
-        if is_in_use(thread, 1) {
-            thread.state().learned = left.map(|left| left.learned);
+        if is_in_use(conversation, 1) {
+            conversation.state().learned = evicted.map(|evicted| evicted.learned);
             return;
         }
-        table.remove(thread);
-        if let Some(left) = left {
-            table.remember(thread.id(), left, self.capacity.saturating_mul(MAX_LEFT));
+        table.remove(conversation);
+        if let Some(evicted) = evicted {
+            table.remember(
+                conversation.id(),
+                evicted,
+                self.capacity.saturating_mul(MAX_REMEMBERED),
+            );
         }
         self.update_gauge(&table);
     }
 
-    /// A conversation is forgotten that is in no file.
-    pub fn forget(&self, thread: &Arc<Conversation>) {
+    /// Removes a conversation that has no file.
+    pub(crate) fn forget(&self, conversation: &Arc<Conversation>) {
         let mut table = self.table();
-        table.remove(thread);
+        table.remove(conversation);
         self.update_gauge(&table);
     }
 }
 
-/// Whether a conversation is held by more than the table and so many `others`.
-fn is_in_use(thread: &Arc<Conversation>, others: usize) -> bool {
-    // A large request may hold its state for long, and the table must not wait for it.
-    let keys = thread.try_state().map(|state| state.keys.len());
-    // Once by its id, and once for each key.
-    keys.is_none_or(|keys| Arc::strong_count(thread) > keys + 1 + others)
+/// Whether anything but the table and `others` holds the conversation.
+fn is_in_use(conversation: &Arc<Conversation>, others: usize) -> bool {
+    // The table must not wait for a large request that holds the state.
+    let keys = conversation.try_state().map(|state| state.keys.len());
+    // The table holds it once by id and once per key.
+    keys.is_none_or(|keys| Arc::strong_count(conversation) > keys + 1 + others)
 }

@@ -1,22 +1,21 @@
-//! Clients that change what they have sent before: one conversation stays one session, and two stay two.
+//! Clients that change earlier messages: one conversation stays one session, and two stay two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use ctxhost_engine_api::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::proxy::{
-    ClientRequest, Endpoint, ProxyAction, ProxyHandle, ShapingReport, UpstreamRequest,
-};
+use crate::proxy::{ClientRequest, Endpoint, Proxy, ProxyAction, ShapingReport, UpstreamRequest};
 use ctxhost_agent::{Runtime, RuntimeBuilder};
 use ctxhost_config::Config;
 use ctxhost_dialects::message::TokenUsage;
 use ctxhost_engine::EngineSpec;
 
-/// An engine that keeps all, and has the host compact.
+/// An engine that keeps all entries and lets the host compact.
 struct KeepAll;
 
 impl ContextEngine for KeepAll {
@@ -40,7 +39,7 @@ impl ContextEngine for KeepAll {
 }
 
 struct Gateway {
-    exchange: ProxyHandle,
+    proxy: Arc<Proxy>,
     runtime: Runtime,
 }
 
@@ -49,7 +48,7 @@ impl Gateway {
         Gateway::small(folder, window_tokens, 256).await
     }
 
-    /// One that keeps no more than so many conversations in memory.
+    /// A gateway that keeps at most this many conversations in memory.
     async fn small(folder: &Path, window_tokens: u64, conversations: usize) -> Gateway {
         let config = format!(
             "[models.m]\nwindow_tokens = {window_tokens}\n[gateway]\nconversations = {conversations}\n"
@@ -59,19 +58,19 @@ impl Gateway {
         let builder =
             RuntimeBuilder::from_config(&config).engine_spec(spec).without_builtin_tools();
         let runtime = builder.store_folder(folder.join("engines")).build().await.unwrap();
-        Gateway { exchange: ProxyHandle::new(runtime.clone(), &config, folder), runtime }
+        Gateway { proxy: Proxy::new(runtime.clone(), &config, folder), runtime }
     }
 
-    /// A request that is answered to the end.
+    /// Sends a request that is answered completely.
     async fn ask(&self, messages: &[Value]) -> ShapingReport {
         self.ask_as(None, messages).await
     }
 
     async fn ask_as(&self, name: Option<&str>, messages: &[Value]) -> ShapingReport {
         let forward = self.forward(name, messages).await;
-        let truth = forward.report.clone();
-        self.exchange.record_answer(forward.in_flight, None);
-        truth
+        let report = forward.report.clone();
+        self.proxy.record_answer(forward.in_flight, None);
+        report
     }
 
     async fn forward(&self, name: Option<&str>, messages: &[Value]) -> UpstreamRequest {
@@ -80,34 +79,34 @@ impl Gateway {
         if let Some(name) = name {
             headers.insert("x-ctxhost-session", name.parse().unwrap());
         }
-        let incoming = ClientRequest {
+        let request = ClientRequest {
             endpoint: Endpoint::ChatCompletions,
             provider: "openai".into(),
             headers,
             body: Bytes::from(body),
         };
-        match self.exchange.handle(&incoming).await {
+        match self.proxy.handle(&request).await {
             ProxyAction::Forward(forward) => forward,
             ProxyAction::Respond(answer) => panic!("{:?}", answer.body),
         }
     }
 
-    /// Waits until no more conversations are in memory than may be.
+    /// Waits until the number of conversations in memory is within the limit.
     async fn settle(&self) {
-        let desk = self.exchange.desk.as_ref().unwrap();
+        let proxy = &self.proxy;
         for _ in 0..2_000 {
-            if !desk.conversations.is_crowded() {
+            if !proxy.conversations.is_crowded() {
                 return;
             }
-            desk.start_eviction();
+            proxy.start_eviction();
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         panic!("too many conversations stay in memory");
     }
 
     async fn close(self) {
-        self.exchange.finish().await;
-        drop(self.exchange);
+        self.proxy.persist_all().await;
+        drop(self.proxy);
         self.runtime.shutdown().await;
     }
 }
@@ -129,7 +128,7 @@ fn result(number: usize, text: &str) -> Value {
 const INTERNAL: &str =
     "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nNo sub-agents.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
 
-/// The sessions of requests whose tail is not kept.
+/// The sessions of requests that end with a message the client drops afterwards.
 async fn with_tail(
     gateway: &Gateway,
     task: &str,
@@ -139,15 +138,15 @@ async fn with_tail(
     let mut sessions = BTreeSet::new();
     for round in 0..60 {
         kept.extend([call(round), result(round, &format!("{round}: {}", "line ".repeat(20)))]);
-        let mut sent = kept.clone();
-        sent.push(user(&tail(round)));
-        sessions.insert(gateway.ask(&sent).await.session);
+        let mut shaped = kept.clone();
+        shaped.push(user(&tail(round)));
+        sessions.insert(gateway.ask(&shaped).await.session);
     }
     sessions
 }
 
 #[tokio::test]
-async fn a_tail_that_changes_with_each_request_leaves_one_session() {
+async fn a_last_message_that_changes_with_each_request_keeps_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
     assert_eq!(with_tail(&gateway, "One.", |_| INTERNAL.to_owned()).await.len(), 1);
@@ -156,7 +155,7 @@ async fn a_tail_that_changes_with_each_request_leaves_one_session() {
 }
 
 #[tokio::test]
-async fn a_reminder_behind_the_newest_words_leaves_one_session_and_a_restart_knows_it() {
+async fn a_reminder_after_the_last_message_keeps_the_session_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let reminder = "\n\n# *SEARCH/REPLACE block* Rules:\nEvery block must use this format.";
     let (mut kept, mut sessions) = (Vec::new(), BTreeSet::new());
@@ -167,13 +166,13 @@ async fn a_reminder_behind_the_newest_words_leaves_one_session_and_a_restart_kno
     for process in 0..4 {
         let gateway = Gateway::open(folder.path(), 200_000).await;
         for round in 3 * process..3 * process + 3 {
-            let words = format!("Do step {round}.");
-            let mut sent = kept.clone();
-            sent.push(user(&format!("{words}{reminder}")));
-            sessions.insert(gateway.ask(&sent).await.session);
-            sessions.insert(gateway.ask(&sent).await.session);
+            let meta = format!("Do step {round}.");
+            let mut shaped = kept.clone();
+            shaped.push(user(&format!("{meta}{reminder}")));
+            sessions.insert(gateway.ask(&shaped).await.session);
+            sessions.insert(gateway.ask(&shaped).await.session);
             let answer = json!({ "role": "assistant", "content": format!("Done {round}.") });
-            kept.extend([user(&words), answer]);
+            kept.extend([user(&meta), answer]);
         }
         gateway.close().await;
     }
@@ -181,7 +180,7 @@ async fn a_reminder_behind_the_newest_words_leaves_one_session_and_a_restart_kno
 }
 
 #[tokio::test]
-async fn cleared_results_leave_one_session_with_its_cuts() {
+async fn cleared_results_keep_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
     let mut messages = vec![user("Read all files.")];
@@ -193,10 +192,10 @@ async fn cleared_results_leave_one_session_with_its_cuts() {
                 messages[2 + 2 * old] = result(old, "[Old tool result content cleared]");
             }
         }
-        let truth = gateway.ask(&messages).await;
-        sessions.insert(truth.session.clone());
+        let report = gateway.ask(&messages).await;
+        sessions.insert(report.session.clone());
         if round == 19 {
-            assert!(truth.before_tokens.unwrap() < 3_000, "{truth:?}");
+            assert!(report.before_tokens.unwrap() < 3_000, "{report:?}");
         }
     }
     assert_eq!(sessions.len(), 1, "{sessions:?}");
@@ -209,7 +208,7 @@ async fn cleared_results_leave_one_session_with_its_cuts() {
 }
 
 #[tokio::test]
-async fn a_history_that_its_client_summarised_is_the_same_conversation() {
+async fn a_summary_by_the_client_keeps_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
     let task = "Read part 1 to part 60 one after the other and keep QX-1 in mind.";
@@ -220,12 +219,12 @@ async fn a_history_that_its_client_summarised_is_the_same_conversation() {
         gateway.ask(&messages).await;
     }
     let first = gateway.ask(&messages).await.session;
-    // In the background, while the conversation goes on.
+    // The client asks for the summary in the background, and the conversation continues.
     let mut asking = messages.clone();
     asking.push(user(ask_for));
     assert_eq!(gateway.ask(&asking).await.session, first);
     assert_eq!(gateway.ask(&messages).await.session, first);
-    // Nothing of it is left but what the summary quotes.
+    // Only what the summary quotes is left.
     let summary = format!(
         "Some of the conversation history has been summarized to free up context.\n{task}\nAll read."
     );
@@ -242,7 +241,7 @@ async fn a_history_that_its_client_summarised_is_the_same_conversation() {
     newest.extend_from_slice(&after[after.len() - 6..]);
     newest.extend([call(16), result(16, "sixteen")]);
     assert_eq!(gateway.ask(&newest).await.session, first);
-    // Somebody else's summary of another task is not it.
+    // The summary of another task belongs to another conversation.
     let other = vec![user(
         "Some of the conversation history has been summarized to free up context.\nBake a cake.",
     )];
@@ -251,7 +250,7 @@ async fn a_history_that_its_client_summarised_is_the_same_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_sent_again_makes_one_fork_at_the_most() {
+async fn a_conversation_that_is_sent_again_forks_at_most_once() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
     let mut messages = vec![user("Read all files.")];
@@ -269,14 +268,14 @@ async fn a_conversation_that_is_sent_again_makes_one_fork_at_the_most() {
 }
 
 #[tokio::test]
-async fn a_name_of_the_client_s_own_is_one_session_whatever_it_edits() {
+async fn a_session_id_of_the_client_keeps_the_session_after_edits() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
-    let said = |text: &str| json!({ "role": "assistant", "content": text });
-    let straight = [user("One."), said("1."), user("Two."), said("2."), user("Three.")];
+    let answer = |text: &str| json!({ "role": "assistant", "content": text });
+    let straight = [user("One."), answer("1."), user("Two."), answer("2."), user("Three.")];
     let mut edited = straight.clone();
     edited[2] = user("Another two.");
-    edited[3] = said("Another.");
+    edited[3] = answer("Another.");
     let mut sessions = BTreeSet::new();
     for messages in
         [&straight[..1], &straight[..3], &straight[..], &edited[..3], &edited[..], &straight[..]]
@@ -284,7 +283,7 @@ async fn a_name_of_the_client_s_own_is_one_session_whatever_it_edits() {
         sessions.insert(gateway.ask_as(Some("mine"), messages).await.session);
     }
     assert_eq!(sessions.len(), 1, "{sessions:?}");
-    // A title, under the same name, has nothing in common with it.
+    // A request for a title under the same name shares no items with it.
     let title = gateway.ask_as(Some("mine"), &[user("Write a title.")]).await.session;
     assert!(!sessions.contains(&title));
     assert_ne!(gateway.ask_as(Some("yours"), &straight).await.session, *sessions.first().unwrap());
@@ -292,14 +291,14 @@ async fn a_name_of_the_client_s_own_is_one_session_whatever_it_edits() {
 }
 
 #[tokio::test]
-async fn what_was_answered_and_is_asked_otherwise_is_a_fork_and_what_was_not_is_replaced() {
+async fn an_edited_message_forks_if_it_was_answered_and_is_replaced_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(folder.path(), 200_000).await;
     let begun = [user("One."), json!({ "role": "assistant", "content": "1." })];
     let with = |text: &str| [&begun[..], &[user(text)]].concat();
     let first = gateway.ask(&with("Two.")).await.session;
     assert_ne!(gateway.ask(&with("Three.")).await.session, first);
-    // Its answer was broken off.
+    // The response was broken off.
     let begun = gateway
         .forward(
             None,
@@ -314,19 +313,19 @@ async fn what_was_answered_and_is_asked_otherwise_is_a_fork_and_what_was_not_is_
 }
 
 #[tokio::test]
-async fn conversations_that_begin_alike_are_told_apart_when_they_have_left_memory() {
+async fn evicted_conversations_with_the_same_beginning_are_distinguished() {
     const AGENTS: usize = 70;
     let folder = tempfile::tempdir().unwrap();
     let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; AGENTS];
     let mut sessions = vec![BTreeSet::new(); AGENTS];
     for round in 0..4 {
-        // Another process each time: of one key there are more files than are read at once.
+        // A new process each time, with more files of one key than are read at once.
         let gateway = Gateway::small(folder.path(), 200_000, 4).await;
         for (agent, messages) in agents.iter_mut().enumerate() {
             let text = format!("agent {agent}: {}", "line ".repeat(20));
             messages.extend([call(round), result(round, &text)]);
             if round == 3 {
-                // Cleared while nobody remembers what it was.
+                // Cleared while the conversation is not in memory.
                 messages[2] = result(0, &format!("agent {agent}"));
             }
             sessions[agent].insert(gateway.ask(messages).await.session);
@@ -341,7 +340,7 @@ async fn conversations_that_begin_alike_are_told_apart_when_they_have_left_memor
 }
 
 #[tokio::test]
-async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_things_come_back() {
+async fn conversations_in_flight_or_without_answer_stay_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::small(folder.path(), 200_000, 2).await;
     let task = |number: usize| user(&format!("Task {number}."));
@@ -349,22 +348,18 @@ async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_thing
     for number in 0..10 {
         out.push(gateway.forward(None, &[task(number)]).await);
     }
-    let desk = gateway.exchange.desk.as_ref().unwrap();
-    assert_eq!(
-        desk.conversations.eviction_candidates(i64::MIN).len(),
-        0,
-        "all of them are under way"
-    );
-    // Half of them break off.
+    let proxy = &gateway.proxy;
+    assert_eq!(proxy.conversations.eviction_candidates(i64::MIN).len(), 0, "all are in flight");
+    // Half of the responses break off.
     let broken: Vec<String> = out.drain(5..).map(|forward| forward.report.session).collect();
-    assert_eq!(desk.conversations.eviction_candidates(i64::MIN).len(), 0);
+    assert_eq!(proxy.conversations.eviction_candidates(i64::MIN).len(), 0);
     for (number, session) in (5..10).zip(&broken) {
-        // Asked again in other words, it is the same conversation.
+        // A changed request after a broken response is the same conversation.
         let other = [task(number), user("Another end.")];
         assert_eq!(gateway.ask(&other).await.session, *session);
     }
     for forward in out {
-        gateway.exchange.record_answer(forward.in_flight, None);
+        gateway.proxy.record_answer(forward.in_flight, None);
     }
     gateway.settle().await;
     assert!(gateway.runtime.open_sessions() <= 2);
@@ -372,7 +367,7 @@ async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_thing
 }
 
 #[tokio::test]
-async fn sessions_that_wait_for_their_upstream_are_closed_and_opened_again_for_the_answer() {
+async fn sessions_that_wait_for_the_upstream_are_closed_and_reopened_for_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::small(folder.path(), 200_000, 2).await;
     let task = |number: usize| user(&format!("Task {number}."));
@@ -390,30 +385,30 @@ async fn sessions_that_wait_for_their_upstream_are_closed_and_opened_again_for_t
     let sessions: Vec<String> = out.iter().map(|forward| forward.report.session.clone()).collect();
     let usage = TokenUsage { input: 40, output: 2, ..TokenUsage::default() };
     for forward in out {
-        gateway.exchange.record_answer(forward.in_flight, Some(usage));
+        gateway.proxy.record_answer(forward.in_flight, Some(usage));
     }
     for (number, session) in sessions.iter().enumerate() {
         let done = json!({ "role": "assistant", "content": "Done." });
-        let goes_on = [task(number), done, user("And now?")];
-        assert_eq!(gateway.ask(&goes_on).await.session, *session);
+        let next = [task(number), done, user("And now?")];
+        assert_eq!(gateway.ask(&next).await.session, *session);
     }
     gateway.close().await;
 }
 
-/// What one of several agents does next.
+/// The next step of one of several agents.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Goes on, with this tail that it does not keep: none, injected, plain.
-    GoOn(u8),
-    /// Goes on, and clears all results but the newest two.
+    /// Continues, with a last message that it drops afterwards: 0 none, 1 injected, 2 plain.
+    Continue(u8),
+    /// Continues, and clears all results except the newest two.
     Clear,
-    /// Sends the same once more.
+    /// Sends the same request again.
     Again,
 }
 
 fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     let step = prop_oneof![
-        6 => (0u8..3).prop_map(Step::GoOn),
+        6 => (0u8..3).prop_map(Step::Continue),
         1 => Just(Step::Clear),
         1 => Just(Step::Again),
     ];
@@ -423,10 +418,9 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 64, ..ProptestConfig::with_cases(16) })]
 
-    /// Agents that begin with the same words, whose models call the same tools under the same ids: only what
-    /// the tools answer tells them apart.
+    /// Agents with the same first message and the same tool call ids: only the tool results differ.
     #[test]
-    fn each_conversation_is_one_session_and_no_two_share_one(
+    fn each_conversation_has_one_session_of_its_own(
         steps in steps(),
         is_small in any::<bool>(),
     ) {
@@ -448,8 +442,8 @@ proptest! {
                     let text = format!("agent {agent}, {round}: {}", "x".repeat((agent * 7 + round) % 40));
                     messages.extend([call(round), result(round, &text)]);
                     tail = match step {
-                        Step::GoOn(1) => Some(user(INTERNAL)),
-                        Step::GoOn(2) => Some(user(&format!("It is {round}."))),
+                        Step::Continue(1) => Some(user(INTERNAL)),
+                        Step::Continue(2) => Some(user(&format!("It is {round}."))),
                         _ => None,
                     };
                 }

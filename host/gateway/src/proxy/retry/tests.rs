@@ -1,4 +1,4 @@
-//! A request that was too large and is shaped again.
+//! A request that the upstream rejected as too large and that is shaped again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use ctxhost_engine_api::*;
 use serde_json::{Value, json};
 
-use crate::proxy::{ClientRequest, Endpoint, ProxyAction, ProxyHandle};
+use crate::proxy::{ClientRequest, Endpoint, Proxy, ProxyAction};
 use ctxhost_agent::RuntimeBuilder;
 use ctxhost_config::Config;
 use ctxhost_dialects::{FailureReason, ProviderError};
@@ -18,7 +18,7 @@ static COMPACTIONS: AtomicU32 = AtomicU32::new(0);
 /// How often it was asked for a plan.
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
-/// An engine that keeps all the first time; then it keeps the last three entries and would like to compact.
+/// An engine that keeps all entries at first, then only the last three, and requests a compaction.
 struct Eager;
 
 impl ContextEngine for Eager {
@@ -46,13 +46,13 @@ impl ContextEngine for Eager {
 }
 
 #[tokio::test]
-async fn it_is_known_to_be_in_the_middle_of_a_turn() {
+async fn a_retry_is_within_the_same_turn() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config::parse("c", "[models.m]\nwindow_tokens = 100000\n").unwrap();
     let spec = EngineSpec::linked::<Eager>(json!({}));
     let builder = RuntimeBuilder::from_config(&config).engine_spec(spec).without_builtin_tools();
     let runtime = builder.store_folder(folder.path().join("engines")).build().await.unwrap();
-    let exchange = ProxyHandle::new(runtime, &config, folder.path());
+    let proxy = Proxy::new(runtime, &config, folder.path());
     let messages = json!([
         { "role": "user", "content": "one" },
         { "role": "assistant", "content": "word ".repeat(200) },
@@ -61,15 +61,13 @@ async fn it_is_known_to_be_in_the_middle_of_a_turn() {
         { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": "done" }] },
     ]);
     let body = json!({ "model": "m", "max_tokens": 10, "messages": messages });
-    let incoming = ClientRequest {
+    let request = ClientRequest {
         endpoint: Endpoint::Messages,
         provider: "anthropic".into(),
         headers: axum::http::HeaderMap::new(),
         body: Bytes::from(body.to_string()),
     };
-    let ProxyAction::Forward(first) = exchange.handle(&incoming).await else {
-        panic!("answered here")
-    };
+    let ProxyAction::Forward(first) = proxy.handle(&request).await else { panic!("answered here") };
     let failure = ProviderError {
         reason: FailureReason::ContextOverflow,
         provider: "anthropic".into(),
@@ -84,8 +82,7 @@ async fn it_is_known_to_be_in_the_middle_of_a_turn() {
         is_ceiling: false,
         has_started: false,
     };
-    let Some(ProxyAction::Forward(again)) =
-        exchange.handle_refusal(first.in_flight, &failure).await
+    let Some(ProxyAction::Forward(again)) = proxy.handle_refusal(first.in_flight, &failure).await
     else {
         panic!("not asked again");
     };

@@ -1,4 +1,4 @@
-//! What providers do beside answering: they count, and some compact.
+//! Token counting and compaction by providers.
 
 use super::*;
 
@@ -39,8 +39,8 @@ async fn a_provider_counts_where_it_can() {
         let client =
             HttpClient::new("here", Box::new(Counting), ApiKey::none(), &settings).unwrap();
         let count = client.count_tokens(&request()).await;
-        let asked = server.asked();
-        assert_eq!((asked[1].uri.as_str(), &asked[1].body["model"]), ("/v1/count", &json!("m")));
+        let sent = server.requests();
+        assert_eq!((sent[1].uri.as_str(), &sent[1].body["model"]), ("/v1/count", &json!("m")));
         count.map_err(|error| error.reason)
     };
     let guess = estimate_tokens(&request());
@@ -51,7 +51,7 @@ async fn a_provider_counts_where_it_can() {
     assert_eq!(check(401, "no").await, Err(FailureReason::Auth));
     let server = always(|| whole("never")).await;
     assert_eq!(client(&server).count_tokens(&request()).await.unwrap(), guess);
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 const COMPACTED: &str = r#"{"id":"resp_9","object":"response.compaction","output":[
@@ -75,26 +75,26 @@ async fn a_compaction_of_the_provider_s_is_signed_and_goes_back_as_it_came() {
     let [ChatMessage::Assistant(compacted)] = messages.as_slice() else { panic!("{messages:?}") };
     assert_eq!((compacted.provider.as_str(), compacted.model.as_str()), ("here", "m"));
     assert!(compacted.timestamp > 1_600_000_000_000);
-    let asked = server.asked();
-    assert_eq!(asked.len(), 2, "a busy server is asked again");
-    assert_eq!(asked[1].uri, "/v1/responses/compact");
-    assert_eq!(asked[1].header("authorization"), format!("Bearer {KEY}"));
-    assert_eq!(asked[1].body.get("stream"), None);
+    let sent = server.requests();
+    assert_eq!(sent.len(), 2, "a busy server is asked again");
+    assert_eq!(sent[1].uri, "/v1/responses/compact");
+    assert_eq!(sent[1].header("authorization"), format!("Bearer {KEY}"));
+    assert_eq!(sent[1].body.get("stream"), None);
 
-    let again = ModelRequest { messages, ..request() };
+    let next = ModelRequest { messages, ..request() };
     let answer: Value = serde_json::from_str(COMPACTED).unwrap();
-    client.compact(&again).await.unwrap();
-    assert_eq!(server.asked()[2].body["input"], answer["output"]);
+    client.compact(&next).await.unwrap();
+    assert_eq!(server.requests()[2].body["input"], answer["output"]);
 }
 
 #[tokio::test]
-async fn a_compaction_that_is_none_or_refused_is_an_error_and_a_dialect_without_one_says_so() {
-    let words = r#"{"error":{"message":"Your input exceeds the context window of this model.","code":"context_length_exceeded"}}"#;
+async fn an_invalid_or_refused_compaction_is_an_error() {
+    let refusal = r#"{"error":{"message":"Your input exceeds the context window of this model.","code":"context_length_exceeded"}}"#;
     let answers = [
         (200, r#"{"output":[]}"#, FailureReason::InvalidResponse),
         (200, "<html>", FailureReason::InvalidResponse),
-        (400, words, FailureReason::ContextOverflow),
-        (200, words, FailureReason::ContextOverflow),
+        (400, refusal, FailureReason::ContextOverflow),
+        (200, refusal, FailureReason::ContextOverflow),
     ];
     for (status, body, reason) in answers {
         let server = always(move || plain(status, &[], body)).await;

@@ -1,4 +1,4 @@
-//! Keys, headers and proxies: where they come from, and that nobody is told.
+//! Keys, headers and proxies: their sources, and that they are never shown.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn counting_command(folder: &tempfile::TempDir) -> Vec<String> {
 #[tokio::test]
 async fn a_key_command_runs_once_and_again_when_its_key_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(|_, asked| match asked.header("authorization") {
+    let server = Server::start(|_, sent| match sent.header("authorization") {
         "Bearer sk-run-2" => whole("welcome"),
         _ => plain(401, &[], r#"{"error":{"message":"no"}}"#),
     })
@@ -22,8 +22,11 @@ async fn a_key_command_runs_once_and_again_when_its_key_is_refused() {
     for _ in 0..3 {
         assert_eq!(ask(&client).await.answer.unwrap().text(), "welcome");
     }
-    let keys: Vec<_> =
-        server.asked().iter().map(|it| it.header("authorization").to_owned()).collect();
+    let keys: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| request.header("authorization").to_owned())
+        .collect();
     assert_eq!(
         keys,
         ["sk-run-1", "sk-run-2", "sk-run-2", "sk-run-2"].map(|key| format!("Bearer {key}"))
@@ -36,14 +39,14 @@ async fn a_key_that_is_refused_twice_is_wrong() {
     let server = always(|| plain(401, &[], r#"{"error":{"message":"no"}}"#)).await;
     let key = ApiKey::from_command(counting_command(&folder));
     let outcome = ask(&client_with(&settings(&server.base_url), key)).await;
-    assert_eq!((outcome.reason(), server.asked().len()), (FailureReason::Auth, 2));
+    assert_eq!((outcome.reason(), server.requests().len()), (FailureReason::Auth, 2));
 }
 
 #[tokio::test]
-async fn a_key_command_that_fails_is_named_without_its_words() {
+async fn a_failed_key_command_is_named_without_its_output() {
     let server = always(|| whole("never")).await;
     let check = async |command: &[&str], expected: &str| {
-        let key = ApiKey::from_command(command.iter().map(|&it| it.to_owned()).collect());
+        let key = ApiKey::from_command(command.iter().map(|&word| word.to_owned()).collect());
         let outcome = ask(&client_with(&settings(&server.base_url), key)).await;
         assert_eq!(outcome.reason(), FailureReason::Auth);
         let message = &outcome.error().message;
@@ -52,8 +55,8 @@ async fn a_key_command_that_fails_is_named_without_its_words() {
     check(&["sh", "-c", "echo sk-4711; echo sk-4711 >&2; exit 3"], "exit status: 3").await;
     check(&["true"], "printed nothing").await;
     check(&["no-such-program-of-ours", "4711"], "cannot be started").await;
-    check(&["printf", "a\\001b"], "no header may hold").await;
-    assert_eq!(server.asked().len(), 0);
+    check(&["printf", "a\\001b"], "headers cannot hold").await;
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -63,8 +66,8 @@ async fn headers_of_the_config_go_before_all_others() {
     settings.headers.insert("Authorization".into(), "Basic own".into());
     settings.headers.insert("x-team".into(), "context".into());
     ask(&client_with(&settings, ApiKey::from_secret(KEY.into()))).await.answer.unwrap();
-    let [asked] = server.asked().try_into().unwrap();
-    assert_eq!((asked.header("authorization"), asked.header("x-team")), ("Basic own", "context"));
+    let [sent] = server.requests().try_into().unwrap();
+    assert_eq!((sent.header("authorization"), sent.header("x-team")), ("Basic own", "context"));
 }
 
 #[tokio::test]
@@ -76,7 +79,7 @@ async fn a_proxy_is_asked_for_everything() {
     };
     let outcome = ask(&client_with(&settings, ApiKey::none())).await;
     assert_eq!(outcome.answer.unwrap().text(), "by proxy");
-    assert_eq!(proxy.asked()[0].uri, "http://provider.invalid/v1/chat/completions");
+    assert_eq!(proxy.requests()[0].uri, "http://provider.invalid/v1/chat/completions");
 }
 
 #[test]
@@ -86,19 +89,19 @@ fn settings_that_cannot_be_used_are_named_without_their_value() {
         change(&mut settings);
         let dialect = Box::new(OpenAiChat::default());
         let error = HttpClient::new("here", dialect, ApiKey::none(), &settings).unwrap_err();
-        let told = error.to_string();
-        assert!(told.starts_with(&format!("{setting} of here cannot be used")), "{told}");
-        assert!(!told.contains("4711"), "{told}");
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("{setting} of here cannot be used")), "{message}");
+        assert!(!message.contains("4711"), "{message}");
     };
-    check(|it| it.base_url = Some("ftp://4711/".into()), "base_url");
-    check(|it| it.base_url = Some("http://".into()), "base_url");
-    check(|it| it.proxy = Some("me:4711@proxy".into()), "proxy");
-    check(|it| drop(it.headers.insert("x-key".into(), "4711\n".into())), "headers");
-    check(|it| drop(it.headers.insert("x key".into(), "4711".into())), "headers");
+    check(|settings| settings.base_url = Some("ftp://4711/".into()), "base_url");
+    check(|settings| settings.base_url = Some("http://".into()), "base_url");
+    check(|settings| settings.proxy = Some("me:4711@proxy".into()), "proxy");
+    check(|settings| drop(settings.headers.insert("x-key".into(), "4711\n".into())), "headers");
+    check(|settings| drop(settings.headers.insert("x key".into(), "4711".into())), "headers");
 }
 
 #[test]
-fn keys_come_from_where_the_config_says() {
+fn keys_come_from_the_configured_source() {
     use crate::connect::connect;
     let name = |variable: &str| ProviderSettings {
         api_key_env: Some(variable.to_owned()),
@@ -126,7 +129,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn the_key_is_told_to_nobody() {
+async fn the_key_is_never_shown() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -135,12 +138,12 @@ async fn the_key_is_told_to_nobody() {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    // With one listener alone, a place that logs asks the thread that comes by first whether anybody
-    // listens, and that may be another test's. With two it asks them.
+    // With a single dispatcher, `tracing` caches the interest of the first thread that reaches a
+    // callsite, which may be another test's. With two it asks both.
     let _second =
         tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
     let _guard = tracing::subscriber::set_default(subscriber);
-    let mut told = String::new();
+    let mut shown = String::new();
     let echo =
         format!(r#"{{"error":{{"message":"wrong key {KEY}, header hd-4711","code":"{KEY}"}}}}"#);
     let answers: Vec<(u16, String)> = vec![
@@ -161,11 +164,15 @@ async fn the_key_is_told_to_nobody() {
         let outcome = ask(&client).await;
         let error = outcome.error();
         assert!(error.message.contains("[key]"), "{status}: {error}");
-        told += &format!("{error} {error:?} {client:?} {settings:?}");
-        // The key did go out, so that it could have been told.
-        assert_eq!(server.asked()[0].header("authorization"), format!("Bearer {KEY}"));
+        shown += &format!("{error} {error:?} {client:?} {settings:?}");
+        // The key was sent, so that it could have been shown.
+        assert_eq!(server.requests()[0].header("authorization"), format!("Bearer {KEY}"));
     }
-    told += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(told.contains("asking again"), "nothing was logged");
-    assert!(!told.contains("4711"), "{}", told.lines().find(|it| it.contains("4711")).unwrap());
+    shown += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(shown.contains("retrying"), "nothing was logged");
+    assert!(
+        !shown.contains("4711"),
+        "{}",
+        shown.lines().find(|line| line.contains("4711")).unwrap()
+    );
 }

@@ -1,4 +1,4 @@
-//! A provider on the loopback that answers as its script says, and remembers what it was asked.
+//! A provider on the loopback that answers by a script and records its requests.
 
 use std::io::Error;
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct SentRequest {
     pub(super) uri: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
 }
 
-impl Asked {
+impl SentRequest {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -28,21 +28,21 @@ impl Asked {
 /// A running server. It ends with the test's runtime.
 pub(super) struct Server {
     pub(super) base_url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    sent: Arc<Mutex<Vec<SentRequest>>>,
 }
 
 impl Server {
     /// A server with an answer for each request, by its number from 0.
     pub(super) async fn start(
-        answer: impl Fn(usize, &Asked) -> Response + Clone + Send + Sync + 'static,
+        answer: impl Fn(usize, &SentRequest) -> Response + Clone + Send + Sync + 'static,
     ) -> Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = asked.clone();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = sent.clone();
         let handler = move |uri: Uri, headers: HeaderMap, body: Bytes| {
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            let one = Asked { uri: uri.to_string(), headers, body };
+            let one = SentRequest { uri: uri.to_string(), headers, body };
             let mut log = log.lock().unwrap();
             let response = answer(log.len(), &one);
             log.push(one);
@@ -50,18 +50,18 @@ impl Server {
         };
         let router = Router::new().fallback(handler);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Server { base_url, asked }
+        Server { base_url, sent }
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<SentRequest> {
+        self.sent.lock().unwrap().clone()
     }
 }
 
-/// What a body does, step by step.
+/// A step of a scripted body.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Says(String),
+    Sends(String),
     Waits(u64),
     Breaks,
 }
@@ -70,9 +70,9 @@ pub(super) enum Step {
 pub(super) fn stream_of(steps: Vec<Step>) -> Response {
     let steps = stream::iter(steps).filter_map(|step| async move {
         match step {
-            Step::Says(text) => Some(Ok(text)),
+            Step::Sends(text) => Some(Ok(text)),
             Step::Breaks => {
-                // What was said goes out before the connection breaks.
+                // Earlier data is sent before the connection breaks.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 Some(Err(Error::other("the script breaks the connection")))
             }
@@ -97,10 +97,10 @@ pub(super) fn plain(status: u16, headers: &[(&str, &str)], body: impl Into<Strin
 
 /// One event with JSON.
 pub(super) fn event(data: Value) -> Step {
-    Step::Says(format!("data: {data}\n\n"))
+    Step::Sends(format!("data: {data}\n\n"))
 }
 
-/// A chunk that goes on with the text.
+/// A chunk with more text.
 pub(super) fn text(text: &str) -> Step {
     event(json!({"choices": [{"index": 0, "delta": {"content": text}}]}))
 }
@@ -112,11 +112,11 @@ pub(super) fn end() -> Vec<Step> {
             {"index": 0, "delta": {}, "finish_reason": "stop"}]})),
         event(json!({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 2,
             "prompt_tokens_details": {"cached_tokens": 10}}})),
-        Step::Says("data: [DONE]\n\n".to_owned()),
+        Step::Sends("data: [DONE]\n\n".to_owned()),
     ]
 }
 
 /// A whole answer.
-pub(super) fn whole(said: &str) -> Response {
-    stream_of([vec![text(said)], end()].concat())
+pub(super) fn whole(content: &str) -> Response {
+    stream_of([vec![text(content)], end()].concat())
 }

@@ -1,7 +1,5 @@
-/* The engine @id@: the first request and the newest turns stay as they are. Of the turns between them
- * the tool results become one line each, and the oldest are left out where even that is too much.
- *
- * It remembers nothing between calls, so nothing is lost at a restart. Make it yours. */
+/* The engine @id@: keeps the first request and the newest turns. Between them, tool results are replaced by
+ * one line each, and the oldest turns are left out if that is not enough. It is stateless. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +9,7 @@
 #define ID "@id@"
 #define VERSION "0.1.0"
 
-/* An old tool result of no more tokens stays as it is: 50 are two or three lines. The one setting. */
+/* Old tool results up to this size are kept: 50 tokens are two or three lines. */
 #define SHORT_RESULT_TOKENS 50
 
 typedef struct {
@@ -20,8 +18,8 @@ typedef struct {
     uint64_t short_result_tokens;
 } engine;
 
-/* What one plan is worked out from. A frame is what must not be separated: calls with their results,
- * or one entry by itself. held[f] says that the frame that begins at f always stays. */
+/* The state of one plan. A frame is a group that must stay together: calls with their results, or a single
+ * entry. held[f] marks the pinned frame that starts at f. */
 typedef struct {
     const engine *of;
     const ctxhost_transcript *t;
@@ -36,8 +34,8 @@ static int entry_at(const work *w, uint64_t at, ctxhost_entry *e) {
     return w->of->api->t_entry(w->t, at, e, sizeof *e) == CTXHOST_OK;
 }
 
-/* The host puts these back where a plan leaves them out, so the budget is worked out with them: what it
- * pins (rules, the first task), summaries, the newest message of the person, the newest frame. */
+/* Marks the pinned frames: rules, the first task, summaries, the newest user message, the newest frame. The
+ * host reinserts missing ones, so their tokens must be part of the budget. */
 static void hold(const work *w) {
     ctxhost_entry e;
     for (uint64_t at = 0; at < w->len && entry_at(w, at, &e); at++)
@@ -46,7 +44,7 @@ static void hold(const work *w) {
     if (w->len > 0 && entry_at(w, w->len - 1, &e)) w->held[e.frame] = 1;
 }
 
-/* What the held frames before a position cost. */
+/* The tokens of the pinned frames before a position. */
 static uint64_t held_tokens(const work *w, uint64_t end) {
     uint64_t tokens = 0;
     ctxhost_entry e;
@@ -55,7 +53,7 @@ static uint64_t held_tokens(const work *w, uint64_t end) {
     return tokens;
 }
 
-/* Writes what stands for an old tool result and answers what it costs; 0 for what stays as it is. */
+/* Writes the line that replaces an old tool result and returns its tokens; 0 for entries that are kept. */
 static uint64_t line_for(const work *w, const ctxhost_entry *e, char *line, size_t size) {
     if (e->role != CTXHOST_ROLE_TOOL || e->tokens <= w->of->short_result_tokens) return 0;
     snprintf(line, size, "[an old tool result of %" PRIu32 " tokens was here]", e->tokens);
@@ -63,8 +61,8 @@ static uint64_t line_for(const work *w, const ctxhost_entry *e, char *line, size
     return cost < e->tokens ? cost : 0;
 }
 
-/* Where the newest turns begin, which stay as they are: a quarter to a half of the budget. It moves in
- * steps, so that most requests begin with the bytes of the one before, which a provider has cached. */
+/* The position of the first of the newest turns, which get a quarter to a half of the budget. It moves in
+ * steps, so that most requests start with the bytes of the previous one, which the provider has cached. */
 static uint64_t first_recent(const work *w) {
     const ctxhost_api_v1 *api = w->of->api;
     uint64_t total = api->t_tokens(w->t, 0, w->len), step = w->budget / 4 > 0 ? w->budget / 4 : 1;
@@ -75,7 +73,7 @@ static uint64_t first_recent(const work *w) {
     return less(api->t_tail_within(w->t, tail), last);
 }
 
-/* What the newest turns leave is for the older ones, newest first, down to where a cut is safe. */
+/* Gives the rest of the budget to older turns, newest first, down to a safe cut. */
 static uint64_t first_kept(const work *w, uint64_t recent) {
     uint64_t tail = w->of->api->t_tokens(w->t, recent, w->len), first = recent;
     uint64_t room = minus(less(minus(w->budget, tail), w->budget / 2), held_tokens(w, recent));
@@ -128,7 +126,7 @@ static ctxhost_status create(const ctxhost_api_v1 *api, ctxhost_host *host, ctxh
     int64_t tokens = SHORT_RESULT_TOKENS;
     ctxhost_status read = api->json_integer(config, ctxhost_text("/short_result_tokens"), &tokens);
     if ((read != CTXHOST_OK && read != CTXHOST_ABSENT) || tokens < 0)
-        return api->set_error(a, CTXHOST_E_CONFIG, ctxhost_text("short_result_tokens is no number from 0"),
+        return api->set_error(a, CTXHOST_E_CONFIG, ctxhost_text("short_result_tokens must be a number from 0"),
                               ctxhost_text("{\"key\":\"short_result_tokens\"}"));
     engine *made = malloc(sizeof *made);
     if (made == NULL) return CTXHOST_E_FAILED;
@@ -139,7 +137,7 @@ static ctxhost_status create(const ctxhost_api_v1 *api, ctxhost_host *host, ctxh
 
 static void dispose(void *self) { free(self); }
 
-/* DELEGATES_COMPACTION: where a person asks for one, the bundled engine compacts. */
+/* DELEGATES_COMPACTION: the bundled engine does manual compactions. */
 static const ctxhost_engine_v1 ENGINE = {
     .struct_size = sizeof ENGINE,
     .flags = CTXHOST_THREAD_SAFE | CTXHOST_OWNS_COMPACTION | CTXHOST_DELEGATES_COMPACTION,

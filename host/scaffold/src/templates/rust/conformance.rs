@@ -1,4 +1,4 @@
-//! The contract suite: everything that a host relies on, asked of this engine through its door.
+//! Runs the contract suite on this engine.
 
 use ctxhost_engine_api::border::EngineFactory;
 use ctxhost_engine_api::testing::{ContractOptions, contract};

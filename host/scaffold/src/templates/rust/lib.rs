@@ -1,4 +1,4 @@
-//! The engine @id@: what the host calls. What it keeps of a conversation is decided in `choice`.
+//! The engine @id@. The strategy is in `choice`.
 
 #![forbid(unsafe_code)]
 
@@ -7,51 +7,50 @@ mod choice;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
 
-/// The name for people; the id is the name of the crate.
+/// The display name. The id is the name of the crate.
 const NAME: &str = "@name@";
 
-/// An old tool result of no more tokens stays as it is: 50 are two or three lines.
+/// Old tool results up to this size are kept: 50 tokens are two or three lines.
 const SHORT_RESULT_TOKENS: u64 = 50;
 
-/// The engine. It remembers nothing between calls, so nothing is lost at a restart.
+/// The engine. It is stateless.
 #[derive(Debug)]
 pub struct Engine {
     short_result_tokens: u64,
 }
 
 impl ContextEngine for Engine {
-    /// `owning_compaction`: every plan fits its budget, so the host need not ask for compactions.
+    /// `owning_compaction`: every plan fits its budget, so the host does not request compactions.
     const INFO: Info =
         Info::new(env!("CARGO_PKG_NAME"), NAME, env!("CARGO_PKG_VERSION")).owning_compaction();
 
-    /// `config` is the table `[plugins.entries.@id@.config]`. Its one setting here is
-    /// `short_result_tokens`.
+    /// `config` is the table `[plugins.entries.@id@.config]` with the setting `short_result_tokens`.
     fn create(_host: Host, config: Value) -> Result<Self> {
-        let settings = config.as_object().ok_or_else(|| wrong("", "the config is no table"))?;
+        let settings = config.as_object().ok_or_else(|| invalid("", "config must be a table"))?;
         let mut short_result_tokens = SHORT_RESULT_TOKENS;
         for (key, value) in settings {
             match (key.as_str(), value.as_u64()) {
                 ("short_result_tokens", Some(tokens)) => short_result_tokens = tokens,
-                ("short_result_tokens", None) => return Err(wrong(key, "it is no whole number")),
-                _ => return Err(wrong(key, "the only setting is short_result_tokens")),
+                ("short_result_tokens", None) => return Err(invalid(key, "not a whole number")),
+                _ => return Err(invalid(key, "unknown setting")),
             }
         }
         Ok(Engine { short_result_tokens })
     }
 
-    /// What the model sees in the next request.
+    /// Selects what the model reads in the next request.
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         Ok(choice::choose(&transcript, request.budget, self.short_result_tokens))
     }
 
-    /// A person asked for a compaction, or a provider counts otherwise: the bundled engine does it.
+    /// Delegates manual compactions and those after a provider's overflow to the bundled engine.
     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
         Ok(Compaction::Delegate)
     }
 }
 
-/// A wrong setting. The host shows its line in the config.
-fn wrong(key: &str, what: &str) -> EngineError {
+/// An error of a setting. The host reports its line in the config.
+fn invalid(key: &str, what: &str) -> EngineError {
     EngineError::config(key, what)
 }
 

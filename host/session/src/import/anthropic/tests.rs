@@ -142,5 +142,5 @@ fn what_is_wrong_is_noted_with_its_line() {
     assert_eq!(texts(&imported), ["a"]);
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
     assert_eq!(lines, [1, 1, 2, 3, 4, 5, 6]);
-    assert!(imported.problems[0].message.contains("a text where a content block belongs"));
+    assert!(imported.problems[0].message.contains("a string where a content block belongs"));
 }

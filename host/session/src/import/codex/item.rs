@@ -1,4 +1,4 @@
-//! Items of the Responses API, as rollouts hold them, and what each is in a conversation.
+//! Conversion of the Responses API items of a rollout.
 
 use serde_json::Value;
 
@@ -6,22 +6,23 @@ use super::super::block::{self, arguments, joined_text, kind, string};
 use super::super::draft::{ImportDraft, ImportedResult};
 use super::super::openai::pi_block;
 
-/// What an item is in a conversation.
+/// The meaning of an item in a conversation.
 pub(super) enum RolloutItem {
     System(String),
     User(Vec<Value>),
-    /// Blocks of a reply: of one reply there may be several items.
+    /// Blocks of a reply, which may have several items.
     Reply(Vec<Value>),
     Result(ImportedResult),
-    /// Nothing that the model sees, or noted as a problem.
+    /// Not visible to the model, or reported as a problem.
     Nothing,
 }
 
-/// Reads an item; what is wrong with it is noted in the draft.
+/// Converts an item; problems are added to the draft.
 pub(super) fn read_item(draft: &mut ImportDraft, line: u64, mut item: Value) -> RolloutItem {
     match kind(&item) {
         "message" => message(draft, line, item),
         "reasoning" => RolloutItem::Reply(vec![reasoning(&item)]),
+        // A git commit to which Codex can return; it is never sent to a model.
         "ghost_snapshot" => RolloutItem::Nothing,
         "" => {
             draft.add_problem(line, "an item without a type");
@@ -30,7 +31,7 @@ pub(super) fn read_item(draft: &mut ImportDraft, line: u64, mut item: Value) -> 
         of if of.ends_with("_output") && item.get("call_id").is_some_and(Value::is_string) => {
             result(draft, line, &mut item)
         }
-        // Calls that the provider answers itself have no call id; they stay as they are.
+        // Calls that the provider executes itself have no call id and are kept as they are.
         of if of.ends_with("_call") => RolloutItem::Reply(vec![call(&item).unwrap_or(item)]),
         _ => RolloutItem::Reply(vec![item]),
     }
@@ -43,20 +44,20 @@ fn message(draft: &mut ImportDraft, line: u64, mut item: Value) -> RolloutItem {
         Some("user") => RolloutItem::User(draft.convert_blocks(line, content, pi_block)),
         Some("assistant") => RolloutItem::Reply(draft.convert_blocks(line, content, pi_block)),
         _ => {
-            draft.add_problem(line, "a message whose role is not one of the API's");
+            draft.add_problem(line, "a message with an unknown role");
             RolloutItem::Nothing
         }
     }
 }
 
-/// The thinking in plain words where the provider gave it, else its summary.
+/// The thinking as plain text if the provider returned it, else its summary.
 fn reasoning(item: &Value) -> Value {
     let words = |name| item.get(name).map(joined_text).filter(|text| !text.is_empty());
     let thinking = words("content").or_else(|| words("summary")).unwrap_or_default();
     block::thinking(&thinking, string(item, "encrypted_content"))
 }
 
-/// A call of any kind: each kind has its own name for what it was called with.
+/// A call of any kind. Each kind has its own field for the arguments.
 fn call(item: &Value) -> Option<Value> {
     let call_id = string(item, "call_id")?;
     let name = string(item, "name").or_else(|| kind(item).strip_suffix("_call"))?;
@@ -69,7 +70,7 @@ fn call(item: &Value) -> Option<Value> {
     Some(block::tool_call(call_id, name, given))
 }
 
-/// The result of a call: a text, a list of parts, or an object with either and how it went.
+/// The result of a call: a string, a list of parts, or an object with either and `success`.
 fn result(draft: &mut ImportDraft, line: u64, item: &mut Value) -> RolloutItem {
     let call_id = string(item, "call_id").unwrap_or_default().to_owned();
     let is_error = succeeded(item) == Some(false);

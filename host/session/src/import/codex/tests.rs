@@ -17,13 +17,13 @@ fn event(payload: Value) -> Value {
     record("event_msg", payload)
 }
 
-fn said(role: &str, text: &str) -> Value {
+fn message(role: &str, text: &str) -> Value {
     let part = if role == "assistant" { "output_text" } else { "input_text" };
     item(json!({ "type": "message", "role": role, "content": [{ "type": part, "text": text }] }))
 }
 
 fn turn(text: &str) -> [Value; 2] {
-    [said("user", text), event(json!({ "type": "user_message", "message": text }))]
+    [message("user", text), event(json!({ "type": "user_message", "message": text }))]
 }
 
 fn called(id: &str) -> Value {
@@ -71,8 +71,8 @@ fn a_rollout() {
 #[test]
 fn calls_join_the_words_before_them_until_a_result_stands_between() {
     let imported = of(&[
-        said("user", "go"),
-        said("assistant", "I look"),
+        message("user", "go"),
+        message("assistant", "I look"),
         called("c1"),
         called("c2"),
         answered("c1", "one"),
@@ -80,7 +80,7 @@ fn calls_join_the_words_before_them_until_a_result_stands_between() {
         item(json!({ "type": "reasoning", "summary": [], "encrypted_content": "e" })),
         called("c3"),
         answered("c3", "three"),
-        said("assistant", "done"),
+        message("assistant", "done"),
     ]);
     assert_eq!(
         roles(&imported),
@@ -154,7 +154,8 @@ fn results_of_every_shape() {
 
 #[test]
 fn instructions_are_system_messages() {
-    let mut records = vec![said("developer", "rules"), said("user", "go"), said("system", "more")];
+    let mut records =
+        vec![message("developer", "rules"), message("user", "go"), message("system", "more")];
     records.push(item(json!({ "type": "message", "role": "user", "content": [
         { "type": "input_image", "image_url": "data:image/png;base64,A" }] })));
     let imported = of(&records);
@@ -170,7 +171,7 @@ fn events_that_repeat_items_are_passed_over() {
         user,
         user_event,
         event(json!({ "type": "agent_reasoning", "text": "hm" })),
-        said("assistant", "done"),
+        message("assistant", "done"),
         event(json!({ "type": "agent_message", "message": "done" })),
         record("world_state", json!({ "full": {} })),
         item(json!({ "type": "ghost_snapshot", "ghost_commit": {} })),
@@ -182,13 +183,13 @@ fn events_that_repeat_items_are_passed_over() {
 #[test]
 fn usage_goes_to_the_reply_it_counts() {
     let imported = of(&[
-        said("user", "go"),
+        message("user", "go"),
         used(9, 9, 9),
         called("c"),
         used(100, 60, 5),
         answered("c", "r"),
         event(json!({ "type": "token_count", "info": null })),
-        said("assistant", "done"),
+        message("assistant", "done"),
         used(200, 0, 7),
         record("compacted", json!({ "message": "summary" })),
         used(3, 0, 0),
@@ -206,14 +207,17 @@ fn compactions_count_only_where_nothing_else_is_left() {
         { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "kept" }] },
         { "type": "compaction", "encrypted_content": "e" },
     ]});
-    let whole =
-        of(&[said("user", "go"), said("developer", "rules"), record("compacted", history.clone())]);
+    let whole = of(&[
+        message("user", "go"),
+        message("developer", "rules"),
+        record("compacted", history.clone()),
+    ]);
     assert_eq!(texts(&whole), ["go", "rules"]);
     let head = record("session_meta", json!({ "id": "t", "instructions": "be brief" }));
-    let forked = of(&[head, record("compacted", history), said("user", "next")]);
+    let forked = of(&[head, record("compacted", history), message("user", "next")]);
     assert_eq!(roles(&forked), "system user assistant user");
     assert_eq!(messages(&forked)[2]["content"][0]["type"], "compaction");
-    let old = of(&[record("compacted", json!({ "message": "summary" })), said("user", "next")]);
+    let old = of(&[record("compacted", json!({ "message": "summary" })), message("user", "next")]);
     assert_eq!(texts(&old), ["summary", "next"]);
 }
 
@@ -221,10 +225,10 @@ fn compactions_count_only_where_nothing_else_is_left() {
 fn turns_taken_back_are_gone() {
     let rolled_back =
         |count: u64| event(json!({ "type": "thread_rolled_back", "num_turns": count }));
-    let mut records = vec![said("user", "<environment_context>")];
+    let mut records = vec![message("user", "<environment_context>")];
     for text in ["one", "two", "three"] {
         records.extend(turn(text));
-        records.push(said("assistant", &format!("to {text}")));
+        records.push(message("assistant", &format!("to {text}")));
     }
     records.push(rolled_back(2));
     let [user, user_event] = turn("two again");
@@ -251,7 +255,7 @@ fn a_fork_keeps_its_own_head() {
         )
     };
     let context = record("turn_context", json!({ "cwd": "/later", "model": "gpt-x" }));
-    let imported = of(&[head("own"), head("parent"), context, said("user", "go")]);
+    let imported = of(&[head("own"), head("parent"), context, message("user", "go")]);
     assert_eq!((imported.id.as_str(), imported.cwd.as_str()), ("own", "/own"));
     assert_eq!(imported.model, Some(("own".into(), "gpt-x".into())));
     assert_eq!(texts(&imported), ["own", "go"]);
@@ -260,7 +264,7 @@ fn a_fork_keeps_its_own_head() {
 #[test]
 fn what_is_wrong_is_noted_with_its_line() {
     let imported = of(&[
-        said("user", "go"),
+        message("user", "go"),
         json!({ "type": "response_item" }),
         json!({ "payload": {} }),
         item(json!({ "role": "user" })),
@@ -281,10 +285,10 @@ fn the_newest_window_of_the_model_is_kept() {
     let counted =
         event(json!({ "type": "token_count", "info": { "model_context_window": 96_000 } }));
     let [asked, echo] = turn("go on");
-    let told = [asked, echo, said("assistant", "done")];
-    let with = |events: &[Value]| of(&[events, &told].concat()).window_tokens;
+    let base = [asked, echo, message("assistant", "done")];
+    let with = |events: &[Value]| of(&[events, &base].concat()).window_tokens;
     assert_eq!(with(&[]), None);
     assert_eq!(with(&[started(272_000)]), Some(272_000));
     assert_eq!(with(&[started(272_000), counted.clone()]), Some(96_000));
-    assert_eq!(with(&[counted, started(0)]), None, "0 is no window");
+    assert_eq!(with(&[counted, started(0)]), None, "0 is not a window");
 }

@@ -1,4 +1,4 @@
--- Who waits for a session, in order, and the words that wait to be heard in it.
+-- The queue for a session, and its queued messages.
 create table @.waiters (
     ticket     bigint generated always as identity primary key,
     session    text not null references @.sessions (id),
@@ -12,7 +12,7 @@ create table @.letters (
     session     text not null references @.sessions (id),
     id          text not null,
     message     bytea not null,
-    -- The open session that will deliver it, and until when nobody else may.
+    -- The handle that will deliver it, and until when no other may.
     keeper      text not null,
     expires_at  timestamptz not null,
     primary key (session, id)

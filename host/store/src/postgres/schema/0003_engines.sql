@@ -1,4 +1,4 @@
--- What engines keep: values by key, each engine in a namespace of its own, and bytes by their SHA-256.
+-- Engine stores: values by engine and key, and blobs by their SHA-256.
 create table @.engine_values (
     engine  text not null,
     key     bytea not null,

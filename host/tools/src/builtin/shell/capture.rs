@@ -1,4 +1,4 @@
-//! Output as it comes: its end in memory, and as soon as it is too much, all of it in a file.
+//! Captures output: the end in memory, and long output also in a file.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use tokio::task::spawn_blocking;
 
 use crate::output_limit::{OUTPUT_MAX_BYTES, create_output_file, last_lines};
 
-/// The most that is kept of one output: a command that prints without an end must not fill the disk.
+/// The largest output file: endless output must not fill the disk.
 const SAVED_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The output of one command.
+/// The captured output of a command.
 #[derive(Debug, Default)]
 pub(super) struct OutputCapture {
     end: Vec<u8>,
@@ -23,23 +23,24 @@ pub(super) struct OutputCapture {
 
 #[derive(Debug, Default)]
 enum OutputFile {
-    /// All of it is still in memory.
+    /// The output fits in memory so far.
     #[default]
     InMemory,
-    /// It goes into a file.
+    /// The output goes to this file.
     Open(File, TempPath),
-    /// The disk does not take it.
+    /// The file could not be written.
     Failed(io::Error),
 }
 
 impl OutputCapture {
-    /// Takes in what was printed.
+    /// Appends output.
     pub(super) async fn push(&mut self, chunk: &[u8]) {
         self.save(chunk).await;
         self.end.extend_from_slice(chunk);
         self.total_bytes += chunk.len() as u64;
         if self.end.len() > 2 * OUTPUT_MAX_BYTES {
-            // One byte more than is shown, to see whether a line begins there.
+            // One byte more than is returned, to see whether it starts a line.
+            // Trimmed at twice the limit, so that the copying is amortized.
             self.end.drain(..self.end.len() - OUTPUT_MAX_BYTES - 1);
         }
     }
@@ -57,24 +58,27 @@ impl OutputCapture {
         }
     }
 
-    /// The whole output, or its end below a notice where all of it is.
+    /// The whole output, or its end with a notice about the file.
     pub(super) async fn finish(self) -> String {
         let text = String::from_utf8_lossy(&self.end);
-        let kept = match self.saving {
+        let saved = match self.saving {
             OutputFile::InMemory => return text.into_owned(),
             OutputFile::Open(file, path) => keep(file, path).await,
             OutputFile::Failed(error) => Err(error),
         };
-        let kept = match kept {
+        let saved = match saved {
             Ok(path) if self.total_bytes > SAVED_MAX_BYTES => {
                 format!("the first {SAVED_MAX_BYTES} bytes are in {}", path.display())
             }
             Ok(path) => format!("all of it is in {}", path.display()),
             Err(error) => format!("the rest is lost, for it could not be saved: {error}"),
         };
-        let shown = last_lines(&text, OUTPUT_MAX_BYTES);
+        let displayed = last_lines(&text, OUTPUT_MAX_BYTES);
         let total = self.total_bytes;
-        format!("[cut: these are the last {} of {total} bytes; {kept}]\n{shown}", shown.len())
+        format!(
+            "[cut: these are the last {} of {total} bytes; {saved}]\n{displayed}",
+            displayed.len()
+        )
     }
 }
 

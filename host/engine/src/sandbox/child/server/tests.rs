@@ -1,4 +1,4 @@
-//! The host hangs up while the engine is busy, or asks what cannot be read.
+//! The host closes the connection while the engine is busy, or sends a call that cannot be decoded.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use crate::sandbox::confinement::ConfinementLimits;
 use crate::spec::{EngineSource, EngineSpec};
 use ctxhost_engine_api::border::EngineCall;
 
-/// Blocks its thread in `assemble`, and never lets go of it.
+/// Blocks its thread forever in `assemble`.
 struct Stone(Host);
 
 impl ContextEngine for Stone {
@@ -18,7 +18,7 @@ impl ContextEngine for Stone {
     }
 
     async fn assemble(&self, _: Transcript, _: AssembleRequest) -> Result<Plan> {
-        self.0.log(LogLevel::Info, "here it lies");
+        self.0.log(LogLevel::Info, "in assemble");
         loop {
             std::thread::park();
         }
@@ -43,66 +43,66 @@ fn hello() -> Hello {
     }
 }
 
-/// A worker with a stone that is created, and whether it ended well.
-fn worker() -> (UnixStream, mpsc::Receiver<bool>) {
+/// A server with a created engine, and whether it ended without an error.
+fn server() -> (UnixStream, mpsc::Receiver<bool>) {
     let EngineSource::Linked(linked) = EngineSpec::linked::<Stone>(Value::Null).source else {
         panic!("it is linked");
     };
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mouth = FrameWriter::new(theirs.try_clone().unwrap());
-    let desk = SandboxServer::new(linked.door, hello(), mouth).unwrap();
-    let (tell, told) = mpsc::channel();
+    let writer = FrameWriter::new(theirs.try_clone().unwrap());
+    let server = SandboxServer::new(linked.factory, hello(), writer).unwrap();
+    let (send, ended) = mpsc::channel();
     std::thread::spawn(move || {
-        let _ = tell.send(desk.serve(&theirs, Vec::new()).is_ok());
+        let _ = send.send(server.serve(&theirs, Vec::new()).is_ok());
     });
     wire::send(&ours, &ToSandbox::Create { call: 1, limit_ms: 60_000, config: Value::Null })
         .unwrap();
     let mut buffer = Vec::new();
     assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is created");
-    (ours, told)
+    (ours, ended)
 }
 
 #[test]
-fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
-    let (ours, told) = worker();
+fn a_server_does_not_wait_for_its_engine_when_the_host_closes_the_connection() {
+    let (ours, ended) = server();
     let mut buffer = Vec::new();
-    let question = EngineCall::Assemble(AssembleRequest::default());
+    let request = EngineCall::Assemble(AssembleRequest::default());
     let call = CallFrame {
         call: 2,
         session: None,
         epoch: None,
         timeout_ms: 60_000,
         cap_ms: 60_000,
-        request: question,
+        request,
     };
     wire::send(&ours, &ToSandbox::Call(call)).unwrap();
-    assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is in there");
+    assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is in assemble");
     drop(ours);
-    assert!(told.recv_timeout(Duration::from_secs(30)).expect("it does not wait"));
+    assert!(ended.recv_timeout(Duration::from_secs(30)).expect("it does not wait"));
 }
 
 #[test]
 fn a_call_that_is_nested_too_deep_costs_that_call_alone() {
-    let (ours, _told) = worker();
+    let (ours, _ended) = server();
     let arguments = (0..125).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
     let mut buffer = Vec::new();
-    for (call, arguments, said) in
+    for (call, arguments, expected) in
         [(2, arguments, "the call is nested too deep to be sent"), (3, Value::Null, "no tool")]
     {
-        let question = EngineCall::CallTool(ToolCallRequest { arguments, ..Default::default() });
+        let request = EngineCall::CallTool(ToolCallRequest { arguments, ..Default::default() });
         let call = CallFrame {
             call,
             session: None,
             epoch: None,
             timeout_ms: 60_000,
             cap_ms: 60_000,
-            request: question,
+            request,
         };
         wire::send(&ours, &ToSandbox::Call(call)).unwrap();
         assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap());
-        let FromSandbox::Ended { result: Err(error), .. } = wire::decode(&buffer).unwrap() else {
-            panic!("it did something");
+        let FromSandbox::Reply { result: Err(error), .. } = wire::decode(&buffer).unwrap() else {
+            panic!("another frame");
         };
-        assert!(error.message.contains(said), "{error}");
+        assert!(error.message.contains(expected), "{error}");
     }
 }

@@ -1,19 +1,19 @@
-//! The calls of the kernel that were reviewed and that an engine may make, in groups with one reason each.
+//! The reviewed system calls that an engine may make, in groups with one reason each.
 //!
-//! What is not listed is refused. Add a call only when something an engine rightly does fails without it,
-//! write why, and adjust the table in `docs/engines/sandbox.md`; a test compares the two.
+//! Calls that are not listed are refused. Add a call only when a legitimate use fails without it, give the
+//! reason, and update the table in `docs/engines/sandbox.md`; a test compares the two.
 
 use libc::*;
 
-/// The newest number that was reviewed (Linux 6.18). A kernel may have newer calls.
+/// The newest reviewed number (Linux 6.18).
 pub(super) const NEWEST: c_long = 470;
 
-/// Calls that are allowed for one reason, whatever their arguments are.
+/// Calls that are allowed for one reason, with any arguments.
 pub(super) struct SyscallGroup {
-    /// Why an engine may make them.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the table for people is held against it"))]
+    /// Why an engine may make them; see the legend in `docs/engines/sandbox.md`.
+    #[cfg_attr(not(test), allow(dead_code, reason = "compared with the documentation"))]
     pub(super) reason: &'static str,
-    /// Names, with `SYS_` before them, and numbers on this machine.
+    /// Names with the prefix `SYS_`, and numbers on this platform.
     pub(super) calls: &'static [(&'static str, c_long)],
 }
 
@@ -22,7 +22,7 @@ macro_rules! calls {
 }
 pub(super) use calls;
 
-// The crate `libc` does not name these on every platform. Numbers from 424 on are the same on all platforms.
+// The crate `libc` lacks these on some platforms. Numbers from 424 on are equal on all platforms.
 #[allow(non_upper_case_globals)]
 const SYS_map_shadow_stack: c_long = 453;
 #[allow(non_upper_case_globals)]
@@ -34,10 +34,10 @@ const SYS_futex_requeue: c_long = 456;
 #[allow(non_upper_case_globals)]
 const SYS_mseal: c_long = 462;
 
-/// Calls that are allowed as they are.
+/// Calls that are allowed with any arguments.
 pub(super) const ALLOWED: &[SyscallGroup] = &[
     SyscallGroup {
-        reason: "descriptors that are open: read, write to pipes and sockets, wait, close",
+        reason: "open descriptors",
         calls: calls![
             SYS_read,
             SYS_pread64,
@@ -71,7 +71,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "pairs of sockets inside the process, and the wire to the host",
+        reason: "own sockets",
         calls: calls![
             SYS_sendto,
             SYS_recvfrom,
@@ -84,7 +84,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "what a path leads to: the loader of libraries and the C library ask; a filter sees no path",
+        reason: "path lookup",
         calls: calls![
             SYS_newfstatat,
             SYS_statx,
@@ -95,7 +95,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "its own memory, counted by the limit of address space",
+        reason: "own memory",
         calls: calls![
             SYS_mmap,
             SYS_munmap,
@@ -115,7 +115,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "threads of this process, and locks between them",
+        reason: "own threads",
         calls: calls![
             SYS_futex,
             SYS_futex_waitv,
@@ -140,7 +140,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "signals that it is sent",
+        reason: "own signals",
         calls: calls![
             SYS_rt_sigaction,
             SYS_rt_sigprocmask,
@@ -152,7 +152,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "time and chance",
+        reason: "time and randomness",
         calls: calls![
             SYS_clock_gettime,
             SYS_clock_getres,
@@ -166,7 +166,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "what it is and what it used",
+        reason: "own identity and usage",
         calls: calls![
             SYS_getpid,
             SYS_getppid,
@@ -187,7 +187,7 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
     },
     #[cfg(target_arch = "x86_64")]
     SyscallGroup {
-        reason: "older forms of the above, which only the oldest of our platforms has",
+        reason: "legacy form",
         calls: calls![
             SYS_stat,
             SYS_lstat,
@@ -210,9 +210,8 @@ pub(super) const ALLOWED: &[SyscallGroup] = &[
     },
 ];
 
-/// Calls that are refused as if this kernel did not have them: told so, the C library takes an older call.
-/// Told "not permitted", it gives up.
+/// Calls that fail with ENOSYS: the C library then falls back to an older call, but not after EPERM.
 pub(super) const UNKNOWN: SyscallGroup = SyscallGroup {
-    reason: "their arguments lie in memory, where no filter can look",
+    reason: "arguments in memory, invisible to a filter",
     calls: calls![SYS_clone3, SYS_openat2],
 };

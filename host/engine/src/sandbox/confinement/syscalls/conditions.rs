@@ -1,4 +1,4 @@
-//! Calls that an engine may make with some arguments and not with others.
+//! System calls that an engine may make with certain arguments only.
 
 use libc::*;
 use seccompiler::{
@@ -7,21 +7,21 @@ use seccompiler::{
 
 use super::allowlist::calls;
 
-/// Rules of which one has to hold.
+/// Rules, one of which has to match.
 type RuleList = Result<Vec<SeccompRule>, Error>;
 
-/// Calls with one rule for their arguments.
+/// Calls with a condition on their arguments.
 pub(super) struct ConditionalSyscalls {
-    /// The rule, for people.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the table for people is held against it"))]
+    /// The condition, as in `docs/engines/sandbox.md`.
+    #[cfg_attr(not(test), allow(dead_code, reason = "compared with the documentation"))]
     pub(super) when: &'static str,
-    /// Names and numbers, as in `Group`.
+    /// Names and numbers, as in `SyscallGroup`.
     pub(super) calls: &'static [(&'static str, c_long)],
-    /// The rule, for the kernel.
+    /// The condition, as filter rules.
     pub(super) rules: fn() -> RuleList,
 }
 
-/// What the crate `libc` does not name has the numbers of the kernel's headers.
+// Constants of the kernel's headers that the crate `libc` lacks.
 const CLONE_DETACHED: c_int = 0x0040_0000;
 const TMPFILE: c_int = 0o20_000_000;
 const PR_SET_VMA: u32 = 0x5356_4d41;
@@ -38,21 +38,21 @@ const ARCH_REQ_XCOMP_PERM: u32 = 0x1023;
 #[cfg(target_arch = "x86_64")]
 const ARCH_SHSTK_STATUS: u32 = 0x5005;
 
-/// All of them.
+/// All conditional calls.
 pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
     ConditionalSyscalls {
-        when: "the flags of a thread of this process",
+        when: "thread flags only",
         calls: calls![SYS_clone],
         rules: flags_of_a_thread,
     },
     ConditionalSyscalls {
-        when: "for reading a file whose content may be read",
+        when: "read-only flags",
         calls: calls![SYS_openat],
         rules: || opened_for_reading(2),
     },
     #[cfg(target_arch = "x86_64")]
     ConditionalSyscalls {
-        when: "for reading a file whose content may be read",
+        when: "read-only flags",
         calls: calls![SYS_open],
         rules: || opened_for_reading(1),
     },
@@ -62,17 +62,17 @@ pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
         rules: || is_one_of(0, &[std::process::id()]),
     },
     ConditionalSyscalls {
-        when: "of the thread that calls",
+        when: "calling thread",
         calls: calls![SYS_sched_setaffinity],
         rules: || is_one_of(0, &[0]),
     },
     ConditionalSyscalls {
-        when: "reading the limits of this process",
+        when: "reads own limits",
         calls: calls![SYS_prlimit64],
         rules: own_limits_read,
     },
     ConditionalSyscalls {
-        when: "names of threads and of memory",
+        when: "thread and memory names",
         calls: calls![SYS_prctl],
         rules: || {
             let names = [PR_SET_NAME.unsigned_abs(), PR_GET_NAME.unsigned_abs(), PR_SET_VMA];
@@ -80,12 +80,12 @@ pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
         },
     },
     ConditionalSyscalls {
-        when: "copies, flags and locks of a descriptor, not its owner or signal",
+        when: "duplicates, flags and locks; no owner or signal",
         calls: calls![SYS_fcntl],
         rules: commands_of_descriptors,
     },
     ConditionalSyscalls {
-        when: "blocking or not, closed at exec, bytes that wait, size of a terminal",
+        when: "non-blocking, close-on-exec, bytes available, terminal size",
         calls: calls![SYS_ioctl],
         rules: || {
             let requests = [FIONBIO, FIOCLEX, FIONCLEX, FIONREAD, TCGETS, TIOCGWINSZ];
@@ -94,18 +94,18 @@ pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
         },
     },
     ConditionalSyscalls {
-        when: "local, a stream or sequence of packets; others could be sent to by path",
+        when: "local stream or seqpacket; datagrams could be addressed by path",
         calls: calls![SYS_socketpair],
         rules: pairs_that_stay_inside,
     },
     ConditionalSyscalls {
-        when: "time limits and buffers of a socket",
+        when: "timeouts and buffer sizes",
         calls: calls![SYS_setsockopt],
         rules: limits_of_sockets,
     },
     #[cfg(target_arch = "x86_64")]
     ConditionalSyscalls {
-        when: "reading registers, and wide ones for matrices",
+        when: "reads registers, enables AMX",
         calls: calls![SYS_arch_prctl],
         rules: || {
             let extended = [ARCH_GET_XCOMP_SUPP, ARCH_GET_XCOMP_PERM, ARCH_REQ_XCOMP_PERM];
@@ -116,34 +116,34 @@ pub(super) const CONDITIONAL: &[ConditionalSyscalls] = &[
     },
 ];
 
-/// `clone` shares everything with this process: neither a new process nor a new namespace is made.
+/// `clone` with the flags of a thread, which creates neither a process nor a namespace.
 fn flags_of_a_thread() -> RuleList {
     let shared = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
-    let at_will = CLONE_SYSVSEM
+    let optional = CLONE_SYSVSEM
         | CLONE_SETTLS
         | CLONE_PARENT_SETTID
         | CLONE_CHILD_SETTID
         | CLONE_CHILD_CLEARTID
-        // The C library musl sets it, and no kernel reads it any more.
+        // musl sets it; no current kernel reads it.
         | CLONE_DETACHED;
-    let judged = !u64::from(at_will.unsigned_abs());
+    let checked = !u64::from(optional.unsigned_abs());
     let shared = u64::from(shared.unsigned_abs());
     Ok(vec![SeccompRule::new(vec![condition(
         0,
         SeccompCmpArgLen::Qword,
-        SeccompCmpOp::MaskedEq(judged),
+        SeccompCmpOp::MaskedEq(checked),
         shared,
     )?])?])
 }
 
-/// `open` with flags at this argument that neither write nor create. A descriptor of a path alone
-/// (`O_PATH`) shows what landlock would not let it open.
+/// `open` with flags, at this argument, that neither write nor create. `O_PATH` is refused because landlock
+/// does not check it.
 fn opened_for_reading(at: u8) -> RuleList {
     let forbidden = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_PATH | TMPFILE;
     masked(at, forbidden.unsigned_abs(), 0).map(|rule| vec![rule])
 }
 
-/// `prlimit64` reads the limits of this process and does nothing else.
+/// `prlimit64` that only reads the limits of this process.
 fn own_limits_read() -> RuleList {
     let read = |pid: u32| {
         let new_limits = condition(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
@@ -153,7 +153,7 @@ fn own_limits_read() -> RuleList {
     Ok(vec![read(0)?, read(std::process::id())?])
 }
 
-/// Locks of a file that is read keep nobody but a writer waiting; databases take them.
+/// Locks are included because databases take them; on a file open for reading they only delay writers.
 fn commands_of_descriptors() -> RuleList {
     let commands = [
         F_DUPFD,
@@ -172,10 +172,9 @@ fn commands_of_descriptors() -> RuleList {
     is_one_of(1, &commands.map(c_int::unsigned_abs))
 }
 
-/// An end of a pair may say things to sockets of other processes, by their path, unless it is a stream
-/// or what is much like one.
+/// Only connected kinds: a datagram socket of a pair can send to sockets of other processes by path.
 fn pairs_that_stay_inside() -> RuleList {
-    // What stands above the kind are flags.
+    // The bits above are flags.
     const KIND: u64 = 0xf;
     let pair = |kind: c_int| {
         let local = u64::from(AF_UNIX.unsigned_abs());
@@ -187,7 +186,7 @@ fn pairs_that_stay_inside() -> RuleList {
     Ok(vec![pair(SOCK_STREAM)?, pair(SOCK_SEQPACKET)?])
 }
 
-/// No filters on sockets, which are programs for the kernel.
+/// Timeouts and buffer sizes, but no socket filters, which are programs for the kernel.
 fn limits_of_sockets() -> RuleList {
     let option = |name: &c_int| {
         let level = u64::from(SOL_SOCKET.unsigned_abs());

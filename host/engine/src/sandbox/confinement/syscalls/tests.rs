@@ -1,21 +1,21 @@
-//! The list is one list: no call twice, none past its end.
+//! The allowlist has no duplicates, and matches the documentation.
 
 use std::collections::HashSet;
 
 use super::*;
 
 #[test]
-fn no_call_stands_in_two_groups_and_none_is_newer_than_the_newest() {
-    let conditional = CONDITIONAL.iter().flat_map(|it| it.calls);
-    let all = ALLOWED.iter().flat_map(|it| it.calls).chain(conditional).chain(UNKNOWN.calls);
+fn no_call_is_in_two_groups_and_none_is_newer_than_the_newest() {
+    let conditional = CONDITIONAL.iter().flat_map(|group| group.calls);
+    let all = ALLOWED.iter().flat_map(|group| group.calls).chain(conditional).chain(UNKNOWN.calls);
     let mut seen = HashSet::new();
     for (name, number) in all {
-        assert!(seen.insert(number), "{name} stands in two groups");
+        assert!(seen.insert(number), "{name} is in two groups");
         assert!((0..=NEWEST).contains(number), "{name} is {number}, the newest is {NEWEST}");
     }
 }
 
-/// What the table for people says of a call: its row without the number.
+/// The row of a call in the documentation, without number and name.
 fn row_of(name: &str, page: &str) -> String {
     let cell = format!("| `{}` |", name.trim_start_matches("SYS_"));
     let row = page.lines().find(|line| line.contains(&cell));
@@ -24,7 +24,7 @@ fn row_of(name: &str, page: &str) -> String {
 }
 
 #[test]
-fn the_table_for_people_says_what_the_list_does() {
+fn the_documentation_matches_the_list() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/engines/sandbox.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut listed = 0;
@@ -43,7 +43,9 @@ fn the_table_for_people_says_what_the_list_does() {
     check(UNKNOWN.calls, format!("unknown | {}", UNKNOWN.reason));
     if cfg!(target_arch = "x86_64") {
         let is_open = |line: &&str| {
-            ["| allowed |", "| by arguments |", "| unknown |"].iter().any(|it| line.contains(it))
+            ["| allowed |", "| by arguments |", "| unknown |"]
+                .iter()
+                .any(|cell| line.contains(cell))
         };
         assert_eq!(page.lines().filter(is_open).count(), listed, "the table allows more");
     }

@@ -1,0 +1,53 @@
+//! `ctxhost completions` and `ctxhost man`, generated from the command definitions.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::CliArgs;
+use super::error::CliError;
+use super::output::Output;
+
+/// Print the completion script of a shell.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: ctxhost completions bash > ~/.local/share/bash-completion/completions/ctxhost"
+)]
+pub(super) struct CompletionsArgs {
+    /// Shell.
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    pub(super) fn run(&self, output: &mut Output) -> Result<ExitCode, CliError> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut CliArgs::command(), "ctxhost", &mut script);
+        output.print_bytes(&script)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Write the manual pages, one for each command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: ctxhost man ~/.local/share/man/man1")]
+pub(super) struct ManArgs {
+    /// Folder for the pages; created if it does not exist.
+    folder: PathBuf,
+}
+
+impl ManArgs {
+    pub(super) fn run(&self) -> Result<ExitCode, CliError> {
+        let failed = |error: io::Error| {
+            CliError::user(format!(
+                "cannot write the manual pages to {}: {error}",
+                self.folder.display()
+            ))
+        };
+        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        clap_mangen::generate_to(CliArgs::command(), &self.folder).map_err(failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

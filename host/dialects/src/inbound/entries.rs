@@ -1,0 +1,90 @@
+//! What all dialects share in parsing items into entries.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{InboundError, ParseContext, ParsedEntry};
+use crate::message::{
+    AssistantMessage, ChatBlock, ChatMessage, ToolResultMessage, UserMessage, tool_calls,
+};
+
+/// Parses one item; `number` is its index.
+pub(crate) fn parse_item<'a, T: Deserialize<'a>>(
+    number: usize,
+    item: &'a str,
+) -> Result<T, InboundError> {
+    serde_json::from_str(item)
+        .map_err(|error| InboundError::InvalidMessage { number, reason: error.to_string() })
+}
+
+/// Parses one item that is a JSON object.
+pub(crate) fn parse_object_item(number: usize, item: &str) -> Result<Value, InboundError> {
+    parse_item::<Map<String, Value>>(number, item).map(Value::Object)
+}
+
+/// The tool names of the calls so far, by call id: those of the items being parsed and those before.
+pub(crate) struct ToolNames<'a> {
+    parsed: HashMap<String, String>,
+    before: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl fmt::Debug for ToolNames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolNames").field("parsed", &self.parsed).finish_non_exhaustive()
+    }
+}
+
+impl<'a> ToolNames<'a> {
+    pub(crate) fn new(before: ParseContext<'a>) -> ToolNames<'a> {
+        ToolNames { parsed: HashMap::new(), before: before.tool_name_of }
+    }
+
+    /// Adds the calls of an answer.
+    pub(crate) fn record(&mut self, answer: &[ChatBlock]) {
+        let calls = tool_calls(answer);
+        self.parsed.extend(calls.map(|call| (call.id.clone(), call.name.clone())));
+    }
+
+    pub(crate) fn find(&self, call_id: &str) -> Option<String> {
+        self.parsed.get(call_id).cloned().or_else(|| (self.before)(call_id))
+    }
+}
+
+/// Blocks of a message's content, a string or a list of parts.
+pub(crate) fn parse_content(
+    content: Option<&Value>,
+    parse_part: impl Fn(&Value) -> ChatBlock,
+) -> Vec<ChatBlock> {
+    match content {
+        Some(Value::Array(parts)) => parts.iter().map(parse_part).collect(),
+        Some(Value::String(text)) => vec![ChatBlock::text(text)],
+        _ => Vec::new(),
+    }
+}
+
+/// The image of a `data:` URL; `None` for any other address.
+pub(crate) fn inline_image(url: &str) -> Option<ChatBlock> {
+    let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    Some(ChatBlock::Image { data: data.to_owned(), mime_type: mime_type.to_owned() })
+}
+
+pub(crate) fn user_entry(content: Vec<ChatBlock>) -> ParsedEntry {
+    ParsedEntry::Message(ChatMessage::User(UserMessage { content, timestamp: 0 }))
+}
+
+pub(crate) fn assistant_entry(api: &str, content: Vec<ChatBlock>) -> ParsedEntry {
+    ParsedEntry::Message(ChatMessage::Assistant(AssistantMessage::new(api, content)))
+}
+
+pub(crate) fn result_entry(
+    tool_call_id: String,
+    tool_name: String,
+    content: Vec<ChatBlock>,
+    is_error: bool,
+) -> ParsedEntry {
+    let result = ToolResultMessage { tool_call_id, tool_name, content, is_error, timestamp: 0 };
+    ParsedEntry::Message(ChatMessage::ToolResult(result))
+}

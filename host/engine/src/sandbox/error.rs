@@ -1,0 +1,33 @@
+//! Why a sandbox does not start.
+
+use super::program::ProgramError;
+
+/// Why a sandbox does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// No program was found.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The system did not start the program.
+    #[error("the sandbox program {program} does not start: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The program ended, or broke the protocol, before the engine was loaded.
+    #[error("the sandbox program {program} {reason}; is it a ctxhost of version {}?", env!("CARGO_PKG_VERSION"))]
+    NotASandbox {
+        /// The program.
+        program: String,
+        /// What it did.
+        reason: String,
+    },
+    /// The sandbox did not load the engine.
+    #[error("{reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}

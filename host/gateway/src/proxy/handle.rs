@@ -1,0 +1,253 @@
+//! Handles a client request: parses it, ingests it into its conversation and shapes it for the upstream.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+
+use super::blocking_pool::{is_large, run_blocking};
+use super::client_errors::{self, OverflowSize};
+use super::compact_endpoint;
+use super::core::Proxy;
+use super::ingest::{IngestError, IngestedRequest, RequestMeta};
+use super::long_window;
+use super::messages::{ClientRequest, LocalResponse, ShapingReport};
+use super::request::{ProxyAction, ProxyRequest};
+use super::shaping::{ParsedRequest, ShapedRequest};
+use crate::conversations::{RequestItems, session_scope};
+use ctxhost_agent::{SessionGuard, TurnError};
+use ctxhost_context::accounting::LearnedWindow;
+use ctxhost_context::{CompactionPolicy, Context, ContextError, Target};
+use ctxhost_dialects::inbound::ParsedBody;
+use ctxhost_invariants::EmergencyTrimError;
+use ctxhost_models::{ContextWindow, ModelName};
+
+impl Proxy {
+    /// Decides what happens to a request. If anything fails on our side, the request is forwarded unchanged.
+    pub async fn handle(self: &Arc<Self>, request: &ClientRequest) -> ProxyAction {
+        let action = if is_large(request) {
+            let (proxy, request) = (self.clone(), request.clone());
+            run_blocking(async move { proxy.process(&request).await }).await
+        } else {
+            self.process(request).await
+        };
+        self.start_eviction();
+        action
+    }
+
+    async fn process(self: &Arc<Self>, request: &ClientRequest) -> ProxyAction {
+        let Ok(json) = std::str::from_utf8(&request.body) else {
+            return ProxyAction::pass_through(request);
+        };
+        let inbound = request.endpoint.inbound();
+        let body = inbound.parse_body(json);
+        let session_hint = body.as_ref().ok().and_then(|body| body.session_hint);
+        let scope = match session_scope(&request.headers, session_hint) {
+            Ok(scope) => scope,
+            Err(error) => {
+                let message = error.to_string();
+                return ProxyAction::Respond(client_errors::bad_request(
+                    &request.endpoint,
+                    &message,
+                ));
+            }
+        };
+        let body = match body {
+            Ok(body) if self.is_model_name_too_long(&request.endpoint.model(&body)) => {
+                return ProxyAction::pass_through(request);
+            }
+            Ok(body) if !body.items.is_empty() => body,
+            // No messages: the provider has them (`previous_response_id`), and there is nothing to
+            // shape.
+            Ok(_) => return ProxyAction::pass_through(request),
+            Err(error) => return forward_unparsed(request, &error),
+        };
+        if let Some(opened) = self.summary_signer.replace_signed(json, &body) {
+            let request = ClientRequest { body: opened.into(), ..request.clone() };
+            // This recurses once: the new body has no signed summary left.
+            return Box::pin(self.process(&request)).await;
+        }
+        let to_compact = compact_endpoint::items_to_compact(&request.endpoint, &body.items);
+        let mut request_items = RequestItems::new(self.seed, to_compact.unwrap_or(&body.items));
+        let key = self.conversation_key(scope.as_deref(), &mut request_items);
+        let parsed = ParsedRequest { inbound, bytes: &request.body, json, body: &body };
+        let meta = RequestMeta { inbound, headers: &request.headers, key };
+        if to_compact.is_some() {
+            return self.compact(request, parsed, &meta, &mut request_items).await;
+        }
+        if request.endpoint.is_token_count() {
+            return self.count_tokens(request, parsed, key, &mut request_items).await;
+        }
+        match self.ingest(&meta, &mut request_items).await {
+            Ok(ingested) => self.shape_and_forward(request, parsed, ingested).await,
+            Err(IngestError::Body(error)) => forward_unparsed(request, &error),
+            Err(error) => {
+                tracing::warn!(%error, "ingest failed: the request is forwarded unshaped");
+                ProxyAction::pass_through(request)
+            }
+        }
+    }
+
+    async fn shape_and_forward(
+        self: &Arc<Self>,
+        request: &ClientRequest,
+        parsed: ParsedRequest<'_>,
+        mut ingested: IngestedRequest,
+    ) -> ProxyAction {
+        let is_fit_only = ingested.is_fit_only();
+        let (target, window) = self.target(request, parsed.body, &ingested.guard, is_fit_only);
+        let is_stream = request.endpoint.is_stream(parsed.body);
+        let proxy_request = ProxyRequest {
+            client_request: request.clone(),
+            conversation: ingested.conversation.clone(),
+            target: target.clone(),
+            sent_body: Bytes::new(),
+            sent_tokens: 0,
+            output_cap_tokens: None,
+            refusals: 0,
+            without_thinking: false,
+            window,
+            as_event: client_errors::wants_event(&request.endpoint, is_stream, &request.headers),
+            client_compacts: ingested.client_compacts,
+            is_fit_only,
+            is_compacted: false,
+        };
+        let action = match self.shape_and_lower(&mut ingested, parsed, &proxy_request).await {
+            Ok(shaped) => {
+                if shaped.report.compaction == "applied" {
+                    self.persist(&mut ingested).await;
+                }
+                shaped.forward(proxy_request)
+            }
+            Err(error) => self.handle_failure(error, &ingested, proxy_request),
+        };
+        // Writing to the session file overlaps with the model's work.
+        self.finish_request(request, ingested, target);
+        action
+    }
+
+    /// Whether a model name is too long to be stored. No real model has such a name.
+    fn is_model_name_too_long(&self, model: &str) -> bool {
+        model.len() > self.settings.model_name_max_bytes
+    }
+
+    /// The target that the prompt of a request is prepared for, and the window that its size is checked against.
+    pub(super) fn target(
+        &self,
+        request: &ClientRequest,
+        body: &ParsedBody<'_>,
+        guard: &SessionGuard,
+        is_fit_only: bool,
+    ) -> (Target, ContextWindow) {
+        let (provider, model) = (&*request.provider, request.endpoint.model(body));
+        let model =
+            ModelName::new(provider, long_window::window_model_name(&model, &request.headers));
+        let window = self.runtime.models().window(&model);
+        let mut window_tokens = window.tokens;
+        let window = match guard.context().accounting().learned_window(&model) {
+            Some(LearnedWindow { tokens, is_stated }) if tokens < window.tokens => {
+                // A rejected size without a stated limit bounds the request, but engines plan for the real window.
+                if is_stated {
+                    window_tokens = tokens;
+                }
+                ContextWindow { tokens, is_certain: is_stated, ..window }
+            }
+            _ => window,
+        };
+        let settings = &self.settings;
+        let reserve = |requested_tokens| self.reserve_tokens(requested_tokens, window.tokens);
+        let target = Target {
+            model,
+            window_tokens,
+            min_window_tokens: settings.learned_min_tokens,
+            reserve_tokens: body.max_output_tokens.map(reserve),
+            // The agent never asks for more output than its reserve; a client does, and its limit may be lowered.
+            is_reserve_usable: true,
+            output_tokens: if window.is_prompt_only {
+                0
+            } else {
+                body.max_output_tokens.unwrap_or_default()
+            },
+            min_output_tokens: settings.lower_max_tokens.then_some(settings.min_output_tokens),
+            overhead_tokens: self.overhead_tokens(body),
+            compaction: self.compaction_policy(guard.context(), is_fit_only),
+            ..Target::default()
+        };
+        (target, window)
+    }
+
+    /// When compaction may run while the prompt of a request is prepared.
+    pub(super) fn compaction_policy(
+        &self,
+        context: &Context,
+        is_fit_only: bool,
+    ) -> CompactionPolicy {
+        if is_fit_only {
+            return CompactionPolicy::WhenNeeded;
+        }
+        // A turn is in progress if anything follows the last user message.
+        let mid_turn = !context.view().last().is_some_and(|entry| entry.is_user_message());
+        self.runtime.policy_for_client(mid_turn)
+    }
+
+    /// Handles a shaping error: rejects what cannot fit a certain window, fails on an engine error if the config says
+    /// so, and forwards the request unchanged otherwise.
+    fn handle_failure(
+        &self,
+        error: TurnError,
+        ingested: &IngestedRequest,
+        proxy_request: ProxyRequest,
+    ) -> ProxyAction {
+        let error = match error {
+            TurnError::Context(ContextError::CannotFit(error))
+                if proxy_request.window.is_certain =>
+            {
+                match self.reject_overflow(&error, ingested, &proxy_request) {
+                    Some(response) => return ProxyAction::Respond(response),
+                    None => TurnError::Context(error.into()),
+                }
+            }
+            error => error,
+        };
+        let session = &ingested.session;
+        if self.is_fatal(&error) {
+            let endpoint = &proxy_request.client_request.endpoint;
+            return ProxyAction::Respond(self.engine_failed(&error, endpoint, session));
+        }
+        tracing::warn!(%error, session, "shaping failed: the request is forwarded unshaped");
+        self.warn_small_window(&error, &proxy_request.target.model);
+        let shaped = ShapedRequest {
+            body: proxy_request.client_request.body.clone(),
+            lowered: None,
+            report: ShapingReport::unshaped("failed", session),
+            tokens: ingested.conversation.state().known.client_tokens(),
+        };
+        shaped.forward(proxy_request)
+    }
+
+    /// The overflow error for a request that fits no plan, even with no output reserve; `None` if the middle estimate
+    /// says that it may fit, so that the provider has to count.
+    fn reject_overflow(
+        &self,
+        error: &EmergencyTrimError,
+        ingested: &IngestedRequest,
+        proxy_request: &ProxyRequest,
+    ) -> Option<LocalResponse> {
+        let context = ingested.guard.context();
+        let overhead_tokens = proxy_request.target.overhead_tokens;
+        let needed_tokens = overhead_tokens.saturating_add(error.needed_tokens);
+        if context.expected_tokens(needed_tokens) <= proxy_request.window.tokens {
+            return None;
+        }
+        tracing::info!(%error, session = ingested.session, "the request exceeds its window: rejected");
+        let conversation_tokens = ingested.conversation.state().known.client_tokens();
+        let all_tokens = overhead_tokens.saturating_add(conversation_tokens);
+        let size =
+            OverflowSize { conversation_tokens, tokens: context.expected_tokens(all_tokens) };
+        Some(client_errors::overflow(proxy_request, &ingested.session, size))
+    }
+}
+
+fn forward_unparsed(request: &ClientRequest, error: &dyn std::fmt::Display) -> ProxyAction {
+    tracing::debug!(%error, "the body was not parsed: the request is forwarded unshaped");
+    ProxyAction::pass_through(request)
+}
