@@ -146,7 +146,7 @@ impl Context {
 
     /// The size of a request of which only the total is known.
     pub fn sent_request(&self, target: &Target, conversation_tokens: u64) -> SentRequest {
-        // The parts are no messages: only the total is learned, and two requests of one size are equal.
+        // The parts are not messages: only the total is learned, and two requests of one size are equal.
         let part = |tokens: u64| SizePart::new(&tokens.to_string(), tokens);
         let size =
             self.accounting.request_size([target.overhead_tokens, conversation_tokens].map(part));
