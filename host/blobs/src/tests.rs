@@ -1,4 +1,4 @@
-//! What every part of the room is tested with: a disk that fails where it is told to.
+//! Helpers of the tests: a file system that fails at a chosen operation.
 
 mod faults;
 mod garbage;
@@ -128,7 +128,7 @@ impl State {
         self.folder.path().join("sessions/--work--").join(name)
     }
 
-    /// Writes a session that says this.
+    /// Writes a session with this text.
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.session(name);
         fs::write(&path, text).unwrap();
@@ -155,7 +155,7 @@ fn age(path: &Path, age: Duration) {
     File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Puts bytes that nobody has touched for so long.
+/// Stores bytes that were last changed this long ago.
 fn put_old(folder: &BlobFolder, bytes: &[u8], since: Duration) -> String {
     let handle = folder.put(bytes).unwrap();
     let blob = folder.blobs().unwrap().into_iter().find(|blob| blob.handle == handle).unwrap();

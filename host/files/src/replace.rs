@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_file_may_be_read_by_whom_it_should() {
+    fn the_new_file_has_the_requested_mode() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         replace_file(&at("a/b/private"), b"1", FileAccess::Private).unwrap();

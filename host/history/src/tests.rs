@@ -1,4 +1,4 @@
-//! Tests of histories: what is brought back is what was said, and nothing else changes.
+//! Tests of histories: what is restored, undone or exported equals the original.
 
 mod bisecting;
 mod exporting;

@@ -236,7 +236,7 @@ fn has_form(word: &str, form: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As clients write them; what stands between the marks is ours.
+    /// Markers as clients write them, with our own text between them.
     const INJECTED: [&str; 16] = [
         "<environment_context>\n  <cwd>/w</cwd>\n  <shell>bash</shell>\n</environment_context>",
         "<user_instructions>\n\nUse tabs.\n\n</user_instructions>",
@@ -257,7 +257,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_client_puts_in_is_no_request() {
+    fn text_inserted_by_clients_is_no_request() {
         for text in INJECTED {
             assert!(is_injected(text), "{text}: {:?}", user_text(text));
             // Text of a user before or after it is a request.
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_writes_is_a_request() {
+    fn text_of_a_user_is_a_request() {
         for text in [
             "Mend the parser.",
             "Why does <context> stand in the log?",

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_tells_all_and_pi_s_what_it_knows() {
+    fn compactions_of_ctxhost_have_all_fields_and_those_of_pi_some() {
         let ours = record(
             r#""type":"compaction","summary":"s","firstKeptEntryId":"c","tokensBefore":90,"details":{"ctxhost":{"version":1,"engine":"mask","engineVersion":"2.0","trigger":"manual","tokensAfter":40,"items":[],"hostDetails":{"survival":1}}}"#,
         );

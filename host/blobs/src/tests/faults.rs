@@ -76,7 +76,7 @@ fn what_a_kill_leaves_behind_is_cleared_up_when_it_is_old() {
 }
 
 #[test]
-fn a_removal_that_fails_is_told_and_takes_nothing_else() {
+fn a_failed_removal_is_reported_and_removes_nothing_else() {
     let state = State::new();
     let handle = put_old(&state.shared(), BYTES, DAY * 100);
     let blob = state.shared().blobs().unwrap().remove(0);

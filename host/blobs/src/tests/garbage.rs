@@ -29,7 +29,7 @@ fn swept(collection: &GarbageCollector) -> GarbageReport {
 }
 
 #[test]
-fn a_handle_counts_wherever_it_stands() {
+fn a_handle_counts_at_every_position() {
     let state = State::new();
     let put = |bytes: &[u8]| put_old(&state.shared(), bytes, DAY * 100);
     let [session, folded, value, waiting, trashed, dead] =
@@ -231,7 +231,7 @@ fn puts_and_clearings_at_the_same_time_lose_nothing() {
     let collect = || {
         while clearing.load(Ordering::Relaxed) {
             cleared.fetch_add(swept(&state.collection()).blobs.len(), Ordering::Relaxed);
-            // A lock is handed to whoever asks first, which must not always be this one.
+            // The lock goes to the first thread that requests it, which must not always be this one.
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     };
@@ -241,7 +241,7 @@ fn puts_and_clearings_at_the_same_time_lose_nothing() {
     };
     let host = |name: &str, ages: bool| {
         for round in (0..).take_while(|round| goes_on(*round)) {
-            // The same bytes are there, old and named by nobody, when the host puts them.
+            // The same bytes are there, old and unreferenced, when the host stores them.
             let bytes = [u8::try_from(round % 7).unwrap(); 40];
             let using = in_use.read().unwrap();
             let handle = state.shared().put(&bytes).unwrap();

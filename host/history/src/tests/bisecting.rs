@@ -28,7 +28,7 @@ fn the_compaction_that_lost_it_is_named() {
 }
 
 #[test]
-fn paths_in_calls_are_found_and_what_was_never_said_is_not() {
+fn paths_in_calls_are_found_and_unknown_text_is_not() {
     let mut session = memory();
     let ids = turn(&mut session, 1, "text");
     let found = bisect(&session, "src/file_1.rs").unwrap();
@@ -39,7 +39,7 @@ fn paths_in_calls_are_found_and_what_was_never_said_is_not() {
 }
 
 #[test]
-fn another_branch_and_an_edit_are_told_from_a_loss() {
+fn another_branch_and_an_edit_are_no_loss() {
     let mut session = memory();
     let first = user(&mut session, "one");
     let slip = user(&mut session, "a slip");

@@ -84,7 +84,7 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
 }
 
 #[test]
-fn a_page_tells_turns_calls_and_compactions() {
+fn a_page_has_turns_calls_and_compactions() {
     let mut session = memory();
     turn(&mut session, 1, "```\n# no heading\n```");
     fold(&mut session, 0, "short");
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn a_secret_leaves_no_trace_wherever_it_stands(
+    fn a_secret_is_redacted_at_every_position(
         mut session in sessions(),
         secret in "[a-z]{4}[0-9]{4}[A-Z]{4}[0-9]{4}",
         before in prop_oneof![Just("token="), Just("export DB_PASSWORD='"), Just("Bearer "), Just("{\\\"secret\\\": \\\"")],

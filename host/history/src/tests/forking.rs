@@ -1,10 +1,10 @@
-//! Forks: sessions of their own that say what the original said up to a moment.
+//! Forks: new sessions with the records of the original up to a point.
 
 use super::*;
 use crate::{ForkPoint, HistoryError, find_compaction, fork_session};
 
 #[test]
-fn a_fork_ends_where_it_is_told_to() {
+fn a_fork_ends_at_the_requested_point() {
     let mut session = memory();
     let first = turn(&mut session, 1, "text");
     turn(&mut session, 2, "text");

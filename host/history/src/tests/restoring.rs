@@ -1,4 +1,4 @@
-//! Turns brought back: lawful, nothing doubled, nothing cut without saying so.
+//! Restored turns: valid transcripts, no duplicates, and cuts that name the rest.
 
 use super::*;
 use crate::{HistoryError, RestoreRequest, RestoredMessage, TurnRange, build_restoration, turns};
@@ -43,7 +43,7 @@ fn turns_come_back_as_one_message_with_calls_and_results() {
 }
 
 #[test]
-fn what_is_in_context_is_not_told_twice() {
+fn entries_in_context_are_not_restored() {
     let mut session = memory();
     for number in 1..=3 {
         turn(&mut session, number, "text");
@@ -64,7 +64,7 @@ fn what_is_in_context_is_not_told_twice() {
 }
 
 #[test]
-fn a_long_result_is_cut_and_says_where_the_rest_is() {
+fn a_long_result_is_cut_and_names_the_command_for_the_rest() {
     let mut session = memory();
     let ids = turn(&mut session, 1, &"x".repeat(5_000));
     fold(&mut session, 0, "short");
@@ -106,7 +106,7 @@ fn a_quote_cannot_leave_its_frame() {
 }
 
 #[test]
-fn turns_begin_with_words_of_the_person_and_ranges_are_read() {
+fn turns_start_with_user_messages_and_ranges_are_parsed() {
     let mut session = memory();
     session.append(RecordBody::model_change("p", "m")).unwrap();
     turn(&mut session, 1, "text");
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn whatever_comes_back_the_transcript_is_lawful(mut session in sessions()) {
+    fn a_restored_transcript_satisfies_the_invariants(mut session in sessions()) {
         let last = turns(&session).len();
         prop_assume!(last > 0);
         let before = texts(&session);

@@ -20,7 +20,7 @@ fn the_newest_is_taken_back_and_the_digest_is_the_one_before() {
 }
 
 #[test]
-fn the_first_takes_the_second_with_it_and_what_was_said_since_stays() {
+fn undoing_the_first_undoes_the_second_and_keeps_later_messages() {
     let mut session = memory();
     turn(&mut session, 1, "text");
     fold(&mut session, 0, "short");

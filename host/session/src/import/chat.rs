@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_the_messages() {
+    fn fields_beside_the_messages() {
         let body =
             br#"{"messages":[],"system":"s","model":"m","tools":[{"name":"t"}],"stream":true}"#;
         let chat = ChatDocument::document(body).unwrap();

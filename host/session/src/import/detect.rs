@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_agent_may_stand_before_the_first_message() {
+    fn records_of_the_agent_may_precede_the_first_message() {
         let text = "{\"type\":\"summary\",\"summary\":\"s\"}\nnonsense\n\
                     {\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}";
         assert_eq!(name(text), "claude-code");
     }
 
     #[test]
-    fn errors_say_what_was_seen_and_what_is_known() {
+    fn errors_name_the_found_and_the_known_formats() {
         assert!(error(b" \n").contains("empty"));
         assert!(error(b"hello").contains("no JSON records"));
         assert!(error(b"[{\"role\":\n\"user\"").contains("an error at line 2"));

@@ -146,7 +146,7 @@ fn each_sample_is_detected_and_imported() {
 }
 
 #[test]
-fn what_cannot_be_imported_says_so() {
+fn an_import_error_names_the_reason() {
     assert_eq!(import_messages(ImportFormat::Pi, b"{}"), Err(ImportError::Pi));
     for format in [
         ImportFormat::ClaudeCode,
@@ -331,7 +331,7 @@ fn pinned(recording: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_person_asked_is_pinned_and_not_what_the_client_put_in() {
+fn the_first_request_is_pinned_and_not_inserted_text() {
     let codex = |texts: &[&str]| {
         let content: Vec<Value> =
             texts.iter().map(|text| json!({ "type": "input_text", "text": text })).collect();

@@ -94,7 +94,7 @@ fn a_compaction_that_keeps_nothing_names_itself() {
 }
 
 #[test]
-fn a_compaction_without_a_summary_says_so() {
+fn a_compaction_without_a_summary_has_a_fixed_text() {
     let mut session = memory();
     talk(&mut session, 4);
     let id = compact(&mut session, |plan| {
@@ -230,7 +230,7 @@ fn pis_own_rule_holds_for_its_compactions() {
 }
 
 #[test]
-fn a_checkpoint_stands_for_earlier_system_messages() {
+fn a_checkpoint_replaces_earlier_system_messages() {
     let mut session = memory();
     let system =
         session.append(message(json!({ "role": "system", "content": "old rules" }))).unwrap();

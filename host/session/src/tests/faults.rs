@@ -243,7 +243,7 @@ fn what_waits_for_the_end_of_the_turn_is_synced_then() {
 }
 
 #[test]
-fn what_is_held_back_is_written_when_somebody_has_time_or_something_else_is_said() {
+fn buffered_lines_are_written_at_a_flush_or_with_another_append() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
     let disk = FaultyDisk::new(How::Io, usize::MAX, false);

@@ -66,7 +66,7 @@ fn home() -> (tempfile::TempDir, PathBuf, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn a_sound_session_has_nothing_to_say() {
+fn an_intact_session_has_no_findings() {
     let (_folder, path, lines) = home();
     let report = damaged(&path, &lines.concat());
     assert_eq!((report.faults, report.notes, report.messages), (vec![], vec![], 8));
@@ -256,7 +256,7 @@ fn a_session_that_is_open_is_checked_without_being_touched() {
 }
 
 #[test]
-fn recordings_still_read_whatever_lies_beside_them() {
+fn recordings_are_read_with_any_files_beside_them() {
     let (_folder, path, _) = home();
     assert_eq!(import::open_file(&path).unwrap().session.records().len(), 9);
 }

@@ -205,7 +205,7 @@ fn take(session: &mut Session, step: &Step) {
 }
 
 /// A session of these steps, in memory.
-fn told_by(steps: &[Step]) -> Session {
+fn session_of_steps(steps: &[Step]) -> Session {
     let mut session = memory();
     // Behind a branch that was left, and with lines that are no records.
     steps.iter().for_each(|step| take(&mut session, step));
@@ -273,7 +273,7 @@ proptest! {
         before in steps(1..25), tail in steps(0..8), choices in prop::collection::vec(any::<u8>(), 1..5),
     ) {
         let place = Place::new();
-        let mut session = told_by(&before);
+        let mut session = session_of_steps(&before);
         place.keep(&mut session);
         check_the_same_bytes(&place, &session);
         tail.iter().for_each(|step| take(&mut session, step));
@@ -286,7 +286,7 @@ proptest! {
         before in steps(1..20), tail in steps(0..6), damage in damage(),
     ) {
         let place = Place::new();
-        let mut session = told_by(&before);
+        let mut session = session_of_steps(&before);
         place.keep(&mut session);
         let older_bytes = session.contents.length_bytes() as usize;
         tail.iter().for_each(|step| take(&mut session, step));

@@ -69,7 +69,7 @@ fn a_renamed_folder_is_made_again_and_the_old_one_keeps_what_it_has() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_another_keeps_what_stands_there() {
+fn a_replaced_folder_keeps_its_content() {
     let open = open();
     fs::rename(open.state(), open.folder.path().join("old")).unwrap();
     fs::create_dir_all(open.path.parent().unwrap()).unwrap();
@@ -130,7 +130,7 @@ fn what_another_writer_has_open_is_not_taken_from_it() {
 }
 
 #[test]
-fn a_place_that_cannot_be_made_is_told_once_and_tried_again() {
+fn a_folder_that_cannot_be_created_is_reported_once_and_retried() {
     let mut open = open();
     fs::remove_dir_all(open.state()).unwrap();
     fs::write(open.state(), "a file in the way").unwrap();

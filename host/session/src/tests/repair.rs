@@ -144,7 +144,7 @@ fn every_error_for_a_damaged_header_names_the_repair() {
 }
 
 #[test]
-fn a_header_is_written_anew_from_what_is_left() {
+fn a_header_is_rebuilt_from_its_remains() {
     let records = records();
     let named = "2026-11-20T01-02-03-004Z_0199-named.jsonl";
     // The damaged header line, the file name; expected id, time, folder.
@@ -208,7 +208,7 @@ fn a_header_is_written_anew_from_what_is_left() {
 }
 
 #[test]
-fn a_header_is_found_behind_marks_and_wherever_it_stands() {
+fn a_header_is_found_behind_marks_and_on_any_line() {
     let records = records();
     let files = [
         format!("\u{feff}{HEADER}\n{records}"),
@@ -269,7 +269,7 @@ fn what_holds_no_record_stays_as_it_is() {
 }
 
 #[test]
-fn a_session_that_is_open_is_not_mended() {
+fn an_open_session_is_not_repaired() {
     let state = State::new();
     let open = Session::open(&state.path).unwrap();
     let text = fs::read_to_string(&state.path).unwrap();

@@ -183,7 +183,7 @@ fn undone_twice_both_are_taken_back_and_a_new_one_can_be_made() {
 }
 
 #[test]
-fn a_compaction_that_stands_first_is_taken_back_too() {
+fn a_compaction_on_the_first_line_can_be_undone() {
     let mut session = memory();
     by_pi(&mut session, "nowhere", json!({}));
     session.append(user("after")).unwrap();
@@ -210,7 +210,7 @@ fn an_edit_since_still_finds_what_it_edits() {
 }
 
 #[test]
-fn a_digest_is_of_what_is_said_not_of_where_it_stands() {
+fn a_digest_covers_content_and_not_positions() {
     let with_text = |id: &str, words: &str| {
         let mut session = Session::in_memory(SessionHeader::new(Some(id), "/home/dev", 1_000));
         session.append_at(RecordBody::custom_message("note", words, true), 5).unwrap();

@@ -46,7 +46,7 @@ fn lists_and_lines_read_alike() {
 }
 
 #[test]
-fn results_stand_before_the_words_they_came_with() {
+fn results_come_before_the_text_of_their_message() {
     let imported = of(json!([
         { "role": "assistant", "content": [
             { "type": "tool_use", "id": "c1", "name": "a", "input": {} },

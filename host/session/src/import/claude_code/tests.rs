@@ -107,7 +107,7 @@ fn the_agents_own_summary_counts_only_where_nothing_else_is_left() {
 }
 
 #[test]
-fn prompts_taken_back_go_with_their_replies() {
+fn reverted_prompts_are_skipped_with_their_replies() {
     let imported = of(&[
         user("u1", None, "one"),
         reply("a1", "u1", "m1", text("first")),

@@ -69,7 +69,7 @@ fn a_rollout() {
 }
 
 #[test]
-fn calls_join_the_words_before_them_until_a_result_stands_between() {
+fn calls_join_the_text_before_them_until_a_result() {
     let imported = of(&[
         message("user", "go"),
         message("assistant", "I look"),
