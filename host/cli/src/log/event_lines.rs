@@ -41,10 +41,11 @@ fn escaped(event: &[u8]) -> Cow<'_, str> {
     }
     let mut written = String::with_capacity(text.len() + 16);
     for char in line.chars() {
-        match is_escaped(char) {
+        if is_escaped(char) {
             // Writing to a string cannot fail.
-            true => _ = write!(written, "{}", char.escape_default()),
-            false => written.push(char),
+            _ = write!(written, "{}", char.escape_default());
+        } else {
+            written.push(char);
         }
     }
     written.push_str(end);
