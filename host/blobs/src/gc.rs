@@ -89,6 +89,7 @@ impl GarbageCollector {
             expired.remove()?;
         }
         if let Some(trash) = self.home.trash_dir() {
+            // Sessions go to the trash and not away: they cannot be rebuilt, blobs are only copies of what is referenced.
             let mut moved = Vec::new();
             for session in garbage.sessions.drain(..) {
                 if session.move_to(&trash, &self.home, self.now)? {

@@ -62,6 +62,7 @@ impl ImageStore {
         }
         let edit = |block: ImageBlock<'_>| {
             let handle = block.blob.as_deref().filter(|_| block.is_stored())?;
+            // A prompt without the image is of more use than no prompt.
             let Some(bytes) = self.bytes(handle) else {
                 return Some((range_in(message, block.raw)?, missing_image(&block, handle)));
             };
@@ -177,6 +178,7 @@ fn starts_at(text: &str, at: usize, expected: &str) -> bool {
 fn decoded(data: &RawValue) -> Option<Vec<u8>> {
     let text = data.get().strip_prefix('"')?.strip_suffix('"')?;
     let bytes = STANDARD.decode(text).ok()?;
+    // Only data that comes back letter for letter is moved: prompts must stay the same bytes, and encoders differ in padding.
     (STANDARD.encode(&bytes) == text).then_some(bytes)
 }
 

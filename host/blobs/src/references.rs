@@ -51,6 +51,7 @@ pub fn referenced_handles<'a>(
     let mut found = HashSet::new();
     for text in texts {
         HandleScanner::default().scan(text.as_bytes(), |handle| {
+            // Any 64 hexadecimal digits count, wherever they stand: a blob too many costs space, one too few costs history.
             found.extend(known.get(handle).cloned());
         });
     }
@@ -107,6 +108,7 @@ pub(super) fn files_below(folder: &Path, store: Option<&Path>) -> Result<Vec<Pat
     while let Some(folder) = folders.pop() {
         for path in paths_in(&folder)? {
             match path.symlink_metadata() {
+                // Links are not followed: a loop would never end, and what they lead to belongs to someone else.
                 Ok(found) if found.is_dir() && !is_skipped(&path) => folders.push(path),
                 Ok(found) if found.is_file() => files.push(path),
                 Ok(_) => {}

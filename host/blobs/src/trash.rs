@@ -110,6 +110,7 @@ fn path_in_trash<'a>(home: &BlobDirs, session: &'a Path) -> Option<&'a Path> {
 }
 
 /// A free name in the trash, so that nothing there is overwritten.
+// A session that was restored from the trash and grew old again has the name of the first one.
 fn free_name(path: &Path) -> PathBuf {
     let numbered = |number: u32| path.with_added_extension(number.to_string());
     let names = std::iter::once(path.to_owned()).chain((2..).map(numbered));

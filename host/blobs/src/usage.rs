@@ -145,6 +145,7 @@ impl SessionReferences {
     /// Size of the references that replace images, without the quotes that inline data has too.
     fn reference_bytes(&self, blobs: &[StoredBlob]) -> u64 {
         let times = blobs.iter().filter_map(|blob| self.images.get(&blob.handle));
+        // The two quotes of the empty `data` are in the inline form as well.
         times.sum::<u64>() * (reference_bytes() - 2)
     }
 }

@@ -52,6 +52,7 @@ impl Context {
             let outcome = self.compact_once(request).await?;
             let is_final = !matches!(outcome.verdict, CompactionVerdict::Rejected { .. });
             outcomes.push(outcome);
+            // Only a rejected compaction is worth a bolder attempt.
             if is_final {
                 break;
             }

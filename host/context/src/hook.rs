@@ -50,6 +50,7 @@ pub(crate) const HOOK_ENGINE: &str = "hook";
 
 /// The plan of a supplied summary: it replaces all but the newest entries, up to half of the budget.
 pub(crate) fn supplied_plan(summary: String, pending: &PendingCompaction<'_>) -> Plan {
+    // Half of the budget: the summary and the turns to come need room as well, or the next request compacts again.
     let cut = pending.view.tail_within(pending.budget_tokens / 2);
     let mut plan = Plan::default();
     plan.insert(Role::User, summary, 0..cut).keep(cut..pending.view.len() as u64);

@@ -69,6 +69,7 @@ pub fn bisect(session: &Session, text: &str) -> Result<BisectResult, HistoryErro
     if needle.is_empty() {
         return Err(HistoryError::EmptyText);
     }
+    // Two searches: a text that is gone may never have been said, or have been said on another branch only.
     let first = find_first(session, &needle);
     let fate = match find_newest(session, &session.live(0).snapshot(), &needle) {
         Some(at) => TextFate::InContext { at },

@@ -46,6 +46,7 @@ pub fn find_compaction(
     if all.is_empty() {
         return Err(HistoryError::NoCompaction);
     }
+    // The newest is what a user asks about right after it happened.
     let number = number.unwrap_or(-1);
     let at = match usize::try_from(number) {
         Ok(number) => number.checked_sub(1),
@@ -74,6 +75,7 @@ impl BranchCompaction {
             trigger: recorded.trigger,
             time: record.iso_time(),
             summary: recorded.summary,
+            // Pi records no count after a compaction; 0 stands for "not recorded".
             tokens: (recorded.tokens_before, recorded.tokens_after.unwrap_or_default()),
         }
     }

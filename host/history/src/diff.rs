@@ -144,6 +144,7 @@ fn changes(
 ) -> (Vec<AlteredEntry>, Vec<AlteredEntry>, Vec<InsertedMessage>) {
     let current: HashMap<&str, Entry<'_>> = after.iter().map(|entry| (entry.id(), entry)).collect();
     let earlier: HashSet<&str> = before.iter().map(|entry| entry.id()).collect();
+    // The recorded bytes and not the token count: a pruned text may cost as much as its replacement.
     let is_changed =
         |entry: &Entry<'_>| current.get(entry.id()).is_none_or(|other| other.raw() != entry.raw());
     let altered = before.iter().filter(is_changed).map(|entry| AlteredEntry {

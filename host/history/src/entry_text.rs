@@ -56,6 +56,7 @@ impl EntryText {
         let mut texts = vec![self.text.clone()];
         for (tool, arguments) in &self.calls {
             texts.push(tool.clone());
+            // The values and not the JSON: in it a line break is an escape, and the text would not be found.
             flatten(&serde_json::from_str(arguments).unwrap_or_default(), &mut texts);
         }
         normalize(&texts.join("\n")).contains(needle)
@@ -64,6 +65,7 @@ impl EntryText {
 
 /// Converts to lower case, and runs of white space to one space.
 pub(super) fn normalize(text: &str) -> String {
+    // Users search for what they saw, and terminals wrap lines at other places than the record does.
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -31,6 +31,7 @@ pub fn fork_session(
 ) -> Result<Session, HistoryError> {
     let header =
         SessionHeader::new(None, session.header().cwd(), now_ms).with_parent_session(parent);
+    // In memory, so that a fork that fails half-way leaves no file.
     let mut fork = Session::in_memory(header);
     for record in records(session, until)? {
         fork.append_copy(record)?;

@@ -124,6 +124,7 @@ impl SessionRedactor {
     /// Redacts a string, or JSON in a string. Placeholders in brackets and variable names are not secrets, even in
     /// a field for one.
     fn string(&mut self, field: &str, text: String) -> String {
+        // A text that starts like this is a placeholder of an earlier step, JSON, or a shell variable; none of them is the secret itself.
         let is_bare = !text.is_empty() && !text.starts_with(['[', '{', '<', '$']);
         if is_bare && self.is_secret_field(field) {
             return self.secrets.placeholder("secret", &text);

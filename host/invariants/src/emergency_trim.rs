@@ -53,6 +53,7 @@ pub fn emergency_trim(
 ) -> Result<Plan, EmergencyTrimError> {
     let everything = Plan::keep_all(view.len());
     let fits = |plan: &Plan| budget::count_tokens(view, plan).0 <= budget_tokens;
+    // The sum is known; pairing and counting the whole view is not free.
     if view.total_tokens() <= budget_tokens && fits(&everything) {
         return Ok(everything);
     }
@@ -64,6 +65,7 @@ pub fn emergency_trim(
     if fits(&filled) {
         return Ok(filled);
     }
+    // The counts above are bounds. If they were too low, the base alone still is a valid prompt.
     let plan = base.text_limits().plan(view, None);
     let needed_tokens = || budget::count_tokens(view, &plan).0;
     if fits(&plan) { Ok(plan) } else { Err(cannot_fit(needed_tokens())) }

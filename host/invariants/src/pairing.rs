@@ -100,6 +100,7 @@ impl<'f, 'a> PairingTable<'f, 'a> {
         let mut open: HashMap<String, (usize, usize)> = HashMap::new();
         for (at, item) in self.frame.iter().enumerate() {
             for (place, slot) in self.calls.get(at).into_iter().flatten().enumerate() {
+                // Some models use an id again: a result belongs to the newest open call with it.
                 open.insert(slot.call.id.to_string(), (at, place));
             }
             let answered = answered_id(item).and_then(|id| open.remove(id.as_ref()));

@@ -68,6 +68,7 @@ impl PinnedEntries {
     /// The budget of a compaction. Its margin is a share of this value, so the reduction is
     /// enlarged accordingly.
     pub fn compaction_budget(&self, budget_tokens: u64, settings: &InvariantSettings) -> u64 {
+        // The margin is taken from the budget afterwards, and the added results must fit below it as well.
         let share = 1.0 - f64::from(settings.progress_margin);
         let added_tokens = (self.added_tokens() as f64 / share).ceil();
         budget_tokens.saturating_sub(added_tokens as u64)
@@ -136,6 +137,7 @@ pub(super) fn frame_range(view: &Transcript, seq: u64) -> Range<u64> {
 /// The tool round at the end of the transcript that the model has not finished. Orphan results
 /// after it are never sent, so they do not end it.
 pub(super) fn live_tool_round(view: &Transcript) -> Option<Range<u64>> {
+    // An orphan is never sent, so it does not end the round.
     let last = view.iter().rev().find(|entry| !entry.has(Flags::ORPHAN))?;
     let is_live = last.role() == Role::Tool || last.has(Flags::TOOL_CALLS);
     is_live.then(|| frame_range(view, last.seq()))
@@ -160,6 +162,7 @@ impl PinnedText<'_> {
             };
             let Some(entry) = self.view.get(seq) else { continue };
             let Some(reason) = self.text_pin_reason(&entry) else { continue };
+            // A pasted log as the newest message would otherwise leave no room for anything else.
             if self.is_oversized(&entry) || *is_tight.get_or_insert_with(|| self.is_tight()) {
                 continue;
             }

@@ -56,6 +56,7 @@ pub fn check_progress(
     let margin = settings.progress_margin;
     let target_tokens = budget_tokens.saturating_sub(margin.of_tokens(budget_tokens));
     let margin_tokens = margin.of_tokens(before_tokens.min(budget_tokens));
+    // First, since growth is the worst of the three and the message should say so.
     if after_tokens >= before_tokens {
         return Err(ProgressError::Grew { before_tokens, after_tokens });
     }
@@ -74,6 +75,7 @@ impl ProgressError {
     pub fn has_freed_room(&self, settings: &InvariantSettings) -> bool {
         match *self {
             ProgressError::StillTooLarge { before_tokens, after_tokens, .. } => {
+                // Of the transcript and not of the budget: after a change to a small window one compaction may not reach the target, but may well have helped.
                 let margin_tokens = settings.progress_margin.of_tokens(before_tokens).max(1);
                 before_tokens.saturating_sub(after_tokens) >= margin_tokens
             }
@@ -156,6 +158,7 @@ impl CompactionLimits {
     /// Records progress, which is not limited.
     pub fn record_success(&mut self) {
         self.circuit.record_success();
+        // A transcript that could be compacted once is worth another try.
         self.shortfall = None;
     }
 

@@ -14,6 +14,7 @@ impl RangeSet {
         let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
         for range in sorted {
             match merged.last_mut().filter(|last| range.start <= last.end) {
+                // A range may lie inside of the one before it.
                 Some(last) => last.end = last.end.max(range.end),
                 None => merged.push(range),
             }

@@ -57,6 +57,7 @@ impl<I: Iterator<Item = Range<u64>>> Reinserter<I> {
     /// or its place where no part is left.
     fn uncovered_part(&self, covers: Range<u64>, missing: &RangeSet) -> Range<u64> {
         let place = self.reached.max(covers.start);
+        // An insertion covers one range only. A summary that explains most of the gap is better than none.
         let longest = |best: Option<Range<u64>>, gap: Range<u64>| match best {
             Some(best) if best.end - best.start >= gap.end - gap.start => Some(best),
             _ => Some(gap),

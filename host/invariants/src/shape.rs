@@ -105,10 +105,12 @@ fn check_raw(op: usize, entry: &Entry<'_>, raw: &str) -> Result<(), PlanViolatio
     if was.tool_call_id != now.tool_call_id || call_ids(&old) != call_ids(&new) {
         return Err(PlanViolation::RewriteChangedCalls { op, seq });
     }
+    // Providers sign thinking: it may be removed, but changed thinking is rejected.
     let thinking = thinking(&new);
     if !thinking.is_empty() && thinking != self::thinking(&old) {
         return Err(PlanViolation::RewriteChangedThinking { op, seq });
     }
+    // Providers reject messages without content.
     if new.blocks.is_empty() || says_nothing(&new) {
         return Err(PlanViolation::EmptyText { op });
     }

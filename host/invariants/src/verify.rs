@@ -126,6 +126,7 @@ impl InvariantVerifier {
         pairs.close(&mut violations);
         self.check_presence(view, items, &mut violations);
         let tokens = items.iter().map(PlanItem::tokens).sum();
+        // The sum of the items and not of the view: repairs may add results.
         if tokens > budget_tokens {
             violations.push(InvariantViolation::OverBudget { tokens, budget_tokens });
         }

@@ -98,6 +98,7 @@ impl ModelCompleter {
         let settings = &self.settings;
         let max_output_tokens = match request.max_output_tokens {
             0 => settings.max_output_tokens,
+            // An engine may ask for less, never for more than the user pays for.
             asked => asked.min(settings.max_output_tokens),
         };
         let named = Some(request.model).filter(|model| !model.is_empty());
@@ -140,6 +141,7 @@ fn completion(answer: AssistantMessage) -> Result<Completion> {
     if answer.tool_calls().next().is_some() {
         return fail(ErrorKind::ModelToolCall, "the model called a tool instead of answering");
     }
+    // Half a summary would pass for a whole one, and lose what it does not reach.
     if answer.stop_reason == StopReason::Length {
         return fail(ErrorKind::ModelLength, "the model's answer was cut at its length limit");
     }

@@ -60,6 +60,7 @@ pub fn resolve_key(name: &str, settings: &ProviderSettings) -> Result<ApiKey, Co
     }
     let Some(variable) = settings.key_variable() else { return Ok(ApiKey::none()) };
     match std::env::var(variable) {
+        // Keys pasted into files end with a line break, which no header may hold.
         Ok(key) if !key.trim().is_empty() => {
             Ok(ApiKey::from_secret(SecretString::from(key.trim())))
         }

@@ -213,6 +213,7 @@ impl ProviderClient for HttpClient {
             };
             let call = self.call(&request, path, Some(body));
             let parse = |answer: &Value| Ok(self.dialect.parse_count(answer));
+            // Servers that speak a dialect often lack its counting endpoint; an estimate is better than a failed turn.
             let cannot_count = |status: u16| NO_COUNT_STATUSES.contains(&status);
             match self.retry_policy.run(|| self.ask_json(&call, parse)).await {
                 Ok(count) => Ok(count.unwrap_or_else(|| estimate_tokens(&request))),

@@ -85,6 +85,7 @@ pub struct CategoryShare {
 impl CategoryShare {
     /// The share from 0 to 1; 1 where there were no facts.
     pub fn ratio(self) -> f64 {
+        // Nothing was there to lose.
         if self.total == 0 { 1.0 } else { self.kept as f64 / self.total as f64 }
     }
 }
@@ -104,6 +105,7 @@ impl Shares {
     pub fn mean(&self) -> f64 {
         let shares = Category::ALL.map(|category| self.of(category));
         let ratios: Vec<f64> =
+            // A category without facts would raise the mean of a session that lost everything else.
             shares.iter().filter(|share| share.total > 0).map(|share| share.ratio()).collect();
         if ratios.is_empty() { 1.0 } else { ratios.iter().sum::<f64>() / ratios.len() as f64 }
     }

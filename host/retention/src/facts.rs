@@ -68,6 +68,7 @@ impl Statement {
                 // The text of such an entry is the output alone.
                 texts.push(command);
             }
+            // "yes" and "go on" ask for nothing that a summary could keep.
             let is_ask = entry.is_user_message() && !dialogue::is_assent(entry.text());
             acts.extend(is_ask.then(|| excerpt_fact(Category::Asks, entry.text())).flatten());
             let has_failed = calls::has_failed(entry);
@@ -75,6 +76,7 @@ impl Statement {
                 has_failed.then(|| excerpt_fact(Category::Failures, entry.text())).flatten(),
             );
         }
+        // First of all, so that no secret can reach a report as a lost fact.
         let texts = texts.iter().map(|text| redact(text).into_owned()).collect();
         Statement { texts, acts }
     }
@@ -116,6 +118,7 @@ fn number(digits: &str, unit: &str) -> Fact {
 fn excerpt_fact(category: Category, text: &str) -> Option<Fact> {
     let text = redact(text);
     let whole = normalize(&text);
+    // Summaries shorten long requests; one whose beginning is there was kept.
     let key: String = whole.chars().take(BEGINNING_CHARS).collect();
     let is_beginning = key.len() < whole.len();
     let shown = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -57,6 +57,7 @@ fn copy(session: Session, to: &dyn SessionStore) -> Result<CopyOutcome, SessionE
                 CopyOutcome::Different
             })
         }
+        // Read first instead of relying on `AlreadyExists`: a second run has to tell copied sessions from different ones.
         Err(SessionError::NotFound { .. }) => {
             let lines = session.normalized_bytes().split_inclusive(|byte| *byte == b'\n').count();
             to.insert(session)?;

@@ -73,6 +73,7 @@ impl SessionStore for FileSessionStore {
                 Some(StoredSession { id, cwd, changed_ms: session.changed_ms })
             })
             .collect();
+        // Two sessions of one second have equal times; without the id their order would depend on the file system.
         found.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.id.cmp(&a.id)));
         Ok(found)
     }

@@ -13,6 +13,7 @@ pub(super) struct TokenFactor {
 impl TokenFactor {
     /// Records a factor, clamped to the plausible range.
     pub(super) fn record(&mut self, factor: f64, settings: &AccountingSettings) {
+        // Bounded: one implausible count of a provider must not starve or overflow the next requests.
         self.recent.push_back(factor.max(settings.min_factor).min(settings.max_factor));
         // Old counts are dropped: a session changes its language and content.
         while self.recent.len() > settings.remembered_counts.max(1) {

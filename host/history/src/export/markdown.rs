@@ -54,6 +54,7 @@ fn render_compaction(compaction: &BranchCompaction) -> String {
 
 /// A fence longer than any run of backticks in the text.
 fn fenced(language: &str, text: &str) -> String {
+    // A text with a fence of its own would end the block early (CommonMark 4.5).
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     format!("\n{fence}{language}\n{}\n{fence}\n", text.trim_end_matches('\n'))

@@ -61,6 +61,7 @@ impl TrimBase {
         }
         let base = TrimBase::with(view, &pinned, requests(view, share_tokens, |_| false));
         let fitted = base.fitted(view, budget_tokens);
+        // Short requests of the user are dropped last, but dropped before the prompt fails.
         fitted
             .or_else(|_| TrimBase::with(view, &pinned, BTreeSet::new()).fitted(view, budget_tokens))
     }

@@ -103,6 +103,7 @@ pub(super) fn shorten_entry(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> 
 
 /// The entry's text; a placeholder where it has neither text nor calls, since providers refuse empty messages.
 fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
+    // Providers reject a message without text and calls.
     let is_blank = entry.text().trim().is_empty();
     if is_blank && calls_nothing { NO_TEXT } else { entry.text() }
 }

@@ -89,6 +89,7 @@ impl<'a> TrimFiller<'a> {
         let share = |share: BudgetShare| share.of_tokens(self.budget_tokens);
         let settings = self.settings;
         let request_tokens = share(settings.request_share).saturating_sub(self.base.request_tokens);
+        // At most half of the room: a list of names without the newest turns is of no use to a model.
         let max_tokens = share(settings.inserted_text_max_share).min(room_tokens / 2);
         let tokens = (share(settings.ledger_share) + request_tokens).min(max_tokens);
         LedgerBudget { tokens, request_tokens: request_tokens.min(tokens) }
@@ -189,6 +190,7 @@ impl<'a> TrimFiller<'a> {
 
     /// The newest gaps, as much as a ledger is made from.
     fn newest_of(&self, gaps: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        // Reading all of a long history for a text of a few hundred tokens would make the trim linear in the history.
         let max_tokens = self.budget_tokens.saturating_mul(LEDGER_BUDGETS);
         let mut read_tokens: u64 = 0;
         let mut newest = Vec::new();

@@ -91,6 +91,7 @@ pub(super) fn highest_level(budget_tokens: u64, cost: impl Fn(u64) -> u64) -> Op
     if cost(MIN_TEXT_TOKENS) > budget_tokens {
         return None;
     }
+    // By bisection: a count is linear in the entries, and the budget may be a million tokens.
     let (mut fits, mut too_high) = (MIN_TEXT_TOKENS, budget_tokens.max(MIN_TEXT_TOKENS) + 1);
     while too_high - fits > 1 {
         let middle = fits + (too_high - fits) / 2;

@@ -84,6 +84,7 @@ impl HttpClient {
             return Err(errors.empty_response(&ModelResponse::default()));
         }
         let framing = self.dialect.framing();
+        // Some servers ignore `stream: true` and answer with one JSON document.
         let answer = if framing == FrameFormat::Sse && body.is_document() {
             self.read_document(body, &errors, sink).await?
         } else {

@@ -30,6 +30,7 @@ pub(super) struct PostgresCore {
 impl PostgresCore {
     /// Connects and checks the version of the tables.
     pub(super) fn open(settings: &StoreSettings) -> Result<PostgresCore, StoreOpenError> {
+        // The name becomes part of statements, where a parameter is not possible.
         schema::check_name(&settings.schema)?;
         let address = DatabaseAddress::from_settings(settings)?;
         let (schema, timeout_ms) = (settings.schema.clone(), settings.timeout_ms);

@@ -113,6 +113,7 @@ impl EngineStore for PostgresEngineStore {
         let values: Vec<OwnedValue> = vec![(Box::new(handle.to_owned()), Type::TEXT)];
         let rows = self.query("read a blob", statement, values)?;
         let Some(found) = rows.first().map(|row| row.get::<_, Vec<u8>>(0)) else { return Ok(None) };
+        // The handle is a promise to the engine: other bytes under it would be an invented history.
         if hash(&found) != handle {
             let reason = format!("the bytes of blob {handle} do not match its hash");
             return Err(StoreError::Database { action: "read a blob", reason });

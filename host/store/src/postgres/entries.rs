@@ -87,6 +87,7 @@ pub(super) async fn read_lines_from(
                 .await
         };
         match attempt.await {
+            // Repeats from the first missing line, so that a lost connection does not read a long session twice.
             Err(QueryError::Lost(reason)) if retry.wait_for_retry(&reason).await => {}
             outcome => return outcome.map(|()| lines),
         }

@@ -53,10 +53,12 @@ impl LeaseHeartbeat {
 
 /// Renews until the store is closed.
 pub(super) async fn renew(heartbeat: Weak<LeaseHeartbeat>, pool: ConnectionPool, lease_ms: u64) {
+    // Several renewals fit into a lease, so one that fails costs nothing.
     let pause = Duration::from_millis(lease_ms) / RENEWALS;
     loop {
         tokio::time::sleep(pause).await;
         let Some(heartbeat) = heartbeat.upgrade() else { return };
+        // One statement for all sessions: a gateway may hold thousands.
         let (leases, sessions): (Vec<String>, Vec<String>) =
             heartbeat.state().leases.clone().into_iter().unzip();
         let inboxes: Vec<String> = heartbeat.state().inboxes.iter().cloned().collect();

@@ -93,6 +93,7 @@ impl SessionHandle {
         let lease = Box::new(PostgresLease::new(&self));
         let token = self.wait_for(&lease.name).await?;
         let known = self.state().next_seq;
+        // Another machine continued the session since this handle read it.
         if token.next_seq > known {
             let read = read_lines_from(&self.core.pool, &self.id, known).await;
             let lines = read.map_err(store_error(format!("read session {}", self.id)))?;
@@ -123,6 +124,7 @@ impl SessionHandle {
                 return Err(SessionError::LeaseTimeout { id: self.id.clone(), holder, waited_ms });
             }
             tokio::time::sleep(poll).await;
+            // Turns last seconds: polling often helps only right after the wait began.
             poll = (poll * 3 / 2).min(MAX_POLL);
         }
     }
@@ -223,6 +225,7 @@ pub(super) struct PostgresLease {
 impl PostgresLease {
     fn new(handle: &Arc<SessionHandle>) -> PostgresLease {
         let mut state = handle.state();
+        // A name per lease and not per handle: a late release must not end the lease of the next turn.
         state.leases += 1;
         let name = format!("{}/{}", handle.handle_name, state.leases);
         drop(state);
@@ -239,6 +242,7 @@ impl Drop for PostgresLease {
         let core = &self.handle.core;
         core.heartbeat.remove_lease(&self.name);
         let mut state = self.handle.state();
+        // The next turn of this handle may hold a lease already.
         state.token.take_if(|token| token.lease_name == self.name);
         drop(state);
         let (pool, id, name) = (core.pool.clone(), self.handle.id.clone(), self.name.clone());

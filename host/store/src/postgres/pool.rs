@@ -45,6 +45,7 @@ impl QueryError {
     fn from_postgres(error: &tokio_postgres::Error) -> QueryError {
         let reason = error_chain(error);
         match error.code() {
+            // An error without a code never came from the server: the connection is gone.
             Some(code) if !is_transient(code) => QueryError::Refused(reason),
             _ => QueryError::Lost(reason),
         }
@@ -160,6 +161,7 @@ impl ConnectionPool {
 
     fn take_idle(&self) -> Option<PooledConnection> {
         let mut idle = self.idle();
+        // The server closes idle connections; a request should not be the one to find out.
         idle.retain(|connection| !connection.client.is_closed());
         idle.pop()
     }
@@ -322,6 +324,7 @@ pub(super) struct QueryRetry {
 impl QueryRetry {
     /// Waits before another attempt; `false` if there is no time for one.
     pub(super) async fn wait_for_retry(&mut self, reason: &str) -> bool {
+        // A pause that ends after the limit would only delay the error.
         if Instant::now() + self.pause >= self.until {
             return false;
         }

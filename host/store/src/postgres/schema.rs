@@ -81,6 +81,7 @@ async fn migrate_once(pool: &ConnectionPool, schema: &str) -> Result<i32, QueryE
     };
     let outcome = outcome.await;
     if outcome.is_err() {
+        // The transaction and its lock end with the connection.
         connection.discard();
     }
     outcome
