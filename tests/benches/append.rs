@@ -55,9 +55,10 @@ impl Home {
         let tasks = sessions.into_iter().map(|mut session| {
             threads.spawn(async move {
                 for _ in 0..APPENDS {
-                    match in_place {
-                        true => tokio::task::block_in_place(|| append(&mut session)),
-                        false => append(&mut session),
+                    if in_place {
+                        tokio::task::block_in_place(|| append(&mut session))
+                    } else {
+                        append(&mut session)
                     }
                     tokio::task::yield_now().await;
                 }

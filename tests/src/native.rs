@@ -31,9 +31,10 @@ pub enum Language {
 impl Language {
     /// The language of a source file, by its name.
     pub fn of(source: &Path) -> Language {
-        match source.extension().is_some_and(|extension| extension == "cpp") {
-            true => Language::Cpp,
-            false => Language::C,
+        if source.extension().is_some_and(|extension| extension == "cpp") {
+            Language::Cpp
+        } else {
+            Language::C
         }
     }
 

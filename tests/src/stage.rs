@@ -36,9 +36,10 @@ impl Stage {
     pub async fn open_with(place: &Workplace, builder: RuntimeBuilder) -> Stage {
         let runtime = builder.build().await.unwrap_or_else(|error| panic!("{error}"));
         let path = place.session_path();
-        let session = match path.exists() {
-            true => runtime.open_session(&path),
-            false => runtime.create_session(&path, place.path()),
+        let session = if path.exists() {
+            runtime.open_session(&path)
+        } else {
+            runtime.create_session(&path, place.path())
         };
         let session = session.unwrap_or_else(|error| panic!("{error}"));
         let events = runtime.subscribe();

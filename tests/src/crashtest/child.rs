@@ -101,9 +101,10 @@ impl<'a> Child<'a> {
         if path.exists() && random.bool() {
             leave_letter(orders, &promises, random.u64(..))?;
         }
-        let session = match path.exists() {
-            true => runtime.open_session(path)?,
-            false => runtime.create_session(path, path.parent().unwrap_or(path))?,
+        let session = if path.exists() {
+            runtime.open_session(path)?
+        } else {
+            runtime.create_session(path, path.parent().unwrap_or(path))?
         };
         let promised_records = runtime.with_session(&session, count).await?;
         make(&promises, &Promise::Ready)?;

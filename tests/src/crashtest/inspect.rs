@@ -83,9 +83,10 @@ impl Known {
 
     /// A session file only grows.
     fn check_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
-        match bytes.starts_with(&self.bytes) {
-            true => Ok(()),
-            false => Err(Violation::Changed(format!("the first {} bytes", self.bytes.len()))),
+        if bytes.starts_with(&self.bytes) {
+            Ok(())
+        } else {
+            Err(Violation::Changed(format!("the first {} bytes", self.bytes.len())))
         }
     }
 

@@ -118,12 +118,11 @@ impl Supervisor {
         let _ = child.kill();
         let status = child.wait().map_err(cannot("wait for a child"))?;
         promises.extend(lines.into_iter().flatten());
-        match was_killed(status) {
-            true => Ok(promises),
-            false => {
-                let said = std::fs::read_to_string(&said).unwrap_or_default();
-                Err(CrashtestError::ChildEnded { status: status.to_string(), said })
-            }
+        if was_killed(status) {
+            Ok(promises)
+        } else {
+            let said = std::fs::read_to_string(&said).unwrap_or_default();
+            Err(CrashtestError::ChildEnded { status: status.to_string(), said })
         }
     }
 

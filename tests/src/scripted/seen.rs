@@ -69,9 +69,10 @@ pub enum Answered {
 pub(super) fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let told = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
         let secret = SECRETS.contains(&name.as_str());
-        let value = match secret {
-            true => hash(value.as_bytes()),
-            false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        let value = if secret {
+            hash(value.as_bytes())
+        } else {
+            String::from_utf8_lossy(value.as_bytes()).into_owned()
         };
         (name.to_string(), value)
     };

@@ -178,9 +178,10 @@ impl ContextEngine for Namesake {
     const INFO: Info = Info::new("legacy", "Namesake", "9.9.9");
 
     fn create(_: Host, config: serde_json::Value) -> EngineResult<Self> {
-        match config["mode"] == "error" {
-            true => Err(EngineError::config("mode", "as it was told to")),
-            false => Ok(Namesake),
+        if config["mode"] == "error" {
+            Err(EngineError::config("mode", "as it was told to"))
+        } else {
+            Ok(Namesake)
         }
     }
 

@@ -12,9 +12,12 @@ const KNOWN: &str = "[models.m]\nwindow_tokens = 20000\n";
 
 /// An upstream that answers, and counts nothing.
 async fn upstream(status: u16, refusal: &'static str) -> Upstream {
-    Upstream::start(move |seen| match seen.uri.path().to_lowercase().contains("count") {
-        true => plain(status, "application/json", refusal),
-        false => plain(200, "application/json", "{\"content\": []}"),
+    Upstream::start(move |seen| {
+        if seen.uri.path().to_lowercase().contains("count") {
+            plain(status, "application/json", refusal)
+        } else {
+            plain(200, "application/json", "{\"content\": []}")
+        }
     })
     .await
 }

@@ -152,13 +152,12 @@ async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
 async fn words_in_one_conversation_take_no_room_from_others() {
     let upstream = Upstream::start(|seen| {
         let body = std::str::from_utf8(&seen.body).unwrap();
-        match body.contains("service_tier") {
-            true => {
-                let message = "Invalid value: 'maximum context length is 5 tokens'.";
-                let error = json!({"error": {"message": message, "code": "invalid_value"}});
-                plain(400, "application/json", error.to_string())
-            }
-            false => plain(200, "application/json", "{\"choices\":[]}"),
+        if body.contains("service_tier") {
+            let message = "Invalid value: 'maximum context length is 5 tokens'.";
+            let error = json!({"error": {"message": message, "code": "invalid_value"}});
+            plain(400, "application/json", error.to_string())
+        } else {
+            plain(200, "application/json", "{\"choices\":[]}")
         }
     });
     let upstream = upstream.await;

@@ -49,13 +49,15 @@ async fn overflows_in_other_words_are_asked_again_in_a_smaller_form() {
     for (status, kind, refusal) in refusals {
         let (told, is_stream) = (AtomicBool::new(false), kind != "application/json");
         let said = refusal.clone();
-        let answer = move || match is_stream {
-            true => format!("data: {DONE}\n\ndata: [DONE]\n\n"),
-            false => DONE.to_owned(),
+        let answer = move || {
+            if is_stream { format!("data: {DONE}\n\ndata: [DONE]\n\n") } else { DONE.to_owned() }
         };
-        let upstream = Upstream::start(move |_| match told.swap(true, Ordering::Relaxed) {
-            false => plain(status, kind, said.clone()),
-            true => plain(200, kind, answer()),
+        let upstream = Upstream::start(move |_| {
+            if told.swap(true, Ordering::Relaxed) {
+                plain(200, kind, answer())
+            } else {
+                plain(status, kind, said.clone())
+            }
         });
         let upstream = upstream.await;
         let gate = Gate::before(&upstream.url, "[models.m]\nwindow_tokens = 100000\n").await;

@@ -88,9 +88,10 @@ fn think(n: usize) -> Step {
 
 /// The answers of turns with so many rounds.
 fn round(n: usize, rounds: usize) -> Vec<Step> {
-    match n % rounds == rounds - 1 {
-        true => vec![think(n), Step::say(format!("Done, {n}."))],
-        false => vec![think(n), Step::call("read", json!({ "path": format!("{n}.rs") }))],
+    if n % rounds == rounds - 1 {
+        vec![think(n), Step::say(format!("Done, {n}."))]
+    } else {
+        vec![think(n), Step::call("read", json!({ "path": format!("{n}.rs") }))]
     }
 }
 

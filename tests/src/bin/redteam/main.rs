@@ -121,9 +121,10 @@ fn main() -> ExitCode {
         keep: arguments.keep,
     };
     let rows = campaign.run(&attacks, !arguments.json);
-    match arguments.json {
-        true => report::print_json(&rows),
-        false => report::print_table(&rows),
+    if arguments.json {
+        report::print_json(&rows)
+    } else {
+        report::print_table(&rows)
     }
     ExitCode::from(u8::from(report::is_broken(&rows)))
 }

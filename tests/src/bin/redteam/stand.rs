@@ -312,17 +312,15 @@ impl Drop for Stand {
 
 /// A control character as its escape, everything else as it is.
 fn visible(character: char) -> Vec<char> {
-    match character.is_control() {
-        true => character.escape_default().collect(),
-        false => vec![character],
-    }
+    if character.is_control() { character.escape_default().collect() } else { vec![character] }
 }
 
 fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
     let Ok(about) = fs::symlink_metadata(path) else { return };
-    let content = match about.is_file() {
-        true => String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned(),
-        false => String::new(),
+    let content = if about.is_file() {
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    } else {
+        String::new()
     };
     // The time of the last access is not held: the kit itself reads.
     let told = format!(

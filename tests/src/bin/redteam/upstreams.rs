@@ -30,9 +30,10 @@ fn liar(acts: Vec<Act>) -> Origin {
         let text = seen.text();
         let newest = serde_json::from_str::<Value>(&text).unwrap_or_default();
         let newest = newest["messages"].as_array().and_then(|all| all.last().cloned());
-        match newest.is_some_and(|newest| newest.to_string().contains("LIE")) {
-            true => acts.clone(),
-            false => vec![Act::Send(decent("Noted."))],
+        if newest.is_some_and(|newest| newest.to_string().contains("LIE")) {
+            acts.clone()
+        } else {
+            vec![Act::Send(decent("Noted."))]
         }
     })
 }

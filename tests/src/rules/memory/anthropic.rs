@@ -33,9 +33,10 @@ impl Memory {
                 continue;
             }
             let same = sent == answer.thinking.iter().map(String::as_str).collect::<Vec<_>>();
-            match Some(at) == latest {
-                true => a_15(at, same, found),
-                false => a_17(at, same, found),
+            if Some(at) == latest {
+                a_15(at, same, found)
+            } else {
+                a_17(at, same, found)
             }
             if let Some(before) = answer.prefix {
                 a_21(at, before == prefix(body, at), found);

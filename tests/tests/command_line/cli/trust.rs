@@ -191,9 +191,12 @@ fn an_install_that_fails_leaves_nothing_behind() {
 
 fn libraries_below(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let count = |path: PathBuf| match path.is_dir() {
-        true => libraries_below(&path),
-        false => usize::from(path.extension().is_some_and(|end| end == "so")),
+    let count = |path: PathBuf| {
+        if path.is_dir() {
+            libraries_below(&path)
+        } else {
+            usize::from(path.extension().is_some_and(|end| end == "so"))
+        }
     };
     entries.map(count).sum()
 }

@@ -370,9 +370,12 @@ async fn many_conversations_of_one_name_are_all_found_again() {
 /// How many sessions are in files.
 fn walkdir(folder: &std::path::Path) -> usize {
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
-    let count = |path: std::path::PathBuf| match path.is_dir() {
-        true => walkdir(&path),
-        false => usize::from(path.extension().is_some_and(|it| it == "jsonl")),
+    let count = |path: std::path::PathBuf| {
+        if path.is_dir() {
+            walkdir(&path)
+        } else {
+            usize::from(path.extension().is_some_and(|it| it == "jsonl"))
+        }
     };
     entries.map(count).sum()
 }

@@ -168,10 +168,7 @@ fn unsettled() -> impl Strategy<Value = Vec<ChatMessage>> {
     (conversations(), moves).prop_map(|(mut messages, moves)| {
         for (index, goes) in moves.into_iter().take(messages.len().saturating_sub(1)) {
             let at = index.index(messages.len() - 1);
-            match goes {
-                true => drop(messages.remove(at)),
-                false => messages.swap(at, at + 1),
-            }
+            if goes { drop(messages.remove(at)) } else { messages.swap(at, at + 1) }
         }
         messages.into_iter().map(of_another_model).collect()
     })

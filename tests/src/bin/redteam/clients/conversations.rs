@@ -209,9 +209,12 @@ fn stream(pieces: u64) -> Vec<Act> {
 fn aborted(stand: &Stand) {
     let clients = stand.size(40, 200, 1_000);
     stand.tried(clients);
-    let origin = Origin::start(|seen| match seen.text().contains("\"stream\":true") {
-        true => stream(200),
-        false => vec![Act::Send(crate::origin::decent("Noted."))],
+    let origin = Origin::start(|seen| {
+        if seen.text().contains("\"stream\":true") {
+            stream(200)
+        } else {
+            vec![Act::Send(crate::origin::decent("Noted."))]
+        }
     });
     let gateway = stand.serve(&origin.url(), "");
     let mut random = stand.random();
