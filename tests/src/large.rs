@@ -77,20 +77,20 @@ impl Shape {
             }
             Shape::Blocks => {
                 let used = |n: usize| json!({ "type": "tool_use", "id": format!("call_{n}"), "name": "read", "input": {} });
-                let told = |n: usize| json!({ "type": "tool_result", "tool_use_id": format!("call_{n}"), "content": "done" });
+                let reported = |n: usize| json!({ "type": "tool_result", "tool_use_id": format!("call_{n}"), "content": "done" });
                 let used: Vec<Value> = (0..count).map(used).collect();
-                let told: Vec<Value> = (0..count).map(told).collect();
+                let reported: Vec<Value> = (0..count).map(reported).collect();
                 list.push(json!({ "role": "assistant", "content": used }));
-                list.push(json!({ "role": "user", "content": told }));
+                list.push(json!({ "role": "user", "content": reported }));
             }
             Shape::Nameless => {
                 let used = json!({ "functionCall": { "name": "read", "args": {} } });
-                let told = json!({ "functionResponse": { "name": "read", "response": { "output": "done" } } });
+                let reported = json!({ "functionResponse": { "name": "read", "response": { "output": "done" } } });
                 let text = format!("Task {name}.");
                 return json!({ "contents": [
                     { "role": "user", "parts": [{ "text": text }] },
                     { "role": "model", "parts": vec![used; count] },
-                    { "role": "user", "parts": vec![told; count] },
+                    { "role": "user", "parts": vec![reported; count] },
                 ] })
                 .to_string();
             }

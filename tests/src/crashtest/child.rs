@@ -99,7 +99,7 @@ impl<'a> Child<'a> {
         let runtime = builder.build().await?;
         let path = &orders.session;
         if path.exists() && random.bool() {
-            leave_letter(orders, &promises, random.u64(..))?;
+            store_inbox_message(orders, &promises, random.u64(..))?;
         }
         let session = if path.exists() {
             runtime.open_session(path)?
@@ -135,7 +135,7 @@ impl<'a> Child<'a> {
     async fn say(&mut self) -> Result<(), CrashtestError> {
         let number = self.random.u64(..);
         if self.orders.lies {
-            make(&self.promises, &Promise::Heard(number))?;
+            make(&self.promises, &Promise::ReceivedRequest(number))?;
             tokio::time::sleep(LIE).await;
         }
         self.runtime.send(&self.session, &text_of(number)).await?;
@@ -165,7 +165,11 @@ fn new(conversation: &LiveSession, known: usize) -> Vec<Promise> {
 }
 
 /// Somebody speaks to a session that nobody is at work in.
-fn leave_letter(orders: &Orders, promises: &Promises, number: u64) -> Result<(), CrashtestError> {
+fn store_inbox_message(
+    orders: &Orders,
+    promises: &Promises,
+    number: u64,
+) -> Result<(), CrashtestError> {
     let session = Session::open(&orders.session)?;
     let message =
         serde_json::to_string(&ChatMessage::from_user_text(text_of(number))).unwrap_or_default();

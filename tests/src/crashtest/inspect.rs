@@ -48,7 +48,7 @@ pub(super) struct Known {
     /// The whole lines of its file, as last seen.
     bytes: Vec<u8>,
     records: HashMap<String, String>,
-    heard: HashSet<u64>,
+    received: HashSet<u64>,
     letters: HashSet<u64>,
 }
 
@@ -58,14 +58,14 @@ impl Known {
         match promise {
             Promise::Ready => {}
             Promise::Record { id, hash } => drop(self.records.insert(id, hash)),
-            Promise::Heard(number) => drop(self.heard.insert(number)),
+            Promise::ReceivedRequest(number) => drop(self.received.insert(number)),
             Promise::Letter(number) => drop(self.letters.insert(number)),
         }
     }
 
     /// What was promised, in records, messages and letters.
     pub(super) fn promises(&self) -> usize {
-        self.records.len() + self.heard.len() + self.letters.len()
+        self.records.len() + self.received.len() + self.letters.len()
     }
 
     /// Holds the bytes of a session file and what is beside it against all that is known.
@@ -113,7 +113,7 @@ impl Known {
                 return Err(Violation::Doubled(format!("message {}", mark(number))));
             }
         }
-        if let Some(number) = self.heard.difference(&said).next() {
+        if let Some(number) = self.received.difference(&said).next() {
             return Err(Violation::Lost(format!("message {}", mark(*number))));
         }
         let waiting = std::fs::read_to_string(inbox_file(path)).unwrap_or_default();

@@ -43,14 +43,14 @@ impl EchoModel {
     /// What a model is shown is in the session.
     fn promise(&self, request: &ModelRequest) {
         let texts = request.messages.iter().flat_map(ChatMessage::content);
-        let heard = texts.filter_map(|block| match block {
+        let received = texts.filter_map(|block| match block {
             ChatBlock::Text { text, .. } => number_of(text),
             _ => None,
         });
-        for number in heard {
+        for number in received {
             if lock(&self.promised).insert(number) {
                 // A supervisor that listens no more kills no more either.
-                let _ = self.promises.make(&Promise::Heard(number));
+                let _ = self.promises.make(&Promise::ReceivedRequest(number));
             }
         }
     }

@@ -15,7 +15,7 @@ pub(super) enum Promise {
     /// A record is in the session, with a line of this hash.
     Record { id: String, hash: String },
     /// A message of this number is in the session: a model was shown it.
-    Heard(u64),
+    ReceivedRequest(u64),
     /// A letter of this number is in the session or waits in its inbox.
     Letter(u64),
 }
@@ -25,7 +25,7 @@ impl fmt::Display for Promise {
         match self {
             Promise::Ready => write!(f, "ready"),
             Promise::Record { id, hash } => write!(f, "record {id} {hash}"),
-            Promise::Heard(number) => write!(f, "heard {number}"),
+            Promise::ReceivedRequest(number) => write!(f, "heard {number}"),
             Promise::Letter(number) => write!(f, "letter {number}"),
         }
     }
@@ -42,7 +42,7 @@ impl FromStr for Promise {
             ["record", id, hash] => {
                 Ok(Promise::Record { id: (*id).to_owned(), hash: (*hash).to_owned() })
             }
-            ["heard", digits] => number(digits).map(Promise::Heard),
+            ["heard", digits] => number(digits).map(Promise::ReceivedRequest),
             ["letter", digits] => number(digits).map(Promise::Letter),
             _ => Err(()),
         }
@@ -77,7 +77,9 @@ mod tests {
     #[test]
     fn a_promise_is_read_as_it_was_made() {
         let record = Promise::Record { id: "ab12cd34".into(), hash: hash("line") };
-        for promise in [Promise::Ready, record, Promise::Heard(7), Promise::Letter(u64::MAX)] {
+        for promise in
+            [Promise::Ready, record, Promise::ReceivedRequest(7), Promise::Letter(u64::MAX)]
+        {
             assert_eq!(promise.to_string().parse(), Ok(promise));
         }
         for half in ["", "rec", "heard", "record ab12cd34", "heard x"] {

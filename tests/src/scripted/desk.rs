@@ -59,7 +59,7 @@ struct Sizes {
     window: u64,
 }
 
-type Told = (Answered, Outcome);
+type ReportedAnswer = (Answered, Outcome);
 
 impl Desk {
     pub(super) fn new(wire: Wire, model: Model) -> Desk {
@@ -135,14 +135,19 @@ impl Desk {
         axum::Json(json!({"tokens": (self.model.count)(&body)}))
     }
 
-    fn decide(&mut self, endpoint: Option<Endpoint>, inquiry: &Inquiry<'_>, sizes: Sizes) -> Told {
+    fn decide(
+        &mut self,
+        endpoint: Option<Endpoint>,
+        inquiry: &Inquiry<'_>,
+        sizes: Sizes,
+    ) -> ReportedAnswer {
         let Some(endpoint) = endpoint else {
             return (Answered::NotFound, self.refuse(&Trouble::NotFound));
         };
         let fault = (endpoint != Endpoint::Count).then(|| self.faults.take(self.seen.len() - 1));
         let fault = fault.flatten();
-        if let Some(told) = fault.and_then(|fault| self.fail_first(fault, inquiry)) {
-            return told;
+        if let Some(reported) = fault.and_then(|fault| self.fail_first(fault, inquiry)) {
+            return reported;
         }
         let broken = self.seen.last().and_then(|seen| seen.broken.first()).cloned();
         if let Some(broken) = broken.filter(|_| self.model.is_strict) {
@@ -152,8 +157,8 @@ impl Desk {
             let counted = self.speech().counted(sizes.prompt);
             return (Answered::Counted, Outcome::Now(reply::json(200, &counted)));
         }
-        if let Some(told) = self.limit(endpoint, inquiry, sizes, fault) {
-            return told;
+        if let Some(reported) = self.limit(endpoint, inquiry, sizes, fault) {
+            return reported;
         }
         match endpoint {
             Endpoint::Compact => self.compact(inquiry, sizes),
@@ -162,7 +167,7 @@ impl Desk {
     }
 
     /// Faults for which nobody looks at the request.
-    fn fail_first(&mut self, fault: Fault, inquiry: &Inquiry<'_>) -> Option<Told> {
+    fn fail_first(&mut self, fault: Fault, inquiry: &Inquiry<'_>) -> Option<ReportedAnswer> {
         let outcome = match fault {
             Fault::Reset => Outcome::Reset,
             Fault::Hang => Outcome::Never,
@@ -191,7 +196,7 @@ impl Desk {
         inquiry: &Inquiry<'_>,
         sizes: Sizes,
         fault: Option<Fault>,
-    ) -> Option<Told> {
+    ) -> Option<ReportedAnswer> {
         let most = self.model.max_output_tokens;
         if sizes.output > most {
             let trouble = Trouble::OutputLimit { asked: sizes.output, most };
@@ -225,7 +230,12 @@ impl Desk {
     }
 
     /// Ollama forgets the beginning and counts what is left; others count what they cannot hold.
-    fn forget(&mut self, inquiry: &Inquiry<'_>, sizes: Sizes, fault: Option<Fault>) -> Told {
+    fn forget(
+        &mut self,
+        inquiry: &Inquiry<'_>,
+        sizes: Sizes,
+        fault: Option<Fault>,
+    ) -> ReportedAnswer {
         let mut body = inquiry.body.clone();
         while (self.model.count)(&body) > sizes.window {
             let Some(shorter) = self.speech().forget(&body) else { break };
@@ -278,8 +288,8 @@ impl Desk {
 impl Sizes {
     /// A provider that is told to refuse names a size that it would refuse.
     fn larger(self, fault: Option<Fault>) -> Sizes {
-        let told = matches!(fault, Some(Fault::Overflow | Fault::OverflowMidStream { .. }));
-        if !told || self.prompt > self.window {
+        let reported = matches!(fault, Some(Fault::Overflow | Fault::OverflowMidStream { .. }));
+        if !reported || self.prompt > self.window {
             return self;
         }
         Sizes { prompt: self.window + self.prompt.max(1), ..self }

@@ -67,7 +67,7 @@ pub enum Answered {
 
 /// Headers as they are kept.
 pub(super) fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let told = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
+    let reported = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
         let secret = SECRETS.contains(&name.as_str());
         let value = if secret {
             hash(value.as_bytes())
@@ -76,7 +76,7 @@ pub(super) fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
         };
         (name.to_string(), value)
     };
-    headers.iter().map(told).collect()
+    headers.iter().map(reported).collect()
 }
 
 /// A path without a key.
@@ -88,10 +88,10 @@ pub(super) fn path(path: &str) -> String {
 
 fn hash(secret: &[u8]) -> String {
     let digest = Sha256::digest(secret);
-    let mut told = "sha256:".to_owned();
+    let mut reported = "sha256:".to_owned();
     for byte in digest.iter().take(8) {
         // Writing into a text cannot fail.
-        let _ = write!(told, "{byte:02x}");
+        let _ = write!(reported, "{byte:02x}");
     }
-    told
+    reported
 }

@@ -34,10 +34,10 @@ pub(super) fn write(said: &[Said]) -> String {
     let all = all.join("\n");
     let asks = asks(&all);
     let newest = asks.last().copied().unwrap_or("Go on with the work.");
-    let told =
+    let reported =
         asks.iter().rev().skip(1).take(5).map(|ask| format!("- Was asked before: {}", short(ask)));
-    let told: Vec<String> = told.collect();
-    let decisions = if told.is_empty() { "- None.".to_owned() } else { told.join("\n") };
+    let reported: Vec<String> = reported.collect();
+    let decisions = if reported.is_empty() { "- None.".to_owned() } else { reported.join("\n") };
     let names = names(&all);
     let names = if names.is_empty() {
         "- None.".to_owned()
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_request_and_the_names_are_told() {
+    fn the_newest_request_and_the_names_are_shown() {
         let prompt = "[User]: fix /srv/app/login.rs\n\n[Assistant]: see commit deadbeef42\n\n\
                       [User]: now write tests\n\nSummarise the conversation.";
         let talk = [said(Speaker::System, "You write notes."), said(Speaker::User, prompt)];

@@ -33,10 +33,10 @@ impl ContextEngine for Forgetful {
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
         let len = transcript.len() as u64;
         let cut = transcript.cut_at_or_before(len.saturating_sub(2));
-        let told =
+        let reported =
             if u64::from(request.attempt) < self.tells_at { "something" } else { "src/cart.rs" };
         let mut plan = Plan::default();
-        plan.insert(Role::User, format!("earlier: {told}"), 0..cut).keep(cut..len);
+        plan.insert(Role::User, format!("earlier: {reported}"), 0..cut).keep(cut..len);
         Ok(Compaction::Plan(plan))
     }
 }

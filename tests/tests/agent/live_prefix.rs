@@ -37,7 +37,7 @@ async fn compacted(summariser: &str, reuse: bool, fault: Option<Fault>) -> (Seen
     let place = workplace(&server, summariser, reuse);
     let mut stage = Stage::open(&place).await;
     talk(&mut stage).await;
-    let told = server.requests().len();
+    let reported = server.requests().len();
     if let Some(fault) = fault {
         server.fail_next(fault);
     }
@@ -46,7 +46,7 @@ async fn compacted(summariser: &str, reuse: bool, fault: Option<Fault>) -> (Seen
     assert!(applied, "{outcome:?}");
     let seen = server.requests();
     assert_eq!(server.broken(), []);
-    (seen[told - 1].clone(), seen[told..].to_vec())
+    (seen[reported - 1].clone(), seen[reported..].to_vec())
 }
 
 fn messages(seen: &Seen) -> &[Value] {

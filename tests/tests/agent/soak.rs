@@ -84,7 +84,7 @@ async fn soak(wire: Wire, model_writes_summaries: bool) {
     assert!(applied > 0, "{wire:?}: no compaction in {turns} turns");
     let session = place.session();
     assert!(words(&session) == said, "{wire:?}: words were lost or told twice");
-    assert!(answers(&session) == heard(&log), "{wire:?}: answers were lost or told twice");
+    assert!(answers(&session) == received(&log), "{wire:?}: answers were lost or told twice");
     assert_every_call_has_its_result(&messages(&session));
     let recorded =
         session.branch().into_iter().filter(|record| record.kind().name() == "compaction");
@@ -112,7 +112,7 @@ fn workplace(wire: Wire, server: &ScriptedServer, model_writes_summaries: bool) 
 }
 
 /// The answers as they were heard while they came.
-fn heard(log: &[EventKind]) -> Vec<String> {
+fn received(log: &[EventKind]) -> Vec<String> {
     let (mut answers, mut text) = (Vec::new(), String::new());
     for what in log {
         match what {

@@ -135,9 +135,9 @@ fn a_conversation_over_a_pipe() {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
     }
     assert_eq!(said.matches("from the next turn on").count(), 1, "it is told once: {said}");
-    let heard = stdout(&output);
-    assert!(heard.contains("Answer 0.") && heard.contains("Answer 6."), "{heard}");
-    assert!(!heard.contains("Answer 7."), "after /quit nothing is said: {heard}");
+    let received = stdout(&output);
+    assert!(received.contains("Answer 0.") && received.contains("Answer 6."), "{received}");
+    assert!(!received.contains("Answer 7."), "after /quit nothing is said: {received}");
     assert_eq!(server.broken(), []);
     let session = place.session();
     let expected: Vec<String> =

@@ -174,14 +174,14 @@ fn the_rules_of_the_session_s_workspace_close_its_summary() {
     fs::write(work.join("AGENTS.md"), "# Work\n\n## Red Lines\n\nNever force-push.\n").unwrap();
     crowded(&path, &work);
     let output = compact(&path, &["--dry-run"]);
-    let (said, told) = (text(&output.stderr), text(&output.stdout));
+    let (said, reported) = (text(&output.stderr), text(&output.stdout));
     assert!(
         said.contains(&format!("workspace rules {}", work.join("AGENTS.md").display())),
         "{said}"
     );
     assert!(
-        told.contains("<workspace-critical-rules>\n## Red Lines\n\nNever force-push."),
-        "{told}"
+        reported.contains("<workspace-critical-rules>\n## Red Lines\n\nNever force-push."),
+        "{reported}"
     );
     let replayed = ctxhost().arg("replay").arg(&path).args(["--window", "64k"]).output().unwrap();
     assert!(text(&replayed.stderr).contains("workspace rules "));

@@ -69,7 +69,7 @@ fn what_is_recorded_is_what_diff_counts() {
 }
 
 #[test]
-fn each_of_several_compactions_is_told_by_its_number() {
+fn each_of_several_compactions_is_named_by_its_number() {
     let (_folder, path) = compacted(&["legacy", "legacy"]);
     let session = path.to_str().unwrap();
     let at = |number: &str| json(&["diff", "--json"], &format!("{session}{number}"));

@@ -144,7 +144,7 @@ fn a_fork_has_the_originals_behind_its_notices() {
 }
 
 #[test]
-fn an_export_can_be_replayed_and_a_redacted_one_names_nobody() {
+fn an_export_can_be_replayed_and_a_redacted_one_has_no_names() {
     let (folder, path) = compacted();
     run(&folder, &["export", "session.jsonl", "--out", "whole.jsonl"], 0);
     let whole = folder.path().join("whole.jsonl");

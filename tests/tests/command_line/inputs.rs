@@ -125,7 +125,7 @@ fn a_line_that_is_too_long_is_left_out_with_its_number() {
 }
 
 #[test]
-fn a_damaged_header_is_told_by_every_command_and_mended_by_one() {
+fn a_damaged_header_is_reported_by_every_command_and_repaired_by_one() {
     let (folder, at) = folder();
     let path = at("s.jsonl");
     let records = format!("{RECORD}\n");

@@ -65,7 +65,7 @@ fn caught_within(kind: &str, group: CheckGroup, words: &str, call_limit: &str) -
     let bench = Bench::broken(kind);
     let report = bench.report(&["--only", group.name(), "--call-limit", call_limit]);
     assert!(!report.conformant, "{kind} passed {group}");
-    let failures = report.groups.into_iter().flat_map(|told| told.failures);
+    let failures = report.groups.into_iter().flat_map(|reported| reported.failures);
     let failures: Vec<CheckFailure> = failures.collect();
     let found = failures.iter().find(|failure| failure.message.contains(words));
     found.unwrap_or_else(|| panic!("{kind}: nobody said {words:?}: {failures:#?}")).clone()
@@ -143,7 +143,7 @@ fn a_prefix_that_moves_with_every_message_is_caught() {
 }
 
 #[test]
-fn state_that_is_lost_when_entries_are_told_again_is_caught() {
+fn state_that_is_lost_when_entries_are_ingested_again_is_caught() {
     let failure = caught("forgets", CheckGroup::Restart, "state was lost or counted twice");
     assert!(failure.scenario.ends_with("ingested again"), "{failure:?}");
     assert_eq!(failure.history.len(), 2);
@@ -190,7 +190,7 @@ fn a_wrong_abi_is_refused_before_anything_is_called() {
 }
 
 #[test]
-fn files_that_are_no_engine_are_told_apart() {
+fn files_that_are_no_engine_are_distinguished() {
     let bench = Bench::broken("good");
     let bytes = fs::read(&bench.library).unwrap();
     fs::write(&bench.library, &bytes[..bytes.len() / 2]).unwrap();
@@ -257,7 +257,7 @@ fn a_failure_of_certain_settings_and_a_certain_limit_is_repeated_with_them() {
 }
 
 #[test]
-fn cases_and_groups_that_are_not_there_are_said() {
+fn unknown_cases_and_groups_are_named() {
     let bench = Bench::broken("good");
     let (code, said) = bench.check(&["--only", "isolation", "--case", "99"]);
     assert_eq!((code, said.lines().count()), (2, 1), "{said}");

@@ -149,9 +149,9 @@ async fn the_most_specific_pattern_counts() {
         let answer = client().post(gate.at("/v1/chat/completions")).body(body).send().await;
         assert_eq!(answer.unwrap().status(), 200);
         let after = upstreams.iter().map(Upstream::count);
-        let heard: Vec<_> = after.zip(before).map(|(after, before)| after - before).collect();
-        let who = heard.iter().position(|new| *new > 0).map(|at| names[at]);
-        assert_eq!(who, Some(names[expected]), "{asked}: {heard:?}");
+        let received: Vec<_> = after.zip(before).map(|(after, before)| after - before).collect();
+        let who = received.iter().position(|new| *new > 0).map(|at| names[at]);
+        assert_eq!(who, Some(names[expected]), "{asked}: {received:?}");
     }
 }
 
@@ -239,8 +239,8 @@ async fn a_gateway_does_not_ask_itself() {
         options.listen = Some(format!("127.0.0.1:{port}"));
         options.upstreams.insert("openai".into(), format!("http://{host}:{port}/v1"));
         let refused = Gateway::bind(options).await.map(|gateway| gateway.url());
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains("itself"), "{host}: {told}");
+        let reported = refused.unwrap_err().to_string();
+        assert!(reported.contains("itself"), "{host}: {reported}");
     }
 }
 
@@ -347,21 +347,21 @@ async fn a_page_that_is_named_may_ask_from_its_browser() {
             .header("access-control-request-private-network", "true")
             .send()
     };
-    let told = |answer: &reqwest::Response, name: &str| {
+    let reported = |answer: &reqwest::Response, name: &str| {
         answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
     };
     let welcome = preflight("https://app.example").await.unwrap();
     assert_eq!(welcome.status(), 204);
     let page = Some("https://app.example".to_owned());
-    assert_eq!(told(&welcome, "access-control-allow-origin"), page);
-    assert!(told(&welcome, "access-control-allow-methods").unwrap().contains("POST"));
-    let headers = told(&welcome, "access-control-allow-headers");
+    assert_eq!(reported(&welcome, "access-control-allow-origin"), page);
+    assert!(reported(&welcome, "access-control-allow-methods").unwrap().contains("POST"));
+    let headers = reported(&welcome, "access-control-allow-headers");
     assert_eq!(headers.as_deref(), Some("content-type,x-api-key"));
-    assert_eq!(told(&welcome, "access-control-allow-private-network").as_deref(), Some("true"));
-    assert_eq!(told(&welcome, "access-control-allow-credentials"), None);
+    assert_eq!(reported(&welcome, "access-control-allow-private-network").as_deref(), Some("true"));
+    assert_eq!(reported(&welcome, "access-control-allow-credentials"), None);
     let stranger = preflight("https://evil.example").await.unwrap();
     assert_eq!(stranger.status(), 403);
-    assert_eq!(told(&stranger, "access-control-allow-origin"), None);
+    assert_eq!(reported(&stranger, "access-control-allow-origin"), None);
     assert_eq!(upstream.count(), 0);
 
     // A page may read the answer, a refusal too, and the truth in its headers.
@@ -369,15 +369,15 @@ async fn a_page_that_is_named_may_ask_from_its_browser() {
     let body = body_for("/v1/messages");
     let refused = ask().body(body.clone()).send().await.unwrap();
     assert_eq!(
-        (refused.status().as_u16(), told(&refused, "access-control-allow-origin")),
+        (refused.status().as_u16(), reported(&refused, "access-control-allow-origin")),
         (401, page.clone())
     );
     let answer = ask().header("x-api-key", "the gateway's own").body(body).send().await.unwrap();
     assert_eq!(answer.status(), 200);
-    assert_eq!(told(&answer, "access-control-allow-origin"), page);
-    assert_eq!(told(&answer, "access-control-allow-credentials"), None);
-    assert_eq!(told(&answer, "vary").as_deref(), Some("origin"));
-    let exposed = told(&answer, "access-control-expose-headers").unwrap();
+    assert_eq!(reported(&answer, "access-control-allow-origin"), page);
+    assert_eq!(reported(&answer, "access-control-allow-credentials"), None);
+    assert_eq!(reported(&answer, "vary").as_deref(), Some("origin"));
+    let exposed = reported(&answer, "access-control-expose-headers").unwrap();
     for name in ["x-ctxhost-engine", "request-id"] {
         assert!(exposed.split(", ").any(|it| it == name), "{exposed}");
     }

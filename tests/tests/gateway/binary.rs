@@ -57,7 +57,7 @@ pub(crate) fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
 }
 
 #[tokio::test]
-async fn it_says_where_it_is_and_ends_when_told() {
+async fn serve_prints_its_address_and_ends_on_a_signal() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let state = tempfile::tempdir().unwrap();
     let mut served = served(state.path(), &["--upstream", &upstream.url]);
@@ -73,7 +73,7 @@ async fn it_says_where_it_is_and_ends_when_told() {
 }
 
 #[tokio::test]
-async fn that_a_database_does_not_hold_its_conversations_is_said_at_once() {
+async fn serving_with_a_postgres_store_warns_at_the_start() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let state = tempfile::tempdir().unwrap();
     let config = "[store]\nkind = \"postgres\"\nurl_env = \"CTXHOST_NO_SUCH_STORE\"\n";
@@ -84,7 +84,7 @@ async fn that_a_database_does_not_hold_its_conversations_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn what_goes_on_without_the_engine_is_said_unasked() {
+async fn serving_without_the_engine_is_logged() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let state = tempfile::tempdir().unwrap();
     // No engine that is bundled works in so small a window.

@@ -37,8 +37,8 @@ async fn an_estimate_stands_in_where_the_upstream_has_no_such_door() {
         let upstream = upstream(status, refusal).await;
         let gate = Gate::before(&upstream.url, KNOWN).await;
         let body = request(Wire::Anthropic, texts, false);
-        let (told, counted) = count(&gate, MESSAGES, &body).await;
-        assert_eq!(told, 200, "{status}");
+        let (reported, counted) = count(&gate, MESSAGES, &body).await;
+        assert_eq!(reported, 200, "{status}");
         let tokens = counted["input_tokens"].as_u64().unwrap();
         // Each text is some 450 tokens.
         assert!((1_500..4_000).contains(&tokens), "{tokens}");
@@ -46,8 +46,8 @@ async fn an_estimate_stands_in_where_the_upstream_has_no_such_door() {
         longer["system"] = "Answer in a word. ".repeat(100).into();
         let (_, more) = count(&gate, MESSAGES, &longer).await;
         assert!(more["input_tokens"].as_u64().unwrap() > tokens + 200, "{more}");
-        let (told, counted) = count(&gate, GEMINI, &request(Wire::Gemini, texts, false)).await;
-        assert_eq!((told, counted["totalTokens"].as_u64()), (200, Some(tokens)));
+        let (reported, counted) = count(&gate, GEMINI, &request(Wire::Gemini, texts, false)).await;
+        assert_eq!((reported, counted["totalTokens"].as_u64()), (200, Some(tokens)));
         assert_eq!(upstream.count(), 3, "the upstream was asked each time");
     }
 }
@@ -87,7 +87,7 @@ async fn what_is_no_lack_of_a_door_is_for_the_client_to_hear() {
         let upstream = upstream(status, refusal).await;
         let gate = Gate::before(&upstream.url, KNOWN).await;
         let body = request(Wire::Anthropic, &["Hello.".to_owned()], false);
-        let (told, answer) = count(&gate, MESSAGES, &body).await;
-        assert_eq!((told, answer), (status, serde_json::from_str(refusal).unwrap()));
+        let (reported, answer) = count(&gate, MESSAGES, &body).await;
+        assert_eq!((reported, answer), (status, serde_json::from_str(refusal).unwrap()));
     }
 }

@@ -23,7 +23,7 @@ async fn ask(gate: &Gate, path: &str, body: String) -> Response {
     client().post(gate.at(path)).body(body).send().await.unwrap()
 }
 
-fn told(answer: &Response, header: &str) -> String {
+fn reported(answer: &Response, header: &str) -> String {
     answer.headers().get(header).map(|it| it.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
@@ -47,8 +47,8 @@ async fn a_request_ends_with_its_engine_where_the_config_says_so() {
         for door in DOORS {
             let answer = ask(&gate, door, body_for(door)).await;
             assert_eq!(answer.status(), 500, "{mode} {door}");
-            assert_eq!(told(&answer, "x-ctxhost-engine"), "none", "{mode} {door}");
-            assert_eq!(told(&answer, "x-ctxhost-compaction"), "failed", "{mode} {door}");
+            assert_eq!(reported(&answer, "x-ctxhost-engine"), "none", "{mode} {door}");
+            assert_eq!(reported(&answer, "x-ctxhost-compaction"), "failed", "{mode} {door}");
             let error: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
             let expected = match door {
                 _ if door.starts_with("/v1beta") => "INTERNAL",
@@ -92,7 +92,7 @@ async fn a_request_goes_on_with_the_bundled_engine_where_it_may() {
     for door in DOORS {
         let answer = ask(&gate, door, body_for(door)).await;
         assert_eq!(answer.status(), 200, "{door}");
-        assert_eq!(told(&answer, "x-ctxhost-engine"), "legacy", "{door}");
+        assert_eq!(reported(&answer, "x-ctxhost-engine"), "legacy", "{door}");
         assert_eq!(upstream.last().body, body_for(door), "{door}");
     }
     // Events are counted beside the answers.

@@ -87,7 +87,7 @@ impl Stand {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_folder_that_is_deleted_is_made_again_while_nobody_speaks() {
+async fn a_deleted_state_folder_is_recreated_without_a_request() {
     let stand = Stand::new().await;
     std::fs::remove_dir_all(stand.folder()).unwrap();
     stand.check_made_again().await;
@@ -104,7 +104,7 @@ async fn a_state_folder_that_is_swapped_gets_the_conversations() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_that_cannot_be_made_is_told_and_made_when_it_can_be() {
+async fn a_folder_that_cannot_be_created_is_reported_and_created_later() {
     let stand = Stand::new().await;
     std::fs::remove_dir_all(stand.folder()).unwrap();
     std::fs::write(stand.folder(), "in the way").unwrap();

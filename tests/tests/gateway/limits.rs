@@ -85,7 +85,7 @@ fn async_half() -> reqwest::Body {
 }
 
 #[tokio::test]
-async fn more_requests_than_there_are_places_are_told_to_come_again() {
+async fn requests_above_the_limit_are_rejected_with_retry_after() {
     let house = Router::new().fallback(|| async {
         plain(
             200,

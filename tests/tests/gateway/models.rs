@@ -15,9 +15,9 @@ async fn a_list_gets_the_windows_that_are_known() {
     let upstream = Upstream::start(move |_| plain(200, "application/json", list)).await;
     let gate = Gate::before(&upstream.url, KNOWN).await;
     let answer = client().get(gate.at("/v1/models?limit=7")).send().await.unwrap();
-    let told: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-    assert_eq!(told["data"][0]["context_length"], 32_000);
-    assert_eq!(told["data"][1], serde_json::json!({ "id": "other", "x": 1 }));
+    let reported: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    assert_eq!(reported["data"][0]["context_length"], 32_000);
+    assert_eq!(reported["data"][1], serde_json::json!({ "id": "other", "x": 1 }));
     assert_eq!(upstream.last().uri, "/v1/models?limit=7");
 }
 
@@ -36,14 +36,14 @@ async fn where_there_is_no_list_the_config_has_one() {
     let gate = Gate::before(&upstream.url, KNOWN).await;
     let list = client().get(gate.at("/v1/models")).send().await.unwrap();
     assert_eq!(list.status(), 200);
-    let told: Value = serde_json::from_str(&list.text().await.unwrap()).unwrap();
+    let reported: Value = serde_json::from_str(&list.text().await.unwrap()).unwrap();
     assert_eq!(
-        (told["data"][0]["id"].as_str(), told["data"][0]["context_length"].as_u64()),
+        (reported["data"][0]["id"].as_str(), reported["data"][0]["context_length"].as_u64()),
         (Some("known"), Some(32_000))
     );
     let one = client().get(gate.at("/v1/models/known")).send().await.unwrap();
-    let told: Value = serde_json::from_str(&one.text().await.unwrap()).unwrap();
-    assert_eq!(told["id"], "known");
+    let reported: Value = serde_json::from_str(&one.text().await.unwrap()).unwrap();
+    assert_eq!(reported["id"], "known");
     let none = client().get(gate.at("/v1/models/other")).send().await.unwrap();
     assert_eq!(
         (none.status().as_u16(), none.text().await.unwrap().as_str()),
@@ -69,7 +69,7 @@ async fn a_window_of_the_providers_own_table_is_kept_to() {
 }
 
 #[tokio::test]
-async fn a_window_that_the_provider_named_is_told_from_then_on() {
+async fn a_window_that_the_provider_named_is_reported_from_then_on() {
     let upstream = Upstream::start(|seen| match (seen.method.as_str(), seen.body.len()) {
         ("GET", _) => plain(404, "text/plain", "nothing here"),
         (_, ..90_000) => plain(200, "application/json", "{}"),
@@ -83,15 +83,15 @@ async fn a_window_that_the_provider_named_is_told_from_then_on() {
     });
     let upstream = upstream.await;
     let gate = Gate::before(&upstream.url, BELIEVED).await;
-    assert_eq!(window_told(&gate, "m").await, Some(200_000));
+    assert_eq!(reported_window(&gate, "m").await, Some(200_000));
     let body = overflow::request(Wire::OpenAiChat, &overflow::long_conversation(), false);
     let answer = overflow::ask(&gate, Wire::OpenAiChat, &body, false).await;
     assert_eq!(answer.status(), 200);
-    assert_eq!(window_told(&gate, "m").await, Some(TRUE_WINDOW));
+    assert_eq!(reported_window(&gate, "m").await, Some(TRUE_WINDOW));
 }
 
 /// What a list of models says of one, where the upstream has none.
-async fn window_told(gate: &Gate, model: &str) -> Option<u64> {
+async fn reported_window(gate: &Gate, model: &str) -> Option<u64> {
     let list = client().get(gate.at("/v1/models")).send().await.unwrap();
     let list: Value = serde_json::from_str(&list.text().await.unwrap()).unwrap();
     let models = list["data"].as_array().unwrap_or_else(|| panic!("{list}"));
@@ -100,7 +100,7 @@ async fn window_told(gate: &Gate, model: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_window_too_small_for_the_engine_is_said_to_be_and_another_one_works_in_it() {
+async fn a_window_too_small_for_the_engine_is_reported_and_another_engine_works_in_it() {
     const SMALL: u64 = 8_000;
     let engines = [
         ("", "none", 400),

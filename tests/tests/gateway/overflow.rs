@@ -108,9 +108,10 @@ async fn a_refusal_of_any_form_is_answered_by_a_smaller_request() {
             let gate = Gate::before(&server.url(), BELIEVED).await;
             let body = request(wire, &long_conversation(), is_stream);
             let answer = ask(&gate, wire, &body, is_stream).await;
-            let told =
+            let reported =
                 |name: &str| answer.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
-            let (compaction, engine) = (told("x-ctxhost-compaction"), told("x-ctxhost-engine"));
+            let (compaction, engine) =
+                (reported("x-ctxhost-compaction"), reported("x-ctxhost-engine"));
             let status = answer.status();
             let text = answer.text().await.unwrap();
             assert_eq!(status, 200, "{wire:?} {form:?}: {text}");
@@ -254,9 +255,9 @@ async fn as_many_forms_are_tried_as_the_config_says() {
         let body = request(Wire::Anthropic, &texts, false);
         let answer = ask(&gate, Wire::Anthropic, &body, false).await;
         assert_eq!(answer.status(), 400, "{tries}");
-        let told = answer.text().await.unwrap();
+        let reported = answer.text().await.unwrap();
         assert_eq!(
-            told,
+            reported,
             error.to_string(),
             "{tries}: nothing is invented beside the words of the provider"
         );

@@ -55,8 +55,8 @@ async fn ask(url: String, texts: Vec<String>) -> Answered {
     let body = request(Wire::Anthropic, &texts, false).to_string();
     let answer = client().post(format!("{url}{}", path(Wire::Anthropic, false))).body(body);
     let answer = answer.send().await.unwrap();
-    let told = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
-    let (session, compaction) = (told("x-ctxhost-session"), told("x-ctxhost-compaction"));
+    let reported = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+    let (session, compaction) = (reported("x-ctxhost-session"), reported("x-ctxhost-compaction"));
     assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
     Answered { session, compaction }
 }

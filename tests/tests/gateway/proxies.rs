@@ -38,7 +38,7 @@ async fn a_plain_upstream_is_asked_for_at_the_proxy() {
 async fn a_proxy_leads_to_an_upstream_with_tls_and_reads_nothing_of_it() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://me:word@{}", listener.local_addr().unwrap());
-    let heard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -51,7 +51,7 @@ async fn a_proxy_leads_to_an_upstream_with_tls_and_reads_nothing_of_it() {
     let gate = Gate::before("", &behind(&address, "https://models.example/v1")).await;
     let answer = client().post(gate.at(DOOR)).body(body_for(DOOR)).send().await.unwrap();
     assert_eq!(answer.status(), 502, "nobody is at the other end");
-    let (head, first) = heard.await.unwrap();
+    let (head, first) = received.await.unwrap();
     assert!(head.starts_with("CONNECT models.example:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("Proxy-Authorization: Basic bWU6d29yZA=="), "{head}");
     assert_eq!(first, 22);
@@ -63,7 +63,7 @@ async fn socks_leads_there_as_well() {
     let address = format!("socks5://{}", listener.local_addr().unwrap());
     let upstream = ScriptedServer::start(Wire::OpenAiChat, Model::new(100_000));
     let there = upstream.url().replace("http://", "");
-    let heard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut methods = [0; 3];
         stream.read_exact(&mut methods).await.unwrap();
@@ -86,7 +86,7 @@ async fn socks_leads_there_as_well() {
         gate.task.await.unwrap();
     }
     drop(upstream);
-    let asked = heard.await.unwrap();
+    let asked = received.await.unwrap();
     assert_eq!(&asked[..5], [5, 1, 0, 3, 14]);
     assert_eq!(&asked[5..], b"models.example\0\x50");
 }

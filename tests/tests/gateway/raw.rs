@@ -41,8 +41,8 @@ async fn hasty(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedRec
                 while let Ok(byte) = stream.read_u8().await {
                     head.push(byte);
                     if head.ends_with(b"\r\n\r\n") {
-                        let told = String::from_utf8(std::mem::take(&mut head)).unwrap();
-                        heads.send(told.to_ascii_lowercase()).unwrap();
+                        let reported = String::from_utf8(std::mem::take(&mut head)).unwrap();
+                        heads.send(reported.to_ascii_lowercase()).unwrap();
                         stream.write_all(answer.as_bytes()).await.unwrap();
                     }
                 }

@@ -68,7 +68,7 @@ async fn talk(wire: Wire, window_tokens: u64, max_tokens: u64) {
         let answer = ask(&gate, wire, &greedy(wire, &texts, max_tokens), false).await;
         let (engine, compaction) =
             (header(&answer, "x-ctxhost-engine"), header(&answer, "x-ctxhost-compaction"));
-        let told = header(&answer, "x-ctxhost-max-tokens");
+        let reported = header(&answer, "x-ctxhost-max-tokens");
         let header_tokens = header(&answer, "x-ctxhost-tokens");
         let status = answer.status();
         let text = answer.text().await.unwrap();
@@ -82,12 +82,12 @@ async fn talk(wire: Wire, window_tokens: u64, max_tokens: u64) {
             seen.answered
         );
         assert!(seen.prompt_tokens + seen.output_tokens <= window_tokens, "{case}, request {n}");
-        match told.as_str() {
+        match reported.as_str() {
             "" => assert_eq!(seen.output_tokens, max_tokens, "{case}, request {n}"),
-            told => {
+            reported => {
                 lowered += 1;
-                assert_eq!(told, seen.output_tokens.to_string(), "{case}, request {n}");
-                assert!(seen.output_tokens >= window_tokens / 8, "{case}, request {n}: {told}");
+                assert_eq!(reported, seen.output_tokens.to_string(), "{case}, request {n}");
+                assert!(seen.output_tokens >= window_tokens / 8, "{case}, request {n}: {reported}");
             }
         }
         is_compacted |= compaction == "applied";

@@ -93,7 +93,7 @@ fn value<'a>(environment: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn the_agent_is_told_where_the_gateway_is_and_its_exit_code_is_ours() {
+fn the_agent_gets_the_gateway_address_and_its_exit_code_is_ours() {
     let place = Place::new();
     let output = place.run(&[], &["sh", "-c", "env; exit 7"]).output().unwrap();
     let (code, environment, stderr) = said(&output);
@@ -150,7 +150,7 @@ fn what_it_keeps_while_it_runs_is_for_its_owner_alone() {
 }
 
 #[test]
-fn nobody_else_on_the_machine_may_use_it() {
+fn other_users_of_the_machine_are_refused() {
     let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
     let place = Place::new();
     let script = "echo $CTXHOST_URL; echo $CTXHOST_TOKEN; read line";
@@ -187,7 +187,7 @@ fn nobody_else_on_the_machine_may_use_it() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_started_is_said_to_be_as_shells_do() {
+fn an_agent_that_cannot_be_started_has_the_exit_code_of_shells() {
     let place = Place::new();
     let (code, _, stderr) = said(&place.run(&[], &["no-such-agent"]).output().unwrap());
     assert_eq!(code, Some(127), "{stderr}");
@@ -199,7 +199,7 @@ fn an_agent_that_cannot_be_started_is_said_to_be_as_shells_do() {
 }
 
 #[test]
-fn an_agent_that_a_signal_ends_is_told_by_the_code() {
+fn an_agent_that_a_signal_ends_shows_in_the_exit_code() {
     let place = Place::new();
     let (code, _, stderr) = said(&place.run(&[], &["sh", "-c", "kill -9 $$"]).output().unwrap());
     assert_eq!(code, Some(128 + 9), "{stderr}");

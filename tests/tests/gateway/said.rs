@@ -47,13 +47,13 @@ async fn overflows_in_other_words_are_asked_again_in_a_smaller_form() {
         (200, "text/event-stream", format!("data: {MINIMAX}\n\n")),
     ];
     for (status, kind, refusal) in refusals {
-        let (told, is_stream) = (AtomicBool::new(false), kind != "application/json");
+        let (reported, is_stream) = (AtomicBool::new(false), kind != "application/json");
         let said = refusal.clone();
         let answer = move || {
             if is_stream { format!("data: {DONE}\n\ndata: [DONE]\n\n") } else { DONE.to_owned() }
         };
         let upstream = Upstream::start(move |_| {
-            if told.swap(true, Ordering::Relaxed) {
+            if reported.swap(true, Ordering::Relaxed) {
                 plain(200, kind, answer())
             } else {
                 plain(status, kind, said.clone())

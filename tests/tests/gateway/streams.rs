@@ -19,14 +19,14 @@ const STOP: &str =
     "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":3}}\n\n";
 
 /// An upstream that streams what the test sends, to the one request that comes.
-async fn told() -> (String, UnboundedSender<Bytes>) {
+async fn reported() -> (String, UnboundedSender<Bytes>) {
     let (say, said) = unbounded_channel();
     let said = Arc::new(Mutex::new(Some(said)));
-    let house = Router::new().fallback(answer_told).with_state(said);
+    let house = Router::new().fallback(answer_reported).with_state(said);
     (serve(house).await, say)
 }
 
-async fn answer_told(
+async fn answer_reported(
     State(said): State<Arc<Mutex<Option<UnboundedReceiver<Bytes>>>>>,
 ) -> axum::response::Response {
     let said = said.lock().await.take().expect("one request");
@@ -35,7 +35,7 @@ async fn answer_told(
 
 #[tokio::test]
 async fn every_piece_comes_before_the_next_one_is_sent() {
-    let (upstream, say) = told().await;
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "").await;
     say.send(START.into()).unwrap();
     say.send(WORD.into()).unwrap();
@@ -72,7 +72,7 @@ async fn what_came_together_goes_on_as_it_came() {
 
 #[tokio::test]
 async fn a_beginning_that_says_nothing_is_not_held_back_for_ever() {
-    let (upstream, say) = told().await;
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "gateway.hold_ms = 1").await;
     say.send(START.into()).unwrap();
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
@@ -84,7 +84,7 @@ async fn a_beginning_that_says_nothing_is_not_held_back_for_ever() {
 
 #[tokio::test]
 async fn an_upload_is_passed_on_while_it_comes() {
-    let (hear, mut heard) = unbounded_channel::<Bytes>();
+    let (hear, mut received) = unbounded_channel::<Bytes>();
     let house = Router::new().fallback(
         |State(hear): State<UnboundedSender<Bytes>>, request: Raw| async move {
             let mut body = request.into_body().into_data_stream();
@@ -108,7 +108,7 @@ async fn an_upload_is_passed_on_while_it_comes() {
         say.send(piece.clone()).unwrap();
         let mut got = Vec::new();
         while got.len() < piece.len() {
-            got.extend_from_slice(&heard.recv().await.unwrap());
+            got.extend_from_slice(&received.recv().await.unwrap());
         }
         assert_eq!(got, piece);
     }
@@ -183,7 +183,7 @@ async fn five_hundred_streams_at_once() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_let_go() {
-    let (upstream, say) = told().await;
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "gateway.client_stall_ms = 300").await;
     say.send(WORD.into()).unwrap();
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
@@ -199,8 +199,8 @@ async fn a_client_that_takes_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_is_heard_by_the_upstream() {
-    let (upstream, say) = told().await;
+async fn a_client_that_disconnects_ends_the_upstream_request() {
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "").await;
     say.send(WORD.into()).unwrap();
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
@@ -215,7 +215,7 @@ async fn a_client_that_goes_away_is_heard_by_the_upstream() {
 
 #[tokio::test]
 async fn streams_end_before_the_gateway_does() {
-    let (upstream, say) = told().await;
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "").await;
     say.send(WORD.into()).unwrap();
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
@@ -236,7 +236,7 @@ async fn streams_end_before_the_gateway_does() {
 
 #[tokio::test]
 async fn a_stream_that_does_not_end_is_cut_off_in_time() {
-    let (upstream, say) = told().await;
+    let (upstream, say) = reported().await;
     let gate = Gate::before(&upstream, "gateway.drain_ms = 20").await;
     say.send(WORD.into()).unwrap();
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));

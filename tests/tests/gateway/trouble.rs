@@ -18,7 +18,7 @@ fn message(error: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_told_of_in_the_clients_words() {
+async fn an_unreachable_upstream_is_reported_in_the_clients_dialect() {
     let upstream = nobody().await;
     let gate = Gate::before(&upstream, "").await;
     for door in DOORS {

@@ -18,12 +18,12 @@ fn server(wire: Wire) -> ScriptedServer {
 }
 
 /// One answer: its headers by name, and what it says.
-struct Told {
+struct ReportedAnswer {
     headers: reqwest::header::HeaderMap,
     answer: Value,
 }
 
-impl Told {
+impl ReportedAnswer {
     fn header(&self, name: &str) -> &str {
         let value = self.headers.get(format!("x-ctxhost-{name}"));
         value.unwrap_or_else(|| panic!("{name}: {:?}", self.headers)).to_str().unwrap()
@@ -31,7 +31,7 @@ impl Told {
 }
 
 /// The person speaks and the model answers, once more.
-async fn turn(talk: &mut Talk, gate: &Gate) -> Told {
+async fn turn(talk: &mut Talk, gate: &Gate) -> ReportedAnswer {
     talk.say(format!("{}. {}", talk.texts.len(), "The parser reads the ledger. ".repeat(180)));
     let answer = talk.request(&gate.url).send().await.unwrap();
     let (status, headers) = (answer.status(), answer.headers().clone());
@@ -39,7 +39,7 @@ async fn turn(talk: &mut Talk, gate: &Gate) -> Told {
     assert_eq!(status, 200, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
     talk.texts.push(said(talk.wire, &answer));
-    Told { headers, answer }
+    ReportedAnswer { headers, answer }
 }
 
 /// A sample of `/metrics`; 0 where there is none.
@@ -85,19 +85,24 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     let server = server(Wire::OpenAiChat);
     let gate = Gate::before(&server.url(), KNOWN).await;
     let mut talk = Talk::new(Wire::OpenAiChat);
-    let mut told = Vec::new();
-    while told.iter().filter(|it: &&Told| it.header("compaction") == "applied").count() < 2 {
-        assert!(told.len() < 60, "nothing was compacted");
-        told.push(turn(&mut talk, &gate).await);
+    let mut reported = Vec::new();
+    while reported
+        .iter()
+        .filter(|it: &&ReportedAnswer| it.header("compaction") == "applied")
+        .count()
+        < 2
+    {
+        assert!(reported.len() < 60, "nothing was compacted");
+        reported.push(turn(&mut talk, &gate).await);
     }
-    let session = told[0].header("session");
-    for it in &told {
+    let session = reported[0].header("session");
+    for it in &reported {
         assert_eq!((it.header("engine"), it.header("session")), ("legacy", session));
         let tokens: u64 = it.header("tokens").parse().unwrap();
         assert!(tokens > 0 && tokens < WINDOW, "{tokens}");
         assert!(["none", "applied"].contains(&it.header("compaction")));
     }
-    let requests = told.len() as u64;
+    let requests = reported.len() as u64;
     assert_eq!(server.requests().len() as u64, requests);
     let dialect = "dialect=\"openai-completions\"";
     let text = metrics(&gate, |text| {
@@ -114,7 +119,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     assert_eq!((of("fallback_total", &[]), of("rejected_plans_total", &[])), (0, 0));
     assert_eq!(of("engine_effective", &["configured=\"legacy\"", "effective=\"legacy\""]), 1);
     let usage = |path: &str| -> u64 {
-        told.iter().map(|it| it.answer.pointer(path).and_then(Value::as_u64).unwrap_or(0)).sum()
+        reported.iter().map(|it| it.answer.pointer(path).and_then(Value::as_u64).unwrap_or(0)).sum()
     };
     let (prompt, cached) =
         (usage("/usage/prompt_tokens"), usage("/usage/prompt_tokens_details/cached_tokens"));
@@ -124,7 +129,7 @@ async fn headers_metrics_and_dashboard_say_what_the_upstream_saw() {
     assert_eq!(of("output_tokens_total", &[dialect]), usage("/usage/completion_tokens"));
     // What the last request left out was not read once more.
     let whole: u64 = talk.texts.iter().map(|text| text.len() as u64 / 4).sum();
-    let last: u64 = told.last().unwrap().header("tokens").parse().unwrap();
+    let last: u64 = reported.last().unwrap().header("tokens").parse().unwrap();
     let saved = of("saved_tokens_total", &[]);
     assert!(saved >= (whole - last) / 2, "{saved} of {whole}, {last} were sent");
     let shown = dashboard(&gate).await;

@@ -74,7 +74,7 @@ fn no_rule_goes_without_a_test() {
 }
 
 #[test]
-fn what_stands_where_is_said() {
+fn each_violation_names_its_place() {
     let body = json!({"model": "m", "messages": [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": null, "tool_calls": [

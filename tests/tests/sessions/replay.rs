@@ -193,8 +193,8 @@ fn good_summary() -> String {
 #[test]
 fn a_model_that_answers_writes_the_summaries() {
     let server = Server::start(Answer::Says(good_summary()));
-    let told = summarised(&server, 5_000);
-    for row in applied(&told.run) {
+    let reported = summarised(&server, 5_000);
+    for row in applied(&reported.run) {
         let summary = row["summary"].as_str().unwrap();
         assert!(summary.contains("The scripted model tells"), "{row}");
         let reason = row["reason"].as_str().unwrap();
@@ -207,7 +207,7 @@ fn a_model_that_answers_writes_the_summaries() {
         assert_eq!(request.authorization, format!("Bearer {KEY}"));
         assert_eq!(request.body["model"], "scripted");
     }
-    assert!(!told.said.contains(KEY), "the key is shown");
+    assert!(!reported.said.contains(KEY), "the key is shown");
 }
 
 /// A run without what engines said of their compactions.
@@ -220,7 +220,7 @@ fn wordless(run: &Value) -> Value {
 }
 
 #[test]
-fn a_model_that_fails_or_never_answers_changes_nothing_but_is_told() {
+fn a_model_that_fails_or_never_answers_changes_nothing_but_is_reported() {
     let (_folder, session) = long_session();
     let offline = replay(&session, &["--engine", "legacy", "--window", "32k"]);
     let offline = runs(&offline).remove(0);
@@ -229,17 +229,21 @@ fn a_model_that_fails_or_never_answers_changes_nothing_but_is_told() {
     }
     for (answer, timeout_ms) in [(Answer::Fails, 5_000), (Answer::Silent, 200)] {
         let server = Server::start(answer.clone());
-        let told = summarised(&server, timeout_ms);
+        let reported = summarised(&server, timeout_ms);
         assert!(!server.asked().is_empty(), "{answer:?}: the model was never asked");
-        assert!(wordless(&told.run) == wordless(&offline), "{answer:?}: {}", told.run["totals"]);
-        for row in applied(&told.run) {
+        assert!(
+            wordless(&reported.run) == wordless(&offline),
+            "{answer:?}: {}",
+            reported.run["totals"]
+        );
+        for row in applied(&reported.run) {
             let reason = row["reason"].as_str().unwrap();
             assert!(
                 reason.contains(", extractive; model failed, extractive summary instead: "),
                 "{answer:?}: {row}"
             );
         }
-        assert!(!told.said.contains(KEY), "{answer:?}: the key is shown");
+        assert!(!reported.said.contains(KEY), "{answer:?}: the key is shown");
     }
 }
 

@@ -63,7 +63,7 @@ impl Hostile {
         }
     }
 
-    fn on_a_lane(mut self) -> Hostile {
+    fn on_an_engine_thread(mut self) -> Hostile {
         self.isolation = "thread";
         self
     }

@@ -95,22 +95,22 @@ impl Stand {
     }
 
     /// What stands in all conversations, as `ctxhost export` tells it. One that it cannot open is lost.
-    pub(crate) fn told_sessions(&self) -> Vec<String> {
-        let told = |path: PathBuf| {
+    pub(crate) fn reported_sessions(&self) -> Vec<String> {
+        let reported = |path: PathBuf| {
             let name = path.display().to_string();
             let ran = self.ctxhost(&["export", &name], Duration::from_secs(30));
             let is_open = ran.code == Some(0);
             self.must(is_open, Breach::Lost, || format!("{name} does not open: {}", ran.said()));
             ran.text()
         };
-        self.kept_sessions().into_iter().map(told).collect()
+        self.kept_sessions().into_iter().map(reported).collect()
     }
 
     /// Each of these texts stands in one of the sessions.
     pub(crate) fn must_be_kept<'a>(&self, texts: impl IntoIterator<Item = &'a String>) {
-        let told = self.told_sessions();
+        let reported = self.reported_sessions();
         for text in texts {
-            let is_kept = told.iter().any(|session| session.contains(text.as_str()));
+            let is_kept = reported.iter().any(|session| session.contains(text.as_str()));
             self.must(is_kept, Breach::Lost, || {
                 format!("{text:.60?} was acknowledged and is in no session")
             });

@@ -323,7 +323,7 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
         String::new()
     };
     // The time of the last access is not held: the kit itself reads.
-    let told = format!(
+    let reported = format!(
         "mode {:o} owner {}:{} links {} changed {} {content:?}",
         about.mode(),
         about.uid(),
@@ -331,7 +331,7 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
         about.nlink(),
         about.ctime_nsec(),
     );
-    found.insert(path.to_owned(), told);
+    found.insert(path.to_owned(), reported);
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if about.is_dir() {
             note(&entry.path(), found);

@@ -48,8 +48,9 @@ impl Memory {
     fn a_16(&self, at: usize, message: &Value, found: &mut Vec<Broken>) {
         for block in thinking(message) {
             let hidden = text(block, "type") == "redacted_thinking";
-            let told = self.signatures.get(signature(block));
-            let valid = told.is_some_and(|told| hidden || told == text(block, "thinking"));
+            let reported = self.signatures.get(signature(block));
+            let valid =
+                reported.is_some_and(|reported| hidden || reported == text(block, "thinking"));
             let why = format!("messages.{at}.content.0: Invalid `signature` in `thinking` block");
             notes("A-16", found).demand(valid, format!("messages.{at}"), why);
         }

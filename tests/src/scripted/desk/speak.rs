@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, Outcome, Sizes, Told, reply};
+use super::{Desk, Outcome, ReportedAnswer, Sizes, reply};
 use crate::rules::{Issued, Part};
 use crate::scripted::answer::{Answer, Mint, Stop, Usage};
 use crate::scripted::fault::Fault;
@@ -22,7 +22,7 @@ impl Desk {
         sizes: Sizes,
         fault: Option<Fault>,
         trouble: Option<(Trouble, bool)>,
-    ) -> Told {
+    ) -> ReportedAnswer {
         let speech = self.speech();
         let (said, tools) = (speech.said(inquiry.body), speech.tools(inquiry.body));
         if let Some(seen) = self.seen.last_mut() {
@@ -96,7 +96,7 @@ impl Desk {
     }
 
     /// The compaction of OpenAI: what the person said, and an item that only the server can read.
-    pub(super) fn compact(&mut self, inquiry: &Inquiry<'_>, sizes: Sizes) -> Told {
+    pub(super) fn compact(&mut self, inquiry: &Inquiry<'_>, sizes: Sizes) -> ReportedAnswer {
         let mut mint = Mint { random: &mut self.random, call_prefix: "", signs_calls: false };
         let (id, item, encrypted) = (mint.id("resp_", 24), mint.id("cmp_", 24), mint.signature());
         let issued = Issued {

@@ -47,8 +47,8 @@ async fn the_second_provider_answers_in_the_middle_of_a_turn_with_tools() {
             });
             assert!(changed, "{case}: nobody was told");
             assert_eq!((first.broken(), second.broken()), (vec![], vec![]), "{case}");
-            let told = second.requests()[0].body.to_string();
-            assert!(told.contains("The number is 4711."), "{case}: {told}");
+            let reported = second.requests()[0].body.to_string();
+            assert!(reported.contains("The number is 4711."), "{case}: {reported}");
             stage.close().await;
             assert_eq!(answers(&place.session()), ["I look.", "It is 4711."], "{case}");
         }
@@ -56,7 +56,7 @@ async fn the_second_provider_answers_in_the_middle_of_a_turn_with_tools() {
 }
 
 #[tokio::test]
-async fn when_nobody_answers_each_is_named_with_what_to_do() {
+async fn when_no_model_answers_each_is_named_with_what_to_do() {
     let first = talker(Wire::OpenAiChat, Model::new(WINDOW_TOKENS));
     let second = talker(Wire::Anthropic, Model::new(WINDOW_TOKENS));
     first.fail_always(Some(Fault::Unauthorized));

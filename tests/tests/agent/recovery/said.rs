@@ -20,7 +20,7 @@ const LITELLM: &str = r#"{"error":{"message":"litellm.ContextWindowExceededError
 
 #[tokio::test]
 async fn an_overflow_without_numbers_keeps_what_there_is_room_for() {
-    let (mut stage, server, before) = told(8, 400, NO_NUMBERS).await;
+    let (mut stage, server, before) = reported(8, 400, NO_NUMBERS).await;
     stage.say("And the end?").await.unwrap();
     assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let sizes: Vec<u64> = since(&server, before).iter().map(|seen| seen.prompt_tokens).collect();
@@ -43,7 +43,7 @@ const BARE: &str =
     r#"{"error":{"message":"Your prompt is too long.","type":"invalid_request_error"}}"#;
 
 /// A conversation of `turns` turns, and then one whose first request is answered with this.
-async fn told(turns: usize, status: u16, body: &'static str) -> (Stage, ScriptedServer, usize) {
+async fn reported(turns: usize, status: u16, body: &'static str) -> (Stage, ScriptedServer, usize) {
     let model = Model { max_output_tokens: 16_000, ..Model::new(WINDOW_TOKENS) };
     let server = talker(Wire::OpenAiChat, model);
     let config = ConfigText::new().agent("max_output_tokens = 8192");
@@ -75,7 +75,7 @@ fn said(stage: &mut Stage) -> Vec<String> {
 
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_asked_for_as_long_as_it_may_be() {
-    let (mut stage, server, before) = told(4, 400, DEEPSEEK_OUTPUT).await;
+    let (mut stage, server, before) = reported(4, 400, DEEPSEEK_OUTPUT).await;
     stage.say("And the end?").await.unwrap();
     assert_eq!(stage.recoveries(), [FailureReason::OutputLimit]);
     assert!(said(&mut stage)[0].contains("valid range of max_tokens is [1, 4096]"));
@@ -88,7 +88,7 @@ async fn an_answer_that_is_too_long_is_asked_for_as_long_as_it_may_be() {
 
 #[tokio::test]
 async fn what_fits_beside_the_prompt_is_asked_for_and_nothing_is_left_out() {
-    let (mut stage, server, before) = told(4, 400, VLLM_OUTPUT).await;
+    let (mut stage, server, before) = reported(4, 400, VLLM_OUTPUT).await;
     stage.say("And the end?").await.unwrap();
     assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow]);
     let requests = since(&server, before);
@@ -99,7 +99,7 @@ async fn what_fits_beside_the_prompt_is_asked_for_and_nothing_is_left_out() {
 #[tokio::test]
 async fn overflows_in_other_words_are_made_smaller() {
     for (status, body) in [(400, LITELLM), (422, TGI_SUM), (422, TGI_INPUT)] {
-        let (mut stage, server, before) = told(8, status, body).await;
+        let (mut stage, server, before) = reported(8, status, body).await;
         stage.say("And the end?").await.unwrap_or_else(|error| panic!("{body}: {error}"));
         assert_eq!(stage.recoveries(), [FailureReason::ContextOverflow], "{body}");
         let requests = since(&server, before);
@@ -110,7 +110,7 @@ async fn overflows_in_other_words_are_made_smaller() {
 
 #[tokio::test]
 async fn a_ceiling_of_a_minute_is_fitted_into_and_not_waited_for() {
-    let (mut stage, server, before) = told(8, 413, GROQ_CEILING).await;
+    let (mut stage, server, before) = reported(8, 413, GROQ_CEILING).await;
     let began = Instant::now();
     stage.say("And the end?").await.unwrap();
     assert!(began.elapsed().as_secs() < 20);
@@ -127,7 +127,7 @@ async fn a_ceiling_of_a_minute_is_fitted_into_and_not_waited_for() {
 
 #[tokio::test]
 async fn a_small_request_is_not_folded_for_a_sentence_without_numbers() {
-    let (mut stage, server, before) = told(2, 400, BARE).await;
+    let (mut stage, server, before) = reported(2, 400, BARE).await;
     let error = stage.say("And the end?").await.unwrap_err();
     assert!(matches!(error, TurnError::Provider(_) | TurnError::Models(_)), "{error:?}");
     assert!(error.to_string().contains("Your prompt is too long."), "{error}");

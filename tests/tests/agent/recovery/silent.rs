@@ -15,19 +15,19 @@ async fn a_silent_truncation_is_named_and_later_requests_fit() {
     let server = talker(Wire::Ollama, Model::new(TRUE_WINDOW_TOKENS));
     let place = workplace(Wire::Ollama, &server, "");
     let mut stage = Stage::open(&place).await;
-    let mut told = None;
+    let mut reported = None;
     for n in 0..20 {
         stage.say(&format!("Tell me more, {n}")).await.unwrap();
         let message = stage.last_turn().iter().find_map(|what| match what {
             EventKind::SilentTruncation { message } => Some(message.clone()),
             _ => None,
         });
-        if let Some(message) = message.filter(|_| told.is_none()) {
+        if let Some(message) = message.filter(|_| reported.is_none()) {
             assert!(message.contains("num_ctx"), "{message}");
-            told = Some((server.requests().len(), message));
+            reported = Some((server.requests().len(), message));
         }
     }
-    let (since, message) = told.expect("the truncation was never noticed");
+    let (since, message) = reported.expect("the truncation was never noticed");
     let requests = server.requests();
     let cut = |seen: &&ctxhost_tests::scripted::Seen| {
         seen.answered == Answered::Overflow(OverflowForm::Silent)

@@ -57,7 +57,7 @@ async fn converse(wire: Wire, seed: u64) {
         .agent("max_rounds = 12\nmax_output_tokens = 2000")
         .workplace();
     let mut stage = Stage::open(&place).await;
-    let (mut said, mut heard) = (Vec::new(), 0);
+    let (mut said, mut received) = (Vec::new(), 0);
     for n in 0..random.usize(4..9) {
         let text = format!("Say {n}. {}", "Words about the ledger. ".repeat(random.usize(0..250)));
         let before = server.requests().len();
@@ -69,7 +69,7 @@ async fn converse(wire: Wire, seed: u64) {
             .iter()
             .filter(|what| matches!(what, EventKind::Answered { .. }))
             .count();
-        heard += answered;
+        received += answered;
         let requests = server.requests().len() - before;
         assert!(
             requests <= (answered + 1) * MAX_TRIES,
@@ -81,5 +81,5 @@ async fn converse(wire: Wire, seed: u64) {
     let session = place.session();
     let kept: Vec<String> = words(&session).iter().map(|text| text.trim_end().to_owned()).collect();
     assert_eq!(kept, said, "{wire:?} {seed}");
-    assert_eq!(answers(&session).len(), heard, "{wire:?} {seed}");
+    assert_eq!(answers(&session).len(), received, "{wire:?} {seed}");
 }

@@ -193,16 +193,16 @@ impl Loop {
     /// Waits for a line that holds these words, and for the loop to wait for the next change. The two come
     /// on different streams, so in any order.
     fn says(&self, words: &str) {
-        let (mut heard, mut is_there, mut is_waiting) = (Vec::new(), false, false);
+        let (mut received, mut is_there, mut is_waiting) = (Vec::new(), false, false);
         let end = Instant::now() + PATIENCE;
         while !(is_there && is_waiting) {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("nobody said {words:?}:\n{}", heard.join("\n"))
+                panic!("nobody said {words:?}:\n{}", received.join("\n"))
             };
             is_there |= line.contains(words);
             is_waiting |= line.starts_with("watching ");
-            heard.push(line);
+            received.push(line);
         }
     }
 }

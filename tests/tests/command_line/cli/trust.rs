@@ -252,7 +252,7 @@ fn a_folder_that_the_config_names_can_be_moved_with_it() {
 }
 
 #[test]
-fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
+fn an_unpinned_file_is_refused_once_there_is_a_lock() {
     let mask = bundled_library("mask");
     let by_hand = format!("[plugins.entries.mask]\npath = {mask:?}\n");
     let place = Place::with(&by_hand);

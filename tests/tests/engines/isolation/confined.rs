@@ -75,7 +75,7 @@ async fn a_worker_reaches_no_network_no_file_and_no_program() {
 }
 
 #[tokio::test]
-async fn a_lane_sees_what_the_host_sees() {
+async fn an_engine_thread_sees_what_the_host_sees() {
     let engine = open(&chaos("probe", Isolation::Thread), &patient());
     let seen = seen(&engine).await;
     assert!(

@@ -73,7 +73,7 @@ async fn what_it_does_in_a_process_is_its_failure_and_no_crash_of_a_host() {
 }
 
 #[tokio::test]
-async fn a_panic_on_the_side_disturbs_nobody() {
+async fn a_panic_on_another_thread_disturbs_no_call() {
     for isolation in [Isolation::Inline, Isolation::Thread, Isolation::Process] {
         for mode in ["background-panic", "own-thread", "panic-drop"] {
             let engine = open(&chaos(mode, isolation), &patient());
@@ -117,7 +117,7 @@ async fn a_worker_that_does_not_let_go_is_killed_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_lane_loses_a_thread_to_a_loop_and_the_host_lives() {
+async fn an_endless_loop_costs_one_engine_thread_and_the_host_lives() {
     let engine = open(&chaos("spin-assemble", Isolation::Thread), &hasty());
     assert_eq!(assemble(&engine).await.unwrap_err().kind, ErrorKind::Deadline);
     assert!(engine.has_lost_thread());
@@ -200,7 +200,7 @@ fn victim() {
 }
 
 #[test]
-fn what_ends_a_process_ends_the_host_on_a_lane_and_inline() {
+fn what_ends_a_process_ends_the_host_on_a_thread_and_inline() {
     let deeds = [
         ("double-panic", Some(ABORTED), None),
         ("segfault", Some(FAULTED), None),

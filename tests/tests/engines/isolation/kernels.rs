@@ -29,7 +29,7 @@ fn becomes_a_host_on_such_a_kernel() {
 }
 
 /// What `engines info` says there: what holds, and what does not.
-fn told(lacks: Option<libc::c_long>) -> (String, String) {
+fn reported(lacks: Option<libc::c_long>) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let library = chaos_library();
     let config =
@@ -53,8 +53,8 @@ fn told(lacks: Option<libc::c_long>) -> (String, String) {
 }
 
 #[test]
-fn what_a_kernel_lacks_is_told_and_what_it_has_holds() {
-    let (all, _) = told(None);
+fn missing_kernel_features_are_reported_and_present_ones_hold() {
+    let (all, _) = reported(None);
     let lacks = [
         ("landlock", libc::SYS_landlock_create_ruleset),
         ("seccomp", libc::SYS_seccomp),
@@ -65,7 +65,7 @@ fn what_a_kernel_lacks_is_told_and_what_it_has_holds() {
             println!("SKIPPED: this kernel has no {name}");
             continue;
         }
-        let (holds, missing) = told(Some(call));
+        let (holds, missing) = reported(Some(call));
         assert!(missing.contains(name) && !holds.contains(name), "{holds}\nnot here: {missing}");
         assert!(holds.contains("no core files"), "{holds}");
     }

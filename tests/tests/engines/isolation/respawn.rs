@@ -27,7 +27,7 @@ async fn kill(engine: &EngineInstance) {
     }
 }
 
-async fn told(engine: &EngineInstance) {
+async fn reported(engine: &EngineInstance) {
     let begin = BootstrapRequest { session: session("s"), ..BootstrapRequest::default() };
     engine.bootstrap(talk(), begin).await.unwrap();
     for entries in [0..3, 3..5] {
@@ -37,9 +37,9 @@ async fn told(engine: &EngineInstance) {
 }
 
 #[tokio::test]
-async fn the_next_worker_is_told_what_the_last_one_was_and_the_caller_sees_nothing() {
+async fn a_new_sandbox_ingests_again_and_the_caller_sees_nothing() {
     let engine = open(&chaos("good", Isolation::Process), &patient());
-    told(&engine).await;
+    reported(&engine).await;
     let before = assemble(&engine).await.unwrap();
     kill(&engine).await;
     assert_eq!(assemble(&engine).await.unwrap(), before);

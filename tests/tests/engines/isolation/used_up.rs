@@ -15,7 +15,7 @@ use super::{assemble, chaos, open, patient};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the next call of an engine says whose worker is killed behind an answer, and not started again.
-async fn said_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -> String {
+async fn message_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -> String {
     let mut spec = chaos(mode, Isolation::Process);
     spec.sandbox.threads = threads;
     spec.sandbox.background_cpu_ms = background_cpu_ms;
@@ -36,13 +36,13 @@ async fn said_when_killed(mode: &str, threads: u64, background_cpu_ms: u64) -> S
 
 #[tokio::test]
 async fn a_worker_with_too_many_threads_is_killed() {
-    let said = said_when_killed("many-threads", 64, 1_000_000).await;
+    let said = message_when_killed("many-threads", 64, 1_000_000).await;
     assert!(said.contains("the limit is 64 (plugins.worker.threads)"), "{said}");
 }
 
 #[tokio::test]
-async fn a_worker_that_works_while_nobody_asked_is_killed() {
-    let said = said_when_killed("burns-behind", 64, 300).await;
+async fn a_sandbox_that_computes_between_calls_is_killed() {
+    let said = message_when_killed("burns-behind", 64, 300).await;
     assert!(said.contains("the limit is 300 ms (plugins.worker.background_cpu_ms)"), "{said}");
 }
 
@@ -104,7 +104,7 @@ fn a_drop_that_never_ends_keeps_no_host() {
 }
 
 #[test]
-fn a_server_whose_engine_never_lets_go_ends_when_it_is_told_to() {
+fn a_server_whose_engine_never_ends_stops_on_a_signal() {
     use std::io::{BufRead as _, BufReader, Read as _};
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"];

@@ -249,9 +249,9 @@ fn a_thread_that_outlives_its_engine_reaches_nothing() {
     first.revoke();
     let second = door.create(Arc::new(host), &json!({})).unwrap();
     let dead = format!("late answer {}", ErrorKind::Dead.code());
-    let told = (0..500).any(|_| {
+    let reported = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         second.status().unwrap().summary == dead
     });
-    assert!(told, "{:?}", second.status());
+    assert!(reported, "{:?}", second.status());
 }

@@ -145,30 +145,30 @@ fn a_call_that_is_given_up_comes_back() {
 }
 
 /// On a lane, with the host's own services and a limit.
-fn on_a_lane(mode: &str) -> EngineInstance {
+fn on_an_engine_thread(mode: &str) -> EngineInstance {
     let spec = EngineSpec::file("wicked", &native_library(WICKED, &[]), json!({ "mode": mode }));
     let mut environment = super::environment();
     environment.timeouts.assemble_ms = 300;
     EngineInstance::open(&spec, &environment).unwrap()
 }
 
-fn assemble_on_a_lane(engine: &EngineInstance) -> Result<Plan> {
+fn assemble_on_an_engine_thread(engine: &EngineInstance) -> Result<Plan> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(engine.assemble(talk(), request()))
 }
 
 #[test]
 fn a_call_that_sleeps_past_its_limit_lets_go_of_its_thread() {
-    let engine = on_a_lane("until-cancelled");
-    let error = assemble_on_a_lane(&engine).unwrap_err();
+    let engine = on_an_engine_thread("until-cancelled");
+    let error = assemble_on_an_engine_thread(&engine).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Deadline, "{error}");
     assert!(!engine.has_lost_thread(), "its sleep ended with the call");
 }
 
 #[test]
 fn a_loop_past_its_limit_costs_a_thread() {
-    let engine = on_a_lane("spin");
-    let error = assemble_on_a_lane(&engine).unwrap_err();
+    let engine = on_an_engine_thread("spin");
+    let error = assemble_on_an_engine_thread(&engine).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Deadline, "{error}");
     assert!(engine.has_lost_thread(), "nothing ends a loop");
 }

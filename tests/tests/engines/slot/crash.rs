@@ -76,7 +76,7 @@ fn open_in_the_shadow(mode: &str, state: &Path) -> ShadowEngines {
 
 /// No test by itself: what the others start again, and what does not come back.
 #[tokio::test]
-async fn dies_where_it_is_told_to() {
+async fn an_engine_dies_in_the_chosen_call() {
     let (Ok(mode), Some(state)) = (std::env::var(MODE), std::env::var_os(STATE)) else { return };
     if std::env::var(SEAT).as_deref() == Ok("shadow") {
         open_in_the_shadow(&mode, Path::new(&state)).flush().await;
@@ -95,7 +95,7 @@ fn start_in(seat: &str, mode: &str, state: &Path, at_load: &str) -> Child {
     chaos_library();
     in_c();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "slot::crash::dies_where_it_is_told_to", "--nocapture"])
+        .args(["--exact", "slot::crash::an_engine_dies_in_the_chosen_call", "--nocapture"])
         .env(MODE, mode)
         .env(STATE, state)
         .env(SEAT, seat)
@@ -142,7 +142,7 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
 }
 
 #[tokio::test]
-async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_holds_nobody() {
+async fn a_crash_in_the_shadow_quarantines_and_a_failure_there_does_not() {
     let state = tempfile::tempdir().unwrap();
     for crashes in 1..=2 {
         start_in("shadow", "abort-create", state.path(), "").wait().unwrap();
@@ -158,7 +158,7 @@ async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_
 }
 
 #[test]
-fn each_way_to_die_is_told_with_its_place() {
+fn each_way_to_die_is_reported_with_its_place() {
     let abort = "signal 6 (SIGABRT)".to_owned();
     assert_eq!(after_one("abort"), ("calls".into(), abort.clone()));
     // On the thread of its own that each of its calls has.
@@ -172,7 +172,7 @@ fn each_way_to_die_is_told_with_its_place() {
 }
 
 #[test]
-fn who_is_killed_inside_an_engine_blames_nobody() {
+fn a_process_killed_inside_an_engine_blames_no_engine() {
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         let state = tempfile::tempdir().unwrap();
         let mut child = start("hang-create", state.path(), "");

@@ -296,7 +296,7 @@ async fn a_library_that_panics_at_its_first_request_is_rolled_back_under_sixteen
     let seen = watching.await.unwrap();
     assert_eq!(seen.rolled_back, ["chaos"; 3]);
     assert!(seen.mixed.is_empty(), "{seen:?}");
-    let told = |why: &String| why.starts_with("chaos failed in assemble: ");
-    assert!(seen.stand_ins.iter().all(told) && !seen.stand_ins.is_empty(), "{seen:?}");
+    let reported = |why: &String| why.starts_with("chaos failed in assemble: ");
+    assert!(seen.stand_ins.iter().all(reported) && !seen.stand_ins.is_empty(), "{seen:?}");
     assert_eq!(server.broken(), []);
 }

@@ -61,7 +61,7 @@ proptest! {
         wish in wishes(),
     ) {
         let broken = broken(&messages, reader, &wish);
-        prop_assert!(broken.is_empty(), "{reader:?}: {}", told(&broken));
+        prop_assert!(broken.is_empty(), "{reader:?}: {}", reported(&broken));
     }
 
     #[test]
@@ -89,7 +89,7 @@ fn broken(messages: &[ChatMessage], reader: Speaker, wish: &Wish) -> Vec<Broken>
         headers.insert(HeaderName::from_static(name), value.parse().unwrap());
     }
     let memory = memory(messages, reader);
-    let can_compare = are_told_apart(messages, reader) && are_apart(&request.messages);
+    let can_compare = are_distinguished(messages, reader) && are_apart(&request.messages);
     let sent = [(dialect.path(&request), dialect.encode(&request))];
     let asked = sent
         .into_iter()
@@ -106,7 +106,7 @@ fn broken(messages: &[ChatMessage], reader: Speaker, wish: &Wish) -> Vec<Broken>
 
 /// Whether no two answers of the reader's have the same calls, or the same text and no calls. The memory
 /// takes one for the other then; real servers repeat no id.
-fn are_told_apart(messages: &[ChatMessage], reader: Speaker) -> bool {
+fn are_distinguished(messages: &[ChatMessage], reader: Speaker) -> bool {
     let mut keys = HashSet::new();
     own(messages, reader).all(|message| {
         let ids: String = message.tool_calls().map(|call| call.id.trim()).collect();
@@ -132,7 +132,7 @@ fn own(messages: &[ChatMessage], reader: Speaker) -> impl Iterator<Item = &Assis
     })
 }
 
-pub(crate) fn told(broken: &[Broken]) -> String {
+pub(crate) fn reported(broken: &[Broken]) -> String {
     broken.iter().map(Broken::to_string).collect::<Vec<_>>().join("\n")
 }
 

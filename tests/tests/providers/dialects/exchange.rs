@@ -98,8 +98,8 @@ fn file(number: usize, chars: usize) -> String {
 pub(crate) fn assert_lawful(client: &Client, body: &Bytes) {
     let json: Value = serde_json::from_slice(body).unwrap();
     let broken = rules::check(client.wire, &client.path(), &client.headers, &json);
-    let told: Vec<String> = broken.iter().map(ToString::to_string).collect();
-    assert!(told.is_empty(), "{:?}: {}\n{json}", client.wire, told.join("\n"));
+    let reported: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    assert!(reported.is_empty(), "{:?}: {}\n{json}", client.wire, reported.join("\n"));
 }
 
 /// An answer of some thousand tokens, which no engine makes smaller without a compaction.
@@ -209,7 +209,7 @@ async fn whatever_the_engine_does_the_rules_are_kept() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_read_goes_on_as_it_came() {
+async fn unparsable_bodies_are_forwarded_unchanged() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), 200_000).await;
     for body in [
@@ -271,7 +271,7 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects() {
+async fn an_upstream_that_always_refuses_is_reported_as_its_own_client_expects() {
     let overflow = |wire, answer: &LocalResponse| {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match wire {

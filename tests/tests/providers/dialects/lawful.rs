@@ -11,7 +11,7 @@ use ctxhost_invariants::{InvariantSettings, enforce};
 use ctxhost_tests::rules::{self, Broken, Wire};
 use proptest::prelude::*;
 
-use super::encoded::told;
+use super::encoded::reported;
 
 /// The messages of items, as a runtime would write them.
 fn messages_of(items: &[PlanItem<'_>]) -> Vec<ChatMessage> {
@@ -81,7 +81,7 @@ proptest! {
             let planned = broken_by(&view, plan.clone(), &compat);
             prop_assert!(whole.is_some());
             for broken in [whole, planned].into_iter().flatten() {
-                prop_assert!(broken.is_empty(), "{}", told(&broken));
+                prop_assert!(broken.is_empty(), "{}", reported(&broken));
             }
         }
     }

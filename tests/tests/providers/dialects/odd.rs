@@ -98,7 +98,7 @@ async fn a_search_for_tools_is_folded_with_its_answer() {
 }
 
 #[tokio::test]
-async fn a_call_of_a_kind_that_nobody_knows_gets_no_result_of_another_kind() {
+async fn a_call_of_an_unknown_kind_gets_no_result_of_another_kind() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
     let call =

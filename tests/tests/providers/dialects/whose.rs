@@ -200,7 +200,7 @@ async fn a_state_folder_that_cannot_be_used_costs_no_request() {
 }
 
 #[tokio::test]
-async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
+async fn idle_conversations_leave_memory_and_are_reloaded_from_their_file() {
     let state = tempfile::tempdir().unwrap();
     let few = "[gateway]\nconversations = 2\n";
     let gateway = Gateway::with(state.path(), WINDOW_TOKENS, few).await;

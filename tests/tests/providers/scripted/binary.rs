@@ -26,6 +26,6 @@ async fn the_program_prints_its_address_and_answers() {
     BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut url).unwrap();
     let (path, body) = request(Wire::Gemini, "hello", false);
     let answer = client().post(format!("{}{path}", url.trim())).json(&body).send().await.unwrap();
-    let heard = hear(Wire::Gemini, &answer.text().await.unwrap());
-    assert!(heard.text.starts_with("Answer 0: "), "{heard:?}");
+    let received = hear(Wire::Gemini, &answer.text().await.unwrap());
+    assert!(received.text.starts_with("Answer 0: "), "{received:?}");
 }

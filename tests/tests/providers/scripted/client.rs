@@ -25,7 +25,7 @@ impl Came {
 
 /// What a stream said.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedRequest {
     pub(crate) text: String,
     pub(crate) thinking: String,
     pub(crate) signature: String,
@@ -125,23 +125,23 @@ pub(crate) fn frames(wire: Wire, text: &str) -> Vec<Value> {
 }
 
 /// Puts a stream together.
-pub(crate) fn hear(wire: Wire, text: &str) -> Heard {
-    let mut heard = Heard::default();
+pub(crate) fn hear(wire: Wire, text: &str) -> ReceivedRequest {
+    let mut received = ReceivedRequest::default();
     for frame in frames(wire, text) {
         match wire {
-            Wire::OpenAiChat => heard.chat(&frame),
-            Wire::Responses => heard.responses(&frame),
-            Wire::Anthropic => heard.anthropic(&frame),
-            Wire::Gemini => heard.gemini(&frame),
-            Wire::Ollama => heard.ollama(&frame),
+            Wire::OpenAiChat => received.chat(&frame),
+            Wire::Responses => received.responses(&frame),
+            Wire::Anthropic => received.anthropic(&frame),
+            Wire::Gemini => received.gemini(&frame),
+            Wire::Ollama => received.ollama(&frame),
         }
     }
-    for (_, _, arguments) in &mut heard.calls {
+    for (_, _, arguments) in &mut received.calls {
         if let Some(text) = arguments.as_str() {
             *arguments = serde_json::from_str(text).unwrap();
         }
     }
-    heard
+    received
 }
 
 fn add(to: &mut String, piece: &Value) {
@@ -152,7 +152,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-impl Heard {
+impl ReceivedRequest {
     fn more_arguments(&mut self, piece: &Value) {
         let (_, _, arguments) = self.calls.last_mut().unwrap();
         *arguments = json!(text(arguments) + piece.as_str().unwrap());

@@ -26,22 +26,26 @@ async fn each_dialect_streams_a_text_and_then_two_calls() {
         let server = server(wire);
         let came = ask(&server, wire, "hello").await.unwrap();
         assert_eq!(came.status, 200, "{wire:?}: {}", came.text);
-        let heard = hear(wire, &came.text);
-        assert_eq!((heard.text.as_str(), heard.thinking.as_str()), (SAID, "First ü."), "{wire:?}");
+        let received = hear(wire, &came.text);
+        assert_eq!(
+            (received.text.as_str(), received.thinking.as_str()),
+            (SAID, "First ü."),
+            "{wire:?}"
+        );
         let stop = ["stop", "completed", "end_turn", "STOP", "stop"];
-        assert_eq!(heard.stop, stop[wire as usize]);
-        assert_eq!(heard.prompt_tokens, server.requests()[0].prompt_tokens);
+        assert_eq!(received.stop, stop[wire as usize]);
+        assert_eq!(received.prompt_tokens, server.requests()[0].prompt_tokens);
 
-        let heard = hear(wire, &ask(&server, wire, "go on").await.unwrap().text);
+        let received = hear(wire, &ask(&server, wire, "go on").await.unwrap().text);
         let called: Vec<_> =
-            heard.calls.iter().map(|(_, name, arguments)| (name.as_str(), arguments)).collect();
+            received.calls.iter().map(|(_, name, arguments)| (name.as_str(), arguments)).collect();
         let expected = [json!({"path": "a 日志.rs"}), json!({"path": "b.rs"})];
         assert_eq!(called, [("read", &expected[0]), ("read", &expected[1])], "{wire:?}");
-        assert_ne!(heard.calls[0].0, heard.calls[1].0);
+        assert_ne!(received.calls[0].0, received.calls[1].0);
         let stop = ["tool_calls", "completed", "tool_use", "STOP", "stop"];
-        assert_eq!(heard.stop, stop[wire as usize]);
+        assert_eq!(received.stop, stop[wire as usize]);
         let signed = [Wire::Responses, Wire::Anthropic, Wire::Gemini].contains(&wire);
-        assert_eq!(!heard.signature.is_empty(), signed, "{wire:?}");
+        assert_eq!(!received.signature.is_empty(), signed, "{wire:?}");
         assert_eq!(server.requests()[1].answered, Answered::Answer { calls: 2 });
         assert_eq!(server.broken(), []);
     }
@@ -166,12 +170,14 @@ async fn a_compaction_is_an_item_that_comes_back_as_it_was() {
 async fn changed_thinking_is_refused() {
     let server = server(Wire::Anthropic);
     ask(&server, Wire::Anthropic, "hello").await.unwrap();
-    let heard = hear(Wire::Anthropic, &ask(&server, Wire::Anthropic, "go on").await.unwrap().text);
+    let received =
+        hear(Wire::Anthropic, &ask(&server, Wire::Anthropic, "go on").await.unwrap().text);
     let (path, mut body) = request(Wire::Anthropic, "go on", true);
-    let mut content =
-        vec![json!({"type": "thinking", "thinking": heard.thinking, "signature": heard.signature})];
+    let mut content = vec![
+        json!({"type": "thinking", "thinking": received.thinking, "signature": received.signature}),
+    ];
     let mut results = Vec::new();
-    for (id, name, input) in &heard.calls {
+    for (id, name, input) in &received.calls {
         content.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
         results.push(json!({"type": "tool_result", "tool_use_id": id, "content": "ok"}));
     }
@@ -193,7 +199,7 @@ async fn keys_are_kept_as_a_hash() {
     let (path, body) = request(Wire::Gemini, "hello", false);
     send(&server, &format!("{path}&key=secret-1"), &body).await.unwrap();
     let seen = &server.requests()[0];
-    let told = format!("{seen:?}");
-    assert!(!told.contains("k-123") && !told.contains("secret-1"), "{told}");
-    assert!(told.contains("sha256:"));
+    let reported = format!("{seen:?}");
+    assert!(!reported.contains("k-123") && !reported.contains("secret-1"), "{reported}");
+    assert!(reported.contains("sha256:"));
 }

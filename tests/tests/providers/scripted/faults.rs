@@ -107,9 +107,13 @@ async fn nonsense_is_nonsense() {
     }
     for (wire, came) in met(Fault::NothingSaid).await {
         let came = came.unwrap();
-        let heard = hear(wire, &came.text);
-        assert_eq!((came.status, heard.text.as_str(), heard.calls.len()), (200, "", 0), "{wire:?}");
-        assert!(!heard.stop.is_empty());
+        let received = hear(wire, &came.text);
+        assert_eq!(
+            (came.status, received.text.as_str(), received.calls.len()),
+            (200, "", 0),
+            "{wire:?}"
+        );
+        assert!(!received.stop.is_empty());
     }
     for (wire, came) in met(Fault::WrongJson).await {
         let came = came.unwrap();
@@ -170,8 +174,8 @@ async fn nothing_comes_or_nothing_more() {
 async fn a_slow_answer_is_whole() {
     let begun = Instant::now();
     for (wire, came) in met(Fault::SlowFirstByte { delay_ms: 60 }).await {
-        let heard = hear(wire, &came.unwrap().text);
-        assert!(heard.text.starts_with("The answer"), "{wire:?}: {heard:?}");
+        let received = hear(wire, &came.unwrap().text);
+        assert!(received.text.starts_with("The answer"), "{wire:?}: {received:?}");
     }
     assert!(begun.elapsed() >= Duration::from_millis(300));
 }
@@ -218,14 +222,14 @@ async fn mid_stream_errors_of_every_dialect_are_frames() {
             let came = came.unwrap();
             assert_eq!(came.status, 200, "{wire:?}");
             let last = frames(wire, &came.text).pop().unwrap();
-            let heard = hear(
+            let received = hear(
                 wire,
                 &came.text.replace(
                     &last.to_string(),
                     "{\"type\":\"-\",\"usageMetadata\":{\"promptTokenCount\":0}}",
                 ),
             );
-            assert_eq!(!heard.text.is_empty(), after_text, "{wire:?}: {}", came.text);
+            assert_eq!(!received.text.is_empty(), after_text, "{wire:?}: {}", came.text);
         }
     }
 }

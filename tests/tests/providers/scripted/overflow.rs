@@ -102,9 +102,9 @@ async fn anthropic() {
     );
     for after_text in [false, true] {
         let (came, _) = overflow(Wire::Anthropic, OverflowForm::MidStream { after_text }).await;
-        let heard = hear(Wire::Anthropic, &came.text);
-        assert_eq!((came.status, heard.stop.as_str()), (200, "model_context_window_exceeded"));
-        assert_eq!(!heard.text.is_empty(), after_text);
+        let received = hear(Wire::Anthropic, &came.text);
+        assert_eq!((came.status, received.stop.as_str()), (200, "model_context_window_exceeded"));
+        assert_eq!(!received.text.is_empty(), after_text);
     }
 }
 
@@ -157,12 +157,12 @@ async fn ollama_forgets_the_beginning_in_silence() {
         {"role": "assistant", "content": long},
         {"role": "user", "content": "last"},
     ]);
-    let heard = hear(Wire::Ollama, &send(&server, &path, &body).await.unwrap().text);
-    assert_eq!(heard.text, "first true, system true, 4 messages");
+    let received = hear(Wire::Ollama, &send(&server, &path, &body).await.unwrap().text);
+    assert_eq!(received.text, "first true, system true, 4 messages");
     body["options"]["num_ctx"] = json!(2_000);
-    let heard = hear(Wire::Ollama, &send(&server, &path, &body).await.unwrap().text);
+    let received = hear(Wire::Ollama, &send(&server, &path, &body).await.unwrap().text);
     assert_eq!(
-        (heard.text.as_str(), heard.prompt_tokens),
+        (received.text.as_str(), received.prompt_tokens),
         ("first false, system true, 3 messages", 2_000)
     );
     assert_eq!(server.requests()[1].answered, Answered::Overflow(OverflowForm::Silent));
@@ -180,7 +180,7 @@ async fn ollama_forgets_the_beginning_in_silence() {
 #[tokio::test]
 async fn a_silent_server_counts_more_than_it_holds() {
     let (came, prompt) = overflow(Wire::OpenAiChat, OverflowForm::Silent).await;
-    let heard = hear(Wire::OpenAiChat, &came.text);
-    assert_eq!((came.status, heard.prompt_tokens), (200, prompt));
-    assert!(prompt > WINDOW_TOKENS && !heard.text.is_empty());
+    let received = hear(Wire::OpenAiChat, &came.text);
+    assert_eq!((came.status, received.prompt_tokens), (200, prompt));
+    assert!(prompt > WINDOW_TOKENS && !received.text.is_empty());
 }

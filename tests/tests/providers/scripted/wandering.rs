@@ -4,7 +4,7 @@ use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Wanderer};
 use serde_json::json;
 
-use super::client::{Heard, ask, hear, request, send};
+use super::client::{ReceivedRequest, ask, hear, request, send};
 
 const TURNS: usize = 30;
 
@@ -14,16 +14,16 @@ async fn wander(server: &ScriptedServer) -> (usize, usize) {
     let (path, mut body) = request(wire, "begin", true);
     let (mut calls, mut turns) = (0, 0);
     for _ in 0..TURNS {
-        let heard = hear(wire, &send(server, &path, &body).await.unwrap().text);
+        let received = hear(wire, &send(server, &path, &body).await.unwrap().text);
         let messages = body["messages"].as_array_mut().unwrap();
-        messages.push(assistant(&heard));
-        for (id, name, arguments) in &heard.calls {
+        messages.push(assistant(&received));
+        for (id, name, arguments) in &received.calls {
             assert_eq!(name, "read");
             assert!(arguments["path"].is_string(), "{arguments}");
             messages.push(json!({"role": "tool", "tool_call_id": id, "content": "contents"}));
         }
-        calls += heard.calls.len();
-        if heard.calls.is_empty() {
+        calls += received.calls.len();
+        if received.calls.is_empty() {
             turns += 1;
             messages.push(json!({"role": "user", "content": "go on"}));
         }
@@ -31,11 +31,11 @@ async fn wander(server: &ScriptedServer) -> (usize, usize) {
     (calls, turns)
 }
 
-fn assistant(heard: &Heard) -> serde_json::Value {
+fn assistant(received: &ReceivedRequest) -> serde_json::Value {
     let call = |(id, name, arguments): &(String, String, serde_json::Value)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments.to_string()}});
-    let mut message = json!({"role": "assistant", "content": heard.text});
-    if !heard.calls.is_empty() {
-        message["tool_calls"] = heard.calls.iter().map(call).collect();
+    let mut message = json!({"role": "assistant", "content": received.text});
+    if !received.calls.is_empty() {
+        message["tool_calls"] = received.calls.iter().map(call).collect();
     }
     message
 }
@@ -57,10 +57,10 @@ async fn without_tools_it_talks() {
     for wire in Wire::ALL {
         let server = ScriptedServer::start(wire, Model::new(32_000)).script(Wanderer::new(2));
         let (path, body) = request(wire, "hello", false);
-        let heard = hear(wire, &send(&server, &path, &body).await.unwrap().text);
+        let received = hear(wire, &send(&server, &path, &body).await.unwrap().text);
         assert!(
-            heard.text.starts_with("Answer 0: ") && heard.calls.is_empty(),
-            "{wire:?}: {heard:?}"
+            received.text.starts_with("Answer 0: ") && received.calls.is_empty(),
+            "{wire:?}: {received:?}"
         );
         assert_eq!(ask(&server, wire, "and now?").await.unwrap().status, 200);
     }
@@ -73,7 +73,7 @@ async fn a_summariser_gets_its_five_sections_in_every_dialect() {
     for wire in Wire::ALL {
         let server = ScriptedServer::start(wire, Model::new(32_000));
         let (path, body) = request(wire, prompt, false);
-        let heard = hear(wire, &send(&server, &path, &body).await.unwrap().text);
+        let received = hear(wire, &send(&server, &path, &body).await.unwrap().text);
         assert_eq!(server.requests()[0].answered, Answered::Summary, "{wire:?}");
         let headings = [
             "## Decisions",
@@ -83,8 +83,10 @@ async fn a_summariser_gets_its_five_sections_in_every_dialect() {
             "## Exact identifiers",
         ];
         let places: Vec<_> =
-            headings.iter().map(|heading| heard.text.find(heading).unwrap()).collect();
-        assert!(places.is_sorted(), "{wire:?}: {}", heard.text);
-        assert!(heard.text.contains("- /srv/app/login.rs") && heard.text.contains("- deadbeef42"));
+            headings.iter().map(|heading| received.text.find(heading).unwrap()).collect();
+        assert!(places.is_sorted(), "{wire:?}: {}", received.text);
+        assert!(
+            received.text.contains("- /srv/app/login.rs") && received.text.contains("- deadbeef42")
+        );
     }
 }

@@ -63,8 +63,8 @@ fn turn(script: Script, number: usize) -> Script {
         _ => script,
     };
     // What the model said itself no layer shortens: only a compaction makes room for more.
-    let told = listing(number + 2, 90);
-    script.assistant(&format!("The importer module {number} loses no records.\n\n{told}"))
+    let reported = listing(number + 2, 90);
+    script.assistant(&format!("The importer module {number} loses no records.\n\n{reported}"))
 }
 
 /// Plain words, so that no line of it is an identifier.

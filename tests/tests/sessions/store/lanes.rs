@@ -44,7 +44,7 @@ async fn two_machines_write_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_by_whom_it_is_held() {
+async fn a_waiting_machine_learns_the_holder_of_the_lease() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = StoreSettings { wait_ms: 300, ..quick(server) };
     let (one, two) = (machine(&settings), machine(&settings));
@@ -92,7 +92,7 @@ async fn a_machine_that_lost_a_session_writes_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_machine_that_dies_keeps_nobody_waiting_for_long() {
+async fn the_lease_of_a_dead_machine_expires() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = quick(server);
     let schema = &settings.schema;
@@ -118,7 +118,7 @@ async fn a_machine_that_dies_keeps_nobody_waiting_for_long() {
 }
 
 #[test]
-fn writing_outside_of_a_lane_is_refused_once_others_have_written() {
+fn writing_without_a_lease_is_refused_once_others_have_written() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = quick(server);
     let (one, two) = (machine(&settings), machine(&settings));
@@ -133,7 +133,7 @@ fn writing_outside_of_a_lane_is_refused_once_others_have_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_starves() {
+async fn no_waiting_machine_starves() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = quick(server);
     drop(machine(&settings).create(header("s", "/w")).unwrap());
@@ -169,7 +169,7 @@ async fn nobody_starves() {
 }
 
 #[test]
-fn a_schema_that_is_not_there_or_of_another_version_is_told() {
+fn a_missing_or_other_schema_version_is_reported() {
     let Some(server) = PostgresServer::shared() else { return };
     let settings = server.empty_schema();
     match PostgresStore::open(&settings) {

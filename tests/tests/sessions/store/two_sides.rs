@@ -35,7 +35,7 @@ fn seconds() -> u64 {
 /// One process and what it has said so far.
 struct Side {
     child: Child,
-    told: JoinHandle<Vec<(String, String)>>,
+    reported: JoinHandle<Vec<(String, String)>>,
 }
 
 impl Side {
@@ -50,45 +50,45 @@ impl Side {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let told = std::thread::spawn(move || {
+        let reported = std::thread::spawn(move || {
             let parts = |line: String| {
                 let (what, words) = line.split_once('\t')?;
                 Some((what.to_owned(), words.to_owned()))
             };
             lines.map_while(Result::ok).filter_map(parts).collect()
         });
-        Side { child, told }
+        Side { child, reported }
     }
 
     fn kill(&mut self) {
         self.child.kill().unwrap();
     }
 
-    fn end(mut self) -> Told {
+    fn end(mut self) -> ReportedAnswer {
         self.child.wait().unwrap();
-        let mut told = Told::default();
-        for (what, words) in self.told.join().unwrap() {
+        let mut reported = ReportedAnswer::default();
+        for (what, words) in self.reported.join().unwrap() {
             match what.as_str() {
-                "said" => told.said.push(words),
-                "answered" => told.answered.push(words),
-                "failed" => told.failed.push(words),
+                "said" => reported.said.push(words),
+                "answered" => reported.answered.push(words),
+                "failed" => reported.failed.push(words),
                 _ => {}
             }
         }
-        told
+        reported
     }
 }
 
 /// What the sides say of themselves.
 #[derive(Debug, Default)]
-struct Told {
+struct ReportedAnswer {
     said: Vec<String>,
     answered: Vec<String>,
     failed: Vec<String>,
 }
 
-impl Told {
-    fn add(&mut self, other: Told) {
+impl ReportedAnswer {
+    fn add(&mut self, other: ReportedAnswer) {
         self.said.extend(other.said);
         self.answered.extend(other.answered);
         self.failed.extend(other.failed);
@@ -117,7 +117,7 @@ fn two_gateways_serve_one_session_from_both_sides() {
     let seconds = seconds();
     let until = Instant::now() + Duration::from_secs(seconds);
     let steady = Side::start(&place, &settings, "steady", seconds);
-    let (mut all, mut kills) = (Told::default(), 0);
+    let (mut all, mut kills) = (ReportedAnswer::default(), 0);
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|it| *it > LIFE) {
         let name = format!("mortal-{kills}");
         let mut mortal = Side::start(&place, &settings, &name, left.as_secs());
@@ -147,7 +147,7 @@ fn two_gateways_serve_one_session_from_both_sides() {
 }
 
 /// What must hold of a session that two sides talked in.
-fn check(session: &Session, told: &Told) {
+fn check(session: &Session, reported: &ReportedAnswer) {
     assert_lawful(session);
     assert_eq!(session.leaves().len(), 1, "nobody wrote beside the other");
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -156,17 +156,17 @@ fn check(session: &Session, told: &Told) {
     }
     for (words, count) in &counts {
         assert_eq!(*count, 1, "{words:?} is there {count} times");
-        assert!(told.said.contains(words), "{words:?} was never said");
+        assert!(reported.said.contains(words), "{words:?} was never said");
     }
-    for words in &told.answered {
+    for words in &reported.answered {
         assert!(counts.contains_key(words), "{words:?} was answered and is lost");
     }
-    assert!(told.failed.is_empty(), "{:?}", told.failed);
+    assert!(reported.failed.is_empty(), "{:?}", reported.failed);
     // A life ends in the middle of one turn at most: only its last words may be without an answer.
-    let open = told.said.len() - told.answered.len();
-    let missing = told.said.iter().filter(|words| !counts.contains_key(*words)).count();
+    let open = reported.said.len() - reported.answered.len();
+    let missing = reported.said.iter().filter(|words| !counts.contains_key(*words)).count();
     assert!(missing <= open, "{missing} of {open} words that were not answered are not there");
-    turns_are_whole(session, &told.answered);
+    turns_are_whole(session, &reported.answered);
 }
 
 /// After words that were answered comes their answer, before anybody says anything else.

@@ -27,7 +27,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         attack(
             "exit on a lane",
             "calls exit(0) and quick_exit(0) on a lane: the host may die, not as if all were well",
-            exit_on_a_lane,
+            exit_on_an_engine_thread,
         ),
     ]
 }
@@ -99,20 +99,20 @@ fn commands(stand: &Stand) {
 fn lane(stand: &Stand) {
     let ways = ["call-loop", "call-pause", "create-pause"];
     for way in ways.iter().take(stand.size(1, 99, 99) as usize) {
-        Hostile::new(way).on_a_lane().meets_a_conversation(stand, |_| {});
+        Hostile::new(way).on_an_engine_thread().meets_a_conversation(stand, |_| {});
     }
     for way in ["drop-loop", "drop-pause"].iter().take(stand.size(1, 99, 99) as usize) {
-        Hostile::new(way).on_a_lane().meets_a_conversation(stand, |_| {});
-        ends(stand, &Hostile::new(way).on_a_lane());
+        Hostile::new(way).on_an_engine_thread().meets_a_conversation(stand, |_| {});
+        ends(stand, &Hostile::new(way).on_an_engine_thread());
     }
 }
 
 /// A host that an engine ends must not look like one that has done its work: the documents promise a sentence that names the engine
 /// and code 70.
-fn exit_on_a_lane(stand: &Stand) {
+fn exit_on_an_engine_thread(stand: &Stand) {
     for way in ["call-exit", "call-quick-exit"] {
         stand.tried(1);
-        let hostile = Hostile::new(way).on_a_lane();
+        let hostile = Hostile::new(way).on_an_engine_thread();
         fs::write(stand.path("work/ctxhost.toml"), hostile.config(stand)).expect("a config");
         let arguments = ["replay", "demo:mixed", "--window", "32k", "--no-timings", "--json"];
         let ran = stand.ctxhost(&arguments, Duration::from_secs(30));

@@ -39,7 +39,8 @@ fn process(stand: &Stand) {
 /// Without the text that stands nowhere: nothing catches that on a lane, as the documents say.
 fn lane(stand: &Stand) {
     for lie in LIES.iter().take(stand.size(8, 99, 99) as usize) {
-        let hostile = Hostile::new(&format!("plan-{lie}")).with("amount", 2_000).on_a_lane();
+        let hostile =
+            Hostile::new(&format!("plan-{lie}")).with("amount", 2_000).on_an_engine_thread();
         hostile.meets_a_conversation(stand, |_| {});
     }
 }

@@ -136,12 +136,12 @@ fn upstream() -> Origin {
 }
 
 /// What was answered is kept, or somebody is told that it is not.
-fn is_kept_or_told(stand: &Stand, talk: &Talk, is_told: bool, what: &str) {
-    let told = stand.told_sessions();
+fn is_kept_or_reported(stand: &Stand, talk: &Talk, is_told: bool, what: &str) {
+    let reported = stand.reported_sessions();
     let lost: Vec<&String> = talk
         .acknowledged
         .iter()
-        .filter(|words| !told.iter().any(|session| session.contains(words.as_str())))
+        .filter(|words| !reported.iter().any(|session| session.contains(words.as_str())))
         .collect();
     stand.must(lost.is_empty() || is_told, Breach::Lost, || {
         format!(
@@ -191,7 +191,7 @@ fn taken_away(stand: &Stand) {
         std::thread::sleep(Duration::from_millis(300));
         let is_told = gateway.log_bytes() > before;
         gateway.end();
-        is_kept_or_told(stand, &talk, is_told, what);
+        is_kept_or_reported(stand, &talk, is_told, what);
         origin.stop();
         fs::create_dir_all(stand.path("state")).expect("a new one");
     }

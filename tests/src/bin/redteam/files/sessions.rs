@@ -65,8 +65,8 @@ fn must_tell(stand: &Stand, session: &Path, what: &str) {
         stand.ctxhost(&["fsck", "--repair", &name], QUICK);
         ran = stand.ctxhost(&["export", &name], QUICK);
     }
-    let told = ran.text();
-    let lost = sound.iter().filter(|words| !told.contains(words.as_str())).count();
+    let reported = ran.text();
+    let lost = sound.iter().filter(|words| !reported.contains(words.as_str())).count();
     stand.must(lost == 0, Breach::Lost, || {
         let said = ran.said();
         let said = said.lines().next().unwrap_or_default().to_owned();

@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::conversations::{Speaker, conversations, speakers};
-use super::encoded::{Wish, dialect, request, told, wishes};
+use super::encoded::{Wish, dialect, reported, request, wishes};
 
 /// Four of the five: nobody points an agent that speaks to Ollama at a gateway.
 fn speech_of(wire: Wire) -> Option<Box<dyn InboundDialect>> {
@@ -36,7 +36,7 @@ fn speech_of(wire: Wire) -> Option<Box<dyn InboundDialect>> {
 }
 
 /// A request that a client wrote, taken into a session.
-struct Heard {
+struct ReceivedRequest {
     json: String,
     path: String,
     headers: HeaderMap,
@@ -45,13 +45,13 @@ struct Heard {
     conversation: LiveSession,
 }
 
-impl Heard {
+impl ReceivedRequest {
     fn of(
         speech: &dyn InboundDialect,
         speaker: Speaker,
         messages: &[ChatMessage],
         wish: &Wish,
-    ) -> Heard {
+    ) -> ReceivedRequest {
         let dialect = dialect(speaker.wire, wish.is_peculiar);
         let request = request(messages, speaker, wish);
         let json = dialect.encode(&request).to_string();
@@ -72,13 +72,13 @@ impl Heard {
         let session = Session::in_memory(SessionHeader::new(Some("heard"), "/", 0));
         let mut conversation = LiveSession::new(session);
         let mut places = HashMap::new();
-        for (unit, heard) in units.iter().enumerate() {
-            for (entry, said) in heard.entries.iter().enumerate() {
+        for (unit, received) in units.iter().enumerate() {
+            for (entry, said) in received.entries.iter().enumerate() {
                 places.insert(say(&mut conversation, said), EntryLocation { group: unit, entry });
             }
         }
         let units = spans(&units);
-        Heard { path: dialect.path(&request), headers, json, units, places, conversation }
+        ReceivedRequest { path: dialect.path(&request), headers, json, units, places, conversation }
     }
 
     fn view(&self) -> Transcript {
@@ -141,9 +141,9 @@ fn everything(view: &Transcript) -> Plan {
     plan
 }
 
-fn generated(heard: &Heard) -> GeneratedTranscript {
-    let session = heard.conversation.session();
-    let entries = heard.view().iter().map(|entry| session.entry(entry.id()).unwrap()).collect();
+fn generated(received: &ReceivedRequest) -> GeneratedTranscript {
+    let session = received.conversation.session();
+    let entries = received.view().iter().map(|entry| session.entry(entry.id()).unwrap()).collect();
     GeneratedTranscript { entries }
 }
 
@@ -157,11 +157,11 @@ proptest! {
         wish in wishes(),
     ) {
         let Some(speech) = speech_of(speaker.wire) else { return Ok(()) };
-        let heard = Heard::of(&*speech, speaker, &messages, &wish);
-        let lawful = heard.lawful(everything(&heard.view())).unwrap();
+        let received = ReceivedRequest::of(&*speech, speaker, &messages, &wish);
+        let lawful = received.lawful(everything(&received.view())).unwrap();
         // The law moves results to their calls, which is no engine's doing.
         prop_assume!(lawful.pairing_repairs.is_empty());
-        prop_assert_eq!(heard.render(&*speech, &lawful), heard.json.clone());
+        prop_assert_eq!(received.render(&*speech, &lawful), received.json.clone());
     }
 
     #[test]
@@ -169,18 +169,18 @@ proptest! {
         (messages, speaker, wish, plan) in (conversations(), speakers(), wishes())
             .prop_flat_map(|(messages, speaker, wish)| {
                 let entries = speech_of(speaker.wire)
-                    .map(|speech| generated(&Heard::of(&*speech, speaker, &messages, &wish)))
+                    .map(|speech| generated(&ReceivedRequest::of(&*speech, speaker, &messages, &wish)))
                     .unwrap_or_default();
                 (Just(messages), Just(speaker), Just(wish), plans_for(&entries))
             }),
     ) {
         let Some(speech) = speech_of(speaker.wire) else { return Ok(()) };
-        let heard = Heard::of(&*speech, speaker, &messages, &wish);
-        let Some(lawful) = heard.lawful(plan) else { return Ok(()) };
-        let json = heard.render(&*speech, &lawful);
-        let mut broken = heard.broken(speaker.wire, &json);
+        let received = ReceivedRequest::of(&*speech, speaker, &messages, &wish);
+        let Some(lawful) = received.lawful(plan) else { return Ok(()) };
+        let json = received.render(&*speech, &lawful);
+        let mut broken = received.broken(speaker.wire, &json);
         // Which answer is the last one is the plan's doing, and whether that one thought is nobody's.
-        broken.retain(|broken| broken.rule != "A-14" || heard.keeps_last_answer(&lawful));
-        prop_assert!(broken.is_empty(), "{speaker:?}: {}\n{json}", told(&broken));
+        broken.retain(|broken| broken.rule != "A-14" || received.keeps_last_answer(&lawful));
+        prop_assert!(broken.is_empty(), "{speaker:?}: {}\n{json}", reported(&broken));
     }
 }
