@@ -25,6 +25,7 @@ pub mod sliding_window;
 pub mod tail;
 
 pub mod caps;
+pub mod masks;
 pub mod previews;
 pub mod replacement;
 

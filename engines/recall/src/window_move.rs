@@ -7,9 +7,9 @@ use ctxhost_engine_api::{EntryKind, Flags, Role, Transcript};
 use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::excerpt::GAP_TOKENS;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::replacement::ReplacementMap;
 use ctxhost_engine_kit::settings::share_of;
 
+use crate::entry_masks::MaskedPositions;
 use crate::layout::RequestLayout;
 use crate::ranking::{RankedSlice, SearchQuery};
 use crate::selection::{SliceSelection, is_alone};
@@ -157,24 +157,22 @@ impl RecallSession {
         let mut spent_tokens = transcript.tokens(live..len);
         let mut from = live;
         let full_tokens = share_of(room_tokens, settings.full_share);
-        let mut masked = ReplacementMap::default();
+        let mut masked = MaskedPositions::new();
         for entry in transcript.range(0..live).rev() {
             // Outdated reads are masked wherever they are.
             let is_old =
                 spent_tokens + entry.tokens() > full_tokens || self.files.is_outdated(entry.seq());
-            let shown = if is_old { self.masked_view(transcript, &entry) } else { None };
-            spent_tokens += shown.as_ref().map_or(entry.tokens(), |shown| shown.tokens());
+            let saved_tokens = if is_old { self.masks.saved_tokens(entry.seq()) } else { None };
+            spent_tokens += entry.tokens() - saved_tokens.unwrap_or(0);
             if spent_tokens > room_tokens {
                 break;
             }
             from = entry.seq();
-            if let Some(shown) = shown {
-                masked.insert(&entry, shown);
-            }
+            masked.extend(saved_tokens.map(|saved_tokens| (entry.seq(), saved_tokens)));
         }
         // Never inside a frame, and never inside the live round.
         layout.cut = transcript.cut_at_or_after(from).min(live);
-        layout.masked = masked;
+        layout.masked = masked.split_off(&layout.cut);
         layout.kept.retain(|seq, _| *seq < layout.cut);
         let must_stay = self.must_stay.iter().chain(&self.newest_user).copied();
         let cut = layout.cut;
@@ -212,7 +210,7 @@ impl RecallSession {
     /// be used any more.
     fn shown_names(&self, transcript: &Transcript, layout: &RequestLayout) -> HashSet<u32> {
         let whole = layout.shown_positions(transcript.len() as u64);
-        let whole = whole.filter(|seq| layout.masked.get(*seq).is_none());
+        let whole = whole.filter(|seq| !layout.masked.contains_key(seq));
         let mut shown: HashSet<u32> =
             whole.flat_map(|seq| self.names.entry_names(seq).iter().copied()).collect();
         let numbers_of = |is_replaced| -> HashSet<u32> {
